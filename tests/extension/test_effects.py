@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from locant.extension.inspect.effects import entries_without_effect, keys_left_out, values_of_the_class
+from locant.extension.inspect.effects import entries_without_effect, values_of_the_class
+from locant.extension.inspect.keys_left_out import keys_left_out
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families, read_gguf, read_huggingface
-from locant.rotary_configs.base import NoRotaryPositionsError
+from locant.rotary_configs.base import NoRotaryPositionsError, error_finding
 from locant.rotary_configs.huggingface import read_config
 
 _SIZES = {"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 4, "num_hidden_layers": 4}
@@ -129,8 +130,49 @@ def test_alibi_of_mpt_in_gguf_is_that_of_its_key() -> None:
     with pytest.raises(NoRotaryPositionsError, match="but ALiBi"):
         read_gguf(_gguf("mpt", attention__max_alibi_bias=8.0))
     for left_out in ({}, {"attention__max_alibi_bias": 0.0}):
-        with pytest.raises(NoRotaryPositionsError, match="and no ALiBi either"):
+        with pytest.raises(NoRotaryPositionsError, match="and no ALiBi either") as refused:
             read_gguf(_gguf("mpt", **left_out))
+        assert error_finding(refused.value, "").severity == "warning"
+
+
+def test_a_bias_of_alibi_that_the_graph_passes_over_is_told() -> None:
+    """jina-bert-v2.cpp, bloom.cpp and refact.cpp set 8; all but jais.cpp and mpt.cpp read no key."""
+    with pytest.raises(NoRotaryPositionsError, match=r"max_alibi_bias 4 .*: the bias is 8 there") as refused:
+        read_gguf(_gguf("jina-bert-v2", attention__max_alibi_bias=4.0))
+    assert error_finding(refused.value, "").severity == "warning"
+    with pytest.raises(NoRotaryPositionsError) as refused:
+        read_gguf(_gguf("jina-bert-v2", attention__max_alibi_bias=8.0))
+    assert error_finding(refused.value, "").severity == "note"
+    (found,) = read_gguf(_gguf("llama", attention__max_alibi_bias=8.0)).findings
+    assert "there is no ALiBi there" in found.message
+
+
+def test_keys_of_layers_with_windows_that_are_left_out_are_told() -> None:
+    """laguna.cpp and dots3note.cpp: these layers then rotate as all others do."""
+    sizes = {"attention.key_length": 128, "attention.value_length": 128, "attention.sliding_window": 512}
+    sizes = {key.replace(".", "__"): value for key, value in sizes.items()}
+    metadata = _gguf("laguna", **sizes, rope__dimension_count=64, rope__freq_base=5e5)
+    told = [each.message for each in keys_left_out(metadata, read_gguf(metadata), ())]
+    assert [each for each in told if "no rope.freq_base_swa: layers with a window have the base 500000" in each]
+    assert [each for each in told if "no rope.dimension_count_swa: layers with a window rotate 64 features" in each]
+    own = {"rope__freq_base_swa": 1e4, "rope__dimension_count_swa": 128}
+    metadata = _gguf("laguna", **sizes, **own, rope__dimension_count=64, rope__freq_base=5e5)
+    assert keys_left_out(metadata, read_gguf(metadata), ()) == []
+
+
+def test_rounds_of_windows_that_converters_write_are_told_where_they_are_left_out() -> None:
+    sizes = {"attention__key_length": 128, "attention__sliding_window": 4096, "leading_dense_block_count": 1}
+    metadata = _gguf("cohere2moe", **sizes)
+    (found,) = keys_left_out(metadata, read_gguf(metadata), ())
+    assert "no attention.sliding_window_pattern: one layer in 4, the first of them, has full attention" in found.message
+
+
+def test_a_window_that_0_alone_changes_is_not_called_the_same_with_any_other_value() -> None:
+    """llama4.cpp has chunks of 8192 tokens, unless the key is 0."""
+    metadata = _gguf("llama4", attention__key_length=128, attention__sliding_window=4096)
+    (found,) = entries_without_effect(metadata, read_gguf(metadata), read_gguf, ())
+    assert "attention.sliding_window 4096 has no effect unless 0" in found.message
+    assert "any other value but 0, and without" in found.message
 
 
 def test_a_share_by_another_name_is_no_value_of_the_class() -> None:

@@ -251,3 +251,11 @@ def test_overrides_of_keys_change_the_metadata() -> None:
 def test_wrong_overrides_of_keys_are_refused(override: str) -> None:
     with pytest.raises(ConfigError, match="--override-kv must"):
         overridden_metadata(["--override-kv", override], {})
+
+
+def test_a_scaling_of_the_file_that_a_flag_switches_off_is_told() -> None:
+    run = _run("--rope-scaling none", "command-r", **{"rope.scaling.type": "linear", "rope.scaling.factor": 4.0})
+    (found,) = [each for each in run.findings if "switches off" in each.message]
+    assert run.config.scaling == Unscaled()
+    assert "--rope-scaling none switches off the scaling 'linear' of the file, by the factor 4" in found.message
+    assert not _run("--rope-scaling none", "command-r").findings

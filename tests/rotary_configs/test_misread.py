@@ -574,7 +574,7 @@ def test_equal_corners_of_llama3_are_a_warning(corners: float) -> None:
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
-        ({"model_type": "granitemoehybrid"}, "is 'rope'; here it is null"),
+        ({"model_type": "granitemoehybrid"}, "is 'rope'; the file leaves it out (null)"),
         ({"model_type": "llama", "rope_scaling": False}, "rope_scaling is false in config.json"),
         ({"model_type": "llama", "rope_parts": [None, True]}, "is [null, true], and nothing known"),
     ],

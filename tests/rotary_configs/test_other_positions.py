@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from locant.rotary_configs import families, read_huggingface
-from locant.rotary_configs.base import NoRotaryPositionsError
+from locant.rotary_configs.base import NoRotaryPositionsError, error_finding
 
 
 def _said(name: str, **entries: Any) -> str:
@@ -72,6 +72,47 @@ def test_switches_of_deberta_count() -> None:
     assert "disentangled" not in plain
 
 
+def test_a_model_that_nothing_tells_the_order_of_a_text_is_no_model_in_which_nothing_is_wrong() -> None:
+    """Swapping two tokens changes nothing of a third one in these classes: ``knows_no_order`` of the zoo."""
+    files: list[tuple[str, dict[str, Any], str]] = [
+        ("esm", {"position_embedding_type": "relative_key"}, "position_embedding_type 'rotary', or position_embedd"),
+        ("clvp_encoder", {"use_rotary_embedding": False}, "use_rotary_embedding true, as"),
+        (
+            "deberta-v2",
+            {"relative_attention": False, "position_biased_input": False, "position_buckets": 256},
+            "relative_attention true or position_biased_input true",
+        ),
+    ]
+    for name, entries, remedy in files:
+        with pytest.raises(NoRotaryPositionsError, match="no others: nothing tells the order of a text") as refused:
+            read_huggingface({"model_type": name, **entries})
+        found = error_finding(refused.value, "config.json")
+        assert found.severity == "warning"
+        assert remedy in found.remedy
+    assert "position_buckets 256 has no effect there: the class reads that with relative_attention true" in str(
+        refused.value
+    )
+
+
+def test_a_switch_of_the_rotation_is_told_by_what_it_leaves() -> None:
+    assert "but learned ones" in _said("esm")
+    assert "leaves it out ('absolute')" in _said("esm")
+    assert "causal masks or a recurrence alone tell the order" in _said("zamba2")
+    assert "has convolutions alone" in _said("wav2vec2-bert", position_embeddings_type=None)
+
+
+def test_a_switch_that_is_left_out_beside_a_base_is_doubted() -> None:
+    for entries, severity in (
+        ({"rope_theta": 1e7}, "warning"),
+        ({}, "note"),
+        ({"rope_theta": 1e7, "position_embedding_type": "nope"}, "note"),
+    ):
+        with pytest.raises(NoRotaryPositionsError) as refused:
+            read_huggingface({"model_type": "granitemoehybrid", **entries})
+        assert error_finding(refused.value, "config.json").severity == severity
+        assert ("rope_theta of the file has no effect then" in str(refused.value)) == (severity == "warning")
+
+
 def test_sizes_of_t5s_buckets_are_told_and_a_length_that_limits_nothing() -> None:
     said = _said("t5", n_positions=512, relative_attention_num_buckets=32, relative_attention_max_distance=128)
     assert "with relative_attention_num_buckets 32, relative_attention_max_distance 128" in said
@@ -99,14 +140,14 @@ def test_windows_of_gpt_neo_are_told() -> None:
 
 def test_schemes_are_those_of_the_classes_that_are_installed() -> None:
     transformers = pytest.importorskip("transformers")
-    from zoo.other_positions import PATH, reads_of, schemes_of
+    from zoo.other_positions import PATH, positions_of
 
     if not transformers.__version__.startswith("5.24."):
         pytest.skip("the facts are of release 5.24")
     stored = json.loads(PATH.read_text(encoding="utf-8"))
-    for name in ("bert", "t5", "deberta-v2", "mpt", "gpt_neo", "wavlm"):
+    for name in ("bert", "t5", "deberta-v2", "mpt", "gpt_neo", "wavlm", "esm", "zamba2"):
         config_class = transformers.CONFIG_MAPPING[name]
-        assert stored[name] == {"schemes": schemes_of(config_class), "reads": reads_of(config_class)}, name
+        assert stored[name] == positions_of(config_class), name
 
 
 def test_models_by_their_own_code() -> None:

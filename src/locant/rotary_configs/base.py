@@ -18,7 +18,17 @@ _LONGEST_MESSAGE = 1000
 
 
 class NoRotaryPositionsError(ConfigError):
-    """A model has other positions than rotary ones, or none: it cannot be read as a rotary configuration."""
+    """A model has other positions than rotary ones, or none: it cannot be read as a rotary configuration.
+
+    Args:
+        message: What it has.
+        remedy: What would give it positions, where nothing tells it the order of a text, or an entry that is left out
+            takes its rotation away. Empty where nothing is wrong.
+    """
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
 
 ALL_LAYERS = "all"
@@ -226,16 +236,15 @@ def error_finding(error: ArithmeticError | ValueError | RecursionError, where: s
         where: The file, for the message.
 
     Returns:
-        An error; a note for a model without rotary positions, in which nothing is wrong.
+        An error; for a model without rotary positions a note, or a warning where something may be wrong with that.
     """
     beyond = "groups nested beyond any depth" if isinstance(error, RecursionError) else "a number beyond any range"
     message = str(error) if isinstance(error, ConfigError) else f"{where} holds {beyond}."
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[:_LONGEST_MESSAGE]} ..."
     if isinstance(error, NoRotaryPositionsError):
-        return Finding(
-            "note", message, "There is nothing to correct, and nothing that scales frequencies applies to it."
-        )
+        nothing = "There is nothing to correct, and nothing that scales frequencies applies to it."
+        return Finding("warning" if error.remedy else "note", message, error.remedy or nothing)
     remedy = (
         "Correct the entry; where the file is as its publisher released it, the publisher's own code is the measure."
     )

@@ -242,6 +242,11 @@ class ModelType:
     flat: Sequence[str] = ()
 
     @property
+    def has_latent_heads(self) -> bool:
+        """Whether its heads have a rotated part of their own (MLA)."""
+        return "qk_rope_head_dim" in self.defaults
+
+    @property
     def rope_by_layer(self) -> bool:
         """Whether the class has a rotation for every layer type."""
         return self.rope is not None and all(each is None or isinstance(each, Mapping) for each in self.rope.values())

@@ -15,6 +15,7 @@ from locant.rotary_configs.base import NoRotaryPositionsError, ParsedConfig, dec
 from locant.rotary_configs.doubts import with_checked_axes
 from locant.rotary_configs.gguf_architectures import (
     ALIBI_BY_FILE,
+    ALIBI_OF_GRAPH,
     AXES_BY_SECTIONS,
     BASE_OF_GRAPH,
     HALVES_FULL_ATTENTION,
@@ -92,10 +93,19 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     if architecture in ALIBI_BY_FILE and not own.get("attention.max_alibi_bias"):
         raise NoRotaryPositionsError(
             f"llama.cpp does not rotate in the architecture '{architecture}': no rotary positions, and no ALiBi "
-            f"either, because attention.max_alibi_bias is missing or 0 in {keys.where}."
+            f"either, because attention.max_alibi_bias is missing or 0 in {keys.where}: causal masks alone tell the "
+            "order of a text.",
+            "State attention.max_alibi_bias, which is 8 in published models, if the weights were trained with ALiBi.",
         )
+    bias = _other_bias(keys, architecture)
+    findings += [] if bias is None else [bias]
     sections = _sections(keys, architecture, findings)
-    layout = layout_of(architecture, several_axes=bool(sections))
+    try:
+        layout = layout_of(architecture, several_axes=bool(sections))
+    except NoRotaryPositionsError as error:
+        if bias is None:
+            raise
+        raise NoRotaryPositionsError(f"{error} {bias.message}", bias.remedy) from error
     has_own = states_own_sizes(keys, architecture)
     head_dim, rotary_dim = sizes_of(keys, architecture, findings, has_own=has_own)
     base = keys.number("rope.freq_base")
@@ -165,6 +175,20 @@ def _in_graph(architecture: str, scaling: FrequencyScaling, findings: list[Findi
 def _scaling_again(keys: Fields, architecture: str, tensors: Tensors, rotary_dim: int, base: float) -> FrequencyScaling:
     """Return the scaling of layers with other features or another base, of which the findings are known."""
     return scaling_of(keys, architecture, tensors, rotary_dim, base, [])
+
+
+def _other_bias(keys: Fields, architecture: str) -> Finding | None:
+    """Return the finding about the largest bias of ALiBi, where the graph has another one or none."""
+    name = "attention.max_alibi_bias"
+    stated, taken = keys.number(name) or 0.0, ALIBI_OF_GRAPH.get(architecture, 0.0)
+    if architecture in ALIBI_BY_FILE or stated in (0.0, taken):
+        return None
+    instead = f"the bias is {taken:g} there" if taken else "there is no ALiBi there"
+    return Finding(
+        "warning",
+        f"llama.cpp passes over {name} {stated:g} in the architecture '{architecture}': {instead}.",
+        "Compare with the model's publication: weights that were trained with that bias need a graph that reads it.",
+    )
 
 
 def _of_another_architecture(metadata: Mapping[str, Any], architecture: str) -> Iterator[Finding]:

@@ -58,6 +58,9 @@ they have instead."""
 ALIBI_BY_FILE = frozenset(("jais", "mpt"))
 """Architectures with ALiBi where the file has ``attention.max_alibi_bias``, which is 0 otherwise."""
 
+ALIBI_OF_GRAPH = dict.fromkeys(("bloom", "jina-bert-v2", "refact"), 8.0)
+"""Architectures with ALiBi whose largest bias is this one, whatever the file says."""
+
 SEVERAL_AXES = {
     **dict.fromkeys(("qwen2vl", "paddleocr"), False),
     **dict.fromkeys(("qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp", "qwen3tts"), True),

@@ -171,7 +171,7 @@ def read_config(
         said = given.in_words_of_file(str(error))
         if refused:  # a switch that is no switch
             raise ConfigError(f"{said} {refused[0].message}") from error
-        raise NoRotaryPositionsError(said) from error
+        raise NoRotaryPositionsError(said, error.remedy) from error
     except ConfigError as error:
         raise type(error)(given.in_words_of_file(str(error))) from error
     words = [replace(each, message=given.in_words_of_file(each.message)) for each in parsed.findings]

@@ -242,6 +242,7 @@ def _scaling(flags: _Flags) -> FrequencyScaling:
     runs = _ramp(kind, flags)
     if kind == "none":
         _warn_of_scale_without_type(flags)
+        _warn_of_switched_off(flags)
         return _with_scale_of_cosines(Unscaled(), kind, flags)
     factor = scale.factor if scale else own.stretch or flags.stated.factor
     if factor is None:
@@ -261,6 +262,17 @@ def _warn_of_scale_without_type(flags: _Flags) -> None:
     if flags.scale is not None and flags.scale.factor != 1:
         flags.warn(
             f"{flags.scale.flag} has no effect with --rope-scaling none.", "State linear or yarn, or leave it out."
+        )
+
+
+def _warn_of_switched_off(flags: _Flags) -> None:
+    own = flags.model.scaling
+    if flags.kind == "none" and own != Unscaled():
+        factor = "" if own.stretch is None else f", by the factor {own.stretch:g}"
+        flags.warn(
+            f"--rope-scaling none switches off the scaling '{own.name}' of the file{factor}: frequencies are those "
+            "before it.",
+            "Leave the flag out, if the weights were trained or extended with that scaling.",
         )
 
 

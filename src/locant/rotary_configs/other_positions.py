@@ -1,7 +1,8 @@
 """Positions of models that rotate nothing: which scheme they have, and entries of a file without effect on it.
 
 ``other_positions.json`` is generated from the classes of transformers 5.24 (``tests/support/zoo/other_positions.py``):
-modules and parameters of their models, with the switches by which they have them, and what their code reads.
+modules and parameters of their models, with the switches by which they have them, what their code reads, and whether
+anything tells them the order of a text with all switches off.
 """
 
 from __future__ import annotations
@@ -71,9 +72,29 @@ def positions_in_words(part: Mapping[str, Any], name: str, defaults: Mapping[str
     if name in _STATES:
         return "and no others: a recurrence or attention alone tells the order of a text"
     schemes = _schemes(part, name, defaults)
+    if not schemes and name in _classes():
+        told = "nothing tells" if is_orderless(part, name, defaults) else "causal masks or a recurrence alone tell"
+        return f"and no others: {told} the order of a text"
     if not schemes:
         return None
     return "but " + ", and ".join(_WORDS[each] + _sizes(part, each) for each in schemes)
+
+
+def is_orderless(part: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> bool:
+    """Whether nothing tells a model that rotates nothing the order of a text.
+
+    Args:
+        part: The text part of config.json.
+        name: Its model type.
+        defaults: What its class has where the file leaves an entry out.
+    """
+    return bool(_classes().get(name, {}).get("orderless")) and not _schemes(part, name, defaults)
+
+
+def switches_in_words(name: str) -> str:
+    """Return the entries that give a class positions which it has by a switch: "relative_attention true"."""
+    switches = dict.fromkeys(f"{key} {in_json(on)}" for key, on, _ in _classes()[name]["schemes"].values())
+    return " or ".join(switches)
 
 
 def without_effect(part: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> Iterator[str]:
@@ -96,6 +117,12 @@ def without_effect(part: Mapping[str, Any], name: str, defaults: Mapping[str, An
         if is_told and not (key == "alibi" and value is True and "alibi" in schemes):
             what = "limits nothing" if key in _LENGTHS else "has no effect"
             yield f"{key} {in_json(value)} {what} there: the class does not read it."
+    for scheme, switch in stored["schemes"].items():
+        stated = [key for key in _SIZES.get(scheme, ()) if part.get(key) not in (None, -1, "", [])]
+        if switch is not None and scheme not in schemes and stated:
+            said = " and ".join(f"{key} {in_json(part[key])}" for key in stated)
+            on = f"{switch[0]} {in_json(switch[1])}"
+            yield f"{said} {'has' if len(stated) == 1 else 'have'} no effect there: the class reads that with {on}."
 
 
 def windows_in_words(part: Mapping[str, Any], name: str) -> str | None:
@@ -156,7 +183,8 @@ def _schemes(part: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) ->
         if switch is None:
             return True
         key, value, usual = switch
-        return bool(part[key] if key in part else defaults.get(key, usual)) is value
+        stated = part[key] if key in part else defaults.get(key, usual)
+        return bool(stated) is value if isinstance(value, bool) else bool(stated == value)
 
     return [scheme for scheme, switch in stored["schemes"].items() if is_on(switch)]
 

@@ -11,7 +11,13 @@ from locant.positions.scaling.fields import Fields, in_json
 from locant.rotary_configs import families
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.other_positions import positions_in_words, windows_in_words, without_effect
+from locant.rotary_configs.other_positions import (
+    is_orderless,
+    positions_in_words,
+    switches_in_words,
+    windows_in_words,
+    without_effect,
+)
 from locant.rotary_configs.spellings import ROTARY, says_rotary, words_of
 from locant.rotary_configs.vision import vision_types
 
@@ -95,9 +101,10 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
         raise NoRotaryPositionsError("config.json has alibi true: the model has ALiBi in place of rotary positions.")
     stated = part.get("position_embedding_type")
     if name in families.TURNS_BEFORE_PROJECTIONS and part.values.get("position_embeddings_type") != "rotary":
+        others = "has others" if part.values.get("position_embeddings_type", "relative") else "has convolutions alone"
         raise NoRotaryPositionsError(
             f"The class of the model type '{name}' has rotary positions where position_embeddings_type is 'rotary' "
-            "alone: this model has others."
+            f"alone: this model {others}."
         )
     if kind is not None and kind.reads_images:
         raise NoRotaryPositionsError(
@@ -114,19 +121,49 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
         windows = windows_in_words(part.values, kind.name)
         said += [] if windows is None else [windows]
         said += without_effect(part.values, kind.name, kind.defaults)
-        raise NoRotaryPositionsError(" ".join(said))
+        orderless = is_orderless(part.values, kind.name, kind.defaults)
+        remedy = f"State {switches_in_words(kind.name)}, as the weights were trained." if orderless else ""
+        raise NoRotaryPositionsError(" ".join(said), remedy)
     if kind is not None and kind.switch is not None:
         key, on = kind.switch
         value = part.get(key) if key in part.values else kind.defaults.get(key)
         if value != on:
-            raise NoRotaryPositionsError(
-                f"The class of the model type '{name}' rotates where {key} is {in_json(on)}; here it is "
-                f"{in_json(value)}, so the model has no rotary positions."
-            )
+            raise _switched_off(part, kind, key, on, value)
     elif isinstance(stated, str) and _names_other_positions(stated, part, kind):
         raise NoRotaryPositionsError(
             f"config.json has position_embedding_type '{stated}': the model has no rotary positions."
         )
+
+
+def _switched_off(part: Fields, kind: ModelType, key: str, on: Any, value: Any) -> NoRotaryPositionsError:
+    """Return the error for a model whose class rotates with another value of an entry.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+        key: The entry.
+        on: The value with which the class rotates.
+        value: The one that it has here.
+    """
+    other = positions_in_words(part.values, kind.name, kind.defaults)
+    here = f"here it is {in_json(value)}" if key in part.values else f"the file leaves it out ({in_json(value)})"
+    said = [
+        f"The class of the model type '{kind.name}' rotates where {key} is {in_json(on)}; {here}, so the model has no "
+        f"rotary positions{f', {other}' if other else ''}.",
+        *without_effect(part.values, kind.name, kind.defaults),
+    ]
+    bases = [name for name in ("rope_theta", "rope_parameters", "rope_scaling") if part.values.get(name)]
+    if is_orderless(part.values, kind.name, kind.defaults):
+        others = switches_in_words(kind.name)
+        return NoRotaryPositionsError(
+            " ".join(said),
+            f"State {key} {in_json(on)}{f', or {others}' if others else ''}, as the weights were trained.",
+        )
+    if key not in part.values and bases:
+        said.append(f"{' and '.join(bases)} of the file {'has' if len(bases) == 1 else 'have'} no effect then.")
+        remedy = f"State {key} {in_json(on)}, if the weights were trained with rotary positions."
+        return NoRotaryPositionsError(" ".join(said), remedy)
+    return NoRotaryPositionsError(" ".join(said))
 
 
 def switches_rotation_off(name: str, value: Any) -> bool:

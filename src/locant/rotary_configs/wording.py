@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ParamSpec
 
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Finding
-from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
+from locant.rotary_configs.base import UNREADABLE, NoRotaryPositionsError, ParsedConfig, error_finding
 
 _HUGGINGFACE = {
     "original_length": "original_max_position_embeddings",
@@ -79,10 +79,19 @@ def speaks_of(
             try:
                 parsed = read(*args, **options)
             except UNREADABLE as error:
+                said = in_words_of(kind, error_finding(error, where).message)
+                if isinstance(error, NoRotaryPositionsError):
+                    raise NoRotaryPositionsError(said, in_words_of(kind, error.remedy)) from error
                 kind_of_error = type(error) if isinstance(error, ConfigError) else ConfigError
-                raise kind_of_error(in_words_of(kind, error_finding(error, where).message)) from error
+                raise kind_of_error(said) from error
             return replace(parsed, findings=tuple(finding_in_words_of(kind, each) for each in parsed.findings))
 
         return reader
 
     return decorate
+
+
+def words_of_findings(findings: Sequence[Finding]) -> set[str]:
+    """Return the words of findings, of keys of a GGUF file also what stands behind their last dot."""
+    words = {word for each in findings for word in re.findall(r"\w+(?:\.\w+)*", each.message)}
+    return words | {word.rsplit(".", 1)[-1] for word in words}

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 import locant
-from locant.extension.inspect.model_class.small_model import model_class, quiet, reduced_entries
+from locant.extension.inspect.model_class.small_model import build, model_class, quiet, reduced_entries
 from locant.rotary_configs.families import known_model_types, model_type
 from locant.rotary_configs.other_positions import READ_BY_OTHERS
 from zoo.cases import usual_entries
@@ -29,6 +29,7 @@ from zoo.cases import usual_entries
 PATH = Path(locant.__file__).parent / "rotary_configs" / "other_positions.json"
 
 _SWITCHES = ("relative_attention", "position_biased_input", "has_relative_attention_bias", "has_spatial_attention_bias")
+ORDERLESS = {"orderless": True}
 _POSITIONS = re.compile(r"^(?!gru_|linear_).*?(^|_)(position|positions|pos|wpe)(_|$)")
 _PARAMETERS = {
     "transformer-xl": re.compile(r"(^|\.)(r_r_bias|r_w_bias|pos_bias_[uv]|bias_[uv])$"),
@@ -52,6 +53,11 @@ def schemes_of(config_class: Any) -> dict[str, list[Any] | None] | None:
     if usual is None:
         return None
     found: dict[str, list[Any] | None] = dict.fromkeys(_seen(usual))
+    for switch, off in switches_off(config_class).items():
+        own = getattr(usual.config, switch, None)
+        other = None if not isinstance(off, str) else _built(config_class, {switch: off})
+        if other is not None:
+            found |= {scheme: [switch, own, own] for scheme in {*_seen(usual)} - {*_seen(other)}}
     for switch in _SWITCHES:
         own = getattr(usual.config, switch, None)
         other = None if not isinstance(own, bool) else _built(config_class, {switch: not own})
@@ -62,6 +68,26 @@ def schemes_of(config_class: Any) -> dict[str, list[Any] | None] | None:
         source = inspect.getsource(sys.modules[type(usual).__module__])
         found = {scheme: None for scheme, pattern in _SOURCES.items() if pattern.search(source)}
     return dict(sorted(found.items()))
+
+
+def switches_off(config_class: Any) -> dict[str, Any]:
+    """Return the entries by which a class rotates or has another scheme, with values by which it has none of them."""
+    known = model_type(config_class.model_type)
+    rotates = known.switch if known is not None else None
+    found = {name: False for name in _SWITCHES if isinstance(getattr(config_class, name, None), bool)}
+    return found if rotates is None else {**found, rotates[0]: "none" if isinstance(rotates[1], str) else False}
+
+
+def knows_no_order(config_class: Any, off: dict[str, Any]) -> bool:
+    """Whether a model computes the same of a token whatever the order of those before it, with its switches off."""
+    texts = torch.tensor([[5, 6, 7, 8, 9, 10], [6, 5, 7, 8, 9, 10]])
+    entries = {**reduced_entries(usual_entries(config_class), 4), **off, "pad_token_id": 0}
+    with quiet(), torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = build(config_class(**copy.deepcopy(entries))).eval()
+        with torch.no_grad():
+            states = model(input_ids=texts, **({"use_cache": False} if hasattr(model.config, "use_cache") else {}))[0]
+    return torch.allclose(states[0, -1], states[1, -1], rtol=0, atol=1e-5)
 
 
 def _built(config_class: Any, entries: dict[str, Any]) -> Any:
@@ -116,17 +142,31 @@ def reads_of(config_class: Any) -> list[str]:
     ]
 
 
+def positions_of(config_class: Any) -> dict[str, Any] | None:
+    """Return what is stored of a class that does not rotate, or not always; ``None`` where nothing is known of it.
+
+    ``orderless`` is there where nothing tells it the order of a text once all its switches are off.
+    """
+    known, schemes = model_type(config_class.model_type), schemes_of(config_class)
+    if not schemes and (known is None or known.switch is None):
+        return None
+    found = {"schemes": schemes or {}, "reads": reads_of(config_class)}
+    is_told = None in found["schemes"].values()
+    return found | ({} if is_told or not knows_no_order(config_class, switches_off(config_class)) else ORDERLESS)
+
+
 def schemes_of_all() -> dict[str, Any]:
-    """Return the schemes of all classes that are known not to rotate, and the entries about them that they read."""
+    """Return the schemes of all classes that do not rotate, or not always, and which entries about them they read."""
     from transformers import CONFIG_MAPPING
 
     found = {}
     for name in sorted(CONFIG_MAPPING.keys()):
         known = model_type(name)
-        if name in known_model_types() and known is not None and not known.rotates and not known.text_part:
-            schemes = schemes_of(CONFIG_MAPPING[name])
-            if schemes:
-                found[name] = {"schemes": schemes, "reads": reads_of(CONFIG_MAPPING[name])}
+        if name not in known_model_types() or known is None or known.text_part or (known.rotates and not known.switch):
+            continue
+        positions = positions_of(CONFIG_MAPPING[name])
+        if positions is not None:
+            found[name] = positions
     return found
 
 

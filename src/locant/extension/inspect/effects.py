@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from locant.extension.inspect.keys_left_out import keys_left_out
 from locant.extension.source import Source
 from locant.positions.scaling import Unscaled
 from locant.positions.scaling.checks import is_number
@@ -19,14 +20,11 @@ from locant.rotary_configs.base import UNREADABLE, ParsedConfig
 from locant.rotary_configs.class_entries import entries_of_class
 from locant.rotary_configs.families import ModelType, is_in_transformers, model_type
 from locant.rotary_configs.gguf import read_gguf
-from locant.rotary_configs.gguf_architectures import model_type_of
-from locant.rotary_configs.gguf_layers import SWITCHED
-from locant.rotary_configs.gguf_windows import windows_of
 from locant.rotary_configs.huggingface import read_config
-from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.spellings import head_size, is_about_positions
 from locant.rotary_configs.text_parts import text_part, text_part_names, text_type
 from locant.rotary_configs.usual_values import GROUPS
+from locant.rotary_configs.wording import words_of_findings
 
 Read = Callable[[Mapping[str, Any]], ParsedConfig]
 """Reads the content of a file."""
@@ -86,9 +84,10 @@ def entries_without_effect(
         read: How it was read.
         said: What was found so far; entries that a finding names are not told again.
     """
-    told = _words_of(said)
+    told = words_of_findings(said)
     names: list[str] = []
     by_being_there: list[str] = []
+    by_zero: list[str] = []
     for path, value in _entries(content):
         name = path[-1].split(".", 1)[-1]
         if _is_shown(value, parsed) or {name, name.rsplit(".", 1)[-1]} & told:
@@ -96,19 +95,15 @@ def entries_without_effect(
         others = [_with(content, path, other) for other in _other_values(value)]
         if not all(_is_same(parsed, other, read) for other in others):
             continue
-        (names if _is_same(parsed, _without(content, path), read) else by_being_there).append(
-            f"{name} {in_json(value):.40}"
-        )
+        told_of = names if _is_same(parsed, _without(content, path), read) else by_being_there
+        if told_of is names and "window" in name and not _is_same(parsed, _with(content, path, 0), read):
+            told_of = by_zero  # which switches windows off, whatever any other size does
+        told_of.append(f"{name} {in_json(value):.40}")
     return [
         *_passed_over(names, "no effect", "the same with any other value, and without"),
         *_passed_over(by_being_there, "an effect by being there alone", "the same with any other value"),
+        *_passed_over(by_zero, "no effect unless 0", "the same with any other value but 0, and without"),
     ]
-
-
-def _words_of(findings: Sequence[Finding]) -> set[str]:
-    """Return the words of findings, of keys of a GGUF file also what stands behind their last dot."""
-    words = {word for each in findings for word in re.findall(r"\w+(?:\.\w+)*", each.message)}
-    return words | {word.rsplit(".", 1)[-1] for word in words}
 
 
 def _passed_over(names: Sequence[str], effect: str, same: str) -> Iterator[Finding]:
@@ -142,7 +137,7 @@ def _entries(content: Mapping[str, Any]) -> Iterator[tuple[_Path, Any]]:
     where, part = tuple(text_part_names(content)), text_part(content)
     is_off = part.get(_SWITCH_OF_WINDOWS) is False
     kind = model_type(text_type(content))
-    has_latent_heads = _is_latent(kind) or "qk_rope_head_dim" in part
+    has_latent_heads = (kind is not None and kind.has_latent_heads) or "qk_rope_head_dim" in part
     for key, value in part.items():
         if not _states(value) or _OTHERS.search(key) or (is_off and "window" in key):
             continue
@@ -214,7 +209,7 @@ def values_of_the_class(
         kind: The facts of its class.
         said: What was found so far; entries that a finding names are not told again.
     """
-    told = _words_of(said)
+    told = words_of_findings(said)
     where, part = tuple(text_part_names(content)), text_part(content)
     own = entries_of_class(kind.name)
     found = []
@@ -260,74 +255,3 @@ def _scaling_of_class(kind: ModelType) -> str | None:
     groups = [group for group in rope.values() if isinstance(group, Mapping)] or [rope]
     types = {str(group.get("rope_type", group.get("type", "default"))) for group in groups} - {"default"}
     return min(types) if types else None
-
-
-def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Sequence[Finding]) -> list[Finding]:
-    """Return notes about keys that a GGUF file leaves out, where llama.cpp has a value and published files another.
-
-    Args:
-        metadata: Of the file.
-        parsed: Its reading.
-        said: What was found so far; keys that a finding names are not told again.
-    """
-    architecture = str(metadata.get("general.architecture"))
-    told = {word.removeprefix(f"{architecture}.") for word in _words_of(said)}
-    kind = model_type(model_type_of(architecture))
-    (config, *_) = parsed.configs.values()
-    assert config.rotary_dim is not None
-
-    def is_missing(key: str) -> bool:
-        return metadata.get(f"{architecture}.{key}") is None and key not in told
-
-    found = []
-    windows = sorted({layer.window for layer in parsed.layers if layer.window is not None})
-    slides = kind is not None and bool(kind.defaults.get("sliding_window")) and "sliding_attention" in kind.behaviour
-    # Of EXAONE 4, only the files of so many layers have windows.
-    slides = slides and windows_of(architecture, metadata.get(f"{architecture}.block_count")) is not None
-    if is_missing("attention.sliding_window") and windows:
-        found.append(f"attention.sliding_window; {windows[0]} is taken, as llama.cpp has for '{architecture}'")
-    elif is_missing("attention.sliding_window") and slides:
-        found.append(
-            f"attention.sliding_window: all layers look back over the whole text and have one base, where published "
-            f"models of '{architecture}' have windows in some layers"
-        )
-    share = None if kind is None else _share_of_class(kind)
-    if is_missing("rope.dimension_count") and share is not None and share < 1 and config.rotary_dim == config.head_dim:
-        found.append(
-            f"rope.dimension_count: all {config.head_dim} features of a head rotate, where published models of "
-            f"'{architecture}' rotate {share:g} of them"
-        )
-    size = None if kind is None else kind.defaults.get("head_dim")
-    if is_missing("attention.key_length") and size is not None and size != config.head_dim and not _is_latent(kind):
-        found.append(
-            f"attention.key_length: a head has {config.head_dim} features, embedding_length by head_count, where "
-            f"published models of '{architecture}' have {size}"
-        )
-    factor = metadata.get(f"{architecture}.rope.scaling.factor")
-    if is_missing("rope.scaling.type") and factor not in (None, 0, 1):
-        found.append("rope.scaling.type; 'linear' is taken, as llama.cpp has")
-    if is_missing("rope.scaling.finetuned") and architecture in SWITCHED:
-        found.append(
-            f"rope.scaling.finetuned: it is taken for true, and the layers with attention rotate; files of models of "
-            f"'{architecture}' without positions have false there"
-        )
-    return [
-        Finding("note", f"The file has no {each}.", "Compare with the configuration that the file was made from.")
-        for each in found
-    ]
-
-
-def _share_of_class(kind: ModelType) -> float | None:
-    """Return which part of a head the class of a model type rotates by itself, or code of people's own."""
-    stated = {**kind.defaults, **(kind.rope or {})}
-    if not is_in_transformers(kind.name):
-        stated |= in_usual_names({"model_type": kind.name}, [])
-    rotated, whole, share = (stated.get(name) for name in ("rotary_dim", "head_dim", "partial_rotary_factor"))
-    if share is None and is_number(rotated) and is_number(whole):
-        return rotated / whole
-    return float(share) if is_number(share) else None
-
-
-def _is_latent(kind: ModelType | None) -> bool:
-    """Whether the class has heads with a rotated part of their own (MLA)."""
-    return kind is not None and "qk_rope_head_dim" in kind.defaults

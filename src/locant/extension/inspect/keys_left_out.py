@@ -1,0 +1,131 @@
+"""Keys that a GGUF file leaves out, where llama.cpp has a value of its own and published models another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from locant.positions.scaling.checks import is_number
+from locant.positions.scaling.fields import Finding
+from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.families import ModelType, is_in_transformers, model_type
+from locant.rotary_configs.gguf_architectures import OWN_SIZES, model_type_of
+from locant.rotary_configs.gguf_layers import SWITCHED
+from locant.rotary_configs.gguf_sliding import SLIDING, SLIDING_ATTENTION
+from locant.rotary_configs.gguf_windows import PATTERN, PATTERN_IN_FILES, WINDOWS, windows_of
+from locant.rotary_configs.own_code import in_usual_names
+from locant.rotary_configs.wording import words_of_findings
+
+
+def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Sequence[Finding]) -> list[Finding]:
+    """Return notes about keys that a GGUF file leaves out, where llama.cpp has a value and published files another.
+
+    Args:
+        metadata: Of the file.
+        parsed: Its reading.
+        said: What was found so far; keys that a finding names are not told again.
+    """
+    architecture = str(metadata.get("general.architecture"))
+    told = {word.removeprefix(f"{architecture}.") for word in words_of_findings(said)}
+    kind = model_type(model_type_of(architecture))
+    (config, *_) = parsed.configs.values()
+    assert config.rotary_dim is not None
+
+    def is_missing(key: str) -> bool:
+        return metadata.get(f"{architecture}.{key}") is None and key not in told
+
+    found = []
+    windows = sorted({layer.window for layer in parsed.layers if layer.window is not None})
+    slides = kind is not None and bool(kind.defaults.get("sliding_window")) and "sliding_attention" in kind.behaviour
+    # Of EXAONE 4, only the files of so many layers have windows.
+    slides = slides and windows_of(architecture, metadata.get(f"{architecture}.block_count")) is not None
+    if is_missing("attention.sliding_window") and windows:
+        found.append(f"attention.sliding_window; {windows[0]} is taken, as llama.cpp has for '{architecture}'")
+    elif is_missing("attention.sliding_window") and slides:
+        found.append(
+            f"attention.sliding_window: all layers look back over the whole text and have one base, where published "
+            f"models of '{architecture}' have windows in some layers"
+        )
+    share = None if kind is None else _share_of_class(kind)
+    if is_missing("rope.dimension_count") and share is not None and share < 1 and config.rotary_dim == config.head_dim:
+        found.append(
+            f"rope.dimension_count: all {config.head_dim} features of a head rotate, where published models of "
+            f"'{architecture}' rotate {share:g} of them"
+        )
+    pattern = WINDOWS[architecture] if architecture in PATTERN_IN_FILES else None
+    if is_missing(PATTERN) and pattern is not None and windows:
+        which = "the first" if pattern.full_first else "the last"
+        found.append(
+            f"{PATTERN}: one layer in {pattern.period}, {which} of them, has full attention, as llama.cpp has for "
+            f"'{architecture}'"
+        )
+    found += _sliding_keys_left_out(architecture, parsed, kind, is_missing)
+    size = None if kind is None else kind.defaults.get("head_dim")
+    if (
+        is_missing("attention.key_length")
+        and size is not None
+        and size != config.head_dim
+        and not (kind and kind.has_latent_heads)
+    ):
+        found.append(
+            f"attention.key_length: a head has {config.head_dim} features, embedding_length by head_count, where "
+            f"published models of '{architecture}' have {size}"
+        )
+    factor = metadata.get(f"{architecture}.rope.scaling.factor")
+    if is_missing("rope.scaling.type") and factor not in (None, 0, 1):
+        found.append("rope.scaling.type; 'linear' is taken, as llama.cpp has")
+    if is_missing("rope.scaling.finetuned") and architecture in SWITCHED:
+        found.append(
+            f"rope.scaling.finetuned: it is taken for true, and the layers with attention rotate; files of models of "
+            f"'{architecture}' without positions have false there"
+        )
+    return [
+        Finding("note", f"The file has no {each}.", "Compare with the configuration that the file was made from.")
+        for each in found
+    ]
+
+
+def _sliding_keys_left_out(
+    architecture: str, parsed: ParsedConfig, kind: ModelType | None, is_missing: Callable[[str], bool]
+) -> Iterator[str]:
+    """Yield which keys about layers with a window are left out, where those rotate as all others, unlike the class's.
+
+    Args:
+        architecture: ``general.architecture`` of the file.
+        parsed: Its reading.
+        kind: Facts of the class of its models.
+        is_missing: Whether a key is left out, and nobody has told so.
+    """
+    rope = kind.rope if kind is not None and kind.rope_by_layer and kind.rope is not None else {}
+    own, facts = rope.get(SLIDING), SLIDING_ATTENTION.get(architecture)
+    others = [group for name, group in rope.items() if name != SLIDING and isinstance(group, Mapping)]
+    if not isinstance(own, Mapping) or facts is None or not any(layer.window for layer in parsed.layers):
+        return
+    config = parsed.configs.get(SLIDING) or next(iter(parsed.configs.values()))
+    rest = [each for name, each in parsed.configs.items() if name != SLIDING] or [config]
+    published = f"where published models of '{architecture}'"
+    base = own.get("rope_theta")
+    inherits = facts.takes_base and facts.usual_base is None
+    if is_missing("rope.freq_base_swa") and inherits and is_number(base) and config.base == rest[0].base != base:
+        yield (
+            f"rope.freq_base_swa: layers with a window have the base {config.base:g} of the others, {published} have "
+            f"{base:g} there"
+        )
+    share, shares = own.get("partial_rotary_factor", 1), {each.get("partial_rotary_factor", 1) for each in others}
+    size, inherits = int(share * config.head_dim), architecture in OWN_SIZES and share not in shares
+    if is_missing("rope.dimension_count_swa") and inherits and config.rotary_dim == rest[0].rotary_dim != size:
+        yield (
+            f"rope.dimension_count_swa: layers with a window rotate {config.rotary_dim} features as the others do, "
+            f"{published} rotate {size} there"
+        )
+
+
+def _share_of_class(kind: ModelType) -> float | None:
+    """Return which part of a head the class of a model type rotates by itself, or code of people's own."""
+    stated = {**kind.defaults, **(kind.rope or {})}
+    if not is_in_transformers(kind.name):
+        stated |= in_usual_names({"model_type": kind.name}, [])
+    rotated, whole, share = (stated.get(name) for name in ("rotary_dim", "head_dim", "partial_rotary_factor"))
+    if share is None and is_number(rotated) and is_number(whole):
+        return rotated / whole
+    return float(share) if is_number(share) else None
