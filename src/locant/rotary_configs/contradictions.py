@@ -103,7 +103,7 @@ def two_bases(kind: ModelType, inside: float, beside: float, where: str) -> Find
     )
 
 
-def without_groups_of_nothing(
+def without_unknown_groups(
     kind: ModelType, group: Mapping[str, Any], where: str, types: Collection[str], findings: list[Finding]
 ) -> Mapping[str, Any]:
     """Return a group without the groups in it that no layer type has, which transformers passes over.

@@ -28,8 +28,9 @@ def vllm_has_class(config: Mapping[str, Any]) -> bool:
     stored = _classes()["vllm"]
     stated = [name for part in (config, text_part(config)) for name in _names(part.get("architectures"))]
     if stated:
-        known = {name.lower() for name in stored["architectures"]}
-        return any(other.lower() in known for name in stated for other in _exchanged(name, stored["suffixes"]))
+        return any(
+            other.lower() in _architectures() for name in stated for other in _exchanged(name, stored["suffixes"])
+        )
     name = str(config.get("model_type"))
     return name in stored["model_types"] or _letters(name) in _stems()
 
@@ -89,6 +90,12 @@ def _exchanged(name: str, suffixes: list[str]) -> Iterator[str]:
 def _classes() -> Mapping[str, Any]:
     stored: dict[str, Any] = json.loads((Path(__file__).parent / "engine_classes.json").read_text(encoding="utf-8"))
     return stored
+
+
+@functools.cache
+def _architectures() -> frozenset[str]:
+    """Return vLLM's architectures in small letters, in which it looks for them."""
+    return frozenset(name.lower() for name in _classes()["vllm"]["architectures"])
 
 
 @functools.cache

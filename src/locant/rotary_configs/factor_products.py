@@ -1,4 +1,4 @@
-"""What llama.cpp computes of several settings at once, which is no scaling with a name: LongRoPE with equal lists.
+"""Products of the factors of several settings, which llama.cpp computes and no scaling has: LongRoPE with equal lists.
 
 Source: ``llama_context::llama_context``, and ``rope_yarn`` in ggml: factors of tensors divide every angle before a
 scale multiplies it, ``yarn_ext_factor`` may mix YaRN with interpolation in any proportion, and ``rope_attn_factor``

@@ -42,14 +42,14 @@ from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.head_sizes import head_sizes
 from locant.rotary_configs.layer_doubts import (
     doubts_about_layer_types,
-    original_length_of_nothing,
+    original_length_without_scaling,
     other_kinds_of_layers,
     types_that_may_stand_still,
     windows_for_both_ways,
     windows_passed_over,
 )
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL
-from locant.rotary_configs.layer_windows import windows_by_layer, windows_of_nothing
+from locant.rotary_configs.layer_windows import windows_by_layer, windows_without_tokens
 from locant.rotary_configs.layers import grouped, layer_names, layers_with_positions, layers_without_positions
 from locant.rotary_configs.named_classes import class_in_architectures, other_type_in_architectures
 from locant.rotary_configs.own_code import in_usual_names
@@ -321,9 +321,9 @@ def _read_entries(
     findings += windows_for_both_ways(part, kind, layers)
     findings += windows_passed_over(part, kind, layers)
     is_scaled = any(not isinstance(each.scaling, Unscaled) for each in configs.values())
-    findings += [] if in_vllm else original_length_of_nothing(part, is_scaled)
+    findings += [] if in_vllm else original_length_without_scaling(part, is_scaled)
     findings += doubts_about_layer_types(part, kind, len(names))
-    findings += windows_of_nothing(part, kind, names)
+    findings += windows_without_tokens(part, kind, names)
     findings += notes_on_indexers(part, kind, next(iter(configs.values())))
     # Scaling scores by the logarithm of the position is no rotation: code of people's own may do it besides.
     by_logarithm = () if is_known or kind is None else [key for key in part.values if "logn" in key]

@@ -8,9 +8,8 @@ from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import LayerType
 from locant.rotary_configs.class_entries import LISTS_OF_TYPES, entries_of_class
 from locant.rotary_configs.families import HALVES_FOR_BOTH_WAYS, ModelType, is_in_transformers
-from locant.rotary_configs.layer_rounds import is_count
 from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
-from locant.rotary_configs.spellings import layers_of_other_kinds
+from locant.rotary_configs.spellings import is_count, layers_of_other_kinds
 
 _INDICES = ("full_attn_idxs", "attn_layer_indices", "attn_layer_idxs")
 _BLOCKS = ("recurrent", "attention")
@@ -177,7 +176,7 @@ def windows_passed_over(part: Fields, kind: ModelType | None, layers: Sequence[L
     ]
 
 
-def original_length_of_nothing(part: Fields, is_scaled: bool) -> list[Finding]:
+def original_length_without_scaling(part: Fields, is_scaled: bool) -> list[Finding]:
     """Return the finding about an original length beside no scaling that could be computed from it, if there is one.
 
     Args:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.layer_types import LINEAR, LOCAL
+from locant.rotary_configs.spellings import is_count
 
 _OWN_ROUND = "prefix_dense_sliding_window_pattern"
 """Entry with the length of a round among the first, dense layers; where it is 1, all of these rotate."""
@@ -87,8 +87,3 @@ def rotating_dense_layers(part: Fields, kind: ModelType | None, count: int) -> f
 def _own_round(part: Fields, kind: ModelType) -> int | None:
     value = part.get(_OWN_ROUND) or kind.defaults.get(_OWN_ROUND)
     return value if is_count(value) else None
-
-
-def is_count(value: Any) -> bool:
-    """Whether a value is a number of things, above 0."""
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -113,7 +113,7 @@ _OF_CACHES = ("sliding_window", "local_attention")
 """Entries with the window of layers whose cache transformers makes by it."""
 
 
-def windows_of_nothing(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[Finding]:
+def windows_without_tokens(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[Finding]:
     """Return findings about windows of no tokens, with which the masks of a class hide every token.
 
     Args:

@@ -15,6 +15,7 @@ from locant.rotary_configs import families
 from locant.rotary_configs.base import MOST_LAYERS
 from locant.rotary_configs.layer_rounds import by_number
 from locant.rotary_configs.own_entries import Findings, first_of, rename
+from locant.rotary_configs.spellings import is_count
 
 _FULL, _SLIDING, _INDEXED = "full_attention", "sliding_attention", "indexed_attention"
 
@@ -205,7 +206,7 @@ def linear_attention(given: dict[str, Any], findings: Findings) -> None:
 
 def _none_unless_positive(window: Any) -> int | None:
     """Return a window of tokens; by null, 0 and -1 code of people's own says that there is none."""
-    return window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
+    return window if is_count(window) else None
 
 
 def plamo3(given: dict[str, Any], findings: Findings) -> None:

@@ -1,4 +1,4 @@
-"""How a config.json says that the features of a head are paired, and what of that its class reads."""
+"""Pairing of the features of a head: what a config.json says of it, and what of that the class of the model reads."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from locant.rotary_configs.contradictions import (
     two_bases,
     two_groups,
     two_merged_groups,
-    without_groups_of_nothing,
+    without_unknown_groups,
 )
 from locant.rotary_configs.families import (
     MERGES_INTO_ALL_LAYERS,
@@ -95,7 +95,7 @@ def rope_groups(
     where = "rope_parameters of config.json" if new else "rope_scaling of config.json"
     given = new or old or {}
     if kind is not None and is_in_transformers(kind.name) and not kind.rope_by_layer:
-        given = without_groups_of_nothing(kind, given, where, {*KNOWN_TYPES, *names, *(kind.rope or {})}, findings)
+        given = without_unknown_groups(kind, given, where, {*KNOWN_TYPES, *names, *(kind.rope or {})}, findings)
     by_layer = {name: value for name, value in given.items() if value is None or isinstance(value, Mapping)}
     are_groups = len(by_layer) == len(given) and any(isinstance(value, Mapping) for value in given.values())
     if are_groups and kind is not None and has_one_rotation(kind) and {*given} <= KNOWN_TYPES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -155,13 +154,6 @@ class Fields:
                     f"'{name}' in {self.where} is not known here.{nearest(name, known)} Known: "
                     f"{', '.join(sorted(known))}."
                 )
-
-    def refuse_misspelt(self, names: Iterable[str]) -> None:
-        """Raise ConfigError for an entry that nobody took and that is nearly one of ``names``."""
-        for name in names:
-            for close in difflib.get_close_matches(name, [key for key in self.values if key != name], cutoff=0.9):
-                if close not in self._taken:
-                    raise ConfigError(f"'{close}' in {self.where} is not known. Did you mean '{name}'?")
 
     def _wrong(self, name: str, value: Any, expected: str) -> ConfigError:
         return ConfigError(f"'{name}' in {self.where} must be {expected}; got {in_json(value)}.")

@@ -102,11 +102,11 @@ def _pairs(
         amplitude=amplitude,
         frequencies=torch.where((s == 0).all(0), 0.0, frequencies.clamp(min=_SLOWEST)),
         tolerance=tolerance,
-        first_row=_first_row(unwrapped, frequencies, rows, tolerance, precision),
+        first_row=_first_row(unwrapped, frequencies, rows, tolerance),
     )
 
 
-def _first_row(unwrapped: Tensor, frequencies: Tensor, rows: Tensor, tolerance: Tensor, precision: float) -> int:
+def _first_row(unwrapped: Tensor, frequencies: Tensor, rows: Tensor, tolerance: Tensor) -> int:
     """Return the position of row 0: of pairs too slow to have gone round, the one that says it best."""
     at_zero = unwrapped.mean(0) - frequencies * rows.mean()
     known = frequencies > 4 * tolerance

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from locant.extension.inspect.model_class.observe import ATTENTION
+from locant.rotary_configs.spellings import is_count
 
 if TYPE_CHECKING:
     from torch import nn
@@ -63,9 +64,9 @@ def reduced_entries(
     """
     small = dict(entries)
     # JetMoE counts its heads of keys alone, and those of queries by its experts.
-    given = next((small[name] for name in (*_HEADS, *_KV_HEADS) if _is_count(small.get(name))), None)
-    width = next((small[name] for name in _WIDTHS if _is_count(small.get(name))), None)
-    stated = small.get("head_dim") if _is_count(small.get("head_dim")) else None
+    given = next((small[name] for name in (*_HEADS, *_KV_HEADS) if is_count(small.get(name))), None)
+    width = next((small[name] for name in _WIDTHS if is_count(small.get(name))), None)
+    stated = small.get("head_dim") if is_count(small.get("head_dim")) else None
     size = width // given if width and given else stated
     if fills and size and small.get("head_dim", size) is None:
         small["head_dim"] = size
@@ -74,15 +75,15 @@ def reduced_entries(
             small[name] = reduced_entries(value, layers, heads, fills=fills)
         elif name.endswith("_token_id") or name.endswith("_token_index"):
             small[name] = 0 if isinstance(value, int) else None
-        elif _is_count(value) or (value is None and _NEEDED.search(name)):
+        elif is_count(value) or (value is None and _NEEDED.search(name)):
             count = _most_of(name)
             small[name] = value if count is None else count if value is None else min(value, count)
-        elif isinstance(value, list) and value and all(map(_is_count, value)) and (count := _most_of(name)) is not None:
+        elif isinstance(value, list) and value and all(map(is_count, value)) and (count := _most_of(name)) is not None:
             small[name] = [min(each, count) for each in value]  # one for every layer
     kept = min(given or 0, heads or given or 0)
     if given and kept < given:
         for name in (*_HEADS, *_KV_HEADS):
-            if _is_count(small.get(name)):
+            if is_count(small.get(name)):
                 small[name] = kept if small[name] >= given else _heads_of_keys(kept, given, small[name])
             elif fills and name == "num_key_value_heads" and name in small:
                 small[name] = kept
@@ -90,7 +91,7 @@ def reduced_entries(
         # Where heads have a size of their own, the width only has to be a multiple of their number.
         is_free = stated and width and stated * given != width
         for name in _WIDTHS:
-            if _is_count(small.get(name)):
+            if is_count(small.get(name)):
                 small[name] = (min(size, 64) if is_free else size) * kept
     _shrink_states(small)
     _link_widths(small, entries)
@@ -115,7 +116,7 @@ def _most_of(name: str) -> int | None:
 
 def _link_widths(small: dict[str, Any], entries: Mapping[str, Any]) -> None:
     """Keep equal to the width of the model what was."""
-    name = next((name for name in _WIDTHS if _is_count(small.get(name))), None)
+    name = next((name for name in _WIDTHS if is_count(small.get(name))), None)
     if name is None or small[name] == entries[name]:
         return
 
@@ -130,13 +131,13 @@ def _link_widths(small: dict[str, Any], entries: Mapping[str, Any]) -> None:
 
 def _shrink_states(small: dict[str, Any]) -> None:
     """Let the heads of a state space be as wide as its inner layer, as these classes want it."""
-    width = next((small[name] for name in _WIDTHS if _is_count(small.get(name))), None)
+    width = next((small[name] for name in _WIDTHS if is_count(small.get(name))), None)
     for heads, size in (
         ("mamba_n_heads", "mamba_d_head"),
         ("n_mamba_heads", "mamba_headdim"),
         ("mamba_num_heads", "mamba_head_dim"),
     ):
-        if width and _is_count(small.get(heads)) and _is_count(small.get(size)):
+        if width and is_count(small.get(heads)) and is_count(small.get(size)):
             inner = small.get("mamba_d_ssm") or width * (small.get("mamba_expand") or small.get("expand") or 1)
             small[heads] = min(small[heads], 4)
             small[size] = int(inner) // small[heads]
@@ -144,9 +145,9 @@ def _shrink_states(small: dict[str, Any]) -> None:
 
 def _shorten(small: dict[str, Any], layers: int) -> None:
     """Keep the first layers: numbers of layers, and lists that have one entry for each."""
-    counts = {small[name] for name in _LAYERS if _is_count(small.get(name))}
+    counts = {small[name] for name in _LAYERS if is_count(small.get(name))}
     for name in _LAYERS:
-        if _is_count(small.get(name)):
+        if is_count(small.get(name)):
             small[name] = min(small[name], layers)
     for name, value in small.items():
         if isinstance(value, list) and len(value) in counts and len(value) > layers:
@@ -155,10 +156,6 @@ def _shorten(small: dict[str, Any], layers: int) -> None:
             small[name] = 0
         if name == "per_layer_config" and isinstance(value, Mapping):
             small[name] = {index: each for index, each in value.items() if int(index) < layers}
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def entries_of(config: Any) -> dict[str, Any]:
