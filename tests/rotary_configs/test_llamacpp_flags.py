@@ -30,7 +30,10 @@ _MODEL = RotaryConfig(head_dim=32, max_length=2048)
         ("llama-cli rope-scale 4", "Unknown flag 'rope-scale'"),
         ("LLAMA_ARG_ROPE_SCALES=4", "no variable 'LLAMA_ARG_ROPE_SCALES'.* Did you mean 'LLAMA_ARG_ROPE_SCALE'"),
         ("--rope-scale 0", "divide by 0"),
-        ("--rope-freq-scale -1", "must not be negative; got -1"),
+        ("--rope-freq-base -1", "must not be negative; got -1"),
+        ("--rope-freq-base 1e50", "must be a number of 32 bits; got '1e50'"),
+        ("--rope-scale k4", "must be a number; got 'k4'"),
+        ("--rope-scaling yarn --rope-scale -4", "takes its logarithm, which is no number"),
         ("--rope-scaling longrope", "Unknown --rope-scaling 'longrope' of llama.cpp. Its factors are tensors"),
         ("--rope-scale '4", "a quote is not closed"),
         ("--rope-scale 4\\", "nothing follows the last backslash"),
@@ -259,3 +262,28 @@ def test_a_scaling_of_the_file_that_a_flag_switches_off_is_told() -> None:
     assert run.config.scaling == Unscaled()
     assert "--rope-scaling none switches off the scaling 'linear' of the file, by the factor 4" in found.message
     assert not _run("--rope-scaling none", "command-r").findings
+
+
+@pytest.mark.parametrize(
+    ("flags", "scaling", "said"),
+    [
+        ("--rope-scale 4x", Linear(factor=4.0, original_length=2048), "--rope-scale 4x: llama.cpp reads 4, and"),
+        ("-c 1k --rope-scaling none", Unscaled(), "--ctx-size 1k: llama.cpp reads 1, and passes over the rest"),
+        ("-c 1024.0 --rope-scaling none", Unscaled(), ""),
+        ("--rope-scaling yarn --rope-scale 2 --yarn-orig-ctx 1e3", YaRN(factor=2, original_length=1), "reads 1, and"),
+    ],
+)
+def test_numbers_are_read_as_far_as_they_go(flags: str, scaling: Any, said: str) -> None:
+    """std::stof and std::stoi in common/arg.cpp take the longest beginning that is a number."""
+    parsed = read_llamacpp(flags, _MODEL)
+    assert parsed.config.scaling == scaling
+    told = [each.message for each in parsed.findings if "passes over the rest" in each.message]
+    assert (said in told[0]) if said else not told
+
+
+@pytest.mark.parametrize("flags", ["--rope-scale -4", "--rope-freq-scale -0.25"])
+def test_a_scale_below_0_turns_pairs_backwards(flags: str) -> None:
+    parsed = read_llamacpp(flags, _MODEL)
+    plain = [float(each) for each in _MODEL.frequencies()]
+    assert [float(each) for each in parsed.config.frequencies()] == pytest.approx([-each / 4 for each in plain])
+    assert f"{flags} turns all pairs backwards" in parsed.findings[0].message

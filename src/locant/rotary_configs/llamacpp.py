@@ -192,7 +192,7 @@ class _Flags:
 
 
 def _check_numbers(numbers: Mapping[str, float]) -> None:
-    for flag in ("--rope-scale", "--rope-freq-base", "--rope-freq-scale", "--yarn-orig-ctx", "--ctx-size"):
+    for flag in ("--rope-freq-base", "--yarn-orig-ctx", "--ctx-size"):
         if numbers.get(flag, 0) < 0:
             raise ConfigError(f"The flag '{flag}' of llama.cpp must not be negative; got {numbers[flag]:g}.")
     if numbers.get("--rope-scale") == 0:
@@ -218,7 +218,15 @@ def _scale(values: Mapping[str, str], numbers: Mapping[str, float], findings: li
                 "Keep one of them.",
             )
         )
-    if 0 < factor < 1:
+    if factor < 0:
+        findings.append(
+            Finding(
+                "warning",
+                f"{last} {number:g} turns all pairs backwards.",
+                f"It is {last} {-number:g}, if that is meant.",
+            )
+        )
+    elif 0 < factor < 1:
         findings.append(
             Finding(
                 "warning",

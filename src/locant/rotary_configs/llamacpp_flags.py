@@ -33,6 +33,10 @@ NUMBERS = (
 """Flags about rotary positions whose values are numbers."""
 
 _FLAGS = ("--rope-scaling", *NUMBERS)
+_COUNTS = ("--ctx-size", "--yarn-orig-ctx")
+_WHOLE = r"\s*[+-]?\d+"
+_FLOAT = r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+_LEAST, _MOST = 2.0**-126, (2 - 2**-23) * 2.0**127  # of float32, normal ones
 _OVERRIDE = "--override-kv"
 _OTHER_FLAGS = frozenset(("--ctx-checkpoints", "-ctxcp", "--fit-ctx", "--ctx-size-draft", "--spec-draft-ctx-size"))
 _ENVIRONMENT = {
@@ -79,7 +83,7 @@ class GivenFlags:
         Raises:
             ConfigError: One of them is none.
         """
-        return {flag: _number(flag, value) for flag, value in self.values.items() if flag in NUMBERS}
+        return {flag: _number(flag, value, self.findings) for flag, value in self.values.items() if flag in NUMBERS}
 
 
 def parse_flags(arguments: str | Sequence[str]) -> GivenFlags:
@@ -211,11 +215,30 @@ def _is_about_rotation(stem: str) -> bool:
     return any(part.startswith(("rope", "yarn", "ctx")) or part.endswith("ctx") for part in stem.split("-"))
 
 
-def _number(flag: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
+def _number(flag: str, text: str, findings: list[Finding]) -> float:
+    """Return the number that llama.cpp reads, by ``std::stof`` or ``std::stoi``: as far as the text is one.
+
+    Raises:
+        ConfigError: It does not begin with a number, or with one that a float of 32 bits does not hold.
+    """
+    found = re.match(_WHOLE if flag in _COUNTS else _FLOAT, text)
+    value = float(found[0]) if found else float("nan")
     if not is_number(value):
         raise ConfigError(f"The flag '{flag}' of llama.cpp must be a number; got {text!r}.")
+    if value and not _LEAST <= abs(value) <= _MOST:
+        raise ConfigError(f"The flag '{flag}' of llama.cpp must be a number of 32 bits; got {text!r}.")
+    if found and found[0].strip() != text.strip() and not _is_text_of(text, value):
+        findings.append(
+            Finding(
+                "warning", f"{flag} {text}: llama.cpp reads {value:g}, and passes over the rest.", f"Write {value:g}."
+            )
+        )
     return value
+
+
+def _is_text_of(text: str, value: float) -> bool:
+    """Whether a text is a way to write a number: 4096.0 for 4096."""
+    try:
+        return float(text) == value
+    except ValueError:
+        return False
