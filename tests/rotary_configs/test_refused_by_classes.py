@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from zoo.field_kinds import PATH, kinds_of_all
 from zoo.scalings import complete_scaling
 
 from locant.errors import ConfigError
@@ -268,3 +269,35 @@ def test_layers_of_one_type_may_differ_where_the_class_asks_each() -> None:
     assert not any("both of the type" in each for each in said)
     content["rope_parameters"]["sliding_attention"] |= {"rope_type": "linear", "factor": 2.0}
     assert any("both of the type" in each.message for each in read_huggingface(content).findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "entries", "said"),
+    [
+        ("bert", {"hidden_size": 768.5}, "hidden_size is 768.5"),
+        ("gpt2", {"n_head": None}, "n_head is null"),
+        ("bert", {"num_hidden_layers": 3, "layer_types": ["full_attention"] * 2}, "the types of 2 layers"),
+        ("mamba", {"layer_types": ["mamba"]}, "layer_types is ['mamba']"),
+        ("xlnet", {"max_position_embeddings": 64}, "max_position_embeddings is 64"),
+        ("falcon", {"head_dim": 64}, "head_dim is 64"),
+        ("zamba2", {"num_attention_heads": True}, "num_attention_heads is true"),
+        ("zamba2", {"rope_scaling": {"type": "dynamic"}}, "lacks factor"),
+    ],
+)
+def test_what_no_class_takes_is_told_of_those_that_do_not_rotate(
+    name: str, entries: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    mapping = pytest.importorskip("transformers").CONFIG_MAPPING
+    assert _is_refused(mapping[name], {"model_type": name, **entries})
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": name, **entries}), encoding="utf-8")
+    found = inspect_model(tmp_path, ask_class=False).findings
+    assert any(said in each.message for each in found if each.severity != "note")
+
+
+def test_the_kinds_of_values_of_classes_are_those_of_the_installed_release() -> None:
+    transformers = pytest.importorskip("transformers")
+    stored = json.loads(PATH.read_text(encoding="utf-8"))
+    for what, found in kinds_of_all(every=9).items():
+        by_type = {name: each[what] for each in stored[what] for name in each["of"]}
+        others = [name for each in found for name in each["of"] if by_type.get(name) != each[what]]
+        assert not others or transformers.__version__ < "5.24"

@@ -16,6 +16,7 @@ from typing import Any
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.families import PASSES_OVER_GROUPS, ModelType
+from locant.rotary_configs.field_kinds import entries_of_nobody
 from locant.rotary_configs.spellings import (
     HEAD_SIZES,
     HEADS,
@@ -55,6 +56,8 @@ TYPES_OF_OTHERS = ("deepseek_yarn", "mrope", "none", "ntk", "su")
 """Other ones, which some classes translate."""
 
 _SILENT = frozenset(["max_window_layers"])  # stands in many files beside a window that is switched off
+_READ_BY_OTHERS = frozenset(["attention_chunk_size", "head_dim"])
+"""Entries that the caches and the scalings of transformers read of any configuration."""
 _TOLD_ELSEWHERE = frozenset(
     ["sliding_window", "use_sliding_window", "max_window_layers", "dual_chunk_attention_config"]
 )
@@ -162,12 +165,14 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
         says_nothing = says_nothing or says_rotary({entry: value})  # in words, as position_embedding_type may
         if entry in _SILENT and given.get("use_sliding_window") is not True:
             continue
+        if entry in entries_of_nobody(kind.name):  # of which another finding tells
+            continue
         if entry in off or not says_nothing:
             findings.append(
                 Finding(
                     "warning",
                     f"{entry} is {in_json(value)} in config.json, which the class of '{kind.name}' in transformers "
-                    "passes over, or fails with.",
+                    f"passes over{', or fails with' if entry in _READ_BY_OTHERS else ''}.",
                     "Say it by an entry that the class reads, or name the code that reads this one.",
                 )
             )
@@ -235,11 +240,24 @@ def values_of_other_kinds(given: Mapping[str, Any], kind: ModelType) -> Iterator
                 f"transformers makes no types of layers: it takes {_in_words(kinds)} there, and fails.",
                 f"State {_in_words(kinds)}, or the types in layer_types.",
             )
-    for name, kinds in own.takes.items():
+    yield from values_of_kinds(given, kind.name, own.takes)
+
+
+def values_of_kinds(
+    given: Mapping[str, Any], model_type: str, takes: Mapping[str, tuple[str, ...]]
+) -> Iterator[Finding]:
+    """Yield warnings about values of other kinds than a class takes for its fields.
+
+    Args:
+        given: The entries of a text part.
+        model_type: The model type.
+        takes: The kinds that it takes for each field.
+    """
+    for name, kinds in takes.items():
         if name in given and _kind_of(given[name]) not in kinds:
             yield Finding(
                 "warning",
-                f"{name} is {in_json(given[name])} in config.json, where the class of '{kind.name}' in transformers 5 "
+                f"{name} is {in_json(given[name])} in config.json, where the class of '{model_type}' in transformers 5 "
                 f"takes {_in_words(kinds)}: it refuses the file.",
                 f"State {_in_words([each for each in kinds if each != 'null'])}, or leave {name} out.",
             )

@@ -9,7 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from locant.positions.scaling.fields import Finding, in_json
+from locant.rotary_configs.class_entries import values_of_kinds
 from locant.rotary_configs.families import PASSES_OVER_GROUPS, ModelType, is_in_transformers
+from locant.rotary_configs.field_kinds import entries_of_nobody, kinds_of_fields
+from locant.rotary_configs.spellings import LAYERS, is_count
 
 _LENGTH = "original_max_position_embeddings"
 REQUIRED: Mapping[str, tuple[str, ...]] = {
@@ -32,6 +35,7 @@ def refused_by_configuration(part: Mapping[str, Any], kind: ModelType | None) ->
     """
     if kind is None or not is_in_transformers(kind.name):
         return
+    yield from _entries_of_nobody(part, kind) if kind.rotates else ()
     for name, choices in kind.choices.items():
         *groups, entry = name.split(".")
         found: Any = part
@@ -58,6 +62,37 @@ def refused_by_configuration(part: Mapping[str, Any], kind: ModelType | None) ->
             return
     if not kind.rotates or kind.name in PASSES_OVER_GROUPS:
         yield from incomplete_groups(part, kind)
+
+
+def refused_by_fields(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield warnings about values of which a class makes no configuration, of a file that is not read for a rotation.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+    """
+    if not is_in_transformers(kind.name):
+        return
+    yield from values_of_kinds(part, kind.name, kinds_of_fields(kind.name))
+    types, count = part.get("layer_types"), next((part[name] for name in LAYERS if is_count(part.get(name))), None)
+    if isinstance(types, list) and count is not None and len(types) != count:
+        yield Finding(
+            "warning",
+            f"layer_types in config.json tells the types of {len(types)} layers, but there are {count}: transformers "
+            "refuses the file.",
+            "Give each layer one type.",
+        )
+    yield from _entries_of_nobody(part, kind)
+
+
+def _entries_of_nobody(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    for name in sorted(entries_of_nobody(kind.name) & {*part}):
+        yield Finding(
+            "warning",
+            f"{name} is {in_json(part[name])} in config.json: the class of '{kind.name}' in transformers computes that "
+            "itself, and refuses a file which states it.",
+            f"Leave {name} out.",
+        )
 
 
 def incomplete_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:

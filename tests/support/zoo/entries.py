@@ -54,14 +54,12 @@ _EXAMPLES: dict[str, tuple[Any, ...]] = {
 
 def entries_of(config_class: Any) -> dict[str, Any]:
     """Return the entries of a class about positions: kinds of values that it takes, and what else its code reads."""
-    takes: dict[str, list[str]] = {}
+    takes = kinds_of_fields(config_class)
     items: dict[str, list[str]] = {}
     alternating: dict[str, list[str]] = {}
     for name, field in sorted(getattr(config_class, "__dataclass_fields__", {}).items()):
         if _ABOUT_POSITIONS.search(name) and not NOT_ABOUT_THEM.search(name):
             kinds = _kinds(config_class, name, field)
-            if kinds and kinds != {*KINDS_OF_VALUES}:
-                takes.setdefault(_joined(kinds), []).append(name)
             inner = _kinds_of_items(config_class, name)
             if inner and inner != {*KINDS_OF_VALUES}:
                 items.setdefault(_joined(inner), []).append(name)
@@ -95,6 +93,17 @@ def entries_of(config_class: Any) -> dict[str, Any]:
         "fails_without_groups": groups and _takes_no_groups(config_class),
         "whole_heads": _wants_whole_heads(config_class),
     }
+
+
+def kinds_of_fields(config_class: Any) -> dict[str, list[str]]:
+    """Return the kinds of values that a class takes for its fields about positions, with the fields of each."""
+    takes: dict[str, list[str]] = {}
+    for name, field in sorted(getattr(config_class, "__dataclass_fields__", {}).items()):
+        if _ABOUT_POSITIONS.search(name) and not NOT_ABOUT_THEM.search(name):
+            kinds = _kinds(config_class, name, field)
+            if kinds and kinds != {*KINDS_OF_VALUES}:
+                takes.setdefault(_joined(kinds), []).append(name)
+    return takes
 
 
 def _refused_types(found: Architecture) -> list[str]:

@@ -20,7 +20,8 @@ from locant.extension.inspect.model_class.unasked import (
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
-from locant.rotary_configs.class_refusals import incomplete_groups, refused_by_configuration
+from locant.rotary_configs.class_entries import values_of_other_kinds
+from locant.rotary_configs.class_refusals import incomplete_groups, refused_by_configuration, refused_by_fields
 from locant.rotary_configs.doubts import turns_backwards
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.text_parts import text_part, text_part_names, text_type
@@ -326,8 +327,10 @@ def without_reading(answer: AskedClass | UnaskedClass | None, content: Mapping[s
     if not isinstance(answer, AskedClass):
         part, kind = text_part(content), families.model_type(text_type(content))
         refused = list(refused_by_configuration(part, kind))
-        is_switched_off = kind is not None and kind.rotates and families.is_in_transformers(kind.name)
-        return refused or (list(incomplete_groups(part, kind)) if kind is not None and is_switched_off else [])
+        if kind is None or not families.is_in_transformers(kind.name):
+            return refused
+        refused += incomplete_groups(part, kind) if kind.rotates and not refused else ()
+        return [*refused, *(values_of_other_kinds(part, kind) if kind.rotates else ()), *refused_by_fields(part, kind)]
     if "auto_map" in content:  # the code beside the file decides
         return []
     turned = [each for each in answer.layers if each.rotation is not None and each.rotation.layout is not None]

@@ -1,0 +1,31 @@
+"""What classes of transformers refuse by the fields of their configuration alone, rotary positions or not.
+
+``field_kinds.json`` is generated from the classes of transformers 5.24 (``tests/support/zoo/field_kinds.py``): kinds of
+values that the fields of classes without rotary positions take, and entries that none may be given.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+@functools.cache
+def entries_of_nobody(model_type: str) -> frozenset[str]:
+    """Return the entries that a class of transformers lets nobody set."""
+    return frozenset(name for each in _stored()["fixed"] if model_type in each["of"] for name in each["fixed"])
+
+
+def kinds_of_fields(model_type: str) -> dict[str, tuple[str, ...]]:
+    """Return the kinds of values that a class without rotary positions takes for its fields about positions."""
+    found = next((each["takes"] for each in _stored()["takes"] if model_type in each["of"]), {})
+    return {field: tuple(kinds.split(", ")) for kinds, fields in found.items() for field in fields}
+
+
+@functools.cache
+def _stored() -> Mapping[str, Any]:
+    stored: dict[str, Any] = json.loads((Path(__file__).parent / "field_kinds.json").read_text(encoding="utf-8"))
+    return stored
