@@ -15,6 +15,8 @@ from locant.errors import ConfigError
 from locant.positions import RotaryConfig
 from locant.positions.scaling import SCALINGS, DynamicNTK, Linear, LongRoPE, NTKAware, Proportional, Unscaled
 from locant.rotary_configs import read_huggingface, read_vllm, write_huggingface
+from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.huggingface import read_config
 
 
 def _llama(**entries: Any) -> dict[str, Any]:
@@ -308,6 +310,13 @@ def test_what_the_class_passes_over_is_said(config: dict[str, Any], severity: st
 def test_what_is_doubtful_is_a_finding(config: dict[str, Any], message: str, remedy: str) -> None:
     findings = read_huggingface(config).findings
     assert any(re.search(message, finding.message) and re.search(remedy, finding.remedy) for finding in findings)
+
+
+def test_a_class_that_was_asked_says_how_features_are_paired() -> None:
+    kind = ModelType("novel", layout="interleaved")
+    parsed = read_config(_llama(model_type="novel", rope_interleaved=True), kind=kind)
+    assert parsed.config.layout == "interleaved"
+    assert not any("rope_interleaved" in each.message for each in parsed.findings)
 
 
 def test_a_sound_file_has_no_findings() -> None:

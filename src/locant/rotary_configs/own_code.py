@@ -1,4 +1,4 @@
-"""Facts of models whose code comes with their checkpoints, and who puts their entries in the names of transformers.
+"""Facts of models whose code comes with their checkpoints, and the functions that translate their entries for readers.
 
 transformers has no class that could confirm them, so that :func:`locant.inspect` cannot ask one, and nothing of that
 code is executed.

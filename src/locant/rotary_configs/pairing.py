@@ -69,7 +69,7 @@ def doubts_about_layout(
                 "Compare with the rotate_half of the model's class: x[..., ::2] there means layout 'interleaved'.",
             )
         )
-    own = "half" if kind is None else families.layout_of(name, None)
+    own = families.layout_of(name, None, kind)
     whose = " in transformers" if families.is_in_transformers(name) else ""
     for entry in ("rope_interleaved", "rope_interleave") if kind is not None else ():
         interleaves = part.flag(entry)
