@@ -181,3 +181,14 @@ def test_recurrences_are_made_narrow() -> None:
     wide = {"linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128}
     small = reduced_entries({**wide, "hidden_size": 4096, "num_attention_heads": 16, "head_dim": 256})
     assert {name: small[name] for name in (*wide, "head_dim")} == {**dict.fromkeys(wide, 8), "head_dim": 256}
+
+
+def test_a_small_model_rotates_as_many_features_as_the_formula_of_a_class_says_of_the_file() -> None:
+    """CLVP rotates max(projection_dim // (2 * heads), 32) features (modeling_clvp.py)."""
+    pytest.importorskip("transformers")
+    file = {"model_type": "clvp_encoder", "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
+    for width, rotated in ((256, 32), (384, 48)):
+        content = {**file, "projection_dim": width, "intermediate_size": 512, "use_rotary_embedding": True}
+        asked = ask_class(content)
+        assert isinstance(asked, AskedClass)
+        assert {each.rotation.rotary_dim for each in asked.layers if each.rotation is not None} == {rotated}

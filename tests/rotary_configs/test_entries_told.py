@@ -130,3 +130,40 @@ def test_an_original_length_without_a_scaling_is_told() -> None:
     linear = {"rope_type": "linear", "factor": 4.0}
     assert "without effect" not in _said("llama", **lengths, rope_scaling=linear)
     assert "without effect" not in _said("llama", **{**lengths, "original_max_position_embeddings": 4096})
+
+
+@pytest.mark.parametrize("name", ["wav2vec2-bert", "wav2vec2-conformer"])
+def test_a_base_of_another_class_is_not_that_of_a_class_with_a_name_of_its_own(name: str) -> None:
+    """modeling_wav2vec2_bert.py and modeling_wav2vec2_conformer.py read rotary_embedding_base."""
+    file = {"model_type": name, "hidden_size": 256, "num_attention_heads": 8, "position_embeddings_type": "rotary"}
+    parsed = read_huggingface({**file, "rope_theta": 500000.0})
+    assert parsed.config.base == 10000
+    said = " ".join(each.message for each in parsed.findings)
+    assert "rope_theta is 500000 in config.json, which the class of" in said
+    assert "it takes rotary_embedding_base, 10000 here" in said
+    both = read_huggingface({**file, "rope_theta": 500000.0, "rotary_embedding_base": 777})
+    assert both.config.base == 777
+    alone = read_huggingface({**file, "rotary_embedding_base": 777})
+    assert not [each for each in alone.findings if "rope_theta" in each.message]
+
+
+def test_names_of_nomics_own_code_are_told_where_the_class_of_transformers_reads_the_file() -> None:
+    file = {"model_type": "nomic_bert", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 6}
+    named = {"rotary_emb_base": 500, "rotary_emb_fraction": 0.5}
+    parsed = read_huggingface({**file, **named})
+    assert (parsed.config.base, parsed.config.rotary_dim) == (1000, 64)
+    said = " ".join(each.message for each in parsed.findings)
+    assert "rotary_emb_base is 500 in config.json, which the class of 'nomic_bert'" in said
+    assert "rotary_emb_fraction is 0.5 in config.json, which the class of 'nomic_bert'" in said
+    assert "rope_theta in config.json is 500" not in said
+    own = read_huggingface({**file, **named, "auto_map": {"AutoModel": "modeling_hf_nomic_bert.NomicBertModel"}})
+    assert (own.config.base, own.config.rotary_dim) == (500, 32)
+    assert "rotary_emb_base in config.json is 500" in " ".join(each.message for each in own.findings)
+
+
+def test_a_longer_context_of_zamba_2_changes_no_base() -> None:
+    """configuration_zamba2.py sets max_position_embeddings by use_long_context, and modeling_zamba2.py warns alone."""
+    file = {"model_type": "zamba2", "use_mem_rope": True, "use_long_context": True, "max_position_embeddings": 4096}
+    parsed = read_huggingface(file)
+    assert (parsed.config.max_length, parsed.config.base) == (16384, 10000)
+    assert "use_long_context is true" in " ".join(each.message for each in parsed.findings)

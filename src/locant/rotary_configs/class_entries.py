@@ -15,8 +15,12 @@ from typing import Any
 
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
+<<<<<<< Updated upstream
 from locant.rotary_configs.families import PASSES_OVER_GROUPS, ModelType
 from locant.rotary_configs.field_kinds import entries_of_nobody
+=======
+from locant.rotary_configs.families import PASSES_OVER_GROUPS, TAKES_ROTARY_EMB_BASE, ModelType
+>>>>>>> Stashed changes
 from locant.rotary_configs.spellings import (
     HEAD_SIZES,
     HEADS,
@@ -24,6 +28,7 @@ from locant.rotary_configs.spellings import (
     WIDTHS,
     head_size,
     is_about_positions,
+    is_base_of_all_layers,
     is_count,
     says_rotary,
     words_of,
@@ -55,6 +60,8 @@ TYPES_OF_TRANSFORMERS = frozenset(
 TYPES_OF_OTHERS = ("deepseek_yarn", "mrope", "none", "ntk", "su")
 """Other ones, which some classes translate."""
 
+_OF_OTHER_CODE = ("rotary_emb_base", "rotary_emb_fraction", "rotary_scaling_factor")
+_USUAL = ("rope_theta", "rope_parameters", "rope_scaling", "partial_rotary_factor")
 _SILENT = frozenset(["max_window_layers"])  # stands in many files beside a window that is switched off
 _READ_BY_OTHERS = frozenset(["attention_chunk_size", "head_dim"])
 """Entries that the caches and the scalings of transformers read of any configuration."""
@@ -174,6 +181,43 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
                     f"{entry} is {in_json(value)} in config.json, which the class of '{kind.name}' in transformers "
                     f"passes over{', or fails with' if entry in _READ_BY_OTHERS else ''}.",
                     "Say it by an entry that the class reads, or name the code that reads this one.",
+                )
+            )
+
+
+def without_names_of_others(given: dict[str, Any], kind: ModelType, findings: list[Finding]) -> None:
+    """Remove bases, shares and scalings under names that other code has for them, with a warning where they say more.
+
+    Args:
+        given: The entries of a text part, which are changed.
+        kind: The facts of its class, or of one of transformers that reads no text.
+        findings: Where findings go.
+    """
+    own = entries_of_class(kind.name)
+    if own is None or kind.name in TAKES_ROTARY_EMB_BASE:
+        return
+    base = next((name for name in own.takes if is_base_of_all_layers(name)), None)
+    names = _OF_OTHER_CODE if base is None or "rope_parameters" in own.takes else (*_OF_OTHER_CODE, *_USUAL)
+    for name in [name for name in names if name in given and name not in (base, *own.takes, *own.reads, *kind.aliases)]:
+        is_base = is_base_of_all_layers(name)
+        if is_base and base is None and not kind.rope:
+            continue  # of a class with one base that no entry changes, which is told as such
+        if name == "rotary_emb_base" and given.get("rope_theta") is not None:
+            continue  # the one beside it is taken, and told
+        value = given.pop(name)
+        usual = kind.defaults.get("rope_theta", (kind.rope or {}).get("rope_theta"))
+        plain = ((given.get(base) if base else None) or usual,) if is_base else (1, 0, False)
+        kind_of_group = value.get("rope_type", value.get("type")) if isinstance(value, Mapping) else None
+        if value is not None and value not in plain and kind_of_group != "default":
+            takes = f": it takes {base or 'rope_theta'}, {plain[0]:g} here" if is_base else ""
+            findings.append(
+                Finding(
+                    "warning",
+                    f"{name} is {f'{value:g}' if is_number(value) else in_json(value)} in config.json, which the class "
+                    f"of '{kind.name}' in transformers passes over{takes}.",
+                    f"State {base or 'rope_theta'}, if the weights were trained with that base."
+                    if is_base
+                    else "Load the model with the code that reads it, if the weights were trained so.",
                 )
             )
 

@@ -23,7 +23,12 @@ from locant.rotary_configs.around_scalings import (
 from locant.rotary_configs.axis_entries import has_one_axis, read_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, declared_length
 from locant.rotary_configs.bases_beside_groups import bases_by_layer, has_null_base, name_of_base
-from locant.rotary_configs.class_entries import reads_types_of_layers, values_of_other_kinds, without_unread
+from locant.rotary_configs.class_entries import (
+    reads_types_of_layers,
+    values_of_other_kinds,
+    without_names_of_others,
+    without_unread,
+)
 from locant.rotary_configs.class_failures import doubts_about_class, types_of_no_rotation
 from locant.rotary_configs.class_groups import base_of_class
 from locant.rotary_configs.class_refusals import null_of, refused_by_configuration
@@ -145,10 +150,13 @@ def read_config(
     given = Spelled({key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK})
     if kind is not None and config.get("auto_map") and given.get("rotary_emb_fraction") is not None:
         kind = replace(kind, rotates_partly=True)  # Nomic's own code, of whose share the class knows nothing
+    has_own_code = bool(config.get("auto_map") or given.get("auto_map"))
+    if kind is not None and not (has_own_code or in_vllm):
+        without_names_of_others(given, kind, findings)
     if not is_known:
         is_new = families.model_type(name) is None and speaks_of_rotation(given)
         given = in_names_of_all(given, sizes=is_new)
-    if is_known and kind is not None and not (config.get("auto_map") or given.get("auto_map")):
+    if is_known and kind is not None and not has_own_code:
         refused = [
             *values_of_other_kinds(given, kind),
             *(refused_by_configuration(given, kind) if kind.rotates else ()),
@@ -180,7 +188,7 @@ def read_config(
 
 def _read_entries(
     config: Mapping[str, Any],
-    given: Mapping[str, Any],
+    given: Spelled,
     name: str | None,
     kind: ModelType | None,
     findings: list[Finding],
@@ -201,6 +209,7 @@ def _read_entries(
     """
     is_known = families.is_in_transformers(name) and kind is not None
     usual = Spelled(in_usual_names({**given, "model_type": name}, findings))
+    given.learn_names(usual)
     if kind is not None and not is_known:
         with_usual_width(usual)
     part = Fields(usual, "config.json")

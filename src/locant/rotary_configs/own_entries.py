@@ -286,8 +286,21 @@ def ernie_vl(given: dict[str, Any], findings: Findings) -> None:
         raise ConfigError("rope_3d false: the class of 'ernie4_5_vl_moe' in transformers has axes of images always.")
 
 
+_LONG_OF_ZAMBA2 = 16_384
+
+
 def zamba2(given: dict[str, Any], findings: Findings) -> None:
-    """Zamba2 (configuration_zamba2.py): heads of twice the width, whatever the file says of them."""
+    """Zamba2 (configuration_zamba2.py): heads of twice the width, and a length of its own by ``use_long_context``."""
+    if given.pop("use_long_context", False):
+        findings.append(
+            Finding(
+                "warning",
+                "use_long_context is true in config.json, by which the class of 'zamba2' sets max_position_embeddings "
+                f"to {_LONG_OF_ZAMBA2} and nothing else: the base that it announces to rescale stays as it is.",
+                "State the rope_theta that the weights were trained with for long texts.",
+            )
+        )
+        given["max_position_embeddings"] = _LONG_OF_ZAMBA2
     width, heads = given.get("hidden_size", 2560), given.get("num_attention_heads", 32)
     if not (isinstance(width, int) and isinstance(heads, int) and heads > 0):
         return

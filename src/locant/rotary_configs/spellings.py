@@ -73,6 +73,11 @@ def _is_base_of_all(words: _Words) -> bool:
     return _is_base(words) and words <= ROTARY | _BASE | _FILL
 
 
+def is_base_of_all_layers(name: str) -> bool:
+    """Whether an entry is the one base of all layers by the words of its name: ``rotary_embedding_base``."""
+    return _is_base_of_all(words_of(name))
+
+
 def _is_base_of_full_layers(words: _Words) -> bool:
     return _is_base(words) and words <= ROTARY | _BASE | _FILL | _FULL | _OF_LAYERS
 
@@ -190,6 +195,18 @@ class Spelled(dict[str, Any]):
         if theirs is not None and theirs != ours:
             self[ours] = self.pop(theirs)
             self.names[ours] = theirs
+
+    def learn_names(self, translated: Mapping[str, Any]) -> None:
+        """Note which numbers of the file have another name in a translation of it.
+
+        Args:
+            translated: The entries in the names of transformers, as the code of a model type is known to take them.
+        """
+        gone = {name: value for name, value in self.items() if name not in translated and is_number(value)}
+        for name in [name for name in translated if name not in self]:
+            theirs = [each for each, value in gone.items() if value == translated[name]]
+            if len(theirs) == 1 and is_number(translated[name]):
+                self.names.setdefault(name, theirs[0])
 
     def has_none(self, *names: str) -> bool:
         """Whether none of some entries is there."""

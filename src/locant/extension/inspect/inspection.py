@@ -155,6 +155,7 @@ def inspect_model(
     content, parsed, has_usual_sizes, found = source.content, None, False, list(overridden)
     answer: AskedClass | UnaskedClass | None = None
     code: ReadCode | None = None
+    own: ParsedConfig | None = None
     asks = ask_class and source.kind == "huggingface" and not hf_overrides and not llamacpp
     try:
         if source.kind == "huggingface":
@@ -229,6 +230,9 @@ def inspect_model(
     order = ("error", "warning", "note")
     found = sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity))
     length = _declared_length(source.kind, model_type, content)
+    read_lengths = {each.max_length for each in own.configs.values()} if own is not None else set()
+    if length not in read_lengths and len(read_lengths) == 1:  # a class may set another one, as Zamba 2's does
+        length = next(iter(read_lengths)) or length
     against = None if asked is None else f"{asked.name} of transformers {asked.release}"
     return Inspection(
         source.path,

@@ -43,6 +43,9 @@ _NEEDED = re.compile(
 _LINKED = re.compile(r"^(embedding_size|condition_dim|text_hidden_size|(adapter_)?out(put)?_(dim|hidden_size))$")
 """Entries that are the width of the model where they are as large, also within the configuration of a part."""
 
+_DIVIDED = "projection_dim"
+"""An entry that CLVP divides by its heads, for the features that it rotates; others compute them by the width."""
+
 _LARGEST = 1 << 28
 """Most numbers that a small model may hold; a file that states absurd sizes is not built."""
 _MOST = 1e3  # of a weight that a class has drawn
@@ -93,6 +96,8 @@ def reduced_entries(
         for name in _WIDTHS:
             if is_count(small.get(name)):
                 small[name] = (min(size, 64) if is_free else size) * kept
+        if is_count(small.get(_DIVIDED)):
+            small[_DIVIDED] = max(1, small[_DIVIDED] * kept // given)
     _shrink_states(small)
     _link_widths(small, entries)
     if layers is not None:
