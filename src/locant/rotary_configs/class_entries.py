@@ -15,12 +15,8 @@ from typing import Any
 
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
-<<<<<<< Updated upstream
-from locant.rotary_configs.families import PASSES_OVER_GROUPS, ModelType
-from locant.rotary_configs.field_kinds import entries_of_nobody
-=======
 from locant.rotary_configs.families import PASSES_OVER_GROUPS, TAKES_ROTARY_EMB_BASE, ModelType
->>>>>>> Stashed changes
+from locant.rotary_configs.field_kinds import entries_of_nobody
 from locant.rotary_configs.spellings import (
     HEAD_SIZES,
     HEADS,
