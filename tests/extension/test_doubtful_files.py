@@ -157,7 +157,7 @@ def test_what_cannot_be_meant_is_said(entries: dict[str, Any], severity: str, sa
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
-        (_scaled(**_YARN | {"factor": 0}), "factor of the scaling 'yarn' must be at least 1; got 0"),
+        (_scaled(**_YARN | {"factor": 0}), "factor in rope_scaling of config.json is 0: transformers divides"),
         ({"head_dim": -64}, "'head_dim' in config.json must be a positive whole number; got -64"),
         ({"rope_theta": "1e4"}, "'rope_theta' in config.json must be a number; got '1e4'"),
         (_scaled(rope_scaling={"factor": 4.0}), "'rope_scaling' in rope_scaling of config.json is a group of its own"),
@@ -210,8 +210,8 @@ def test_doubtful_metadata_is_a_warning(entries: dict[str, Any], said: str) -> N
         ({"rope.dimension_sections": [0, 0, 0, 0]}, "rope.dimension_sections .* It must list"),
         ({"rope.scaling.attn_factor": 0.0}, "rope.scaling.attn_factor 0 .* must be above 0"),
         (
-            {"rope.scaling.type": "yarn", "rope.scaling.factor": 0.5, "rope.scaling.original_context_length": 4096},
-            "factor of the scaling 'yarn' must be at least 1",
+            {"rope.scaling.type": "yarn", "rope.scaling.factor": -0.5, "rope.scaling.original_context_length": 4096},
+            "YaRN's factor is -0.5: llama.cpp takes its logarithm, which is no number",
         ),
     ],
 )
