@@ -45,7 +45,7 @@ def test_bases_that_the_whole_gives_or_keeps(name: str, part: dict[str, Any], ba
     file = {"model_type": name, "text_config": {**_SIZES, **part}}
     parsed = read_huggingface(file)
     assert parsed.config.base == base == _base_of_class(file)
-    said = "rope_theta is 77777 in 'text_config': the class of 'glmasr' in transformers passes over it"
+    said = "rope_theta is 77777.0 in 'text_config': the class of 'glmasr' in transformers passes over it"
     assert (said in _warnings(parsed)) is ("rope_theta" in part and base != part["rope_theta"])
 
 

@@ -21,7 +21,9 @@ def entries_of_nobody(model_type: str) -> frozenset[str]:
 
 def kinds_of_fields(model_type: str) -> dict[str, tuple[str, ...]]:
     """Return the kinds of values that a class without rotary positions takes for its fields about positions."""
-    found = next((each["takes"] for each in _stored()["takes"] if model_type in each["of"]), {})
+    found: Mapping[str, list[str]] = next(
+        (each["takes"] for each in _stored()["takes"] if model_type in each["of"]), {}
+    )
     return {field: tuple(kinds.split(", ")) for kinds, fields in found.items() for field in fields}
 
 

@@ -341,7 +341,7 @@ def _of_other_classes(content: Mapping[str, Any]) -> Iterator[tuple[str, str, Ed
     """Yield entries about positions that classes of other families have, with the values that they have there."""
     for name, value in _values_of_all_classes().items():
         if name not in content:
-            for other in (value, value * 2) if is_number(value) else (value,):
+            for other in (value, value * 2) if is_number(value) and value else (value,):
                 yield (
                     f"{name} {other!r:.30} of another class added",
                     "kept",
