@@ -367,3 +367,24 @@ def test_every_class_takes_what_is_read(entries: dict[str, Any]) -> None:
             wrong += [(name, read, theirs)] if read != (theirs["rope_theta"], scaled, theirs.get("factor")) else []
     assert not wrong, wrong
     assert compared > 100
+
+
+def test_a_base_of_the_file_beside_another_group_is_what_dbrx_takes() -> None:
+    """The class of transformers reads rope_theta, and none in attn_config (configuration_dbrx.py)."""
+    file = {"model_type": "dbrx", "d_model": 256, "n_heads": 4, "n_layers": 2, "attn_config": {"rope_theta": 5e5}}
+    parsed = read_huggingface({**file, "rope_theta": 1e6})
+    assert parsed.config.base == 1e6
+    (said,) = [each.message for each in parsed.findings if "attn_config" in each.message]
+    assert said.endswith("passes over it and takes 1e+06.")
+    (said,) = [each.message for each in read_huggingface(file).findings if "attn_config" in each.message]
+    assert said.endswith("passes over it and takes 10000.")
+
+
+@pytest.mark.parametrize("entries", [{"rope_theta": None}, {"rope_theta": None, "rope_parameters": None}])
+def test_null_for_a_base_takes_the_rotation_of_olmo_hybrid_away(entries: dict[str, Any]) -> None:
+    """modeling_olmo_hybrid.py has no rotary_emb where rope_parameters have null for rope_theta."""
+    types = ["linear_attention", "linear_attention", "linear_attention", "full_attention"]
+    file = {"model_type": "olmo_hybrid", "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8}
+    with pytest.raises(NoRotaryPositionsError, match=r"rope_theta is null in config\.json: the class of 'olmo_hybrid'"):
+        read_huggingface({**file, "layer_types": types, **entries})
+    assert read_huggingface({**file, "layer_types": types, "rope_parameters": None}).config.base == 10000

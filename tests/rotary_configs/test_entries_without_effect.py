@@ -229,7 +229,10 @@ def test_types_of_layers_follow_the_list_of_those_that_rotate(listed: list[int])
     ]
 
 
-@pytest.mark.parametrize(("value", "truncates"), [(0, False), (0.0, False), (None, False), (1, True), (True, True)])
+@pytest.mark.parametrize(
+    ("value", "truncates"),
+    [(0, False), (0.0, False), (None, False), (1, True), (True, True), ("false", True), ("", False)],
+)
 def test_truncate_is_what_a_class_takes_for_true(value: Any, truncates: bool) -> None:
     group = {**_YARN, "truncate": value}
     frequencies = build(_class_of("llama").from_dict({**_SMALL, "rope_parameters": group})).rotary_emb.inv_freq
@@ -239,6 +242,10 @@ def test_truncate_is_what_a_class_takes_for_true(value: Any, truncates: bool) ->
     assert [float(each) for each in config.frequencies()] == pytest.approx(frequencies.tolist(), rel=1e-5)
 
 
-def test_text_for_truncate_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'truncate' in rope_parameters"):
-        read_huggingface({"model_type": "llama", **_SMALL, "rope_parameters": {**_YARN, "truncate": "false"}})
+def test_text_for_truncate_is_doubted() -> None:
+    """_compute_yarn_parameters looks at it with ``if truncate``, for which any text is true."""
+    group = {**_YARN, "truncate": "false"}
+    parsed = read_huggingface({"model_type": "llama", **_SMALL, "rope_parameters": group})
+    (found,) = [each for each in parsed.findings if "truncate" in each.message]
+    assert found.severity == "error"
+    assert "truncate in rope_parameters of config.json is 'false', neither true nor false" in found.message

@@ -73,10 +73,12 @@ def name_of_base(base: float) -> str:
 
 
 def has_null_base(part: Fields) -> bool:
-    """Whether a file states that its one group of rotary parameters has no base, with null."""
+    """Whether a file states that there is no base, with null: in its one group of rotary parameters, or else beside."""
     groups = (part.values.get(name) for name in ("rope_parameters", "rope_scaling"))
     found = [group for group in groups if isinstance(group, Mapping)]
-    return any("rope_theta" in group for group in found) and not any(group.get("rope_theta") for group in found)
+    stated = [group["rope_theta"] for group in found if "rope_theta" in group]
+    stated = stated or [part.values[name] for name in ("rope_theta",) if name in part.values]
+    return bool(stated) and not any(stated)
 
 
 def null_bases(part: Fields, kind: ModelType | None) -> Iterator[Finding]:

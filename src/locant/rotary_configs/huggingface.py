@@ -298,8 +298,8 @@ def _read_entries(
         findings += [finding for finding in (*sizes.findings, *context.findings) if finding not in findings]
     if kind is not None and kind.stands_without_base and has_null_base(part):
         raise NoRotaryPositionsError(
-            f"rope_theta is null in rope_parameters of config.json: the class of '{kind.name}' in transformers has no "
-            "rotary positions then."
+            f"rope_theta is null in config.json: the class of '{kind.name}' in transformers has no rotary positions "
+            "then, and no others: causal masks or a recurrence alone tell the order of a text."
         )
     layers = _layer_types(part, kind, names, configs)
     rotated = {each.rotary_dim for each in configs.values()}

@@ -208,7 +208,8 @@ def dbrx(given: dict[str, Any], findings: Findings) -> None:
     if not isinstance(group, Mapping) or group.get("rope_theta") is None:
         return
     written = given.get("rope_parameters")
-    taken = written.get("rope_theta", 10_000) if isinstance(written, Mapping) else 10_000
+    beside = given.get("rope_theta") or 10_000
+    taken = written.get("rope_theta", beside) if isinstance(written, Mapping) else beside
     if not is_number(taken):
         return  # which the group itself is refused for
     if not written:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import check_positive
 from locant.positions.scaling.contexts import GGUFContext, GGUFForm, LlamaCppContext, RopeContext, VllmContext
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.positions.scaling.frequency import ExtensionMethod, FrequencyScaling, register_scaling
 from locant.positions.scaling.ntk_by_parts import NTKByParts
 from locant.positions.scaling.yarn_entries import entries_of_vllm, mscale_of, stated_corners, stated_scales
@@ -175,7 +175,7 @@ class YaRN(NTKByParts):
             **lengths,
             beta_fast=fast,
             beta_slow=slow,
-            truncate=rope.truth("truncate", True),
+            truncate=_truncate(rope, context),
             **scales,
         )
 
@@ -361,3 +361,16 @@ def _stated(keys: Fields, name: str, usual: float) -> float:
     """Return a corner of the ramp in a GGUF file, where 0 does not stand for the usual one."""
     stated = keys.number(name)
     return usual if stated is None else stated
+
+
+def _truncate(rope: Fields, context: RopeContext) -> bool:
+    """Take whether the corners are rounded; classes of transformers look at any value as Python code does."""
+    value = rope.get("truncate")
+    if not context.is_of_transformers or not isinstance(value, str | Sequence | Mapping):
+        return rope.truth("truncate", True)
+    context.wrong(
+        f"truncate in {rope.where} is {in_json(value)}, neither true nor false: transformers takes it for "
+        f"{in_json(bool(value))}, as is shown.",
+        "State true or false, without quotation marks.",
+    )
+    return bool(value)
