@@ -272,6 +272,21 @@ def test_numbers_of_the_small_model_are_not_told_as_the_file_s() -> None:
     assert failure_of_file(config, [TypeError(), ValueError()]) is None
 
 
+def test_layers_beyond_those_of_any_model_are_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def build_watched(config: Any) -> Any:
+        made.append(config.num_hidden_layers)
+        return build(config)
+
+    monkeypatch.setattr(small_model, "build", build_watched)
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 10_000}
+    failing = ask_class({"model_type": "llama", **sizes, "rope_parameters": {"rope_theta": None}})
+    assert isinstance(failing, UnaskedClass)
+    assert not failing.fails_with_the_file
+    assert max(made) == 48
+
+
 def test_a_small_configuration_that_is_refused_is_not_told_as_the_file_s(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2}
     monkeypatch.setattr(small_model, "reduced_entries", lambda *_, **__: {"hidden_size": "small"})

@@ -16,6 +16,7 @@ from locant.extension.inspect.model_class.unasked import (
     fails_as_a_whole,
     failure_of_file,
     in_one_line,
+    is_too_deep,
 )
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
@@ -112,7 +113,9 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
         return UnaskedClass(config_class.__name__, release, in_one_line(error), refuses_the_file=True)
     errors, found, config = list[Exception](), config_class.__name__, whole
     # Numbers of layers may go with each other, so that a class refuses to have the first ones alone.
-    for layers_kept, heads in itertools.product((_MOST_LAYERS, None), HEADS[:-1]):
+    is_deep = is_too_deep(content)
+    numbers_kept: tuple[int | None, ...] = (_MOST_LAYERS,) if is_deep else (_MOST_LAYERS, None)
+    for layers_kept, heads in itertools.product(numbers_kept, HEADS[:-1]):
         try:
             with quiet():
                 config, parts = _text_config(whole, text_part_names(content))
@@ -153,7 +156,7 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
         except Exception as error:
             errors.append(error)
     reason = in_one_line(errors[0])
-    if "auto_map" not in content and not any(type(error) in OF_THE_SEARCH for error in errors):
+    if not is_deep and "auto_map" not in content and not any(type(error) in OF_THE_SEARCH for error in errors):
         failure = failure_of_file(config, errors)
         is_part = failure is not None and type(config) is not type(whole)
         is_of_part = failure is not None and is_part and not fails_as_a_whole(whole, failure)

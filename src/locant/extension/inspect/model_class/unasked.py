@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from locant.positions.scaling.fields import Finding
+from locant.rotary_configs.spellings import LAYERS, is_count
 
 OF_THE_SEARCH = (MemoryError, LookupError)
 """What the search for a small model raises itself, and not a class."""
 
 _LONGEST_REASON = 240
 _TOKENS = 6
+_MOST_LAYERS = 256  # twice those of the deepest published model; a layer takes some hundredths of a second
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,17 @@ def fails_as_a_whole(config: Any, error: Exception) -> bool:
     except Exception as raised:  # whatever the class raises
         return _alike(raised, error)
     return False
+
+
+def is_too_deep(entries: Mapping[str, Any]) -> bool:
+    """Whether a file has more layers than can be built in a few seconds, as that of no published model has.
+
+    Args:
+        entries: The content of config.json, or of a part of it.
+    """
+    own = [entries[name] for name in LAYERS if is_count(entries.get(name))]
+    parts = [each for each in entries.values() if isinstance(each, Mapping)]
+    return max(own, default=0) > _MOST_LAYERS or any(map(is_too_deep, parts))
 
 
 def _run_without_numbers(config: Any) -> None:
