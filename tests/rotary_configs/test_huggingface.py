@@ -37,7 +37,7 @@ def test_phi_3_states_its_original_length_outside() -> None:
 
 def test_old_names_alone_or_beside_new_ones_are_no_contradiction() -> None:
     phi = MODELS["Phi-3 mini 128k"]
-    for names in ({"type": "su"}, {"type": "su", "rope_type": "longrope"}):
+    for names in ({"type": "longrope"}, {"type": "su", "rope_type": "longrope"}):
         old = {**phi, "rope_scaling": {**phi["rope_scaling"], **names}}
         assert read_huggingface(old) == read_huggingface(phi)
     axes = _scaled(type="mrope", rope_type="default", mrope_section=[4, 6, 6])

@@ -198,3 +198,14 @@ def test_windows_of_inkling_are_told(entries: dict[str, Any]) -> None:
     said = _said("inkling_text", num_hidden_layers=8, sliding_window_size=64, **entries)
     assert f"{', '.join(local)} of 8 ha" in said
     assert "a window of 64." in said
+
+
+@pytest.mark.parametrize("name", ["deberta", "deberta-v2", "sew-d"])
+def test_the_length_in_the_place_of_one_below_1(name: str) -> None:
+    """modeling_deberta.py takes max_position_embeddings where max_relative_positions is below 1."""
+    on = {"relative_attention": True, "max_position_embeddings": 1024}
+    assert "max_relative_positions -1 stands for max_position_embeddings, 1024" in _said(
+        name, **on, max_relative_positions=-1
+    )
+    assert "max_relative_positions, which is left out, stands for max_position_embeddings, 1024" in _said(name, **on)
+    assert "stands for" not in _said(name, **on, max_relative_positions=128)

@@ -73,6 +73,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "num_attention_heads": 16,
         "qk_nope_head_dim": 128,
         "qk_rope_head_dim": 64,
+        "num_experts_per_tok": 6,
         "max_position_embeddings": 163840,
         "rope_theta": 10000,
         "rope_scaling": {

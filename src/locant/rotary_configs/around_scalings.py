@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from locant.errors import ConfigError
 from locant.positions.scaling.contexts import RopeContext
 from locant.positions.scaling.fields import Fields
@@ -73,8 +75,10 @@ def with_ramp_of_transformers(
     return kept
 
 
-def warn_of_short_list(scaling: FrequencyScaling, where: str, kind: ModelType | None, context: RopeContext) -> None:
-    """Warn of a class that never takes the long list of LongRoPE.
+def with_list_of_class(
+    scaling: FrequencyScaling, where: str, kind: ModelType | None, context: RopeContext
+) -> FrequencyScaling:
+    """Return a scaling by the short list of LongRoPE alone where the class never takes the long one, with a warning.
 
     Args:
         scaling: The scaling.
@@ -83,15 +87,17 @@ def warn_of_short_list(scaling: FrequencyScaling, where: str, kind: ModelType | 
         context: Where the warning goes.
     """
     if kind is None or not kind.keeps_short_list or not isinstance(scaling, LongRoPE):
-        return
-    if scaling.short_factors != scaling.long_factors:
-        scales = "" if scaling.short_attention_factor is None else ", and changes the attention scale alone beyond that"
-        context.warn(
-            f"The class of '{kind.name}' in transformers takes short_factor of {where} for texts of any length, also "
-            f"beyond {scaling.original_length} tokens{scales}. What is shown for longer texts are the long factors, as "
-            "the file means them.",
-            f"Read texts beyond {scaling.original_length} tokens with another engine.",
-        )
+        return scaling
+    if scaling.short_factors == scaling.long_factors:
+        return scaling
+    scales = "" if scaling.short_attention_factor is None else ", and changes the attention scale alone beyond that"
+    context.warn(
+        f"The class of '{kind.name}' in transformers takes short_factor of {where} for texts of any length, also "
+        f"beyond {scaling.original_length} tokens{scales}, as is shown. Other engines take long_factor there, as the "
+        "file means it.",
+        f"Read texts beyond {scaling.original_length} tokens with another engine.",
+    )
+    return replace(scaling, long_factors=scaling.short_factors)
 
 
 def length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int | None:

@@ -71,7 +71,9 @@ class ClassEntries:
     """The entries about positions of one class.
 
     Attributes:
-        takes: Kinds of values that it takes for each of its fields.
+        takes: Kinds of values that it takes for each of its fields about positions and heads.
+        sizes: Kinds of values that it takes for its other sizes, those of experts, indexers and recurrences.
+        size_names: Which of the names of its width, its heads and its layers it takes.
         items: Kinds of values in the lists that it takes for some of them, where it does not take all.
         alternating: Kinds of values from which it makes types of layers, where it takes more beside stated types.
         reads: Which of :data:`READ_BY_SOME` and :data:`LISTS_OF_TYPES` its code reads.
@@ -81,12 +83,15 @@ class ClassEntries:
         layer_types: Which types of layers its code speaks of.
         refuses_types: Which types of layers, under their present names or older ones, it refuses in a file.
         layers_by_type: Whether it looks for the entries of single layers (``per_layer_config``) by types of layers.
+        needs_length: Of which of :data:`TYPES_OF_OTHERS` it refuses a group without the original length.
         loses_groups: Whether ``rope_scaling`` with null takes its groups from it.
         fails_without_groups: Whether it takes an empty object for its groups as it is, and has none then.
         whole_heads: Whether it refuses a width that its heads do not divide, whatever their size is.
     """
 
     takes: Mapping[str, tuple[str, ...]]
+    sizes: Mapping[str, tuple[str, ...]]
+    size_names: frozenset[str]
     items: Mapping[str, tuple[str, ...]]
     alternating: Mapping[str, tuple[str, ...]]
     reads: frozenset[str]
@@ -96,6 +101,7 @@ class ClassEntries:
     layer_types: frozenset[str]
     refuses_types: frozenset[str]
     layers_by_type: bool
+    needs_length: frozenset[str]
     loses_groups: bool
     fails_without_groups: bool
     whole_heads: bool
@@ -109,6 +115,8 @@ def entries_of_class(name: str) -> ClassEntries | None:
         return None
     return ClassEntries(
         _by_field(each["takes"]),
+        _by_field(each["sizes"]),
+        frozenset(each["size_names"]),
         _by_field(each["items"]),
         _by_field(each["alternating"]),
         frozenset(each["reads"]),
@@ -118,6 +126,7 @@ def entries_of_class(name: str) -> ClassEntries | None:
         frozenset(each["layer_types"]),
         frozenset(each["refuses_types"]),
         each["layers_by_type"],
+        frozenset(each["needs_length"]),
         each["loses_groups"],
         each["fails_without_groups"],
         each["whole_heads"],
@@ -280,7 +289,7 @@ def values_of_other_kinds(given: Mapping[str, Any], kind: ModelType) -> Iterator
                 f"transformers makes no types of layers: it takes {_in_words(kinds)} there, and fails.",
                 f"State {_in_words(kinds)}, or the types in layer_types.",
             )
-    yield from values_of_kinds(given, kind.name, own.takes)
+    yield from values_of_kinds(given, kind.name, {**own.takes, **own.sizes})
 
 
 def values_of_kinds(

@@ -1,4 +1,4 @@
-"""Doubts about what a class of transformers fails with, or takes otherwise than it is written: nulls, groups, lists.
+"""Doubts about what a class of transformers fails with, or takes otherwise than it is written: groups, lists, types.
 
 The conversion of rotary parameters (``modeling_rope_utils.py`` of transformers 5) fills in what a group leaves out, and
 keeps what it states, null too; a class then looks for its groups where its code expects them.
@@ -9,37 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
-from locant.rotary_configs.class_refusals import null_of
+from locant.rotary_configs.class_nulls import nulls_of_a_class
 from locant.rotary_configs.families import ModelType, is_in_transformers
 from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION
 from locant.rotary_configs.layer_windows import has_no_window
-from locant.rotary_configs.rope_parameters import scalings_by_type
 from locant.rotary_configs.single_layers import doubts_about_single_layers
-from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, is_count
+from locant.rotary_configs.spellings import HEADS, is_count
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
 
-_LEFT_OUT = frozenset(["attention_factor", "mscale", "mscale_all_dim", "beta_fast", "beta_slow", "mrope_interleaved"])
-"""Entries of a group for which its code takes null as if they were left out."""
-
-_OF_GROUPS = ("rope_type", "rope_theta", "partial_rotary_factor", "mrope_section", "llama_4_scaling_beta")
 _OF_QUERIES = ("llama_4_scaling_beta", "original_max_position_embeddings")
-_TOLD_BY_THE_READING = frozenset(
-    [
-        "global_rope_theta",
-        "local_rope_theta",
-        "num_key_value_heads",
-        "partial_rotary_factor",
-        "rope_local_base_freq",
-        "rope_theta",
-        "rotary_dim",
-        "rotary_pct",
-    ]
-)
-_NEEDED = (*HEADS, *WIDTHS, *LAYERS)
-_SIZES = (*_NEEDED, *HEAD_SIZES, "num_key_value_heads")
 
 
 def doubts_about_class(
@@ -55,8 +35,7 @@ def doubts_about_class(
     """
     if kind is None or not is_in_transformers(kind.name):
         return
-    yield from _nulls_in_groups(part.values, kind)
-    yield from _sizes_of_nothing(part.values, kind)
+    yield from nulls_of_a_class(part.values, kind)
     yield from _heads_in_no_groups(part.values, kind)
     yield from _width_of_no_whole_heads(part.values, kind)
     yield from _types_beyond_the_last_layer(part.values, kind, len(names))
@@ -66,10 +45,10 @@ def doubts_about_class(
     yield from _sliding_layers_without_window(part, kind, names)
     yield from _missing_scale_of_queries(part.values, kind)
     yield from _unknown_types(part.values, kind)
+    yield from _types_without_length(part.values, kind)
     yield from _types_of_other_classes(part.values, kind)
     yield from _scalings_that_fail(part.values, kind)
     yield from _scalings_without_head(part.values, kind)
-    yield from _head_of_nothing(part.values, kind)
     yield from _types_that_are_needed(kind, names)
     yield from doubts_about_single_layers(part.values, kind, names)
     yield from _refused_entries(part.values, kind)
@@ -102,23 +81,6 @@ def _scalings_without_head(part: Mapping[str, Any], kind: ModelType) -> Iterator
                 "transformers computes that scaling by head_dim alone, and fails.",
                 "State head_dim, the features of a head.",
             )
-
-
-def _head_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
-    """Yield that the size of heads is null, by the file or by the class, which computes by it without looking."""
-    if not kind.needs_head or part.get("head_dim") is not None:
-        return
-    own, entries = kind.defaults.get("head_dim"), entries_of_class(kind.name)
-    is_null = own is None and entries is not None and "null" in entries.takes.get("head_dim", ())
-    if "head_dim" in part or is_null:
-        said = "null in config.json" if "head_dim" in part else "left out of config.json, and null then"
-        yield Finding(
-            "warning",
-            f"head_dim is {said}: the class of '{kind.name}' in transformers computes by it, and fails.",
-            "State head_dim, the features of a head."
-            if is_null
-            else "State head_dim, or leave it out where the class's own is meant.",
-        )
 
 
 def _types_that_are_needed(kind: ModelType, names: Sequence[str]) -> Iterator[Finding]:
@@ -171,6 +133,21 @@ def _unknown_types(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding
                 f"rope_type is '{stated}' in {where}, which neither transformers nor the class of '{kind.name}' knows: "
                 "it fails.",
                 f"State one of {', '.join(sorted(TYPES_OF_TRANSFORMERS))}.",
+            )
+
+
+def _types_without_length(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that a group lacks the original length, which the class fills in for types of transformers alone."""
+    own, entry = entries_of_class(kind.name), "original_max_position_embeddings"
+    for where, group in rotary_groups(part):
+        stated = group.get("rope_type", group.get("type"))
+        is_known = own is not None and isinstance(stated, str) and stated in own.needs_length
+        if where != "config.json" and is_known and group.get(entry) is None:
+            yield Finding(
+                "warning",
+                f"{where} has the type '{stated}' and no {entry}: the class of '{kind.name}' in transformers takes the "
+                "type for 'longrope', but fills the length in for that name alone, and refuses the file.",
+                f"State {entry} in {where.split()[0]}, or 'longrope' for its type.",
             )
 
 
@@ -229,75 +206,6 @@ def _fails_with_types(kind: ModelType, names: Sequence[str], rotations: Collecti
             "rotation: it fails there.",
             f"State one of its types in layer_types: {', '.join(kind.rope or ())}.",
         )
-
-
-def _nulls_in_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
-    own = entries_of_class(kind.name)
-    if own is not None and own.loses_groups and "rope_scaling" in part and part["rope_scaling"] in (None, {}):
-        stated = "null" if part["rope_scaling"] is None else "an empty object"
-        yield Finding(
-            "warning",
-            f"rope_scaling is {stated} in config.json: the class of '{kind.name}' in transformers 5 sets its groups to "
-            "that, and fails.",
-            "Leave rope_scaling out.",
-        )
-    if own is not None and own.fails_without_groups and kind.rope and part.get("rope_parameters") == {}:
-        yield Finding(
-            "warning",
-            f"rope_parameters is an empty object in config.json: the class of '{kind.name}' in transformers takes it "
-            "for its groups, and fails.",
-            "Leave rope_parameters out, or state a group for each type of layers.",
-        )
-    for name in kind.fails_with_null:
-        if name not in _TOLD_BY_THE_READING and name in part and part[name] is None:
-            yield null_of(name, kind, "another base", "State the base that the weights were trained with.")
-    known = {*_OF_GROUPS, *(entry for scaling in SCALINGS.values() for entry in scaling.rope_entries)} - _LEFT_OUT
-    for where, group in rotary_groups(part):
-        if where == "config.json":
-            continue
-        for name in ("type",) if "rope_type" not in group else ():
-            known = {*known, name}
-        lengths = (group.get("original_max_position_embeddings"), part.get("max_position_embeddings"))
-        for name, value in group.items():
-            if name == "factor" and all(map(is_count, lengths)) and _by_lengths(group):
-                continue  # transformers takes the ratio of the lengths
-            if value is None and name in known and not (name == "rope_theta" and kind.stands_without_base):
-                yield Finding(
-                    "warning",
-                    f"{name} is null in {where}: the class of '{kind.name}' in transformers takes that for its value, "
-                    f"not what it has where {name} is left out, and fails where it needs it.",
-                    f"State {name}, or leave it out.",
-                )
-
-
-def _by_lengths(group: Mapping[str, Any]) -> bool:
-    """Whether the scaling of a group takes the ratio of the lengths where its factor is null."""
-    stated = group.get("rope_type") or group.get("type") or "default"
-    kind = scalings_by_type().get(stated) if isinstance(stated, str) else None
-    return kind is not None and kind.ratio_is_factor != "never"
-
-
-def _sizes_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
-    own = entries_of_class(kind.name)
-    for name in _SIZES:
-        value = part.get(name)
-        is_refused = own is not None and "null" not in own.takes.get(name, ("null",))  # of which another finding tells
-        is_needed = (name in _NEEDED and name in kind.defaults) or (name in kind.fails_with_null and not is_refused)
-        is_null = name in part and value is None and is_needed
-        if value == 0 and not isinstance(value, bool) and name in HEADS:
-            yield Finding(
-                "warning",
-                f"{name} is 0 in config.json: the class of '{kind.name}' in transformers fails with that, or attends "
-                "to nothing.",
-                f"State the {name} that the weights have.",
-            )
-        elif is_null or (isinstance(value, int) and not isinstance(value, bool) and value < 1):
-            yield Finding(
-                "warning",
-                f"{name} is {in_json(value)} in config.json: the class of '{kind.name}' in transformers makes no model "
-                "of that.",
-                f"State the {name} that the weights have.",
-            )
 
 
 def _heads_in_no_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:

@@ -6,10 +6,12 @@ Which entries beside the groups it takes for that is generated (``tests/support/
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.class_entries import entries_of_class
 from locant.rotary_configs.families import PASSES_OVER_BASE, ModelType, is_in_transformers
 
 
@@ -33,6 +35,26 @@ def groups_of_class(
             usual = first_stated(base, kind.defaults.get("default_theta"), own) if rope.values else own
             groups[name] = (fields, first_stated(fields.number("rope_theta"), usual, base))
     return groups
+
+
+def with_groups_of_file(kind: ModelType, types: Any) -> ModelType:
+    """Return the facts of a class with groups for the types of a file's layers, where it makes one for every type.
+
+    Args:
+        kind: The facts of the class.
+        types: The types that the file states, if it does.
+    """
+    own = entries_of_class(kind.name)
+    if not kind.makes_groups or own is None or not isinstance(types, list):
+        return kind
+    others = [name for name in dict.fromkeys(map(str, types)) if name in own.layer_types - {*(kind.rope or {})}]
+    group = {"rope_type": "default", "rope_theta": kind.defaults.get("default_theta")}
+    return replace(
+        kind,
+        rope={**(kind.rope or {}), **dict.fromkeys(others, group)},
+        bases={entry: [*names, *others] for entry, names in kind.bases.items()},
+        behaviour={**kind.behaviour, **dict.fromkeys(others, "rotates")},
+    )
 
 
 def filled_in(part: Fields, kind: ModelType, filled: Sequence[str]) -> dict[str, tuple[Fields, float | None]]:

@@ -139,6 +139,7 @@ class ModelType:
         bases: Entries beside the groups of layer types that are bases where the file has no group, with their types.
         fills: Types of layers whose group the class fills in where the file has groups of other types alone.
         fills_share: Whether it fills in the share of a head, too, in a group of the file that has none.
+        makes_groups: Whether it makes a group for every type that layers of a file have.
         null_share: The share of a head that it takes where the file has null for it, if not its default.
         without_switch: The type of all layers where the file switches sliding windows off and states no types.
         beside_scaling: Base and share of a head where the file's group states neither, if not those of :attr:`rope`.
@@ -152,7 +153,9 @@ class ModelType:
         choices: All values that it takes for entries about attention of which it refuses others, by their names, those
             of a group behind the name of that.
         refuses_scalings: Types of scalings with which it refuses a file, of a class that does not rotate.
-        fails_with_share: Whether its latent attention fails with a share of a head and no scaling.
+        needs: Entries that it has no value for and fails without, those of a group behind the name of that, with other
+            names that it takes for them.
+        fails_with_share: Whether it fails with a share of a head and no scaling.
         fails_with_groups: Whether its latent attention fails with fewer heads of keys than of queries.
         keeps_short_list: Whether it turns pairs by the short list of LongRoPE in texts of any length.
         turns_odd_share: Whether it rotates an odd number of features, and one more.
@@ -160,6 +163,7 @@ class ModelType:
         text_part: Name of the nested group that is the text part of a multimodal model, or has it.
         of_whole: Entries about rotary positions that the class of a whole has for something else than its text part.
         text_names: Other names of that group that the class takes.
+        text_twins: Names of other parts of the same class, which are stacks of their own.
         text_type: Model type of that part where it does not state one.
         has_one_text_type: Whether that is its type also where it states another.
         text_defaults: What the class of the whole gives a part of that type where it leaves it out.
@@ -167,6 +171,7 @@ class ModelType:
         text_base: The base that it gives a group of that part which states none, if not that of the part's own class.
         text_keeps_base: Whether it passes over a base of that part beside no group.
         text_needs_type: Whether it fails with such a part that states no model type.
+        parts_need_type: Other parts that must state a model type, with the one that they have by default.
         text_reads: Entries that it reads of that part, whatever its type, and fails without.
         text_types: Model types whose classes always have them.
         text_must: Entries of that part of which it takes one value alone, which is not the one by default.
@@ -208,6 +213,7 @@ class ModelType:
     bases: Mapping[str, Sequence[str]] = field(default_factory=dict)
     fills: Sequence[str] = ()
     fills_share: bool = False
+    makes_groups: bool = False
     null_share: float | None = None
     without_switch: str | None = None
     beside_scaling: Mapping[str, float] = field(default_factory=dict)
@@ -218,6 +224,7 @@ class ModelType:
     fails_headless: Sequence[str] = ()
     needs_head: bool = False
     fails_with_null: Sequence[str] = ()
+    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     refuses_scalings: Sequence[str] = ()
     fails_with_share: bool = False
@@ -228,6 +235,7 @@ class ModelType:
     text_part: tuple[str, ...] = ()
     of_whole: tuple[str, ...] = ()
     text_names: tuple[str, ...] = ()
+    text_twins: tuple[str, ...] = ()
     text_type: str | None = None
     has_one_text_type: bool = False
     text_defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -235,6 +243,7 @@ class ModelType:
     text_base: float | None = None
     text_keeps_base: bool = False
     text_needs_type: bool = False
+    parts_need_type: Mapping[str, str] = field(default_factory=dict)
     text_reads: Sequence[str] = ()
     text_types: Sequence[str] = ()
     text_must: Mapping[str, Any] = field(default_factory=dict)
@@ -382,6 +391,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         bases=facts.get("bases", {}),
         fills=facts.get("fills", ()),
         fills_share=facts.get("fills_share", False),
+        makes_groups=facts.get("groups_for_all", False),
         null_share=facts.get("null_share"),
         without_switch=facts.get("without_switch"),
         beside_scaling=facts.get("beside_scaling", {}),
@@ -392,6 +402,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         fails_headless=facts.get("fails_headless", ()),
         needs_head=facts.get("needs_head", False),
         fails_with_null=facts.get("fails_with_null", ()),
+        needs=facts.get("needs", {}),
         choices=facts.get("choices", {}),
         refuses_scalings=facts.get("refuses_scalings", ()),
         fails_with_share=facts.get("fails_with_share", False),
@@ -402,6 +413,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         text_part=tuple(facts.get("text_part", ())),
         of_whole=tuple(facts.get("of_whole", ())),
         text_names=tuple(facts.get("text_names", ())),
+        text_twins=tuple(facts.get("text_twins", ())),
         text_type=facts.get("text_type"),
         has_one_text_type=facts.get("one_text_type", False),
         text_defaults=facts.get("text_defaults", {}),
@@ -409,6 +421,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         text_base=facts.get("text_base"),
         text_keeps_base=facts.get("text_keeps_base", False),
         text_needs_type=facts.get("text_needs_type", False),
+        parts_need_type=facts.get("parts_need_type", {}),
         text_reads=facts.get("text_reads", ()),
         text_types=facts.get("text_types", ()),
         text_must=facts.get("text_must", {}),

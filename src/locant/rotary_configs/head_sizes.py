@@ -8,15 +8,17 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling import FrequencyScaling, LongRoPE
-from locant.positions.scaling.contexts import OF_THE_CLASS
-from locant.positions.scaling.fields import Fields, Finding, agreed
-from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.class_refusals import null_of
-from locant.rotary_configs.families import (
-    SHARES_BESIDE_GROUPS,
-    ModelType,
-    is_in_transformers,
-    model_type,
+from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.families import ModelType, is_in_transformers, model_type
+from locant.rotary_configs.head_shares import (
+    angles_of_a_share,
+    fails_with_a_share,
+    rotary_dim_passed_over,
+    rotates_partly,
+    share_beside_a_part,
+    share_of_head,
+    share_passed_over,
+    whole_heads_without_rotary_dim,
 )
 from locant.rotary_configs.layer_types import GLOBAL, entries_by_layer
 from locant.rotary_configs.rope_parameters import read_type
@@ -83,7 +85,7 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     """
     own = _of_the_layer(part, layer, names)
     findings: list[Finding] = []
-    fraction = _fraction(part, rope, kind, layer, findings)
+    fraction = share_of_head(part, rope, kind, layer, findings)
     separate = own("qk_rope_head_dim") or (None if kind is None else kind.defaults.get("qk_rope_head_dim"))
     if separate is not None:
         reads_share = kind is None or kind.fails_with_share or read_type(rope) != "default"
@@ -96,17 +98,19 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
         says_again = any(int(size * fraction) == rotated for size in (rotated, stated, rest + rotated))
         if says_again or fraction == (kind.rope or {}).get("partial_rotary_factor"):
             return sizes
-        return replace(sizes, findings=(*sizes.findings, _share_beside_a_part(kind, fraction, rotated)))
+        return replace(sizes, findings=(*sizes.findings, share_beside_a_part(kind, fraction, rotated)))
     head_dim = _head_dim(own, kind, layer, findings)
     features = None if kind is None else kind.features.get(layer, next(iter(kind.features.values()), None))
-    partly = kind is None or _rotates_partly(kind)
+    # A class that has frequencies for the part fails, or has a scaling alone that looks at it.
+    partly = kind is None or rotates_partly(kind)
+    fails = kind is not None and not partly and (read_type(rope) != "default" or kind.fails_with_share)
     rotary_dim = _rotary_dim(own, kind, head_dim, fraction, findings)
     if (
         kind is not None
         and _passes_over_its_rotary_dim(kind)
         and (stated := own("rotary_dim")) not in (None, rotary_dim)
     ):
-        findings.append(_rotary_dim_passed_over(kind, stated, rotary_dim))
+        findings.append(rotary_dim_passed_over(kind, stated, rotary_dim))
     if (
         kind is not None
         and not kind.takes_rotary_dim
@@ -114,11 +118,11 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
         and (features is None or features[1] == features[2] or fraction is not None)
         and (stated := own("rotary_dim"))
     ):
-        is_whole = fraction is None or (not partly and read_type(rope) == "default")
+        is_whole = fraction is None or (not partly and not fails)
         rotary_dim = head_dim if is_whole or fraction is None else int(head_dim * fraction)
-        findings += [_rotary_dim_passed_over(kind, stated, rotary_dim)] if stated != rotary_dim else []
-    if fraction not in (None, 1) and kind is not None and not partly and read_type(rope) == "default":
-        findings.append(_passed_over(kind, fraction))
+        findings += [rotary_dim_passed_over(kind, stated, rotary_dim)] if stated != rotary_dim else []
+    if fraction not in (None, 1) and kind is not None and not partly and not fails:
+        findings.append(share_passed_over(kind, fraction))
         rotary_dim, fraction = head_dim, None
     elif (
         fraction not in (None, 1)
@@ -127,20 +131,13 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
         and is_in_transformers(kind.name)
         and read_type(rope) != "proportional"  # whose frequencies are those of the whole head
     ):
-        findings.append(_fails_with_a_share(kind, fraction))
+        findings.append(fails_with_a_share(kind, fraction, is_scaled=read_type(rope) != "default"))
+    if kind is not None and fraction is None and own("rotary_dim") is None and _leaves_its_rotary_dim_out(kind):
+        findings.append(whole_heads_without_rotary_dim(kind, head_dim))
     if features is not None and features[0] > 0:
         head_dim = rotary_dim  # the class rotates the last features, which no configuration of a whole head says
     turns_one_more = kind is not None and kind.turns_odd_share
     return HeadSizes(head_dim, rotary_dim, fraction, tuple(findings), turns_one_more)
-
-
-def _rotates_partly(kind: ModelType) -> bool:
-    """Whether the class heeds a share of the head without a scaling; 'proportional' alone may read it."""
-    groups = (kind.rope or {}).values() if kind.rope_by_layer and is_in_transformers(kind.name) else ()
-    types = {
-        group.get("rope_type") for group in groups if isinstance(group, Mapping) and "partial_rotary_factor" in group
-    }
-    return kind.rotates_partly and types != {"proportional"}
 
 
 class _Sizes:
@@ -241,27 +238,9 @@ def _separate(
     if findings == () and kind is not None and is_stated and fraction is not None and is_in_transformers(kind.name):
         angles = int((rotated if kind.head_is_rotated_part or stated is None else stated) * fraction)
         if angles != rotated:
-            findings = (_angles_of_a_share(kind, fraction, angles, rotated),)
+            findings = (angles_of_a_share(kind, fraction, angles, rotated),)
     # partial_rotary_factor says what share of the whole head that part is, or repeats what qk_rope_head_dim says.
     return HeadSizes(rotated, rotated, None if fraction is None else 1.0, findings)
-
-
-def _share_beside_a_part(kind: ModelType, share: float, rotated: int) -> Finding:
-    return Finding(
-        "warning",
-        f"partial_rotary_factor is {share:g}, which the class of '{kind.name}' in transformers passes over: it rotates "
-        f"{rotated} features of a head, by qk_rope_head_dim.",
-        "Remove partial_rotary_factor, or state the qk_rope_head_dim that the weights have.",
-    )
-
-
-def _angles_of_a_share(kind: ModelType, share: float, angles: int, rotated: int) -> Finding:
-    return Finding(
-        "warning",
-        f"partial_rotary_factor is {share:g}, by which the class of '{kind.name}' in transformers computes angles "
-        f"for {angles} features, but {rotated} features of a head are rotated, by qk_rope_head_dim: it fails then.",
-        "Leave partial_rotary_factor out.",
-    )
 
 
 def _has_angles_for_the_head(kind: ModelType, fraction: float | None) -> bool:
@@ -342,64 +321,6 @@ def _default(defaults: Mapping[str, Any], names: tuple[str, ...]) -> tuple[int |
     return next(((int(defaults[name]), f"{name} ({defaults[name]})") for name in names if name in defaults), (None, ""))
 
 
-def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, findings: list[Finding]) -> float | None:
-    percent = "rotary_percent" if kind is None and part.values.get("rotary_pct") is None else "rotary_pct"  # Megatron's
-    beside = agreed(
-        part.number("partial_rotary_factor"), part.number(percent), f"partial_rotary_factor and {percent} differ."
-    )
-    inside = rope.number("partial_rotary_factor")
-    is_of_file = rope.where.startswith("'")  # a group for this layer type, of which the class takes 1 without a share
-    if kind is not None and inside is None and _passes_over_share(kind) and (beside is not None or is_of_file):
-        group = None if is_of_file and not kind.fills_share else (kind.rope or {}).get(layer)
-        share = group.get("partial_rotary_factor") if isinstance(group, Mapping) else None
-        if beside not in (None, 1 if share is None else share):
-            part.pass_over("partial_rotary_factor")
-            taken = "the whole head" if is_of_file else "its own"
-            findings.append(_share_passed_over(kind, beside, layer, taken))
-        return share
-    if kind is not None and kind.keeps_its_share and part.values.get("rotary_pct") is None and beside is not None:
-        own = (kind.rope or {}).get("partial_rotary_factor")
-        own = own if inside is None else inside
-        if own is not None and beside != own:
-            findings.append(_share_is_its_own(kind, beside, own))
-            beside = own
-    if inside is not None and beside not in (None, inside) and kind is not None and is_in_transformers(kind.name):
-        part.pass_over("partial_rotary_factor")
-        findings.append(_share_beside_another(kind, beside, inside, rope.where))
-        beside = inside
-    message = f"partial_rotary_factor is {inside} in {rope.where} but {beside} next to it; keep one of them."
-    fraction = agreed(inside, beside, message)
-    is_of_all = kind is not None and not kind.rope_by_layer and "qk_rope_head_dim" not in kind.defaults
-    if fraction == 0 and kind is not None and is_of_all and is_in_transformers(kind.name):
-        if _rotates_partly(kind):
-            raise NoRotaryPositionsError(
-                "partial_rotary_factor is 0: no feature of a head is rotated then, so the model has no rotary "
-                "positions. A share from 0.25 to 1 is usual."
-            )
-        return fraction  # which the class passes over
-    if fraction is not None and not 0 < fraction <= 1:
-        raise ConfigError(f"partial_rotary_factor must be above 0 and at most 1; got {fraction:g}.")
-    if fraction is not None or kind is None:
-        return fraction
-    default = kind.rope or {}
-    own = default.get(layer)
-    default = own if isinstance(own, Mapping) else default
-    found = default.get("partial_rotary_factor", kind.defaults.get("partial_rotary_factor"))
-    if rope.values and not rope.where.startswith(OF_THE_CLASS):
-        found = kind.beside_scaling.get("partial_rotary_factor", found)
-    if not isinstance(found, int | float):
-        return None
-    takes_null = kind.null_share is not None and "partial_rotary_factor" not in kind.fails_with_null
-    if "partial_rotary_factor" in part.values and takes_null and is_in_transformers(kind.name):
-        findings.append(_null_share(kind, found))
-        return kind.null_share
-    null = next((name for name in ("partial_rotary_factor", "rotary_pct") if name in part.values), None)
-    if null is not None:
-        remedy = "State the share of a head that the model was trained with."
-        findings.append(null_of(null, kind, f"{found:g}", remedy))
-    return found
-
-
 def _rotary_dim(
     own: _Sizes, kind: ModelType | None, head_dim: int, fraction: float | None, findings: list[Finding]
 ) -> int:
@@ -427,74 +348,14 @@ def _rotary_dim(
     return stated or (head_dim if counted is None else counted)
 
 
+def _leaves_its_rotary_dim_out(kind: ModelType) -> bool:
+    """Whether a class rotates whole heads where ``rotary_dim``, which it reads, is left out."""
+    own = model_type(kind.name)  # of transformers: other engines read it for all classes
+    is_read = own is not None and own.takes_rotary_dim and is_in_transformers(kind.name)
+    usual = {**kind.defaults, **(kind.rope or {})}
+    return is_read and "rotary_dim" not in usual and "partial_rotary_factor" not in usual
+
+
 def _passes_over_its_rotary_dim(kind: ModelType) -> bool:
     """Whether a class has an entry for the number of rotated features, and rotates whole heads by it all the same."""
     return "rotary_dim" in kind.defaults and any(rotated == head for _, rotated, head in kind.features.values())
-
-
-def _passes_over_share(kind: ModelType) -> bool:
-    """Whether a class with a rotation for every layer type takes their shares from their groups alone."""
-    return kind.rope_by_layer and is_in_transformers(kind.name) and kind.name not in SHARES_BESIDE_GROUPS
-
-
-def _share_passed_over(kind: ModelType, share: float, layer: str, taken: str) -> Finding:
-    return Finding(
-        "warning",
-        f"partial_rotary_factor is {share:g} beside the groups of the layer types, where the class of '{kind.name}' in "
-        f"transformers passes over it for '{layer}': it takes {taken} there.",
-        "State it in the group of the layer type in rope_parameters, where it is meant.",
-    )
-
-
-def _null_share(kind: ModelType, usual: float) -> Finding:
-    return Finding(
-        "warning",
-        f"partial_rotary_factor of the file is null: the class of '{kind.name}' in transformers rotates a share of "
-        f"{kind.null_share:g} of each head then, and {usual:g} where it is left out.",
-        "State the share of a head that the model was trained with.",
-    )
-
-
-def _share_beside_another(kind: ModelType, beside: float, inside: float, where: str) -> Finding:
-    return Finding(
-        "warning",
-        f"partial_rotary_factor is {inside:g} in {where} and {beside:g} next to it: the class of '{kind.name}' in "
-        "transformers takes the first; releases 4 took the second.",
-        "Keep one of them.",
-    )
-
-
-def _share_is_its_own(kind: ModelType, stated: float, own: float) -> Finding:
-    return Finding(
-        "warning",
-        f"partial_rotary_factor is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes "
-        f"over: it rotates a share of {own:g} of each head.",
-        "Compare with the code that trained the model.",
-    )
-
-
-def _rotary_dim_passed_over(kind: ModelType, stated: int, rotated: int) -> Finding:
-    return Finding(
-        "warning",
-        f"rotary_dim is {stated} in config.json, which the class of '{kind.name}' in transformers passes over: it "
-        f"rotates {rotated} features of a head.",
-        "State partial_rotary_factor, or name a model type whose class reads rotary_dim.",
-    )
-
-
-def _fails_with_a_share(kind: ModelType, fraction: float | None) -> Finding:
-    return Finding(
-        "warning",
-        f"partial_rotary_factor is {fraction} beside a scaling: the class of '{kind.name}' in transformers has "
-        "frequencies for that part of a head then, rotates whole heads, and fails. What is shown rotates the part.",
-        "Remove the entry, or name a model type whose class rotates a part of the head.",
-    )
-
-
-def _passed_over(kind: ModelType, fraction: float | None) -> Finding:
-    return Finding(
-        "warning",
-        f"partial_rotary_factor is {fraction}, which the class of '{kind.name}' in transformers passes over: it "
-        "rotates all features of a head.",
-        "Remove the entry, or name a model type whose class rotates a part of the head.",
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from locant.rotary_configs.around_scalings import (
     base_of_one_more,
     length_for,
     original_length_for,
-    warn_of_short_list,
+    with_list_of_class,
     with_ramp_of_transformers,
 )
 from locant.rotary_configs.axis_entries import has_one_axis, read_axes
@@ -30,7 +31,7 @@ from locant.rotary_configs.class_entries import (
     without_unread,
 )
 from locant.rotary_configs.class_failures import doubts_about_class, types_of_no_rotation
-from locant.rotary_configs.class_groups import base_of_class
+from locant.rotary_configs.class_groups import base_of_class, with_groups_of_file
 from locant.rotary_configs.class_refusals import null_of, refused_by_configuration
 from locant.rotary_configs.doubts import (
     doubts_about,
@@ -49,8 +50,10 @@ from locant.rotary_configs.layer_doubts import (
     doubts_about_layer_types,
     original_length_without_scaling,
     other_kinds_of_layers,
+    types_beside_rounds,
     types_that_may_stand_still,
     windows_for_both_ways,
+    windows_of_whole_texts,
     windows_passed_over,
 )
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL
@@ -62,6 +65,7 @@ from locant.rotary_configs.pairing import LAYOUT_MARK, doubts_about_layout, layo
 from locant.rotary_configs.rope_groups import rope_groups, with_length_of_class
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
 from locant.rotary_configs.rotary_names import passed_over, says_a_scaling
+from locant.rotary_configs.size_names import without_sizes_of_others
 from locant.rotary_configs.spellings import (
     LENGTHS,
     Spelled,
@@ -70,9 +74,10 @@ from locant.rotary_configs.spellings import (
     with_usual_width,
     without_null_scaling,
 )
-from locant.rotary_configs.text_part_doubts import doubts_about_others
+from locant.rotary_configs.text_part_doubts import doubts_about_others, stacks_beside
 from locant.rotary_configs.text_parts import (
     entries_of_text,
+    lacking_text_part,
     refuse_text_part_of_another_kind,
     text_part,
     text_type,
@@ -162,12 +167,16 @@ def read_config(
             *(refused_by_configuration(given, kind) if kind.rotates else ()),
         ]
         findings += refused
+        without_sizes_of_others(given, kind, findings)
         without_unread(given, kind, findings)
+        kind = with_groups_of_file(kind, given.get("layer_types"))
         kind = kind if in_vllm else replace(kind, passes_over_types=not reads_types_of_layers(kind))
     if is_known and kind is not None:
         for alias, usual in kind.aliases.items():
             if alias in given and given.has_none(usual):
                 given.take(alias, usual)
+    if is_known and kind is not None and kind.rotates and config.get("auto_map"):
+        findings.append(_code_of_its_own(config["auto_map"], kind))
     if is_known:
         with_true_for_1(given, findings)
     without_null_scaling(given, findings, is_known=is_known)
@@ -183,6 +192,7 @@ def read_config(
     except ConfigError as error:
         raise type(error)(given.in_words_of_file(str(error))) from error
     words = [replace(each, message=given.in_words_of_file(each.message)) for each in parsed.findings]
+    words += stacks_beside(config, parsed, functools.partial(read_config, in_vllm=in_vllm, is_replaced=is_replaced))
     return replace(parsed, findings=tuple(words))
 
 
@@ -259,8 +269,10 @@ def _read_entries(
                 remedy = "State the base that the weights were trained with."
                 context.findings.append(null_of("rope_theta", None if in_vllm else kind, f"{base:g}", remedy))
             else:
+                # Without its text part, the class reads none of those that stand elsewhere.
+                lacks = "has no rope_theta" if lacking_text_part(config) is None else "has no rope_theta for its class"
                 context.note(
-                    f"The file has no rope_theta; {base:g} is taken, as {'its class' if kind else 'most code'} has.",
+                    f"The file {lacks}; {base:g} is taken, as {'its class' if kind else 'most code'} has.",
                     "Compare with the model's publication.",
                     "base of the class",
                 )
@@ -281,7 +293,7 @@ def _read_entries(
             passes_over_unknown=is_known,
             refuses_two_types=in_vllm or not is_known,
         )
-        warn_of_short_list(scaling, rope.where, None if in_vllm else kind, context)
+        scaling = with_list_of_class(scaling, rope.where, None if in_vllm else kind, context)
         rotary_dim = sizes.rotated_by(scaling)
         if rotary_dim == sizes.rotary_dim + 1:
             base = base_of_one_more(sizes.rotary_dim, base, context)
@@ -329,6 +341,8 @@ def _read_entries(
     findings += doubts_about_class(part, kind, names, configs)
     findings += windows_for_both_ways(part, kind, layers)
     findings += windows_passed_over(part, kind, layers)
+    findings += windows_of_whole_texts(part, layers)
+    findings += types_beside_rounds(part, kind, names)
     is_scaled = any(not isinstance(each.scaling, Unscaled) for each in configs.values())
     findings += [] if in_vllm else original_length_without_scaling(part, is_scaled)
     findings += doubts_about_layer_types(part, kind, len(names))
@@ -357,6 +371,17 @@ def _taken_by_architectures(name: str | None, kind: ModelType) -> Finding:
         "note" if name is None else "warning",
         f"{known}: it is read as the class of '{kind.name}', by the name in architectures.",
         "Compare with the code that trained the model, if it was another.",
+    )
+
+
+def _code_of_its_own(named: Any, kind: ModelType) -> Finding:
+    classes = [each for each in named.values() if isinstance(each, str)] if isinstance(named, Mapping) else []
+    code = f" ({classes[-1].partition('.')[0]:.60})" if classes else ""
+    return Finding(
+        "note",
+        f"auto_map of config.json names code of the model's own{code}, which is not read here: what is shown is what "
+        f"the class of '{kind.name}' in transformers does.",
+        "Compare with that code, if the model is run by it (trust_remote_code).",
     )
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import LayerType
-from locant.rotary_configs.class_entries import LISTS_OF_TYPES, entries_of_class
+from locant.rotary_configs.class_entries import LISTS_OF_TYPES, READ_BY_SOME, entries_of_class
 from locant.rotary_configs.families import HALVES_FOR_BOTH_WAYS, ModelType, is_in_transformers
 from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
-from locant.rotary_configs.spellings import is_count, layers_of_other_kinds
+from locant.rotary_configs.layer_windows import WINDOW_ENTRIES
+from locant.rotary_configs.layers import layer_names
+from locant.rotary_configs.spellings import LENGTHS, is_count, layers_of_other_kinds, words_of
 
 _INDICES = ("full_attn_idxs", "attn_layer_indices", "attn_layer_idxs")
 _BLOCKS = ("recurrent", "attention")
+_ROUNDS = frozenset(["interval", "period", "pattern", "every", "idxs", "indices"])
 _WHICH_ROTATE = ("no_rope_layers", "no_rope_layer_interval", "layer_rope_theta")
 
 
@@ -131,6 +135,58 @@ def windows_for_both_ways(part: Fields, kind: ModelType | None, layers: Sequence
             "token itself.",
             "Nothing is to be done, if the model was trained with tokens that look ahead.",
         )
+    ]
+
+
+def types_beside_rounds(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[Finding]:
+    """Return the warning about types of layers beside an entry by which layers have other types, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        names: The types as they were read.
+    """
+    stated = [entry for entry in LISTS_OF_TYPES if isinstance(part.values.get(entry), list)]
+    rounds = [name for name, value in part.values.items() if _ROUNDS & words_of(name) and value]
+    if not stated or not rounds or kind is None or kind.passes_over_types:
+        return []
+    rest = Fields({name: value for name, value in part.values.items() if name not in stated}, part.where)
+    try:
+        others = layer_names(rest, kind)
+    except ConfigError:  # of rounds that nothing reads beside the types
+        return []
+    entry = next((name for name in rounds if name in READ_BY_SOME and name not in rest.untaken()), None)
+    if entry is None or len(others) != len(names) or others == tuple(names):
+        return []
+    return [
+        Finding(
+            "warning",
+            f"{entry} is {in_json(part.values[entry])} in config.json, by which other layers would be of other types "
+            f"than by {stated[0]}: {stated[0]} is taken, as the class of '{kind.name}' takes it.",
+            "Remove the one that the weights were not trained with.",
+        )
+    ]
+
+
+def windows_of_whole_texts(part: Fields, layers: Sequence[LayerType]) -> list[Finding]:
+    """Return the note on a window that is as long as the longest text of the model, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        layers: The layers as they were read.
+    """
+    length = next((name for name in LENGTHS if is_count(part.values.get(name))), None)
+    windows = {each.window for each in layers if each.attends}
+    stated = [name for name in WINDOW_ENTRIES if is_count(value := part.values.get(name)) and value in windows]
+    return [
+        Finding(
+            "note",
+            f"{name} is {part.values[name]} in config.json, no less than the {part.values[length]} tokens of {length}: "
+            "the window hides nothing in texts of that length.",
+            "Nothing is to be done, unless longer texts are read.",
+        )
+        for name in stated
+        if length is not None and part.values[name] >= part.values[length]
     ]
 
 

@@ -77,7 +77,12 @@ def positions_in_words(part: Mapping[str, Any], name: str, defaults: Mapping[str
         return f"and no others: {told} the order of a text"
     if not schemes:
         return None
-    return "but " + ", and ".join(_WORDS[each] + _sizes(part, each) for each in schemes)
+    in_place = _classes().get(name, {}).get("in_place", {})
+    lengths = {
+        scheme: "".join(_length_in_place(part, entry, *in_place[entry]) for entry in entries if entry in in_place)
+        for scheme, entries in _SIZES.items()
+    }
+    return "but " + ", and ".join(_WORDS[each] + _sizes(part, each) + lengths.get(each, "") for each in schemes)
 
 
 def is_orderless(part: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> bool:
@@ -187,6 +192,21 @@ def _schemes(part: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) ->
         return bool(stated) is value if isinstance(value, bool) else bool(stated == value)
 
     return [scheme for scheme, switch in stored["schemes"].items() if is_on(switch)]
+
+
+def _length_in_place(part: Mapping[str, Any], entry: str, other: str, length: int) -> str:
+    """Return which length a class takes in the place of one below 1; nothing where the file states one.
+
+    Args:
+        part: The text part of config.json.
+        entry: The length.
+        other: The entry with the other one.
+        length: What its class has for that.
+    """
+    if is_count(part.get(entry)):
+        return ""
+    said = f"{entry} {in_json(part[entry])}" if entry in part else f"{entry}, which is left out,"
+    return f" ({said} stands for {other}, {in_json(part.get(other, length))})"
 
 
 def _sizes(part: Mapping[str, Any], scheme: str) -> str:

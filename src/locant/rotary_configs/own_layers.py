@@ -57,8 +57,12 @@ def step3p5(given: dict[str, Any], findings: Findings) -> None:
     """Step-3.5-Flash (configuration_step3p7.py): base and share of the head by layer, scaling of full attention."""
     del findings
     bases, shares = given.get("rope_theta"), given.get("partial_rotary_factors")
-    types = given.get("layer_types")
-    if not isinstance(bases, list) and shares is None:
+    types, scaling = given.get("layer_types"), given.get("rope_scaling")
+    if (
+        not isinstance(bases, list)
+        and shares is None
+        and not (isinstance(scaling, Mapping) and isinstance(types, list))
+    ):
         return
     if not isinstance(types, list):
         types = ["full_attention"] * (len(bases) if isinstance(bases, list) else 1)
@@ -68,18 +72,19 @@ def step3p5(given: dict[str, Any], findings: Findings) -> None:
             raise ConfigError(
                 f"'layer_types' in config.json must be a list of the layers' types; got {in_json(types):.60}."
             )
-        group = {"rope_type": "default"}
+        group: dict[str, Any] = {"rope_type": "default"}
         for key, value in (("rope_theta", bases), ("partial_rotary_factor", shares)):
             if isinstance(value, list) and index < len(value):
                 group[key] = value[index]
             elif value is not None and not isinstance(value, list):
                 group[key] = value
+        group.setdefault("rope_theta", 10_000.0)
         if groups.setdefault(name, group) != group:
             raise ConfigError(
                 f"rope_theta or partial_rotary_factors of config.json differ within the layers of type '{name}'; the "
                 "class of 'step3p5' in transformers takes those of the first."
             )
-    scaling = given.pop("rope_scaling", None)
+    given.pop("rope_scaling", None)
     if isinstance(scaling, Mapping) and "full_attention" in groups:
         groups["full_attention"] |= scaling
     for key in ("rope_theta", "partial_rotary_factors"):

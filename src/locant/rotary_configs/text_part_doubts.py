@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs import families
-from locant.rotary_configs.base import ALL_LAYERS
+from locant.rotary_configs.base import ALL_LAYERS, UNREADABLE, ParsedConfig
 from locant.rotary_configs.class_groups import base_of_class
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.spellings import LENGTHS
@@ -49,6 +50,7 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
         *_without_its_group(config),
         *_without_text_part(config),
         *_refused_parts(config),
+        *_refused_parts_beside(config),
         *_base_of_the_part(config),
         *_notes_on_the_whole(config),
     ]
@@ -58,6 +60,43 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
         found += _beside(step, way, steps[-1].part, kind)
         found += _other_parts(step)
     return found
+
+
+def stacks_beside(
+    config: Mapping[str, Any], parsed: ParsedConfig, read: Callable[[Mapping[str, Any]], ParsedConfig]
+) -> Iterator[Finding]:
+    """Yield findings about other parts of the class of the text part, as the encoder beside a decoder.
+
+    Args:
+        config: The content of config.json.
+        parsed: The reading of its text part.
+        read: Reads a part as a file of its own.
+    """
+    steps = steps_to_text(config)
+    step = steps[-1] if steps else None
+    twins = step.kind.text_twins if step is not None and step.kind is not None and step.is_ours else ()
+    for name in twins:
+        other = None if step is None else step.whole.get(name)
+        if step is None or step.kind is None or not isinstance(other, Mapping):
+            continue
+        try:
+            own = read({**other, "model_type": step.kind.text_type})
+        except UNREADABLE as error:
+            yield Finding("warning", f"'{name}' of config.json: {error}", f"Correct it in '{name}'.")
+            continue
+        keys = [key for key in BESIDE_TEXT if other.get(key) != step.part.get(key)]
+        if (own.configs, own.layers) != (parsed.configs, parsed.layers) and keys:
+            said = ", ".join(f"{key} {in_json(other.get(key)):.60}" for key in keys)
+            yield Finding(
+                "note",
+                f"'{name}' of config.json is a stack of layers of its own, whose positions differ from those of "
+                f"'{step.name}', which are shown: it has {said}.",
+                f"Put '{name}' into a file of its own to see its positions.",
+            )
+        said_before = {each.message for each in parsed.findings}
+        for each in own.findings:
+            if each.severity != "note" and each.message not in said_before:
+                yield replace(each, message=f"In '{name}': {each.message}")
 
 
 def _beside(step: Step, way: str, text: Mapping[str, Any], kind: ModelType | None) -> Iterator[Finding]:
@@ -266,6 +305,24 @@ def _refused_parts(config: Mapping[str, Any]) -> Iterator[Finding]:
             )
 
 
+def _refused_parts_beside(config: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield warnings about other parts than that of text for which the class of the whole refuses the file."""
+    whole, steps = families.model_type(name_of(config)), steps_to_text(config)
+    if whole is None or not is_ours(config):
+        return
+    for name, usual in whole.parts_need_type.items():
+        part = config.get(name)
+        if isinstance(part, Mapping) and "model_type" not in part:
+            yield Finding(
+                "warning",
+                f"'{name}' of config.json states no model_type: the class of '{whole.name}' in transformers refuses "
+                "the file.",
+                f"State the model_type of that part: '{usual}'.",
+            )
+    if whole.flat and not steps:  # with its text part in itself
+        yield from _other_widths(Step("config.json", config, config, whole, is_ours=True), whole, {})
+
+
 def _other_widths(step: Step, whole: ModelType, given: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield that entries of other parts are not as large as the width of the text part, where they must be.
 
@@ -274,16 +331,18 @@ def _other_widths(step: Step, whole: ModelType, given: Mapping[str, Any]) -> Ite
         whole: The facts of the class around it.
         given: What that class gives the part.
     """
-    text = families.model_type(name_of(step.part) or whole.text_type)
+    is_flat = step.part is step.whole
+    text = families.model_type((None if is_flat else name_of(step.part)) or whole.text_type)
     usual = None if text is None else text.defaults.get("hidden_size")
     width = step.part.get("hidden_size", given.get("hidden_size", usual))
+    quoted = step.name if is_flat else f"'{step.name}'"
     for path, default in whole.text_widths.items():
         name, entry = path.split(".")
         other = part.get(entry, default) if isinstance(part := step.whole.get(name) or {}, Mapping) else default
         if width is not None and other != width:
             yield Finding(
                 "warning",
-                f"hidden_size is {in_json(width)} in '{step.name}', and {entry} {in_json(other)} in '{name}': the "
+                f"hidden_size is {in_json(width)} in {quoted}, and {entry} {in_json(other)} in '{name}': the "
                 f"class of '{whole.name}' in transformers refuses a file in which they differ.",
                 f"State {entry} {in_json(width)} in '{name}', or correct the width of the text part.",
             )

@@ -25,9 +25,10 @@ from locant.rotary_configs.class_entries import (
 )
 from locant.rotary_configs.families import model_type
 from locant.rotary_configs.layer_types import KNOWN_TYPES, PRESENT_NAMES, WITHOUT_ATTENTION
-from locant.rotary_configs.spellings import is_about_positions
+from locant.rotary_configs.spellings import HEADS, LAYERS, WIDTHS, is_about_positions
 from zoo.architectures import Architecture, architecture
 from zoo.facts import NOT_ABOUT_THEM
+from zoo.failures import OF_SIZES
 from zoo.left_out import depth_of, layer_types, made
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "class_entries.json"
@@ -55,6 +56,7 @@ _EXAMPLES: dict[str, tuple[Any, ...]] = {
 def entries_of(config_class: Any) -> dict[str, Any]:
     """Return the entries of a class about positions: kinds of values that it takes, and what else its code reads."""
     takes = kinds_of_fields(config_class)
+    sizes: dict[str, list[str]] = {}
     items: dict[str, list[str]] = {}
     alternating: dict[str, list[str]] = {}
     for name, field in sorted(getattr(config_class, "__dataclass_fields__", {}).items()):
@@ -67,6 +69,8 @@ def entries_of(config_class: Any) -> dict[str, Any]:
                 failing := _fails_to_alternate(config_class, name, kinds)
             ):
                 alternating.setdefault(_joined(kinds - failing), []).append(name)
+        elif OF_SIZES.search(name) and (kinds := _kinds(config_class, name, field)) and kinds != {*KINDS_OF_VALUES}:
+            sizes.setdefault(_joined(kinds), []).append(name)
     parts = parts_of(config_class)
     reads, types, layers = (
         [name for name in names if any(name in part[kind] for part in parts)]
@@ -77,6 +81,8 @@ def entries_of(config_class: Any) -> dict[str, Any]:
     groups = any(part["groups"] for part in parts)
     found = {
         "takes": takes,
+        "sizes": sizes,
+        "size_names": [name for name in (*HEADS, *LAYERS, *WIDTHS) if _takes_name(config_class, name)],
         "items": items,
         "alternating": alternating,
         "reads": reads,
@@ -85,6 +91,7 @@ def entries_of(config_class: Any) -> dict[str, Any]:
         "types": types,
         "layer_types": layers,
         "refuses_types": _refused_types(architecture(config_class.model_type)),
+        "needs_length": [name for name in types if _refuses_without_length(config_class, name)],
     }
     return {
         **found,
@@ -106,6 +113,11 @@ def kinds_of_fields(config_class: Any) -> dict[str, list[str]]:
     return takes
 
 
+def _takes_name(config_class: Any, name: str) -> bool:
+    """Whether a class has an entry of that name, or takes it for one."""
+    return name in getattr(config_class, "__dataclass_fields__", {}) or name in config_class.attribute_map
+
+
 def _refused_types(found: Architecture) -> list[str]:
     """Return the types of layers that a class refuses in a file with a list of them."""
     depth = depth_of(found, 4)
@@ -114,6 +126,18 @@ def _refused_types(found: Architecture) -> list[str]:
         return []
     names = sorted({*KNOWN_TYPES, *PRESENT_NAMES, *WITHOUT_ATTENTION})
     return [name for name in names if made(found, **depth, layer_types=[*usual[:1], name, *usual[2:]]) is None]
+
+
+def _refuses_without_length(config_class: Any, name: str) -> bool:
+    """Whether a group of a type is refused that has two lists and no original length, though not one with a length."""
+    found = architecture(config_class.model_type)
+    usual = {} if (config := made(found)) is None else config.to_dict()
+    width, heads = usual.get("hidden_size"), usual.get("num_attention_heads")
+    size = usual.get("head_dim") or (width // heads if isinstance(width, int) and isinstance(heads, int) else 0)
+    share = (usual.get("rope_parameters") or {}).get("partial_rotary_factor", 1)
+    group = {"type": name, **{each: [1.0] * (int(size * share) // 2) for each in ("short_factor", "long_factor")}}
+    with_length = {**group, "original_max_position_embeddings": 4096}
+    return made(found, rope_scaling=with_length) is not None and made(found, rope_scaling=group) is None
 
 
 def _wants_whole_heads(config_class: Any) -> bool:

@@ -29,7 +29,7 @@ from locant.extension.inspect.model_class.small_model import (
     reduced_entries,
 )
 from locant.extension.inspect.model_class.turning_axes import axes_of_class, takes_axes
-from zoo.architectures import Architecture, architecture, architectures
+from zoo.architectures import Architecture, architecture, architectures, config_with_model, is_of_decoder
 from zoo.cases import SWITCHED_ON, sections, usual_entries
 from zoo.failures import failure_facts, refusal_facts
 from zoo.groups import group_facts
@@ -74,7 +74,7 @@ def _facts_of_class(found: Architecture) -> dict[str, Any] | None:
     if found.kind == "other":
         read = str(getattr(model_class(found.config_class), "main_input_name", ""))
         return {"rotates": False, "reads": "images"} if read.startswith("pixel_values") else _by_code(found)
-    if found.kind != "text":
+    if found.kind not in ("text", "part"):
         return None
     with quiet():
         config = found.config_class()
@@ -197,7 +197,8 @@ def _variants(found: Architecture, entries: dict[str, Any]) -> Iterator[dict[str
 def _built(found: Architecture, entries: dict[str, Any]) -> tuple[Any, list[ObservedLayer]]:
     with quiet():
         config = found.config_class(**copy.deepcopy(entries))
-        return config, observe(build(config), SHORT)
+        layers = observe(build(config_with_model(found, copy.deepcopy(entries))), SHORT)
+        return config, [each for each in layers if found.kind != "part" or is_of_decoder(each.name)]
 
 
 def _leaves_rotation_out(found: Architecture) -> bool:
@@ -370,6 +371,7 @@ _AS_FOUND = (
         "bases",
         "fills",
         "fills_share",
+        "groups_for_all",
         "null_share",
         "without_switch",
         "needed_types",
@@ -378,7 +380,7 @@ _AS_FOUND = (
         "refuses",
     ),
     *("fails_with", "odd_share", "needs_sections", "fails_headless", "needs_head", "fails_with_share"),
-    *("fails_with_groups", "fails_with_null", "keeps_short_list"),
+    *("fails_with_groups", "fails_with_null", "needs", "keeps_short_list"),
     *_OF_CONFIGURATION,
 )
 

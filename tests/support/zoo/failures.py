@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 import torch
 
+from locant.extension.inspect.model_class.inputs import text_inputs
 from locant.extension.inspect.model_class.small_model import build, model_class, quiet
-from zoo.architectures import Architecture
+from zoo.architectures import Architecture, config_with_model, given_by_whole
 from zoo.left_out import entries_of_class, made
 from zoo.scalings import SCALINGS, Tried, complete_scaling, with_entries
 
 _LATENT = "qk_rope_head_dim"
 _SHARE = 0.25
+_TOKENS = 4
+_GROUPS_OF_ROTATION = ("rope_parameters", "rope_scaling")
+_TOLD = ("head_dim", "hidden_size", "num_attention_heads", "num_hidden_layers")  # of which other facts tell
 _NULLABLE = re.compile(
     r"(?<!default)(^|_)theta$|base_freq$|^rotary_(emb_base|pct|dim)$|^partial_rotary_factor$|^num_key_value_heads$"
 )
 _OF_ATTENTION = re.compile(r"attn|attention|position")
+OF_SIZES = re.compile(
+    r"(head_dim|heads|_rank|experts?|_size|_dim|top_?k\w*|_layers|experts_per_tok)$|^(index|indexer|linear)_"
+)
+"""Names of the sizes of a class, of its indexers and recurrences too."""
 
 
 def refusal_facts(found: Architecture, *, rotates: bool) -> dict[str, Any]:
@@ -58,6 +67,8 @@ def _choices(config_class: Any) -> Iterator[tuple[str, list[Any]]]:
 def nulls_that_fail(found: Architecture, entries: Mapping[str, Any]) -> list[str]:
     """Return the entries beside the groups with null for which a class makes no model, though it does without them.
 
+    Of sizes that are numbers by default, which the configuration takes null for, it may fail in computing a text, too.
+
     Args:
         found: The class.
         entries: The entries of a small model that it computes.
@@ -67,7 +78,47 @@ def nulls_that_fail(found: Architecture, entries: Mapping[str, Any]) -> list[str
     chosen = [name for name in sorted(names) if _NULLABLE.search(name)]
     if not _is_made(found, rest):
         return []
-    return [name for name in chosen if not _is_made(found, {**rest, name: None})]
+    failing = [name for name in chosen if not _is_made(found, {**rest, name: None})]
+    usual = {name: getattr(found.config_class, name, None) for name in names if OF_SIZES.search(name)}
+    sizes = [name for name, value in sorted(usual.items()) if isinstance(value, int) and value is not True]
+    sizes = [name for name in sizes if name not in {*chosen, *_TOLD} and made(found, **{name: None}) is not None]
+    if sizes and _computes(found, entries):
+        failing += [name for name in sizes if not _computes(found, {**entries, name: None})]
+    return sorted(failing)
+
+
+def needed_entries(found: Architecture, entries: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the entries that a class has no value for and fails without, with other names that it takes for them.
+
+    Those of a group stand behind the name of that.
+
+    Args:
+        found: The class.
+        entries: The entries of a small model that it computes.
+    """
+    usual = {} if (config := made(found)) is None else config.to_dict()
+    filled = [
+        name
+        for name, value in entries.items()
+        if value is not None and (usual.get(name) is None or isinstance(value, Mapping))
+    ]
+    names = []
+    for name in filled:
+        value = entries[name]
+        if name in _GROUPS_OF_ROTATION or name in _TOLD:
+            continue
+        if isinstance(value, Mapping):
+            own = usual.get(name) or {}
+            chosen = [key for key in value if own.get(key) is None]
+            without = {f"{name}.{key}": {each: value[each] for each in value if each != key} for key in chosen}
+            names += [path for path, group in without.items() if not _computes(found, {**entries, name: group})]
+        elif not _computes(found, {key: each for key, each in entries.items() if key != name}):
+            names.append(name)
+    others = getattr(found.config_class, "attribute_map", {})
+    given = given_by_whole(found)
+    names = [name for name in names if name not in given and "dropout" not in name]  # which wholes hand on
+    needed = sorted(names) if names and _computes(found, entries) else []
+    return {name: sorted(other for other, usual in others.items() if usual == name) for name in needed}
 
 
 def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tried: Tried) -> dict[str, Any]:
@@ -75,9 +126,9 @@ def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tr
 
     ``fails_headless`` are types of scalings with which it fails where ``head_dim`` is null, and not where it is a
     number; ``needs_head`` is there where it fails with null for ``head_dim`` in any case; ``fails_with_null`` are the
-    entries beside its group of which it makes no model where they are null. Of latent attention,
-    ``fails_with_share`` is there where it fails with a share of a head and no scaling, and ``fails_with_groups`` where
-    it fails with fewer heads of keys than of queries.
+    entries beside its group of which it makes no model where they are null, and ``needs`` those that it has no value
+    for. ``fails_with_share`` is there where it fails with a share of a head and no scaling; of latent attention,
+    ``fails_with_groups`` where it fails with fewer heads of keys than of queries.
 
     Args:
         found: The class.
@@ -99,10 +150,14 @@ def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tr
             if _is_made(found, each) and not _is_made(found, {**each, "head_dim": None})
         ]
     facts["needs_head"] = needs_head(found, entries)
+    facts["needs"] = needed_entries(found, entries)
     facts["fails_with_null"] = nulls_that_fail(found, entries)
+    if rope and (entries.get(_LATENT) is not None or (is_flat and "partial_rotary_factor" not in rope)):
+        # An unscaled group, of a class that may scale by default.
+        usual = {"rope_type": "default"} if is_flat else {}
+        shared = with_entries(rope, {**usual, "partial_rotary_factor": _SHARE})
+        facts["fails_with_share"] = tried(rope_parameters=shared) is None
     if entries.get(_LATENT) is not None:
-        shared = with_entries(rope, {"partial_rotary_factor": _SHARE}) if rope else None
-        facts["fails_with_share"] = shared is not None and tried(rope_parameters=shared) is None
         facts["fails_with_groups"] = _fails_with_groups(found, entries)
     return facts
 
@@ -118,12 +173,27 @@ def needs_head(found: Architecture, entries: Mapping[str, Any]) -> bool:
     return is_number and _is_made(found, entries) and not _is_made(found, {**entries, "head_dim": None})
 
 
+def _computes(found: Architecture, entries: Mapping[str, Any]) -> bool:
+    """Whether a class makes a model of entries, and computes a text with it."""
+    if not _is_made(found, entries):
+        return False
+    try:
+        with quiet(), torch.no_grad():
+            model = build(config_with_model(found, copy.deepcopy(dict(entries))))
+            model.set_attn_implementation("eager")
+            model(**text_inputs(inspect.signature(model.forward).parameters, range(_TOKENS), None))
+    except Exception:  # whatever the class raises
+        return False
+    return True
+
+
 def _is_made(found: Architecture, entries: Mapping[str, Any]) -> bool:
     """Whether a class makes a model of entries; frequencies are computed while it is made, numbers are not kept."""
-    made = model_class(found.config_class)
     try:
         with quiet(), torch.device("meta"):
-            return made is not None and made(found.config_class(**copy.deepcopy(dict(entries)))) is not None
+            config = config_with_model(found, copy.deepcopy(dict(entries)))
+            made = model_class(type(config))
+            return made is not None and made(config) is not None
     except Exception:  # whatever the class raises
         return False
 
@@ -147,6 +217,6 @@ def _fails_with_groups(found: Architecture, entries: Mapping[str, Any]) -> bool:
 def _run(found: Architecture, entries: Mapping[str, Any]) -> None:
     """Run a small model with the attention of transformers itself, which groups heads."""
     with quiet(), torch.no_grad():
-        model = build(found.config_class(**copy.deepcopy(dict(entries))))
+        model = build(config_with_model(found, copy.deepcopy(dict(entries))))
         model.set_attn_implementation("eager")
         model(torch.zeros((1, 4), dtype=torch.long))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from locant.rotary_configs.layer_types import KNOWN_TYPES
 from zoo.architectures import Architecture
 from zoo.left_out import depth_of, entries_of_class, layer_types, made
 
@@ -26,12 +27,12 @@ def group_facts(found: Architecture) -> dict[str, Any]:
     Of a class with a group for each type of layers: ``bases`` names the entries beside the groups that are bases where
     the file has no group, with the types whose base each of them is; ``fills`` are the types whose group the class
     fills in where the file has those of other types alone, ``fills_share`` is there where it fills in the share of a
-    head in a group without. Of one with a single group: ``null_share`` is the share of a head where the file has null
-    for it; ``beside_scaling`` are base and share where the group of the file states neither, unless they are those of
-    the class's own group. Of all: ``without_switch`` is the type of all layers where the file switches sliding windows
-    off; ``needed_types`` are types without a layer of which the class refuses a file; ``computes_head`` is there where
-    it takes no ``head_dim`` but the width for each head; ``refuses`` are entries about windows and attention with which
-    it refuses a file.
+    head in a group without, ``groups_for_all`` where it makes a group for every type that layers of a file have. Of one
+    with a single group: ``null_share`` is the share of a head where the file has null for it; ``beside_scaling`` are
+    base and share where the group of the file states neither, unless they are those of the class's own group. Of all:
+    ``without_switch`` is the type of all layers where the file switches sliding windows off; ``needed_types`` are types
+    without a layer of which the class refuses a file; ``computes_head`` is there where it takes no ``head_dim`` but the
+    width for each head; ``refuses`` are entries about windows and attention with which it refuses a file.
     """
     config = made(found)
     rope = getattr(config, "rope_parameters", None)
@@ -40,6 +41,7 @@ def group_facts(found: Architecture) -> dict[str, Any]:
         facts["bases"] = _bases(found)
         facts["fills"] = _filled(found, rope)
         facts["fills_share"] = _fills_share(found, rope)
+        facts["groups_for_all"] = _groups_every_type(found, rope)
     elif isinstance(rope, Mapping):
         facts["null_share"] = _null_share(found, rope)
         facts["beside_scaling"] = _beside_scaling(found, rope)
@@ -84,6 +86,14 @@ def _fills_share(found: Architecture, rope: Mapping[str, Any]) -> bool:
     shares = {name: group.get("partial_rotary_factor", 1) for name, group in _groups(made(found)).items()}
     own = {name: group.get("partial_rotary_factor", 1) for name, group in filled.items()}
     return any(share != 1 for share in shares.values()) and own == shares
+
+
+def _groups_every_type(found: Architecture, rope: Mapping[str, Any]) -> bool:
+    """Whether a class makes groups for types of layers that it has none of by default."""
+    usual = layer_types(made(found))
+    others = sorted(KNOWN_TYPES - {*rope})
+    configs = [(name, made(found, layer_types=[name, *usual[1:]])) for name in others] if usual else []
+    return any(name in _groups(config) for name, config in configs)
 
 
 def _null_share(found: Architecture, rope: Mapping[str, Any]) -> float | None:

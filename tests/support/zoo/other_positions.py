@@ -28,6 +28,8 @@ from zoo.cases import usual_entries
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "other_positions.json"
 
+_OTHER = 37
+_LENGTHS = ("max_position_embeddings", "n_positions")
 _SWITCHES = ("relative_attention", "position_biased_input", "has_relative_attention_bias", "has_spatial_attention_bias")
 ORDERLESS = {"orderless": True}
 _POSITIONS = re.compile(r"^(?!gru_|linear_).*?(^|_)(position|positions|pos|wpe)(_|$)")
@@ -124,6 +126,19 @@ def _seen(model: nn.Module) -> Iterator[str]:
         yield from (scheme for scheme, pattern in _PARAMETERS.items() if pattern.search(name))
 
 
+def lengths_in_place_of(config_class: Any) -> dict[str, tuple[str, Any]]:
+    """Return the lengths in the place of which a class takes another one where they are -1, with its value for that."""
+    found = {}
+    lengths = [name for name in _LENGTHS if name in getattr(config_class, "__dataclass_fields__", {})]
+    on = {name: True for name in _SWITCHES if name in getattr(config_class, "__dataclass_fields__", {})}
+    for entry in ("max_relative_positions",):
+        for name in lengths:
+            model = _built(config_class, {**on, entry: -1, name: _OTHER})
+            if any(getattr(module, entry, None) == _OTHER for module in (model.modules() if model else ())):
+                found[entry] = (name, getattr(config_class, name))
+    return found
+
+
 def reads_of(config_class: Any) -> list[str]:
     """Return which of the entries that some classes read about other positions the code of a class reads."""
     model = model_class(config_class)
@@ -150,7 +165,9 @@ def positions_of(config_class: Any) -> dict[str, Any] | None:
     known, schemes = model_type(config_class.model_type), schemes_of(config_class)
     if not schemes and (known is None or known.switch is None):
         return None
-    found = {"schemes": schemes or {}, "reads": reads_of(config_class)}
+    found: dict[str, Any] = {"schemes": schemes or {}, "reads": reads_of(config_class)}
+    if lengths := lengths_in_place_of(config_class):
+        found["in_place"] = {entry: list(of) for entry, of in lengths.items()}
     is_told = None in found["schemes"].values()
     return found | ({} if is_told or not knows_no_order(config_class, switches_off(config_class)) else ORDERLESS)
 

@@ -26,10 +26,11 @@ def facts_of_whole(found: Architecture, names: re.Pattern[str]) -> dict[str, Any
     """Return the facts of a class with a text part.
 
     ``text_part`` is the name of that group, ``text_type`` the model type of it, which may be a whole itself;
-    ``of_whole`` are entries that the class has for something else; ``text_names`` are other names of the group;
-    ``text_defaults`` is what the class gives it where it leaves that out, otherwise than the class of the part, and
-    ``text_alone`` what a file without that part has. ``one_text_type`` is there where any model type is passed over
-    that the part states, else ``text_reads`` are entries that the class
+    ``text_twins`` are other parts of the same class; ``of_whole`` are entries that the class has for something else;
+    ``text_names`` are other names of the group; ``text_defaults`` is what the class gives it where it leaves that out,
+    otherwise than the class of the part, and ``text_alone`` what a file without that part has. ``one_text_type`` is
+    there where any model type is passed over that the part states, ``parts_need_type`` names other parts that must
+    state one; without the first, ``text_reads`` are entries that the class
     reads of any such part, and ``text_types`` those whose parts have them always. ``text_must`` are entries of
     which the class takes one value, ``text_widths`` entries of other parts that must be as large as the width of the
     text part, with what they are where they are left out. ``flat`` are the entries that the class takes from the file
@@ -48,9 +49,15 @@ def facts_of_whole(found: Architecture, names: re.Pattern[str]) -> dict[str, Any
         "text_part": [part],
         "of_whole": _entries_of_whole(found),
         "text_names": other_names_of_text(found, part),
+        "text_twins": [
+            name
+            for name, each in parts.items()
+            if name != part and each is parts[part] and hasattr(each, "__dataclass_fields__")
+        ],
         "text_type": text_type,
         "text_defaults": given,
         "one_text_type": has_one_text_type(found, part, text_type),
+        "parts_need_type": _parts_of_a_type(found, part),
     }
     if text_type:
         facts |= {"text_must": (must := _values_of_text(found, part, text_type))}
@@ -68,6 +75,20 @@ def _type_of_part(found: Architecture, part: str) -> str | None:
     config = getattr(made(found), part, None)
     own = getattr(found.config_class, "sub_configs_defaults", {}).get(part)  # also where it refuses its own defaults
     return getattr(config, "model_type", None) or getattr(own, "model_type", None)
+
+
+def _parts_of_a_type(found: Architecture, part: str) -> dict[str, str]:
+    """Return the parts beside that of text of which a class takes none without a model type, with their usual ones."""
+    config = made(found)
+    types = {name: getattr(getattr(config, name, None), "model_type", None) for name in found.config_class.sub_configs}
+    return {
+        name: usual
+        for name, usual in types.items()
+        if name != part
+        and usual
+        and made(found, **{name: {"model_type": usual}}) is not None
+        and made(found, **{name: {}}) is None
+    }
 
 
 def _tried(asked: Any, found: Architecture, part: str, text_type: str | None, names: re.Pattern[str]) -> dict[str, Any]:

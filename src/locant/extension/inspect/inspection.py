@@ -23,6 +23,7 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, NoRotaryPositionsError, ParsedConfig, error_finding
+from locant.rotary_configs.class_nulls import NEEDED
 from locant.rotary_configs.doubts import doubts_about
 from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.gguf_architectures import CONVERTED_FROM_HALVES
@@ -175,6 +176,9 @@ def inspect_model(
             is_measure = "auto_map" not in source.content and LAYOUT_MARK not in source.content
             parsed, said = as_the_class(asked, parsed, content, is_measure=is_measure)
             found += said
+            # A class that was seen to compute the file needs nothing of what that leaves out.
+            findings = tuple(each for each in parsed.findings if each.code != NEEDED)
+            parsed = replace(parsed, findings=findings)
         parsed.explain()
     except UNREADABLE as error:
         parsed = None

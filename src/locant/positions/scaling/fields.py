@@ -11,7 +11,12 @@ from locant.errors import ConfigError, nearest
 from locant.positions.scaling.checks import MOST_TOKENS, is_number
 
 FindingCode = Literal[
-    "layers without positions", "base of the class", "refused by the class", "turns backwards", "several axes"
+    "layers without positions",
+    "base of the class",
+    "refused by the class",
+    "needed by the class",
+    "turns backwards",
+    "several axes",
 ]
 """What a finding is about, for those that other findings go by."""
 

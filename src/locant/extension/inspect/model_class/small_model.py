@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads")
-_KV_HEADS = ("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num")
+_KV_HEADS = ("num_key_value_heads", "n_head_kv", "num_kv_heads", "kv_n_heads", "multi_query_group_num")
 _WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers")
 _COUNTS = (
@@ -62,8 +62,8 @@ def reduced_entries(
         entries: All entries of a configuration's class, as ``to_dict`` gives them.
         layers: How many layers to keep; all where it is ``None``.
         heads: How many heads to keep; all where it is ``None``.
-        fills: Whether to fill in the size of heads and the number of those of keys where they are null, with which some
-            classes fail.
+        fills: Whether to fill in the size of heads, and the numbers of those of keys and of experts, where they are
+            null, with which some classes fail.
     """
     small = dict(entries)
     # JetMoE counts its heads of keys alone, and those of queries by its experts.
@@ -78,7 +78,7 @@ def reduced_entries(
             small[name] = reduced_entries(value, layers, heads, fills=fills)
         elif name.endswith("_token_id") or name.endswith("_token_index"):
             small[name] = 0 if isinstance(value, int) else None
-        elif is_count(value) or (value is None and _NEEDED.search(name)):
+        elif is_count(value) or (fills and value is None and _NEEDED.search(name)):
             count = _most_of(name)
             small[name] = value if count is None else count if value is None else min(value, count)
         elif isinstance(value, list) and value and all(map(is_count, value)) and (count := _most_of(name)) is not None:

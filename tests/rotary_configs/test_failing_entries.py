@@ -1,0 +1,184 @@
+"""Entries with which a class of transformers fails, those that it needs, and names of sizes that it passes over."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+from typing import Any
+
+import pytest
+import torch
+
+from locant.extension.inspect.model_class.inputs import text_inputs
+from locant.extension.inspect.model_class.small_model import model_class, quiet
+from locant.positions.scaling import LongRoPE
+from locant.positions.scaling.fields import Finding
+from locant.rotary_configs import read_huggingface
+from locant.rotary_configs.families import model_type
+
+_SMALL: dict[str, Any] = {
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 4,
+    "intermediate_size": 64,
+    "vocab_size": 64,
+    "pad_token_id": 0,
+}
+_EXPERTS = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 1}
+_LATENT = {
+    **_SMALL,
+    **_EXPERTS,
+    "num_key_value_heads": 4,
+    **{"kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16},
+    **{"n_group": 1, "topk_group": 1},
+}
+_RECURRENT = {
+    **{"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8},
+    **{"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 16},
+}
+_DBRX = {"model_type": "dbrx", "d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 512, "vocab_size": 64}
+_DBRX |= {"ffn_config": {"ffn_hidden_size": 64}}
+_ATTENTION = {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 1e4}
+_GEMMA = {**_SMALL, "head_dim": 16, "top_k_experts": 2, "moe_intermediate_size": 32}
+
+
+def _findings(content: dict[str, Any]) -> list[Finding]:
+    return [each for each in read_huggingface(content).findings if each.severity != "note"]
+
+
+def _computes(content: dict[str, Any]) -> bool:
+    """Whether the class makes a model of a file, and computes a text with it."""
+    mapping = pytest.importorskip("transformers").CONFIG_MAPPING
+    with contextlib.suppress(Exception), quiet(), torch.no_grad():
+        config = mapping[content["model_type"]].from_dict(copy.deepcopy(content))
+        made = model_class(type(config))
+        assert made is not None
+        model = made(config).eval()
+        model(**text_inputs(inspect.signature(model.forward).parameters, range(4), None))
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"model_type": "deepseek_v3", **_LATENT, "v_head_dim": None}, "v_head_dim is null"),
+        ({"model_type": "deepseek_v3", **_LATENT, "kv_lora_rank": None}, "kv_lora_rank is null"),
+        (
+            {"model_type": "deepseek_v32", **_LATENT, "index_n_heads": 2, "index_topk": 4, "index_head_dim": None},
+            "index_head_dim is null",
+        ),
+        (
+            {"model_type": "qwen3_next", **_SMALL, **_RECURRENT, "linear_key_head_dim": None},
+            "linear_key_head_dim is null",
+        ),
+    ],
+)
+def test_sizes_that_are_null(content: dict[str, Any], said: str) -> None:
+    name = said.split()[0]
+    assert not _computes(content)
+    assert any(each.message.startswith(said) for each in _findings(content))
+    stated = {**content, name: 16 if "index" in name else 8}
+    assert _computes(stated)
+    assert not [each for each in _findings(stated) if name in each.message]
+
+
+def test_null_that_a_class_takes_is_no_finding() -> None:
+    content = {"model_type": "deepseek_v3", **_LATENT, "q_lora_rank": None}
+    assert _computes(content)
+    assert not _findings(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "missing"),
+    [
+        (
+            {"model_type": "deepseek_ocr2_text", **_SMALL, **_EXPERTS, "mlp_layer_types": ["dense"] * 4},
+            "mlp_layer_types",
+        ),
+        ({"model_type": "diffusion_gemma_text", **_GEMMA, "num_experts": 4}, "num_experts"),
+    ],
+)
+def test_entries_that_a_class_has_no_value_for(content: dict[str, Any], missing: str) -> None:
+    rest = {name: value for name, value in content.items() if name != missing}
+    assert _computes(content)
+    assert not _computes(rest)
+    assert not [each for each in _findings(content) if missing in each.message]
+    assert any(each.message.startswith(f"{missing} is left out of config.json") for each in _findings(rest))
+
+
+@pytest.mark.parametrize("missing", ["clip_qkv", "rope_theta"])
+def test_entries_within_the_attention_of_dbrx(missing: str) -> None:
+    group = {name: value for name, value in _ATTENTION.items() if name != missing}
+    whole, rest = {**_DBRX, "attn_config": _ATTENTION}, {**_DBRX, "attn_config": group}
+    assert _computes(whole)
+    assert not _computes(rest)
+    assert not _findings(whole)
+    assert any(f"{missing} is left out in attn_config of config.json" in each.message for each in _findings(rest))
+
+
+def test_a_share_with_which_whole_heads_fail() -> None:
+    """modeling_solar_open.py has frequencies for the share, and rotates whole heads by them."""
+    content = {"model_type": "solar_open", **_SMALL, **_EXPERTS, "head_dim": 16}
+    assert _computes(content)
+    assert not _computes({**content, "partial_rotary_factor": 0.5})
+    (said,) = _findings({**content, "partial_rotary_factor": 0.5})
+    assert "rotates whole heads, and fails" in said.message
+    assert "passes over" not in said.message
+    (llama,) = _findings({"model_type": "llama", **_SMALL, "partial_rotary_factor": 0.5})
+    assert "passes over" in llama.message
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "usual"),
+    [
+        ({"model_type": "llama", "hidden_size": 4096}, "n_heads", "num_attention_heads"),
+        ({"model_type": "llama", "num_attention_heads": 32}, "d_model", "hidden_size"),
+        ({"model_type": "deepseek_ocr2_text", "hidden_size": 1280}, "n_heads", "num_attention_heads"),
+        ({"model_type": "qwen2", "hidden_size": 4096, "num_attention_heads": 32}, "n_layers", "num_hidden_layers"),
+    ],
+)
+def test_sizes_under_names_of_other_classes(content: dict[str, Any], name: str, usual: str) -> None:
+    """The class passes over them, and has its own."""
+    mapping = pytest.importorskip("transformers").CONFIG_MAPPING
+    kind = model_type(content["model_type"])
+    assert kind is not None
+    own = kind.defaults[usual]
+    assert getattr(mapping[content["model_type"]].from_dict({**content, name: 10}), usual) == own
+    (said,) = [each for each in read_huggingface({**content, name: 10}).findings if each.severity == "error"]
+    assert said.message.startswith(f"'{name}' in config.json is 10")
+    assert f"it takes {own} for {usual}" in said.message
+    stated = {**content, usual: own, name: 10}
+    assert not [each for each in read_huggingface(stated).findings if each.severity == "error"]
+
+
+def test_names_of_sizes_that_a_class_takes_for_its_own() -> None:
+    parsed = read_huggingface({"model_type": "gptj", "hidden_size": 128, "num_attention_heads": 4, "rotary_dim": 16})
+    assert parsed.config.head_dim == 32
+
+
+def test_a_group_of_the_type_su_without_the_original_length() -> None:
+    """Phi3Config takes 'su' for 'longrope' behind the place where transformers fills the length in."""
+    mapping = pytest.importorskip("transformers").CONFIG_MAPPING
+    group = {"type": "su", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+    content = {"model_type": "phi3", **_SMALL, "max_position_embeddings": 8192}
+    content |= {"original_max_position_embeddings": 4096}
+    with pytest.raises(KeyError):
+        mapping["phi3"].from_dict({**content, "rope_scaling": dict(group)})
+    assert any("refuses the file" in each.message for each in _findings({**content, "rope_scaling": group}))
+    for stated in ({"type": "longrope"}, {"original_max_position_embeddings": 4096}):
+        assert mapping["phi3"].from_dict({**content, "rope_scaling": {**group, **stated}}) is not None
+        said = _findings({**content, "rope_scaling": {**group, **stated}})
+        assert not [each for each in said if "refuses the file" in each.message]
+
+
+def test_the_short_list_of_phimoe_is_that_of_all_texts() -> None:
+    group = {"type": "longrope", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+    group |= {"short_mscale": 1.2, "long_mscale": 1.3, "original_max_position_embeddings": 4096}
+    content = {"model_type": "phimoe", **_SMALL, "max_position_embeddings": 8192, "rope_scaling": group}
+    scaling = read_huggingface(content).config.scaling
+    assert isinstance(scaling, LongRoPE)
+    assert scaling.frequencies(16, 1e6, length=8192) == scaling.frequencies(16, 1e6, length=10)
+    assert [scaling.attention_scale(length) for length in (10, 8192)] == [1.2, 1.3]
