@@ -192,3 +192,11 @@ def test_a_small_model_rotates_as_many_features_as_the_formula_of_a_class_says_o
         asked = ask_class(content)
         assert isinstance(asked, AskedClass)
         assert {each.rotation.rotary_dim for each in asked.layers if each.rotation is not None} == {rotated}
+
+
+def test_parts_that_name_the_width_of_another_one_are_as_small_as_that() -> None:
+    """BLT's encoder and decoder have hidden_size_global; a model in which they differ is built in full size."""
+    part = {"model_type": "blt_local_encoder", "hidden_size": 1024, "num_attention_heads": 16}
+    entries = {"encoder_config": {**part, "hidden_size_global": 2048}, "global_config": {**part, "hidden_size": 2048}}
+    small = reduced_entries(entries)
+    assert small["encoder_config"]["hidden_size_global"] == small["global_config"]["hidden_size"] == 256

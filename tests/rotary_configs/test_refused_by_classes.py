@@ -301,3 +301,26 @@ def test_the_kinds_of_values_of_classes_are_those_of_the_installed_release() -> 
         by_type = {name: each[what] for each in stored[what] for name in each["of"]}
         others = [name for each in found for name in each["of"] if by_type.get(name) != each[what]]
         assert not others or transformers.__version__ < "5.24"
+
+
+def test_a_rotated_part_of_another_size_than_the_angles_of_its_class_is_told() -> None:
+    """LongcatFlashRotaryEmbedding goes by head_dim, 64 where it is left out (configuration_longcat_flash.py)."""
+    file = {"model_type": "longcat_flash", "hidden_size": 256, "num_layers": 2, "num_attention_heads": 4}
+    found = read_huggingface({**file, "qk_nope_head_dim": 32, "qk_rope_head_dim": 32}).findings
+    assert "qk_rope_head_dim is 32 in config.json, which leaves head_dim out" in found[0].message
+    for fitting in ({"qk_rope_head_dim": 32, "head_dim": 32}, {"qk_rope_head_dim": 64}):
+        assert "angles for its own head_dim" not in str(read_huggingface({**file, **fitting}).findings)
+    deepseek = {"model_type": "deepseek_v3", "hidden_size": 256, "num_attention_heads": 4, "qk_rope_head_dim": 32}
+    assert "angles for its own head_dim" not in str(read_huggingface(deepseek).findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"), [("modernbert", "global_attn_every_n_layers"), ("qwen3_next", "full_attention_interval")]
+)
+def test_a_round_of_no_layers_is_refused(name: str, entry: str) -> None:
+    """All classes with such an entry divide by it, and raise ZeroDivisionError, or refuse it."""
+    file = {"model_type": name, "hidden_size": 384, "num_hidden_layers": 10, "num_attention_heads": 6, entry: 0}
+    found = [each for each in read_huggingface(file).findings if entry in each.message]
+    assert [each.severity for each in found] == ["error"]
+    assert "makes no types of layers: it fails" in found[0].message
+    assert not [each for each in read_huggingface({**file, entry: 3}).findings if "it fails" in each.message]

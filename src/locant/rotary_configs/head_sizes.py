@@ -235,6 +235,15 @@ def _separate(
             f"config.json has head_dim {stated} and qk_rope_head_dim {rotated}; it cannot be told which features "
             "are rotated."
         )
+    if stated is None and is_ours and kind is not None and _keeps_its_angles(kind, fraction, rotated):
+        findings = (
+            Finding(
+                "error",
+                f"qk_rope_head_dim is {rotated} in config.json, which leaves head_dim out: the class of '{kind.name}' "
+                f"in transformers has angles for its own head_dim, {own_size}, then, and fails. The first is shown.",
+                f"State head_dim {rotated} as well.",
+            ),
+        )
     if findings == () and kind is not None and is_stated and fraction is not None and is_in_transformers(kind.name):
         angles = int((rotated if kind.head_is_rotated_part or stated is None else stated) * fraction)
         if angles != rotated:
@@ -247,6 +256,13 @@ def _has_angles_for_the_head(kind: ModelType, fraction: float | None) -> bool:
     """Whether a class of latent attention rotates ``qk_rope_head_dim`` features by angles for ``head_dim`` of them."""
     is_own = "qk_rope_head_dim" in kind.defaults and is_in_transformers(kind.name)
     return is_own and fraction is None and "head_dim" not in kind.aliases
+
+
+def _keeps_its_angles(kind: ModelType, fraction: float | None, rotated: int) -> bool:
+    """Whether a class whose ``head_dim`` is its rotated part by default has that one, whatever that part is."""
+    own = kind.defaults.get("head_dim")
+    is_part = own is not None and own == kind.defaults.get("qk_rope_head_dim") != rotated
+    return is_part and not kind.head_is_rotated_part and _has_angles_for_the_head(kind, fraction)
 
 
 def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Finding]) -> int:

@@ -20,6 +20,20 @@ _ROUNDS = frozenset(["interval", "period", "pattern", "every", "idxs", "indices"
 _WHICH_ROTATE = ("no_rope_layers", "no_rope_layer_interval", "layer_rope_theta")
 
 
+def _round_of_no_layers(part: Fields, kind: ModelType) -> Iterator[Finding]:
+    """Yield that a round of layers has none of them, by which classes divide the number of each layer."""
+    entry = kind.period[0] if kind.period is not None else ""
+    value = part.values.get(entry)
+    states_types = any(part.values.get(name) is not None for name in LISTS_OF_TYPES)
+    if value == 0 and not isinstance(value, bool) and not states_types:
+        yield Finding(
+            "error",
+            f"{entry} is 0 in {part.where}, from which the class of '{kind.name}' in transformers makes no types of "
+            "layers: it fails. What is shown has the types of its own round.",
+            f"State {entry} as the weights were trained, or the types of all layers in layer_types.",
+        )
+
+
 def doubts_about_layer_types(part: Fields, kind: ModelType | None, count: int) -> Iterator[Finding]:
     """Yield warnings about types of layers that transformers does not know, and about layers beyond the last.
 
@@ -33,6 +47,7 @@ def doubts_about_layer_types(part: Fields, kind: ModelType | None, count: int) -
     own = entries_of_class(kind.name)
     known = {*KNOWN_TYPES, *RENAMED, *WITHOUT_ATTENTION, *kind.layer_types, *kind.behaviour, *(kind.rope or {})}
     known -= own.refuses_types if own is not None else set()
+    yield from _round_of_no_layers(part, kind)
     for entry in LISTS_OF_TYPES:
         stated = part.values.get(entry)
         others = sorted({*map(str, stated)} - {GLOBAL, "attention"}) if isinstance(stated, list) else []

@@ -100,6 +100,7 @@ def reduced_entries(
             small[_DIVIDED] = max(1, small[_DIVIDED] * kept // given)
     _shrink_states(small)
     _link_widths(small, entries)
+    _link_parts(small)
     if layers is not None:
         _shorten(small, layers)
     return small
@@ -132,6 +133,15 @@ def _link_widths(small: dict[str, Any], entries: Mapping[str, Any]) -> None:
     for part, group in entries.items():
         if isinstance(group, Mapping) and (changed := linked(group)):
             small[part] = {**small[part], **changed}
+
+
+def _link_parts(small: dict[str, Any]) -> None:
+    """Let parts that name the width of another one have it as it is now: BLT's ``hidden_size_global``."""
+    for part, group in [(part, group) for part, group in small.items() if isinstance(group, Mapping)]:
+        for name in [name for name in group if str(name).startswith("hidden_size_")]:
+            other = small.get(f"{name.removeprefix('hidden_size_')}_config")
+            if isinstance(other, Mapping) and is_count(other.get("hidden_size")):
+                small[part] = {**small[part], name: other["hidden_size"]}
 
 
 def _shrink_states(small: dict[str, Any]) -> None:
