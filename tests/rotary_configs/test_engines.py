@@ -652,6 +652,7 @@ def test_gguf_without_a_type_is_linear() -> None:
         (_file(rope__scaling__attn_factor=-1.2), {}, "attn_factor -1.2 .* must be above 0"),
         (_file(rope__scaling__type="yarn", rope__scaling__factor=-2.0), {}, "takes its logarithm, which is no number"),
         (_of("phi3", factor=-2.0), {_SHORT_LIST: [1.5] * 16, _LONG_LIST: [4.0] * 16}, "turns pairs backwards"),
+        (_of("phi2", attn_factor=8.0) | {"phi2.rope.dimension_count": 1}, {}, "must be even; got 1"),
         (_file(rope__scaling__type="longrope"), {}, "needs the tensors"),
         (_of("llama"), {"rope_freqs.weight": [1.0, 2.0]}, "holds 2 factors, but 32 rotated features are 16 pairs"),
         (_of("llama"), {"rope_freqs.weight": [1.0] * 15 + [0.0]}, "rope_freqs.weight holds 0 for pair 15"),

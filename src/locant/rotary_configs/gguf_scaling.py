@@ -9,7 +9,7 @@ from functools import partial
 
 from locant.errors import ConfigError, nearest
 from locant.positions.scaling import SCALINGS, FrequencyScaling, Unscaled, YaRN
-from locant.positions.scaling.checks import is_number
+from locant.positions.scaling.checks import check_rotary_dim, is_number
 from locant.positions.scaling.contexts import FACTORS, LONG_FACTORS, SHORT_FACTORS, GGUFContext
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import gguf_factors
@@ -51,9 +51,10 @@ def scaling_of(
         findings: Where findings go.
 
     Raises:
-        ConfigError: A key is unknown or out of range, a tensor has not a positive number for every pair, or llama.cpp
-            would compute what no scaling here is.
+        ConfigError: The features are no pairs, a key is unknown or out of range, a tensor has not a positive number for
+            every pair, or llama.cpp would compute what no scaling here is.
     """
+    check_rotary_dim(rotary_dim)  # of which lists of factors are made
     # llama.cpp takes a file without a type for linear, and one without a factor for unscaled.
     stated = keys.text("rope.scaling.type")
     kind = stated or "linear"
