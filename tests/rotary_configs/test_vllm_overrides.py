@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -323,3 +324,11 @@ def test_vllm_refuses_two_names_of_a_type_but_for_two_pairs(new: str, old: str) 
         read_vllm({}, _QWEN | {"rope_scaling": {**yarn, "rope_type": new, "type": old}})
     lists = {"short_factor": [1.0] * 16, "long_factor": [2.0] * 16, **yarn}
     assert read_vllm({}, _QWEN | {"rope_scaling": {**lists, "rope_type": "longrope", "type": "su"}}).configs
+
+
+def test_yarn_of_telechat_3_has_a_scale_of_its_own_in_vllm() -> None:
+    """patch_legacy_rope_type: 0.07 * math.log(factor) + 1.0."""
+    rope = {"type": "telechat3-yarn", "factor": 4.0, "original_max_position_embeddings": 512, "rope_theta": 1e6}
+    parsed = read_vllm({}, _LLAMA | {"rope_theta": 1e6, "rope_scaling": rope})
+    scale = 0.07 * math.log(4) + 1
+    assert parsed.config.scaling == YaRN(factor=4.0, original_length=512, attention_factor=scale)

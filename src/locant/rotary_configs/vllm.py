@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -238,6 +239,12 @@ def _as_huggingface(rope: Mapping[str, Any], context: VllmContext) -> dict[str, 
             "vLLM's rope_type 'ntk' is no scaling known here: besides the larger base it divides all frequencies by "
             "factor^(2/d). Raise rope_theta to factor^(d/(d-2)) times its value for NTK-aware interpolation."
         )
+    if kind == "telechat3-yarn":  # patch_legacy_rope_type in its transformers_utils/config.py
+        factor = Fields(rope, context.engine).needed_factor("yarn")
+        if factor <= 0:
+            raise ConfigError(f"vLLM takes the logarithm of factor {factor:g}, which is no number.")
+        renamed = {key: value for key, value in rope.items() if key != "type"}
+        rope, kind = {**renamed, "rope_type": "yarn", "attention_factor": 0.07 * math.log(factor) + 1}, "yarn"
     if kind == "deepseek_yarn":  # what those classes make of every scaling; any class may be given it
         context = replace(context, is_latent=True)
     if context.is_latent and kind not in (None, "default", "yarn", "deepseek_yarn", "mrope"):
