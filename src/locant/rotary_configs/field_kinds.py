@@ -1,4 +1,4 @@
-"""What classes of transformers refuse by the fields of their configuration alone, rotary positions or not.
+"""Files that classes of transformers refuse by the fields of their configuration alone, rotary positions or not.
 
 ``field_kinds.json`` is generated from the classes of transformers 5.24 (``tests/support/zoo/field_kinds.py``): kinds of
 values that the fields of classes without rotary positions take, and entries that none may be given.
