@@ -31,7 +31,7 @@ from locant.rotary_configs.base import (
 from locant.rotary_configs.factor_products import mixed, of_both, one_list
 from locant.rotary_configs.gguf_sliding import CHUNKED, with_plain_attention
 from locant.rotary_configs.layer_types import LOCAL
-from locant.rotary_configs.llamacpp_flags import parse_flags
+from locant.rotary_configs.llamacpp_flags import Scale, check_numbers, parse_flags, scale_of
 from locant.rotary_configs.llamacpp_layers import heeded_by, told_apart
 from locant.rotary_configs.wording import speaks_of
 
@@ -104,11 +104,11 @@ def read_llamacpp(
     """
     given = parse_flags(arguments)
     numbers, findings = given.numbers(), given.findings
-    _check_numbers(numbers)
+    check_numbers(numbers)
     file = metadata or {}
     architecture = file.get("general.architecture")
     models, kinds = told_apart(architecture, by_layer(model), layers)
-    scale = _scale(given.values, numbers, findings)
+    scale = scale_of(given.values, numbers, findings)
     stated = _of_file(file)
     configs = {}
     for layer, own in models.items():
@@ -140,14 +140,6 @@ def read_llamacpp(
 
 
 @dataclass(frozen=True)
-class _Scale:
-    """By how much the flags expand the context, and the flag that says so."""
-
-    factor: float
-    flag: str
-
-
-@dataclass(frozen=True)
 class _Stated:
     """What a file states about its scaling, which the configuration does not tell where nothing is scaled."""
 
@@ -171,7 +163,7 @@ class _Flags:
 
     kind: str | None
     numbers: Mapping[str, float]
-    scale: _Scale | None
+    scale: Scale | None
     model: RotaryConfig
     findings: list[Finding]
     stated: _Stated
@@ -189,52 +181,6 @@ class _Flags:
     def warn(self, message: str, remedy: str) -> None:
         """Add a warning."""
         self.findings.append(Finding("warning", message, remedy))
-
-
-def _check_numbers(numbers: Mapping[str, float]) -> None:
-    for flag in ("--rope-freq-base", "--yarn-orig-ctx", "--ctx-size"):
-        if numbers.get(flag, 0) < 0:
-            raise ConfigError(f"The flag '{flag}' of llama.cpp must not be negative; got {numbers[flag]:g}.")
-    if numbers.get("--rope-scale") == 0:
-        raise ConfigError(
-            "--rope-scale 0 makes llama.cpp divide by 0. Leave it out; the setting of the file is --rope-freq-scale 0."
-        )
-
-
-def _scale(values: Mapping[str, str], numbers: Mapping[str, float], findings: list[Finding]) -> _Scale | None:
-    """Return by how much the flags expand the context; ``--rope-freq-scale 0`` stands for the setting of the file."""
-    factors = {"--rope-scale": numbers.get("--rope-scale"), "--rope-freq-scale": numbers.get("--rope-freq-scale")}
-    stated = [flag for flag in values if factors.get(flag) is not None]
-    if not stated:
-        return None
-    last, number = stated[-1], numbers[stated[-1]]
-    factor = number if last == "--rope-scale" or not number else 1 / number
-    if len(stated) == 2 and abs(numbers["--rope-scale"] * numbers["--rope-freq-scale"] - 1) > 1e-6:
-        findings.append(
-            Finding(
-                "warning",
-                f"{stated[0]} {numbers[stated[0]]:g} and {last} {number:g} contradict each other: llama.cpp takes the "
-                "last one.",
-                "Keep one of them.",
-            )
-        )
-    if factor < 0:
-        findings.append(
-            Finding(
-                "warning",
-                f"{last} {number:g} turns all pairs backwards.",
-                f"It is {last} {-number:g}, if that is meant.",
-            )
-        )
-    elif 0 < factor < 1:
-        findings.append(
-            Finding(
-                "warning",
-                f"{last} {number:g} multiplies positions by {1 / factor:g}, which makes the context shorter.",
-                f"For a context {1 / factor:g} times as long it is {last} {1 / number:g}.",
-            )
-        )
-    return _Scale(factor, f"{last} {number:g}") if factor else None
 
 
 def _scaling(flags: _Flags) -> FrequencyScaling:

@@ -86,6 +86,19 @@ class GivenFlags:
         return {flag: _number(flag, value, self.findings) for flag, value in self.values.items() if flag in NUMBERS}
 
 
+@dataclass(frozen=True)
+class Scale:
+    """By how much the flags expand the context, and the flag that says so.
+
+    Attributes:
+        factor: How many times as long it is.
+        flag: The flag with its number.
+    """
+
+    factor: float
+    flag: str
+
+
 def parse_flags(arguments: str | Sequence[str]) -> GivenFlags:
     """Return what a command line says about rotary positions; words about other things are passed over.
 
@@ -242,3 +255,60 @@ def _is_text_of(text: str, value: float) -> bool:
         return float(text) == value
     except ValueError:
         return False
+
+
+def check_numbers(numbers: Mapping[str, float]) -> None:
+    """Raise ConfigError for numbers with which llama.cpp cannot compute.
+
+    Args:
+        numbers: Those of the flags.
+    """
+    for flag in ("--rope-freq-base", "--yarn-orig-ctx", "--ctx-size"):
+        if numbers.get(flag, 0) < 0:
+            raise ConfigError(f"The flag '{flag}' of llama.cpp must not be negative; got {numbers[flag]:g}.")
+    if numbers.get("--rope-scale") == 0:
+        raise ConfigError(
+            "--rope-scale 0 makes llama.cpp divide by 0. Leave it out; the setting of the file is --rope-freq-scale 0."
+        )
+
+
+def scale_of(values: Mapping[str, str], numbers: Mapping[str, float], findings: list[Finding]) -> Scale | None:
+    """Return by how much the flags expand the context; ``--rope-freq-scale 0`` stands for the setting of the file.
+
+    Args:
+        values: The last value of every flag, in the order in which they count.
+        numbers: Those that are numbers.
+        findings: Where findings go.
+    """
+    factors = {"--rope-scale": numbers.get("--rope-scale"), "--rope-freq-scale": numbers.get("--rope-freq-scale")}
+    stated = [flag for flag in values if factors.get(flag) is not None]
+    if not stated:
+        return None
+    last, number = stated[-1], numbers[stated[-1]]
+    factor = number if last == "--rope-scale" or not number else 1 / number
+    if len(stated) == 2 and abs(numbers["--rope-scale"] * numbers["--rope-freq-scale"] - 1) > 1e-6:
+        findings.append(
+            Finding(
+                "warning",
+                f"{stated[0]} {numbers[stated[0]]:g} and {last} {number:g} contradict each other: llama.cpp takes the "
+                "last one.",
+                "Keep one of them.",
+            )
+        )
+    if factor < 0:
+        findings.append(
+            Finding(
+                "warning",
+                f"{last} {number:g} turns all pairs backwards.",
+                f"It is {last} {-number:g}, if that is meant.",
+            )
+        )
+    elif 0 < factor < 1:
+        findings.append(
+            Finding(
+                "warning",
+                f"{last} {number:g} multiplies positions by {1 / factor:g}, which makes the context shorter.",
+                f"For a context {1 / factor:g} times as long it is {last} {1 / number:g}.",
+            )
+        )
+    return Scale(factor, f"{last} {number:g}") if factor else None
