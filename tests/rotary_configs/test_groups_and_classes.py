@@ -72,6 +72,39 @@ def test_a_share_beside_a_scaling_of_whole_heads(name: str) -> None:
     assert said not in _warnings(read_huggingface(file))
 
 
+def test_a_class_that_reads_a_group_under_its_new_name_alone() -> None:
+    """Cohere2MoeConfig has a field rope_scaling, and brings rope_parameters in order before they are there."""
+    config_class = pytest.importorskip("transformers").CONFIG_MAPPING["cohere2_moe"]
+    group = {"rope_type": "linear", "factor": 2.0, "rope_theta": 5e5}
+    plain = {"rope_type": "default"}
+    file = {"model_type": "cohere2_moe", **_SIZES}
+    assert config_class.from_dict({**file, "rope_parameters": dict(group)}).rope_parameters == group
+    parsed = read_huggingface({**file, "rope_parameters": group})
+    assert (parsed.config.base, parsed.config.scaling.name) == (5e5, "linear")
+    assert "passes over" not in _warnings(parsed)
+    assert config_class.from_dict({**file, "rope_parameters": dict(plain)}).rope_parameters == plain
+    assert "fills in no rope_theta" in _warnings(read_huggingface({**file, "rope_parameters": plain}))
+    parsed = read_huggingface({**file, "rope_scaling": group})
+    assert config_class.from_dict({**file, "rope_scaling": dict(group)}).rope_parameters["rope_type"] == "default"
+    assert (parsed.config.base, parsed.config.scaling.name) == (1e4, "none")
+    assert "passes over: it reads rope_parameters alone" in _warnings(parsed)
+
+
+@pytest.mark.parametrize("name", ["modernbert", "laguna"])
+def test_bases_of_groups_that_a_class_fills_in(name: str) -> None:
+    """ModernBERT's class puts its own bases into groups without one; others that convert groups themselves do not."""
+    config_class = pytest.importorskip("transformers").CONFIG_MAPPING[name]
+    groups = {label: {"rope_type": "default"} for label in ("full_attention", "sliding_attention")}
+    said = _warnings(read_huggingface({"model_type": name, **_SIZES, "rope_parameters": copy.deepcopy(groups)}))
+    taken = {each.get("rope_theta") for each in config_class(rope_parameters=groups).rope_parameters.values()}
+    if name == "modernbert":
+        assert "fails there" not in said
+        assert all(f"fills in {base:g} there" in said for base in taken)
+    else:
+        assert taken == {None}
+        assert "fills none in: it fails there" in said
+
+
 def test_layers_of_one_type_with_other_heads() -> None:
     """configuration_utils.py of transformers 5.24: "is not homogeneous across layers"."""
     types = ["sliding_attention"] * 5 + ["full_attention"]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
-from locant.rotary_configs.families import PASSES_OVER_GROUPS, TAKES_ROTARY_EMB_BASE, ModelType
+from locant.rotary_configs.families import PASSES_OVER_GROUPS, READS_NEW_NAME_ALONE, TAKES_ROTARY_EMB_BASE, ModelType
 from locant.rotary_configs.field_kinds import entries_of_nobody
 from locant.rotary_configs.spellings import (
     HEAD_SIZES,
@@ -153,7 +153,10 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
     """
     own = entries_of_class(kind.name)
     if kind.name in PASSES_OVER_GROUPS:
-        _without_groups(given, kind, findings)
+        _without_groups(given, kind, findings, ("rope_parameters", "rope_scaling", "partial_rotary_factor"))
+    if kind.name in READS_NEW_NAME_ALONE:
+        _without_groups(given, kind, findings, ("rope_scaling", "partial_rotary_factor"))
+        findings += _groups_that_are_not_filled_in(given, kind)
     if own is None:
         return
     read = {*own.reads, *own.takes, *kind.aliases, *(kind.switch or ())[:1]}
@@ -345,10 +348,29 @@ def _kind_of(value: Any) -> str:
     return "text" if isinstance(value, str) else "a group" if isinstance(value, Mapping) else "a list"
 
 
-def _without_groups(given: dict[str, Any], kind: ModelType, findings: list[Finding]) -> None:
-    """Remove the groups of rotary parameters and the share, of a class that has one plain rotation in any case."""
+def _groups_that_are_not_filled_in(given: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that a group without a scaling lacks its base, of a class that fills none in."""
+    group = given.get("rope_parameters")
+    if "rope_parameters" in given and (not group or (isinstance(group, Mapping) and _is_plain_without_base(group))):
+        yield Finding(
+            "warning",
+            f"rope_parameters is {in_json(group)} in config.json: the class of '{kind.name}' in transformers fills in "
+            "no rope_theta there, and fails.",
+            "State rope_theta in rope_parameters, or leave rope_parameters out.",
+        )
+
+
+def _is_plain_without_base(group: Mapping[str, Any]) -> bool:
+    return group.get("rope_theta") is None and (group.get("rope_type") or group.get("type") or "default") == "default"
+
+
+def _without_groups(given: dict[str, Any], kind: ModelType, findings: list[Finding], entries: Sequence[str]) -> None:
+    """Remove the groups of rotary parameters and the share that a class does not read."""
     plain = ("default", given.get("rope_theta"), kind.defaults.get("rope_theta"), None)
-    for entry in ("rope_parameters", "rope_scaling", "partial_rotary_factor"):
+    taken = (
+        "it reads rope_parameters alone" if "rope_parameters" not in entries else "it has one rotation without scaling"
+    )
+    for entry in entries:
         value = given.pop(entry, None)
         says = list(value.values()) if isinstance(value, dict) else [value]
         if isinstance(value, str) or any(each not in plain for each in says):
@@ -356,8 +378,7 @@ def _without_groups(given: dict[str, Any], kind: ModelType, findings: list[Findi
                 Finding(
                     "warning",
                     f"{entry} is {in_json(value)} in config.json, which the class of '{kind.name}' in transformers "
-                    f"{'fails with' if isinstance(value, str) else 'passes over'}: it has one rotation without "
-                    "scaling.",
+                    f"{'fails with' if isinstance(value, str) else 'passes over'}: {taken}.",
                     "Name a model type whose class reads it, if the weights were trained so.",
                 )
             )

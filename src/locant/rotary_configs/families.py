@@ -81,8 +81,11 @@ mimo_v2_flash modernbert modernbert-decoder zaya
 PASSES_OVER_BASE = frozenset(_OWN_BASES.split())
 """Model types whose classes never read a ``rope_theta`` beside groups (``convert_rope_params_to_dict``)."""
 
-PASSES_OVER_GROUPS = frozenset(["clvp_encoder", "codegen", "cohere2_moe", "gptj", "roformer"])
+PASSES_OVER_GROUPS = frozenset(["clvp_encoder", "codegen", "gptj", "roformer"])
 """Model types whose classes read neither a group of rotary parameters nor a share beside it."""
+
+READS_NEW_NAME_ALONE = frozenset(["cohere2_moe"])
+"""Model types whose classes have a field ``rope_scaling`` that nothing reads, and take ``rope_parameters`` as it is."""
 
 MERGES_INTO_FULL_LAYERS = frozenset(["gemma3_text", "gemma3n_text", "olmo3", "t5gemma2_decoder", "t5gemma2_text"])
 """Model types whose classes merge one ``rope_scaling``, by its ``rope_type``, into the group of full attention."""

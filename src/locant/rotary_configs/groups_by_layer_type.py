@@ -26,6 +26,7 @@ from locant.rotary_configs.class_groups import (
     truncate_is_passed_over,
 )
 from locant.rotary_configs.families import (
+    MERGES_INTO_ALL_LAYERS,
     MERGES_INTO_FULL_LAYERS,
     PASSES_OVER_BASE,
     ModelType,
@@ -83,7 +84,9 @@ def groups_by_layer_type(
         whose = f"'{name}' of {where}" if value is not None else f"{OF_THE_CLASS}'{kind.name if kind else ''}'"
         rope = Fields(value if value is not None else scaling_of(default), whose)
         if kind is not None and kind.name in PASSES_OVER_BASE and value is not None and "rope_theta" not in value:
-            findings.append(group_without_base(kind, whose))
+            fills = kind.name in MERGES_INTO_ALL_LAYERS
+            own = base_in(default)
+            findings.append(base_is_filled_in(kind, whose, own, None) if fills else group_without_base(kind, whose))
         is_local = name == LOCAL and kind is not None and kind.name in MERGES_INTO_FULL_LAYERS
         beside = part.number("rope_local_base_freq") if is_local else base
         if kind is not None and kind.fills:
