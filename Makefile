@@ -174,7 +174,7 @@ zoo: $(BIN)/locant
 # Small files of every architecture, changed as people change them, against what its class does with them; takes hours,
 # and goes on where it was stopped. SEED=1 makes other changes, LIMIT=5 fewer of each architecture.
 zoo-changes: $(BIN)/locant
-	$(BIN)/python benchmarks/zoo_changes.py --seed $(or $(SEED),0) --limit $(or $(LIMIT),30)
+	$(BIN)/python benchmarks/zoo_changes.py --seed $(or $(SEED),0) --limit $(or $(LIMIT),30) --with-class
 
 # vLLM's own classes, run from the sources alone, against what is read from config.json. VLLM=folder with its
 # sources: a checkout, or an unpacked wheel

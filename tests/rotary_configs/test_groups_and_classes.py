@@ -105,6 +105,18 @@ def test_bases_of_groups_that_a_class_fills_in(name: str) -> None:
         assert "fills none in: it fails there" in said
 
 
+def test_original_lengths_that_transformers_fills_in_for_queries() -> None:
+    """``standardize_rope_params`` puts max_position_embeddings into groups of 'yarn', and of no plain ones."""
+    config_class = pytest.importorskip("transformers").CONFIG_MAPPING["ministral3"]
+    for group in ({"rope_type": "yarn", "factor": 4.0}, {"rope_type": "default"}):
+        group = {**group, "rope_theta": 1e6, "llama_4_scaling_beta": 0.1}
+        made = config_class(rope_parameters=dict(group)).rope_parameters
+        said = _warnings(read_huggingface({"model_type": "ministral3", **_SIZES, "rope_parameters": group}))
+        is_filled = "original_max_position_embeddings" in made
+        assert is_filled is (group["rope_type"] == "yarn")
+        assert ("scales queries by it, and fails without" in said) is not is_filled
+
+
 def test_layers_of_one_type_with_other_heads() -> None:
     """configuration_utils.py of transformers 5.24: "is not homogeneous across layers"."""
     types = ["sliding_attention"] * 5 + ["full_attention"]

@@ -16,7 +16,7 @@ from locant.extension import inspect_model
 from locant.extension.inspect.model_class.small_model import build, quiet
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.class_refusals import REQUIRED, incomplete_groups, refused_by_configuration
+from locant.rotary_configs.class_refusals import NEVER_NULL, REQUIRED, incomplete_groups, refused_by_configuration
 from locant.rotary_configs.families import ModelType, model_type
 
 _SMALL: dict[str, Any] = {
@@ -40,6 +40,8 @@ _FAILS = [
     ({"model_type": "gemma4_text", "per_layer_config": {"4": {"head_dim": 16}}}, "entries for layer 4"),
     ({"model_type": "gemma4_text", "per_layer_config": {"1": {"attention_chunk_size": 4}}}, "layer 1 has sliding_win"),
     ({"model_type": "neomme", "per_layer_config": [{"1": {"sliding_window": 8}}]}, "per_layer_config is [{'1'"),
+    ({"model_type": "llama", "layer_types": ["sliding_attention"] * 4}, "cache looks for sliding_window"),
+    ({"model_type": "llama", "layer_types": ["chunked_attention"] * 4}, "cache looks for attention_chunk_size"),
     ({"model_type": "dbrx", "n_layers": None}, "n_layers is null"),
 ]
 
@@ -248,6 +250,14 @@ def test_groups_that_no_class_reads_must_be_complete(name: str) -> None:
             said = " ".join(each.message for each in refused_by_configuration(content, _known(name)))
             assert _is_refused(config_class, content) is (missing in required), (rope_type, missing)
             assert (f"has the type '{rope_type}' and lacks {missing}" in said) is (missing in required)
+        for null in complete:
+            content = {"model_type": name, "rope_parameters": {**complete, null: None}}
+            is_needed = null in NEVER_NULL.get(rope_type, ())
+            assert _is_refused(config_class, content) is is_needed, (rope_type, null)
+            assert bool([*refused_by_configuration(content, _known(name))]) is is_needed
+        later = {"model_type": name, "rope_parameters": {"rope_type": rope_type}, "rope_scaling": None}
+        assert not _is_refused(config_class, later)
+        assert not [*refused_by_configuration(later, _known(name))]
 
 
 def test_a_class_that_is_switched_off_fills_in_bases_and_lengths() -> None:

@@ -348,10 +348,12 @@ def _kind_of(value: Any) -> str:
     return "text" if isinstance(value, str) else "a group" if isinstance(value, Mapping) else "a list"
 
 
-def _groups_that_are_not_filled_in(given: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
-    """Yield that a group without a scaling lacks its base, of a class that fills none in."""
+def _groups_that_are_not_filled_in(given: dict[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that a group without a scaling lacks its base, of a class that fills none in; remove what is no group."""
     group = given.get("rope_parameters")
-    if "rope_parameters" in given and (not group or (isinstance(group, Mapping) and _is_plain_without_base(group))):
+    if "rope_parameters" in given and (not isinstance(group, Mapping) or _is_plain_without_base(group)):
+        if not isinstance(group, Mapping):
+            del given["rope_parameters"]
         yield Finding(
             "warning",
             f"rope_parameters is {in_json(group)} in config.json: the class of '{kind.name}' in transformers fills in "

@@ -172,8 +172,13 @@ def _missing_scale_of_queries(part: Mapping[str, Any], kind: ModelType) -> Itera
     """Yield that a group lacks what the attention of Mistral's later classes scales queries by."""
     for name in GROUPS:
         group = part.get(name)
-        missing = [each for each in _OF_QUERIES if isinstance(group, Mapping) and group and group.get(each) is None]
-        if _OF_QUERIES[0] in (kind.rope or {}) and missing:
+        if not isinstance(group, Mapping) or not group or _OF_QUERIES[0] not in (kind.rope or {}):
+            continue
+        # transformers itself fills in the original length of a scaling that needs one.
+        fills = (group.get("rope_type") or group.get("type")) in ("llama3", "yarn", "longrope")
+        filled = _OF_QUERIES[1:] if fills else ()
+        missing = [name for name in _OF_QUERIES if group.get(name) is None and (name in group or name not in filled)]
+        if missing:
             yield Finding(
                 "warning",
                 f"{name} of config.json lacks {' and '.join(missing)}: the attention of the class of '{kind.name}' in "

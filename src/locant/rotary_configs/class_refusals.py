@@ -13,6 +13,7 @@ from locant.rotary_configs.class_entries import values_of_kinds
 from locant.rotary_configs.families import PASSES_OVER_GROUPS, ModelType, is_in_transformers
 from locant.rotary_configs.field_kinds import entries_of_nobody, kinds_of_fields
 from locant.rotary_configs.spellings import LAYERS, is_count
+from locant.rotary_configs.usual_values import GROUPS
 
 _LENGTH = "original_max_position_embeddings"
 REQUIRED: Mapping[str, tuple[str, ...]] = {
@@ -24,6 +25,13 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "proportional": ("rope_theta",),
 }
 """What transformers wants in a group of each type, also where the class does not read the group (``validate_rope``)."""
+
+NEVER_NULL: Mapping[str, tuple[str, ...]] = {
+    "yarn": (_LENGTH,),
+    "longrope": ("short_factor", "long_factor"),
+    "llama3": ("low_freq_factor", "high_freq_factor", _LENGTH),
+}
+"""Those of them with which its checks compute, and fail with null."""
 
 
 def refused_by_configuration(part: Mapping[str, Any], kind: ModelType | None) -> Iterator[Finding]:
@@ -102,14 +110,17 @@ def incomplete_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
         part: The text part of config.json.
         kind: The facts of its class; one that reads the group fills in a base and a length.
     """
-    name = next((each for each in ("rope_scaling", "rope_parameters") if part.get(each)), "")
+    name = next((each for each in reversed(list(part)) if each in GROUPS), "")  # both set one, the last one counts
     group = part.get(name)
     if not isinstance(group, Mapping):
         return
     reads = kind.rotates and kind.name not in PASSES_OVER_GROUPS
     stated = str(group.get("rope_type", group.get("type")))
     filled = ("rope_theta", _LENGTH) if reads else ()
-    if missing := [each for each in REQUIRED.get(stated, ()) if each not in group and each not in filled]:
+    missing = [each for each in REQUIRED.get(stated, ()) if each not in group and each not in filled]
+    if not missing:
+        missing = [each for each in NEVER_NULL.get(stated, ()) if group.get(each, "") is None]
+    if missing:
         yield Finding(
             "warning",
             f"{name} of config.json has the type '{stated}' and lacks {' and '.join(missing)}: transformers 5 refuses "

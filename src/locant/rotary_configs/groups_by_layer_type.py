@@ -85,8 +85,10 @@ def groups_by_layer_type(
         rope = Fields(value if value is not None else scaling_of(default), whose)
         if kind is not None and kind.name in PASSES_OVER_BASE and value is not None and "rope_theta" not in value:
             fills = kind.name in MERGES_INTO_ALL_LAYERS
-            own = base_in(default)
-            findings.append(base_is_filled_in(kind, whose, own, None) if fills else group_without_base(kind, whose))
+            filled_base = base_in(default)
+            findings.append(
+                base_is_filled_in(kind, whose, filled_base, None) if fills else group_without_base(kind, whose)
+            )
         is_local = name == LOCAL and kind is not None and kind.name in MERGES_INTO_FULL_LAYERS
         beside = part.number("rope_local_base_freq") if is_local else base
         if kind is not None and kind.fills:

@@ -19,6 +19,9 @@ _BLOCKS = ("recurrent", "attention")
 _ROUNDS = frozenset(["interval", "period", "pattern", "every", "idxs", "indices"])
 _WHICH_ROTATE = ("no_rope_layers", "no_rope_layer_interval", "layer_rope_theta")
 
+_OF_CACHES = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
+"""What the caches of transformers read of any configuration with layers of a type (``cache_utils.py``)."""
+
 
 def _round_of_no_layers(part: Fields, kind: ModelType) -> Iterator[Finding]:
     """Yield that a round of layers has none of them, by which classes divide the number of each layer."""
@@ -52,10 +55,13 @@ def doubts_about_layer_types(part: Fields, kind: ModelType | None, count: int) -
         stated = part.values.get(entry)
         others = sorted({*map(str, stated)} - {GLOBAL, "attention"}) if isinstance(stated, list) else []
         if kind.passes_over_types and others and known.issuperset(others):
+            has = {*part.values, *kind.defaults, *(own.takes if own is not None else ())}
+            missing = [each for name, each in _OF_CACHES.items() if name in others and each not in has]
+            fails = f" Its cache looks for {' and '.join(missing)}, which nothing states, and fails." if missing else ""
             yield Finding(
                 "warning",
                 f"{entry} of {part.where} has layers of the type {' and '.join(others)}, which the class of "
-                f"'{kind.name}' in transformers passes over: all its layers are alike.",
+                f"'{kind.name}' in transformers passes over: all its layers are alike.{fails}",
                 f"Remove {entry}, or name a model type whose class reads it.",
             )
         for name in dict.fromkeys(stated) if isinstance(stated, list) else ():
