@@ -205,7 +205,8 @@ def without_names_of_others(given: dict[str, Any], kind: ModelType, findings: li
     if own is None or kind.name in TAKES_ROTARY_EMB_BASE:
         return
     base = next((name for name in own.takes if is_base_of_all_layers(name)), None)
-    names = _OF_OTHER_CODE if base is None or "rope_parameters" in own.takes else (*_OF_OTHER_CODE, *_USUAL)
+    reads_group = "rope_parameters" in own.takes or kind.name in READS_NEW_NAME_ALONE
+    names = _OF_OTHER_CODE if base is None or reads_group else (*_OF_OTHER_CODE, *_USUAL)
     for name in [name for name in names if name in given and name not in (base, *own.takes, *own.reads, *kind.aliases)]:
         is_base = is_base_of_all_layers(name)
         if is_base and base is None and not kind.rope:
