@@ -371,7 +371,8 @@ def test_every_class_takes_what_is_read(entries: dict[str, Any]) -> None:
 
 def test_a_base_of_the_file_beside_another_group_is_what_dbrx_takes() -> None:
     """The class of transformers reads rope_theta, and none in attn_config (configuration_dbrx.py)."""
-    file = {"model_type": "dbrx", "d_model": 256, "n_heads": 4, "n_layers": 2, "attn_config": {"rope_theta": 5e5}}
+    file = {"model_type": "dbrx", "d_model": 256, "n_heads": 4, "n_layers": 2}
+    file["attn_config"] = {"rope_theta": 5e5, "clip_qkv": 8}
     parsed = read_huggingface({**file, "rope_theta": 1e6})
     assert parsed.config.base == 1e6
     (said,) = [each.message for each in parsed.findings if "attn_config" in each.message]

@@ -131,6 +131,17 @@ def test_a_share_with_which_whole_heads_fail() -> None:
     assert "passes over" in llama.message
 
 
+def test_a_share_that_sections_of_its_pairs_go_with() -> None:
+    """modeling_glm_ocr.py splits the pairs of the share by mrope_section."""
+    group = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
+    content = {"model_type": "glm_ocr_text", **_SMALL, "head_dim": 16, "partial_rotary_factor": 0.5}
+    assert _computes({**content, "rope_parameters": group})
+    assert not _computes(content)
+    parsed = read_huggingface({**content, "rope_parameters": group})
+    assert parsed.config.rotary_dim == 8
+    assert not _findings({**content, "rope_parameters": group})
+
+
 @pytest.mark.parametrize(
     ("content", "name", "usual"),
     [

@@ -42,7 +42,7 @@ from zoo.left_out import (
     takes_part_for_head,
     takes_rotary_dim,
 )
-from zoo.scalings import keeps_short_list, scaling_facts
+from zoo.scalings import keeps_short_list, scaling_facts, with_share
 from zoo.verdict import SHORT
 from zoo.wholes import facts_of_whole
 
@@ -230,10 +230,7 @@ def _changed(found: Architecture, entries: dict[str, Any], usual: list[ObservedL
         layers = with_entries(rope_parameters={**rope, "rope_theta": None})
         facts["null_base"] = bool(layers) and not any(layer.rotation for layer in layers or ())
     if rope:
-        is_flat = "rope_type" in rope
-        groups = {"": rope} if is_flat else {name: group for name, group in rope.items() if group}
-        halved = {name: {**group, "partial_rotary_factor": 0.25} for name, group in groups.items()}
-        layers = with_entries(rope_parameters=halved[""] if is_flat else {**rope, **halved})
+        layers = with_share(rope, entries, 0.25, with_entries)
         before = rotating[0].rotation
         after = next((layer.rotation for layer in layers or () if layer.name == rotating[0].name), None)
         if after is not None and before is not None and after.rotary_dim != before.rotary_dim:

@@ -14,7 +14,7 @@ from locant.extension.inspect.model_class.inputs import text_inputs
 from locant.extension.inspect.model_class.small_model import build, model_class, quiet
 from zoo.architectures import Architecture, config_with_model, given_by_whole
 from zoo.left_out import entries_of_class, made
-from zoo.scalings import SCALINGS, Tried, complete_scaling, with_entries
+from zoo.scalings import SCALINGS, Tried, complete_scaling, with_entries, with_share
 
 _LATENT = "qk_rope_head_dim"
 _SHARE = 0.25
@@ -153,10 +153,7 @@ def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tr
     facts["needs"] = needed_entries(found, entries)
     facts["fails_with_null"] = nulls_that_fail(found, entries)
     if rope and (entries.get(_LATENT) is not None or (is_flat and "partial_rotary_factor" not in rope)):
-        # An unscaled group, of a class that may scale by default.
-        usual = {"rope_type": "default"} if is_flat else {}
-        shared = with_entries(rope, {**usual, "partial_rotary_factor": _SHARE})
-        facts["fails_with_share"] = tried(rope_parameters=shared) is None
+        facts["fails_with_share"] = with_share(rope, entries, _SHARE, tried) is None
     if entries.get(_LATENT) is not None:
         facts["fails_with_groups"] = _fails_with_groups(found, entries)
     return facts

@@ -9,6 +9,7 @@ from typing import Any
 
 from locant.extension.inspect.model_class.observe import ObservedLayer, observe
 from locant.extension.inspect.model_class.small_model import build, quiet
+from zoo.cases import sections
 
 Tried = Callable[..., list[ObservedLayer] | None]
 """What a small model of a class does with other entries, ``None`` where it fails."""
@@ -73,6 +74,25 @@ def with_entries(rope: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[st
     if "rope_type" in rope:
         return {**rope, **entries}
     return {name: group and {**group, **entries} for name, group in rope.items()}
+
+
+def with_share(
+    rope: Mapping[str, Any], entries: Mapping[str, Any], share: float, tried: Tried
+) -> list[ObservedLayer] | None:
+    """Return what a class does with a share of a head and no scaling, with sections of its pairs if it wants these.
+
+    Args:
+        rope: The group of the class, or one for each type of layers.
+        entries: The entries of a small model that it computes.
+        share: The share.
+        tried: What it does with other entries.
+    """
+    stated = {"partial_rotary_factor": share}
+    if "rope_type" not in rope:
+        return tried(rope_parameters=with_entries(rope, stated))
+    group = {**rope, "rope_type": "default", **stated}
+    layers = tried(rope_parameters=group)
+    return layers or tried(rope_parameters={**group, "mrope_section": sections(dict(entries), group, 3)})
 
 
 _BORDER = 16
