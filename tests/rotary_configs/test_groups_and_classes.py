@@ -105,6 +105,27 @@ def test_bases_of_groups_that_a_class_fills_in(name: str) -> None:
         assert "fills none in: it fails there" in said
 
 
+def test_a_base_beside_groups_is_taken_late() -> None:
+    """In computing a scaling, transformers brings the groups in order again, now with the entries beside them."""
+    local, full = {"rope_type": "default"}, {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e6}
+    file = {"model_type": "embedding_gemma2_text", **_SIZES, "rope_theta": 55555.0}
+    parsed = read_huggingface({**file, "rope_parameters": {"full_attention": full, "sliding_attention": local}})
+    assert parsed.configs["sliding_attention"].base == 55555.0
+    assert "fills in 55555 there" in _warnings(parsed)
+    assert "passes over" not in _warnings(parsed)
+    config = pytest.importorskip("transformers").CONFIG_MAPPING["embedding_gemma2_text"](
+        **_SIZES, rope_theta=55555.0, rope_parameters={"full_attention": full, "sliding_attention": dict(local)}
+    )
+    assert "rope_theta" not in config.rope_parameters["sliding_attention"]
+    config.standardize_rope_params()
+    assert config.rope_parameters["sliding_attention"]["rope_theta"] == 55555.0
+    full = {**full, "rope_type": "default"}
+    said = _warnings(
+        read_huggingface({**file, "rope_parameters": {"full_attention": full, "sliding_attention": local}})
+    )
+    assert "fills none in: it fails there" in said
+
+
 def test_original_lengths_that_transformers_fills_in_for_queries() -> None:
     """``standardize_rope_params`` puts max_position_embeddings into groups of 'yarn', and of no plain ones."""
     config_class = pytest.importorskip("transformers").CONFIG_MAPPING["ministral3"]

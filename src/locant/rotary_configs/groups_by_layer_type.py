@@ -25,6 +25,7 @@ from locant.rotary_configs.class_groups import (
     scaling_of,
     truncate_is_passed_over,
 )
+from locant.rotary_configs.class_refusals import REQUIRED
 from locant.rotary_configs.families import (
     MERGES_INTO_ALL_LAYERS,
     MERGES_INTO_FULL_LAYERS,
@@ -33,6 +34,7 @@ from locant.rotary_configs.families import (
     is_in_transformers,
 )
 from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, type_meant
+from locant.rotary_configs.rope_parameters import read_type
 
 
 def groups_by_layer_type(
@@ -68,11 +70,14 @@ def groups_by_layer_type(
                 f"'{name}' in {where} is no layer type, and transformers passes over it.{type_meant(name, known)}"
             )
     groups = {}
+    late_base: float | None = None
     if base is not None and is_passed_over(base, given):
         findings.append(base_passed_over_for_groups(part, base, where))
     elif base is not None and kind is not None and kind.name in PASSES_OVER_BASE:
         own = {base_in(group) for group in given.values()}
-        findings += [] if base in own else [base_is_passed_over(part, kind, base, None)]
+        late_base = base if kind.name not in MERGES_INTO_ALL_LAYERS and _has_scaling(given) else None
+        is_taken = base in own or (late_base is not None and None in own)
+        findings += [] if is_taken else [base_is_passed_over(part, kind, base, None)]
         base = None
     for name, value in given.items():
         default = None if kind is None or not kind.rope_by_layer else (kind.rope or {}).get(name)
@@ -83,17 +88,18 @@ def groups_by_layer_type(
             findings.append(truncate_is_passed_over(f"'{name}'", where))
         whose = f"'{name}' of {where}" if value is not None else f"{OF_THE_CLASS}'{kind.name if kind else ''}'"
         rope = Fields(value if value is not None else scaling_of(default), whose)
+        usual = base_in(default)
         if kind is not None and kind.name in PASSES_OVER_BASE and value is not None and "rope_theta" not in value:
-            fills = kind.name in MERGES_INTO_ALL_LAYERS
-            filled_base = base_in(default)
+            needs_own = "rope_theta" in REQUIRED.get(read_type(rope), ())
+            taken = usual if kind.name in MERGES_INTO_ALL_LAYERS else None if needs_own else late_base
             findings.append(
-                base_is_filled_in(kind, whose, filled_base, None) if fills else group_without_base(kind, whose)
+                group_without_base(kind, whose) if taken is None else base_is_filled_in(kind, whose, taken, None)
             )
+            usual = first_stated(taken, usual)
         is_local = name == LOCAL and kind is not None and kind.name in MERGES_INTO_FULL_LAYERS
         beside = part.number("rope_local_base_freq") if is_local else base
         if kind is not None and kind.fills:
             beside = base_beside_group(part, kind, name)
-        usual = base_in(default)
         if kind is not None and kind.rope_by_layer and value is not None and value.get("rope_theta") is None:
             taken = base_of_a_group_without(part, kind, base)
             if beside is None and taken not in (None, usual):
@@ -168,3 +174,9 @@ def stands_beside_groups(name: str, where: str) -> Finding:
         f"'{name}' stands in {where} beside the groups of layer types, where transformers passes over it.",
         "Remove it, or write it into the groups that it is meant for.",
     )
+
+
+def _has_scaling(groups: Mapping[str, Any]) -> bool:
+    """Whether a group has a scaling, in computing which transformers brings all groups in order once more."""
+    found = (group for group in groups.values() if isinstance(group, Mapping))
+    return any((group.get("rope_type") or group.get("type") or "default") != "default" for group in found)
