@@ -100,8 +100,8 @@ def entries_without_effect(
             told_of = by_zero  # which switches windows off, whatever any other size does
         told_of.append(f"{name} {in_json(value):.40}")
     return [
-        *_passed_over(names, "no effect", "the same with any other value, and without"),
-        *_passed_over(by_being_there, "an effect by being there alone", "the same with any other value"),
+        *_passed_over(names, "no effect", "the same with any other value above 0, and without"),
+        *_passed_over(by_being_there, "an effect by being there alone", "the same with any other value above 0"),
         *_passed_over(by_zero, "no effect unless 0", "the same with any other value but 0, and without"),
     ]
 
