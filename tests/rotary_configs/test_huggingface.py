@@ -273,6 +273,11 @@ def test_what_the_class_passes_over_is_said(config: dict[str, Any], severity: st
         (_scaled(**_YARN, mscale=0.7), "transformers ignores one without the other", "State both"),
         (_scaled(**_YARN, mscale=1.0), "without mscale_all_dim, and so without effect in transformers", "state both"),
         (
+            _scaled(**_YARN, mscale=1.0, mscale_all_dim=0.0),
+            "beside mscale_all_dim 0, and so without effect",
+            "state both",
+        ),
+        (
             _scaled(**_YARN, mscale_all_dim=0.7),
             "mscale is missing and mscale_all_dim 0.7 in rope_scaling",
             "State both",

@@ -31,8 +31,9 @@ def stated_scales(rope: Fields, context: RopeContext, factor: float) -> dict[str
             )
         elif rope.number("attention_factor") is None:
             stated, other = ("mscale", "mscale_all_dim") if mscale else ("mscale_all_dim", "mscale")
+            lacking = f"without {other}" if mscale is None or mscale_all_dim is None else f"beside {other} 0"
             context.note(
-                f"{stated} is {mscale or mscale_all_dim:g} in {rope.where} without {other}, and so without effect in "
+                f"{stated} is {mscale or mscale_all_dim:g} in {rope.where} {lacking}, and so without effect in "
                 "transformers: the attention scale is YaRN's usual one.",
                 f"Leave {stated} out, or state both.",
             )
