@@ -215,7 +215,9 @@ def test_flags_leave_sliding_layers_the_base_and_the_factor_of_the_file() -> Non
     assert (sliding.base, sliding.scaling) == (10000.0, Unscaled())
     assert {kind.config for kind in parsed.layers} == {*parsed.configs}
     yarn = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 1024}
-    switched = _run("--rope-scaling none", "gpt-oss", **window, **yarn).configs
+    run = _run("--rope-scaling none", "gpt-oss", **window, **yarn)
+    switched = run.configs
+    assert any("in sliding_attention layers: llama.cpp divides their positions by 4" in f.message for f in run.findings)
     assert (switched["full_attention"].scaling, switched["sliding_attention"].scaling) == (
         Unscaled(),
         Linear(factor=4.0),

@@ -121,7 +121,14 @@ def read_llamacpp(
                 scaling = with_plain_attention(scaling)
             configs[layer] = _in_context(replace(own, base=base, scaling=scaling, max_length=None), flags)
         else:
-            configs[layer] = replace(own, base=base, scaling=_by_factor_of_file(flags) if heeded.kind else own.scaling)
+            scaling = _by_factor_of_file(flags) if heeded.kind else own.scaling
+            configs[layer] = replace(own, base=base, scaling=scaling)
+            if heeded.kind and flags.kind == "none" and isinstance(scaling, Linear):
+                flags.warn(
+                    f"--rope-scaling none does not reach the factor of the file in {layer} layers: llama.cpp divides "
+                    f"their positions by {scaling.factor:g} all the same, as is shown.",
+                    "Leave the flag out, if the weights were trained or extended with that scaling.",
+                )
     kept = next((each for each in models if each in (LOCAL, CHUNKED)), None) if len(models) > 1 else None
     if (
         kept
