@@ -193,3 +193,13 @@ def test_the_short_list_of_phimoe_is_that_of_all_texts() -> None:
     assert isinstance(scaling, LongRoPE)
     assert scaling.frequencies(16, 1e6, length=8192) == scaling.frequencies(16, 1e6, length=10)
     assert [scaling.attention_scale(length) for length in (10, 8192)] == [1.2, 1.3]
+
+
+def test_an_old_type_that_is_null_counts_only_in_a_group_without_the_new_one() -> None:
+    full, sliding = {"rope_theta": 1e6}, {"rope_type": "default", "rope_theta": 1e4, "type": None}
+    groups = {"full_attention": full, "sliding_attention": sliding}
+    content = {"model_type": "gemma3_text", **_SMALL, "head_dim": 16, "rope_parameters": groups}
+    assert not [each for each in _findings(content) if "type is null" in each.message]
+    full["type"] = None
+    (found,) = [each for each in _findings(content) if "type is null" in each.message]
+    assert "full_attention" in found.message

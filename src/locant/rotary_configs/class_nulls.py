@@ -120,13 +120,12 @@ def _nulls_in_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Findi
     for where, group in rotary_groups(part):
         if where == "config.json":
             continue
-        for name in ("type",) if "rope_type" not in group else ():
-            known = {*known, name}
+        names = known if "rope_type" in group else {*known, "type"}
         lengths = (group.get("original_max_position_embeddings"), part.get("max_position_embeddings"))
         for name, value in group.items():
             if name == "factor" and all(map(is_count, lengths)) and _by_lengths(group):
                 continue  # transformers takes the ratio of the lengths
-            if value is None and name in known and not (name == "rope_theta" and kind.stands_without_base):
+            if value is None and name in names and not (name == "rope_theta" and kind.stands_without_base):
                 yield Finding(
                     "warning",
                     f"{name} is null in {where}: the class of '{kind.name}' in transformers takes that for its value, "
