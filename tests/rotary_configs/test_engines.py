@@ -647,7 +647,6 @@ def test_gguf_without_a_type_is_linear() -> None:
             {},
             "block_count .* 4294967295; 10000 is the most",
         ),
-        (_file(rope__freq_bas=1e4), {}, "'rope.freq_bas' .* Did you mean 'rope.freq_base'"),
         (_file(rope__scaling__type="yarm"), {}, "Unknown rope.scaling.type 'yarm'.* Did you mean 'yarn'"),
         (_file(rope__scaling__attn_factor=-1.2), {}, "attn_factor -1.2 .* must be above 0"),
         (_file(rope__scaling__type="yarn", rope__scaling__factor=-2.0), {}, "takes its logarithm, which is no number"),

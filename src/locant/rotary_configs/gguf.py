@@ -27,34 +27,17 @@ from locant.rotary_configs.gguf_architectures import (
     SEVERAL_AXES,
     layout_of,
 )
+from locant.rotary_configs.gguf_keys import keys_without_effect
 from locant.rotary_configs.gguf_layers import layers_of
 from locant.rotary_configs.gguf_scaling import Tensors, scaling_of
 from locant.rotary_configs.gguf_sizes import sizes_of, sliding_sizes
 from locant.rotary_configs.gguf_sliding import FULL, SLIDING, by_layer_types, passes_over_base, states_own_sizes
 from locant.rotary_configs.layers import layers_without_positions
 from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
-from locant.rotary_configs.wording import speaks_of
+from locant.rotary_configs.wording import speaks_of, words_of, words_of_findings
 
 _SECTIONS = "rope.dimension_sections"
-_KEYS = (
-    "rope.freq_base",
-    "rope.freq_base_swa",
-    "rope.dimension_count",
-    "rope.dimension_count_swa",
-    _SECTIONS,
-    "rope.scale_linear",
-    "rope.scaling.type",
-    "rope.scaling.factor",
-    "rope.scaling.original_context_length",
-    "rope.scaling.finetuned",
-    "rope.scaling.alpha",
-    "rope.scaling.attn_factor",
-    "rope.scaling.yarn_log_multiplier",
-    "rope.scaling.yarn_ext_factor",
-    "rope.scaling.yarn_attn_factor",
-    "rope.scaling.yarn_beta_fast",
-    "rope.scaling.yarn_beta_slow",
-)
+_OF_YARN = ("log_multiplier", "ext_factor", "attn_factor", "beta_fast", "beta_slow")
 
 
 @speaks_of("gguf", "The GGUF file")
@@ -85,6 +68,21 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
         raise ConfigError("The GGUF metadata has no general.architecture, which all other keys begin with.")
     prefix = f"{architecture}."
     own = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
+    try:
+        return _read(metadata, architecture, own, tensors)
+    except NoRotaryPositionsError as error:
+        passed_over = keys_without_effect(own, architecture, words_of(str(error)), rotates=False)
+        said = " ".join([str(error), *(each.message for each in passed_over)])
+        raise NoRotaryPositionsError(said, error.remedy) from error
+
+
+def _read(
+    metadata: Mapping[str, Any],
+    architecture: str,
+    own: dict[str, Any],
+    tensors: Mapping[str, Sequence[float]] | None,
+) -> ParsedConfig:
+    """Return what the keys of an architecture say."""
     if architecture not in SEVERAL_AXES and own.get(_SECTIONS) in ([0] * 3, [0] * 4):
         del own[_SECTIONS]  # what llama.cpp has where the file says nothing
     keys = Fields(own, f"the GGUF metadata of '{architecture}'")
@@ -135,7 +133,7 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     findings += _notes_on_parts(keys, architecture, rotary_dim)
     findings += layers_without_positions(layers, "llama.cpp does not rotate queries and keys there")
     findings += _without_yarn(keys)
-    keys.refuse_rest(_KEYS, [key for key in own if key.startswith("rope.")])
+    findings += keys_without_effect(own, architecture, words_of_findings(findings))
     if not sections:
         return ParsedConfig(configs, tuple(findings), layers=layers)
     several = several_axes(sections, "alternating" if SEVERAL_AXES.get(architecture) else "sections", rotary_dim // 2)
@@ -148,7 +146,7 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
 def _without_yarn(keys: Fields) -> Iterator[Finding]:
     """Yield that keys of YaRN have no effect, which nothing has read because the scaling is another."""
     for name in keys.untaken():
-        if name in _KEYS and name.startswith("rope.scaling.yarn_"):
+        if name.removeprefix("rope.scaling.yarn_") in _OF_YARN:
             value = keys.number(name)
             yield Finding(
                 "warning",

@@ -91,7 +91,12 @@ def speaks_of(
     return decorate
 
 
-def words_of_findings(findings: Sequence[Finding]) -> set[str]:
-    """Return the words of findings, of keys of a GGUF file also what stands behind their last dot."""
-    words = {word for each in findings for word in re.findall(r"\w+(?:\.\w+)*", each.message)}
+def words_of(text: str) -> set[str]:
+    """Return the words of a message, of keys of a GGUF file also what stands behind their last dot."""
+    words = set(re.findall(r"\w+(?:\.\w+)*", text))
     return words | {word.rsplit(".", 1)[-1] for word in words}
+
+
+def words_of_findings(findings: Sequence[Finding]) -> set[str]:
+    """Return the words of findings."""
+    return words_of(" ".join(each.message for each in findings))

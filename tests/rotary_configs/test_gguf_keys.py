@@ -1,0 +1,106 @@
+"""Keys about positions that llama.cpp passes over, by what its loader reads (``gguf_keys.json``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from locant.errors import ConfigError
+from locant.rotary_configs import ParsedConfig, gguf_architectures, read_gguf
+from locant.rotary_configs.gguf_keys import architectures_that_read, keys_without_effect
+from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN, TAKES_ROPE_PATTERN
+from locant.rotary_configs.gguf_sliding import COMPRESS_RATIOS
+from locant.rotary_configs.gguf_windows import PATTERN, WINDOW, WINDOW_EVERYWHERE, WINDOWS
+
+_SIZES = {"embedding_length": 256, "attention.head_count": 2, "block_count": 4, "context_length": 2048}
+
+
+def _read(architecture: str, **keys: Any) -> ParsedConfig:
+    own = _SIZES | {name.replace("__", "."): value for name, value in keys.items()}
+    return read_gguf({"general.architecture": architecture} | {f"{architecture}.{key}": own[key] for key in own})
+
+
+def _said(architecture: str, **keys: Any) -> list[tuple[str, str]]:
+    return [(each.severity, each.message) for each in _read(architecture, **keys).findings]
+
+
+def test_the_tables_of_architectures_name_those_whose_loader_reads_the_key() -> None:
+    """phi3.cpp switches its windows off; Laguna reads the betas since b11739 and Ernie and its like read sections that
+    no graph of theirs uses."""
+    assert architectures_that_read(WINDOW) - {"phi3"} == {*WINDOWS, *WINDOW_EVERYWHERE}
+    assert architectures_that_read(PATTERN) == {*WINDOWS}
+    assert architectures_that_read("attention.rope_pattern") == TAKES_ROPE_PATTERN
+    assert architectures_that_read("full_attention_interval") == {*LINEAR_BETWEEN}
+    assert architectures_that_read("rope.scaling.yarn_beta_fast") == {*gguf_architectures.READS_BETAS} - {"laguna"}
+    assert architectures_that_read("rope.scaling.yarn_ext_factor") == gguf_architectures.READS_MIX
+    units = gguf_architectures.LOG_MULTIPLIER_UNIT
+    assert architectures_that_read("rope.scaling.yarn_log_multiplier") == {*units}
+    assert architectures_that_read("attention.max_alibi_bias") == gguf_architectures.ALIBI_BY_FILE
+    sections = {*gguf_architectures.SEVERAL_AXES, *gguf_architectures.AXES_BY_SECTIONS}
+    assert architectures_that_read("rope.dimension_sections") >= sections
+    assert architectures_that_read(COMPRESS_RATIOS) >= {"deepseek4"}
+
+
+@pytest.mark.parametrize("architecture", sorted(gguf_architectures.KNOWN - {*WINDOWS, *WINDOW_EVERYWHERE, "phi3"}))
+def test_windows_that_an_architecture_does_not_have_are_told_in_one_sentence(architecture: str) -> None:
+    keys = {WINDOW: 8, PATTERN: [1, 0, 1, 0], "attention.key_length_swa": 64}
+    (found,) = keys_without_effect(keys, architecture, ())
+    assert found.message == (
+        "attention.sliding_window 8, attention.sliding_window_pattern [1, 0, 1, 0] and attention.key_length_swa 64 "
+        f"have no effect: llama.cpp passes over them in the architecture '{architecture}'."
+    )
+    assert found.severity == "note"
+
+
+def test_keys_of_other_architectures_and_those_that_no_graph_uses_have_no_effect() -> None:
+    assert (
+        "note",
+        "full_attention_interval 4, attention.rope_pattern [1, 0], rope.scaling.alpha 1000.0 and "
+        "rope.scaling.finetuned false have no effect: llama.cpp passes over them in the architecture 'llama'.",
+    ) in _said(
+        "llama",
+        full_attention_interval=4,
+        attention__rope_pattern=[1, 0],
+        rope__scaling__alpha=1000.0,
+        rope__scaling__finetuned=False,
+    )
+    assert not _said("granite", rope__scaling__finetuned=True)
+    assert not _said("hunyuan-dense", rope__scaling__alpha=1000.0)
+
+
+def test_a_key_of_a_name_that_is_not_read_leaves_the_table() -> None:
+    """``get_key`` is not asked for it; ``hparams.rope_freq_base_train`` is 10000 before."""
+    parsed = _read("qwen2", rope__theta=1e6)
+    assert parsed.config.base == 10000
+    (found,) = parsed.findings
+    assert found.severity == "error"
+    assert found.message == (
+        "rope.theta 1000000.0 has no effect: llama.cpp reads no key of that name; it takes 10000 for rope.freq_base, "
+        "which is missing."
+    )
+    assert found.remedy == "State qwen2.rope.freq_base, if that is meant."
+    beside = _said("qwen2", rope__theta=1e6, rope__freq_base=1e6)
+    assert beside == [("warning", "rope.theta 1000000.0 has no effect: llama.cpp reads no key of that name.")]
+    assert _said("qwen2", attention__alibi=True) == [
+        ("warning", "attention.alibi true has no effect: llama.cpp reads no key of that name.")
+    ]
+
+
+@pytest.mark.parametrize("architecture", ["dream", "gemma-embedding", "llada", "llada-moe", "rnd1"])
+def test_that_the_loader_overrides_causal_attention_is_told(architecture: str) -> None:
+    windows: dict[str, Any] = {"attention__sliding_window": 8} if architecture == "gemma-embedding" else {}
+    said = f"attention.causal true has no effect: in the architecture '{architecture}' llama.cpp lets every token see"
+    assert any(said in message for _, message in _said(architecture, attention__causal=True, **windows))
+    assert not any("causal" in message for _, message in _said(architecture, attention__causal=False, **windows))
+    assert not _said("llama", attention__causal=True)
+
+
+@pytest.mark.parametrize("architecture", sorted(gguf_architectures.WITHOUT_ROTATION))
+def test_keys_about_rotation_have_no_effect_where_nothing_rotates(architecture: str) -> None:
+    """kimi-linear.cpp and its like divide heads by rope.dimension_count, which they do not rotate."""
+    with pytest.raises(ConfigError) as caught:
+        _read(architecture, rope__freq_base=5e5, rope__dimension_count=64, attention__max_alibi_bias=8.0)
+    divides = architecture in ("glm5-next", "kimi-k3", "kimi-linear")
+    said = "rope.freq_base 500000.0 has" if divides else "rope.freq_base 500000.0 and rope.dimension_count 64 have"
+    assert f"{said} no effect: llama.cpp passes over" in str(caught.value)
