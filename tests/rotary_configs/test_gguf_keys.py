@@ -66,7 +66,7 @@ def test_keys_of_other_architectures_and_those_that_no_graph_uses_have_no_effect
         rope__scaling__finetuned=False,
     )
     assert not _said("granite", rope__scaling__finetuned=True)
-    assert not _said("hunyuan-dense", rope__scaling__alpha=1000.0)
+    assert not any("no effect" in message for _, message in _said("hunyuan-dense", rope__scaling__alpha=1000.0))
 
 
 def test_a_key_of_a_name_that_is_not_read_leaves_the_table() -> None:

@@ -138,7 +138,10 @@ def test_flags_hold_for_full_attention_where_sliding_layers_have_their_own_base(
     assert parsed.configs["full_attention"].base == 500000
     assert parsed.configs["full_attention"].scaling == Linear(factor=4.0, original_length=32768)
     assert parsed.configs["sliding_attention"] == models["sliding_attention"]
-    assert "sliding_attention layers keep base and scaling" in parsed.findings[0].message
+    assert parsed.findings[0].message == (
+        "--rope-freq-base 500000, --rope-scaling linear and --rope-scale 4 hold for full_attention layers alone: "
+        "sliding_attention layers keep the base 10000 without scaling."
+    )
     assert read_llamacpp("-c 4096", models).findings == ()
 
 

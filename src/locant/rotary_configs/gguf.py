@@ -17,16 +17,15 @@ from locant.rotary_configs.gguf_architectures import (
     ALIBI_BY_FILE,
     ALIBI_OF_GRAPH,
     AXES_BY_SECTIONS,
-    BASE_OF_GRAPH,
     HALVES_FULL_ATTENTION,
     KNOWN,
     PAIRED_OTHERWISE,
     PASSES_OVER_SCALING,
-    RAISES_BASE,
     SEPARATE_PART,
     SEVERAL_AXES,
     layout_of,
 )
+from locant.rotary_configs.gguf_deviations import base_of_graph, windows_of_graph
 from locant.rotary_configs.gguf_keys import keys_without_effect
 from locant.rotary_configs.gguf_layers import layers_of
 from locant.rotary_configs.gguf_scaling import Tensors, scaling_of
@@ -106,11 +105,7 @@ def _read(
         raise NoRotaryPositionsError(f"{error} {bias.message}", bias.remedy) from error
     has_own = states_own_sizes(keys, architecture)
     head_dim, rotary_dim = sizes_of(keys, architecture, findings, has_own=has_own)
-    base = keys.number("rope.freq_base")
-    if architecture in BASE_OF_GRAPH:
-        findings += _base_of_graph(architecture, base)
-        base = BASE_OF_GRAPH[architecture]
-    base = _with_alpha(keys, architecture, 10000.0 if base is None else base, head_dim)
+    base = base_of_graph(keys, architecture, head_dim, findings)
     length = keys.whole("context_length")
     given = {name.removesuffix(".weight") + ".weight": tuple(values) for name, values in (tensors or {}).items()}
     if architecture in HALVES_FULL_ATTENTION:  # the tensors are as long as the attention with most pairs needs
@@ -130,6 +125,8 @@ def _read(
     configs, layers = layers_of(keys, architecture, by_type)
     if FULL in configs and SLIDING in by_type and SLIDING not in configs:
         findings += passes_over_base(keys, architecture, config.base)
+    if any(layer.window for layer in layers):
+        findings += windows_of_graph(keys, architecture)
     findings += _notes_on_parts(keys, architecture, rotary_dim)
     findings += layers_without_positions(layers, "llama.cpp does not rotate queries and keys there")
     findings += _without_yarn(keys)
@@ -236,24 +233,4 @@ def _notes_on_parts(keys: Fields, architecture: str, rotary_dim: int) -> Iterato
             f"Heads have {whole} features, of which the last {rotary_dim} are rotated, a part of their own that the "
             "configuration is about.",
             "Rotate that part alone.",
-        )
-
-
-def _with_alpha(keys: Fields, architecture: str, base: float, head_dim: int) -> float:
-    """Return the base, which Hunyuan's classes raise to base * alpha^(d / (d - 2))."""
-    alpha = keys.number("rope.scaling.alpha")  # others pass over it
-    if architecture not in RAISES_BASE or not alpha or alpha < 0 or head_dim < 3:
-        return base
-    return float(base * alpha ** (head_dim / (head_dim - 2)))
-
-
-def _base_of_graph(architecture: str, stated: float | None) -> Iterator[Finding]:
-    """Yield that the base of a file has no effect, where another is the graph's."""
-    own = BASE_OF_GRAPH[architecture]
-    if stated not in (None, own):
-        yield Finding(
-            "warning",
-            f"llama.cpp passes over rope.freq_base {stated:g} in the architecture '{architecture}': its graph has the "
-            f"base {own:g}.",
-            "Compare with the model's publication.",
         )

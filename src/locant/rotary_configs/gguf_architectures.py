@@ -34,6 +34,12 @@ HALF = tuple(_HALF.split())
 BASE_OF_GRAPH = {"cogvlm": 10000.0}
 """Architectures whose graph rotates by ``ggml_rope``, which has one base whatever the file says."""
 
+ENDS_WITH_OTHER_BASES = {"deepseek2-ocr": 10000.0}
+"""Architectures whose graph ends the program where the base is not this one."""
+
+ROTATES_WHOLE_HEADS = frozenset(("deepseek2-ocr",))
+"""Architectures whose graph rotates all features of a head, whatever ``rope.dimension_count`` says."""
+
 PASSES_OVER_SCALING = frozenset(("cogvlm", "deepseek2-ocr"))
 """Architectures whose graph rotates without any scaling, whatever the file says."""
 

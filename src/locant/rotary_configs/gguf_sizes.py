@@ -15,6 +15,7 @@ from locant.rotary_configs.gguf_architectures import (
     HALVES_FULL_ATTENTION,
     OWN_HEADS,
     OWN_SIZES,
+    ROTATES_WHOLE_HEADS,
     SEPARATE_PART,
     SIZES_BY_LATENT,
     WHOLE_HEADS,
@@ -22,6 +23,7 @@ from locant.rotary_configs.gguf_architectures import (
 from locant.rotary_configs.gguf_windows import first_layer_slides, sliding_layers
 
 _HEADS = "attention.head_count"
+_SIZE = "rope.dimension_count"
 _SWA = "_swa"
 
 
@@ -44,28 +46,52 @@ def sizes_of(keys: Fields, architecture: str, findings: list[Finding], *, has_ow
         rotary_dim = _of_first_layer(keys, architecture, rotary_dim, findings)
     if architecture in WHOLE_HEADS and rotary_dim != head_dim:
         raise ConfigError(
-            f"rope.dimension_count in {keys.where} is {rotary_dim}, but a head has {head_dim} features; llama.cpp "
+            f"{_SIZE} in {keys.where} is {rotary_dim}, but a head has {head_dim} features; llama.cpp "
             f"refuses a file of the architecture '{architecture}' where they differ, or ends."
         )
     if architecture in SEPARATE_PART:
         head_dim = rotary_dim
-    return head_dim, rotary_dim // 2 if architecture in HALVES_FULL_ATTENTION else rotary_dim
+    if architecture in ROTATES_WHOLE_HEADS and rotary_dim != head_dim:
+        findings.append(
+            Finding(
+                "warning",
+                f"llama.cpp passes over {_SIZE} {rotary_dim} in the architecture '{architecture}': its graph rotates "
+                f"all {head_dim} features of a head.",
+                "Compare with the model's publication.",
+            )
+        )
+        rotary_dim = head_dim
+    if architecture in HALVES_FULL_ATTENTION:
+        findings.append(_halved(keys, architecture, rotary_dim))
+        rotary_dim //= 2
+    return head_dim, rotary_dim
+
+
+def _halved(keys: Fields, architecture: str, rotary_dim: int) -> Finding:
+    """Return that full attention rotates half of the features that a file states."""
+    is_stated = bool(keys.get(_SIZE))
+    said = f"{_SIZE} {rotary_dim}" if is_stated else f"{_SIZE} is missing"
+    return Finding(
+        "note",
+        f"{said}: in the architecture '{architecture}' llama.cpp rotates {rotary_dim // 2} features in layers of full "
+        f"attention, half of {'them' if is_stated else 'those of a head'}, and "
+        f"{sliding_sizes(keys, architecture)[1]} in those with a window.",
+        "Nothing has to be done for models of Step 3.5, which are converted so.",
+    )
 
 
 def sliding_sizes(keys: Fields, architecture: str) -> tuple[int, int]:
     """Return the sizes of sliding attention where it has its own: those of the others, if the file does not say."""
     head_dim, rotary_dim = _stated(keys, architecture, [])
     head_dim = keys.whole(f"attention.key_length{_SWA}") or head_dim
-    rotary_dim = keys.whole(f"rope.dimension_count{_SWA}") or rotary_dim
+    rotary_dim = keys.whole(f"{_SIZE}{_SWA}") or rotary_dim
     return (rotary_dim if architecture in SEPARATE_PART else head_dim), rotary_dim
 
 
 def _stated(keys: Fields, architecture: str, findings: list[Finding]) -> tuple[int, int]:
-    rotary_dim, head_dim = keys.whole("rope.dimension_count"), keys.whole("attention.key_length")
+    rotary_dim, head_dim = keys.whole(_SIZE), keys.whole("attention.key_length")
     if architecture in SIZES_BY_LATENT:  # key_length is that of the latent, which is not rotated
-        rotary_dim = int(
-            keys.need(rotary_dim, "rope.dimension_count", "the rotated part of the head has no other size")
-        )
+        rotary_dim = int(keys.need(rotary_dim, _SIZE, "the rotated part of the head has no other size"))
         return rotary_dim, rotary_dim
     heads = _heads(keys, findings)
     if head_dim is None:
@@ -102,7 +128,7 @@ def _heads(keys: Fields, findings: list[Finding]) -> int | None:
 
 def _of_first_layer(keys: Fields, architecture: str, rotary_dim: int, findings: list[Finding]) -> int:
     """Return the rotated features of the first layer, which a graph of one size has in all of them."""
-    name = "rope.dimension_count"
+    name = _SIZE
     own = keys.whole(f"{name}{_SWA}")
     if own in (None, rotary_dim):
         return rotary_dim

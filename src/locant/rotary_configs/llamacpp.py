@@ -21,6 +21,7 @@ from locant.positions.scaling.contexts import LlamaCppContext
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import gguf_factors
 from locant.rotary_configs.base import (
+    ALL_LAYERS,
     LayerType,
     ParsedConfig,
     by_layer,
@@ -29,10 +30,10 @@ from locant.rotary_configs.base import (
     with_equivalent_base,
 )
 from locant.rotary_configs.factor_products import mixed, of_both, one_list
-from locant.rotary_configs.gguf_sliding import CHUNKED, with_plain_attention
-from locant.rotary_configs.layer_types import LOCAL
+from locant.rotary_configs.gguf_deviations import check_demanded_base
+from locant.rotary_configs.gguf_sliding import FULL, with_plain_attention
 from locant.rotary_configs.llamacpp_flags import Scale, check_numbers, parse_flags, scale_of
-from locant.rotary_configs.llamacpp_layers import heeded_by, told_apart
+from locant.rotary_configs.llamacpp_layers import heeded_by, told_apart, unheeded_flags
 from locant.rotary_configs.wording import speaks_of
 
 _FORMAT = "llama.cpp's command line"
@@ -110,40 +111,57 @@ def read_llamacpp(
     models, kinds = told_apart(architecture, by_layer(model), layers)
     scale = scale_of(given.values, numbers, findings)
     stated = _of_file(file)
+    base = numbers.get("--rope-freq-base")
+    if base:
+        check_demanded_base(architecture, base, f"--rope-freq-base {base:g}")
+    is_single = len(models) == 1 and not kinds
+    heeds = {layer: heeded_by(architecture, layer, is_single=is_single) for layer in models}
     configs = {}
     for layer, own in models.items():
-        heeded = heeded_by(architecture, layer, is_single=len(models) == 1 and not kinds)
+        heeded = heeds[layer]
         flags = _Flags(given.values.get("--rope-scaling"), numbers, scale, own, findings, stated)
-        base = flags.base if heeded.base else own.base
+        changed = replace(own, base=flags.base if heeded.base else own.base)
         if heeded.scaling:
             scaling = _scaling(flags)
             if architecture == "deepseek4" and isinstance(scaling, YaRN):
                 scaling = with_plain_attention(scaling)
-            configs[layer] = _in_context(replace(own, base=base, scaling=scaling, max_length=None), flags)
-        else:
-            scaling = _by_factor_of_file(flags) if heeded.kind else own.scaling
-            configs[layer] = replace(own, base=base, scaling=scaling)
-            if heeded.kind and flags.kind == "none" and isinstance(scaling, Linear):
-                flags.warn(
-                    f"--rope-scaling none does not reach the factor of the file in {layer} layers: llama.cpp divides "
-                    f"their positions by {scaling.factor:g} all the same, as is shown.",
-                    "Leave the flag out, if the weights were trained or extended with that scaling.",
-                )
-    kept = next((each for each in models if each in (LOCAL, CHUNKED)), None) if len(models) > 1 else None
-    if (
-        kept
-        and configs[kept] == models[kept]
-        and any((configs[each].base, configs[each].scaling) != (own.base, own.scaling) for each, own in models.items())
-    ):
-        findings.append(
-            Finding(
-                "note",
-                f"The flags of llama.cpp hold for layers of full attention: {kept} layers keep base and scaling of "
-                "the file.",
-                "Nothing, if the model was made so: sliding layers look back no further than their window.",
+            configs[layer] = _in_context(replace(changed, scaling=scaling, max_length=None), flags)
+            continue
+        scaling = _by_factor_of_file(flags) if heeded.kind else own.scaling
+        scaling = _magnified(flags) if heeded.magnitude else scaling
+        configs[layer] = replace(changed, scaling=scaling)
+        if layer in (ALL_LAYERS, FULL):
+            configs[layer] = _in_context(configs[layer], flags)
+        if heeded.kind and flags.kind == "none" and isinstance(scaling, Linear):
+            flags.warn(
+                f"--rope-scaling none does not reach the factor of the file in {layer} layers: llama.cpp divides "
+                f"their positions by {scaling.factor:g} all the same, as is shown.",
+                "Leave the flag out, if the weights were trained or extended with that scaling.",
             )
-        )
+    findings += unheeded_flags(given.values, numbers, heeds, models, kinds)
     return ParsedConfig(configs, tuple(dict.fromkeys(findings)), layers=kinds)
+
+
+def flags_where_nothing_rotates(arguments: str | Sequence[str]) -> list[Finding]:
+    """Return that flags about rotary positions have no effect on a model without any.
+
+    Args:
+        arguments: The command line, or its words.
+
+    Raises:
+        ConfigError: A flag about rotary positions is unknown or its value wrong.
+    """
+    given = parse_flags(arguments)
+    check_numbers(given.numbers())
+    _check_type(given.values.get("--rope-scaling"))
+    *first, last = [f"{flag} {value}" for flag, value in given.values.items() if flag != "--ctx-size"] or [""]
+    if not last:
+        return given.findings
+    said = f"{', '.join(first)} and {last} have" if first else f"{last} has"
+    return [
+        *given.findings,
+        Finding("warning", f"{said} no effect: the model does not rotate.", f"Leave {'them' if first else 'it'} out."),
+    ]
 
 
 @dataclass(frozen=True)
@@ -194,9 +212,7 @@ def _scaling(flags: _Flags) -> FrequencyScaling:
     kind, scale, own, types = flags.kind, flags.scale, flags.model.scaling, _types()
     if kind is None and scale is None and not flags.yarn_flags:
         return own
-    if kind is not None and kind not in types:
-        meant = " Its factors are tensors of the file." if kind in SCALINGS else nearest(kind, types)
-        raise ConfigError(f"Unknown --rope-scaling '{kind}' of llama.cpp.{meant} Known: {', '.join(types)}.")
+    _check_type(kind)
     if own.llamacpp_type is None:
         return _beside_tensors(flags)
     kind = kind or (own.llamacpp_type if own != Unscaled() else flags.stated.kind or "linear")
@@ -217,6 +233,13 @@ def _scaling(flags: _Flags) -> FrequencyScaling:
     stated = scale.flag if scale and flags.kind is None else None
     context = LlamaCppContext(flags.numbers, stated, factor, original, own, flags.findings)
     return _with_scale_of_cosines(types[runs].from_llamacpp(context), runs, flags)
+
+
+def _check_type(kind: str | None) -> None:
+    types = _types()
+    if kind is not None and kind not in types:
+        meant = " Its factors are tensors of the file." if kind in SCALINGS else nearest(kind, types)
+        raise ConfigError(f"Unknown --rope-scaling '{kind}' of llama.cpp.{meant} Known: {', '.join(types)}.")
 
 
 def _warn_of_scale_without_type(flags: _Flags) -> None:
@@ -280,6 +303,16 @@ def _by_factor_of_file(flags: _Flags) -> FrequencyScaling:
         factor = flags.stated.factor or own.stretch or 1.0
         return Unscaled() if factor == 1 else Linear(factor=factor)
     return _scaling(replace(flags, scale=None, findings=[]))
+
+
+def _magnified(flags: _Flags) -> FrequencyScaling:
+    """Return the scaling of sliding layers whose cosine and sine ``--yarn-attn-factor`` multiplies without YaRN."""
+    own, magnitude = flags.model, flags.numbers.get("--yarn-attn-factor", -1.0)
+    mix = flags.numbers.get("--yarn-ext-factor", -1.0)
+    is_yarn = mix > 0 or (mix < 0 and (flags.kind or flags.stated.kind) == "yarn")
+    if is_yarn or magnitude <= 0 or magnitude == 1 or own.max_length is None or own.rotary_dim is None:
+        return own.scaling
+    return one_list((1.0,) * (own.rotary_dim // 2), own.max_length, magnitude * own.attention_scale())
 
 
 def _with_scale_of_cosines(scaling: FrequencyScaling, runs: str, flags: _Flags) -> FrequencyScaling:

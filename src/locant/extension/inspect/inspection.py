@@ -29,7 +29,7 @@ from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.gguf_architectures import CONVERTED_FROM_HALVES
 from locant.rotary_configs.gguf_loading import refusals
 from locant.rotary_configs.huggingface import read_config, read_huggingface
-from locant.rotary_configs.llamacpp import read_llamacpp
+from locant.rotary_configs.llamacpp import flags_where_nothing_rotates, read_llamacpp
 from locant.rotary_configs.llamacpp_flags import overridden_metadata, parse_flags
 from locant.rotary_configs.named_classes import class_in_architectures, other_type_in_architectures
 from locant.rotary_configs.pairing import LAYOUT_MARK
@@ -188,6 +188,7 @@ def inspect_model(
             words = {word.strip("'.,:;") for word in found[0].message.split()}
             found += [each for each in doubts_about(content) if each.message.split(" ")[0].strip("'") not in words]
         if isinstance(error, NoRotaryPositionsError):
+            found += flags_where_nothing_rotates(llamacpp) if llamacpp else ()
             answer = class_of(source.content) if asks and answer is None else answer
             found += without_reading(answer, source.content) if source.kind == "huggingface" else ()
     else:

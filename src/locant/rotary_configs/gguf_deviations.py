@@ -1,0 +1,101 @@
+"""What graphs of llama.cpp have in the place of a number that a GGUF file states: another base or another window.
+
+Source: the graphs and ``load_arch_hparams`` in ``src/models``, and ``is_masked_swa`` in ``llama-hparams.h``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from locant.errors import ConfigError
+from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.gguf_architectures import BASE_OF_GRAPH, ENDS_WITH_OTHER_BASES, RAISES_BASE
+from locant.rotary_configs.gguf_windows import WINDOW, WINDOWS
+
+USUAL_BASE = 10000.0
+"""Base where a file states none (``rope_freq_base_train``)."""
+
+
+def base_of_graph(keys: Fields, architecture: str, head_dim: int, findings: list[Finding]) -> float:
+    """Return the base of full attention or of all layers.
+
+    Args:
+        keys: The metadata of the architecture.
+        architecture: ``general.architecture``.
+        head_dim: Features of a head.
+        findings: Where findings go.
+
+    Raises:
+        ConfigError: The graph has another one, and the program ends.
+    """
+    stated = keys.number("rope.freq_base")
+    base = USUAL_BASE if stated is None else stated
+    if architecture in BASE_OF_GRAPH:
+        own = BASE_OF_GRAPH[architecture]
+        if base != own:
+            findings.append(
+                Finding(
+                    "warning",
+                    f"llama.cpp passes over rope.freq_base {base:g} in the architecture '{architecture}': its graph "
+                    f"has the base {own:g}.",
+                    "Compare with the model's publication.",
+                )
+            )
+        return own
+    check_demanded_base(architecture, base, f"rope.freq_base {base:g} in {keys.where}")
+    alpha = keys.number("rope.scaling.alpha")  # others pass over it
+    if architecture not in RAISES_BASE or not alpha or alpha < 0 or head_dim < 3:
+        return base
+    raised = float(base * alpha ** (head_dim / (head_dim - 2)))
+    findings.append(
+        Finding(
+            "note",
+            f"rope.scaling.alpha {alpha:g} makes the base {raised:.10g} of rope.freq_base {base:g} in the architecture "
+            f"'{architecture}': llama.cpp multiplies it by alpha^(d / (d - 2)), with {head_dim} features of a head "
+            "for d.",
+            "Nothing has to be done for models of Hunyuan, which are made so.",
+        )
+    )
+    return raised
+
+
+def check_demanded_base(architecture: str | None, base: float, what: str) -> None:
+    """Raise ConfigError for a base with which the graph of an architecture ends the program.
+
+    Args:
+        architecture: ``general.architecture``, where it is known.
+        base: The base.
+        what: The key or flag with its number, for the message.
+    """
+    demanded = ENDS_WITH_OTHER_BASES.get(architecture or "")
+    if demanded is not None and abs(base - demanded) >= 1e-4:
+        raise ConfigError(
+            f"{what} is not {demanded:g}, the only base with which the graph of '{architecture}' in llama.cpp does not "
+            "end the program."
+        )
+
+
+def windows_of_graph(keys: Fields, architecture: str) -> Iterator[Finding]:
+    """Yield that layers have another window than the file states.
+
+    Args:
+        keys: The metadata of the architecture.
+        architecture: ``general.architecture``.
+    """
+    stated, windows = keys.get(WINDOW), WINDOWS.get(architecture)
+    if windows is None or not isinstance(stated, int) or stated <= 0:
+        return
+    if windows.fixed not in (None, stated):
+        yield Finding(
+            "warning",
+            f"llama.cpp passes over {WINDOW} {stated} in the architecture '{architecture}': the window is "
+            f"{windows.fixed} with any number above 0.",
+            "Compare with the model's publication.",
+        )
+    if windows.both_ways:
+        yield Finding(
+            "note",
+            f"{WINDOW} {stated} counts both sides in the architecture '{architecture}': in layers with a window a "
+            f"token sees the {stated // 2} before it, itself and the {stated // 2} after it.",
+            "Nothing has to be done for models that were trained so, as published ones were.",
+        )

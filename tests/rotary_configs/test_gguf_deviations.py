@@ -1,0 +1,188 @@
+"""What graphs of llama.cpp have in the place of a key or a flag, and which finding says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locant.errors import ConfigError
+from locant.extension import Inspection, inspect_model
+from locant.extension.inspect import inspection
+from locant.extension.source import Source
+from locant.positions import Linear, Unscaled
+from locant.rotary_configs import ParsedConfig, read_gguf, read_llamacpp
+
+_SIZES = {"embedding_length": 256, "attention.head_count": 2, "block_count": 4, "context_length": 2048}
+_WINDOW: dict[str, Any] = {"attention.sliding_window": 512, "attention.sliding_window_pattern": [1, 0, 1, 0]}
+
+
+def _metadata(architecture: str, keys: dict[str, Any]) -> dict[str, Any]:
+    own = {**_SIZES, **keys}
+    return {"general.architecture": architecture} | {f"{architecture}.{key}": own[key] for key in own}
+
+
+def _read(architecture: str, **keys: Any) -> ParsedConfig:
+    return read_gguf(_metadata(architecture, {name.replace("__", "."): keys[name] for name in keys}))
+
+
+def _run(flags: str, architecture: str, **keys: Any) -> ParsedConfig:
+    metadata = _metadata(architecture, keys)
+    parsed = read_gguf(metadata)
+    return read_llamacpp(flags, parsed.configs, metadata=metadata, layers=parsed.layers)
+
+
+def _inspect(monkeypatch: pytest.MonkeyPatch, metadata: dict[str, Any], flags: str | None = None) -> Inspection:
+    source = Source(Path("model.gguf"), "gguf", metadata)
+    monkeypatch.setattr(inspection, "resolve_model", lambda *_, **__: source.path)
+    monkeypatch.setattr(inspection, "load_source", lambda _: source)
+    return inspect_model("model.gguf", llamacpp=flags)
+
+
+def test_half_of_the_stated_features_of_step_35_is_told() -> None:
+    """step35.cpp: hparams.n_rot_full = hparams.n_rot_full / 2."""
+    window = {"attention__sliding_window": 512, "attention__sliding_window_pattern": [1, 0, 1, 0]}
+    parsed = _read("step35", **window, rope__dimension_count=64)
+    assert {name: each.rotary_dim for name, each in parsed.configs.items()} == {
+        "full_attention": 32,
+        "sliding_attention": 64,
+    }
+    assert [each.message for each in parsed.findings] == [
+        "rope.dimension_count 64: in the architecture 'step35' llama.cpp rotates 32 features in layers of full "
+        "attention, half of them, and 64 in those with a window."
+    ]
+    (left_out,) = _read("step35", **window).findings
+    assert left_out.message.startswith("rope.dimension_count is missing: in the architecture 'step35' llama.cpp")
+    assert "rotates 64 features in layers of full attention, half of those of a head, and 128 in" in left_out.message
+
+
+@pytest.mark.parametrize(("architecture", "window"), [("llama4", 8192), ("smallthinker", 4096)])
+def test_a_window_of_the_graph_is_told_where_the_file_has_another(architecture: str, window: int) -> None:
+    (found,) = [each for each in _read(architecture, attention__sliding_window=16).findings if "window" in each.message]
+    assert found.severity == "warning"
+    assert found.message == (
+        f"llama.cpp passes over attention.sliding_window 16 in the architecture '{architecture}': the window is "
+        f"{window} with any number above 0."
+    )
+    same = _read(architecture, attention__sliding_window=window)
+    assert not any("window" in each.message for each in same.findings)
+
+
+@pytest.mark.parametrize("architecture", ["modern-bert", "gemma-embedding"])
+def test_that_a_window_counts_both_sides_is_told(architecture: str) -> None:
+    """LLAMA_SWA_TYPE_SYMMETRIC in llama-hparams.h: half of it on each side."""
+    parsed = _read(architecture, attention__sliding_window=16)
+    assert {each.window for each in parsed.layers if each.window} == {9}
+    assert any("attention.sliding_window 16 counts both sides" in each.message for each in parsed.findings)
+
+
+def test_the_base_that_alpha_makes_is_told() -> None:
+    parsed = _read("hunyuan-dense", rope__scaling__alpha=1000.0)
+    assert parsed.config.base == pytest.approx(1e4 * 1000 ** (128 / 126))
+    assert "rope.scaling.alpha 1000 makes the base 11158839.93 of rope.freq_base 10000" in parsed.findings[0].message
+
+
+def test_the_graph_of_deepseek_ocr_has_one_base_and_whole_heads() -> None:
+    """deepseek2.cpp: GGML_ASSERT(fabs(freq_base - 10000.0) < 1e-4), and n_embed_head for n_dims."""
+    said = "is not 10000, the only base with which the graph of 'deepseek2-ocr' in llama.cpp does not end the program"
+    with pytest.raises(ConfigError, match=rf"rope.freq_base 50000 in .* {said}"):
+        _read("deepseek2-ocr", rope__freq_base=5e4)
+    with pytest.raises(ConfigError, match=f"--rope-freq-base 50000 {said}"):
+        _run("--rope-freq-base 50000", "deepseek2-ocr")
+    assert _run("--rope-freq-base 10000", "deepseek2-ocr").findings == ()
+    parsed = _read("deepseek2-ocr", rope__dimension_count=64)
+    assert parsed.config.rotary_dim == 128
+    assert "passes over rope.dimension_count 64 in the architecture 'deepseek2-ocr'" in parsed.findings[0].message
+
+
+@pytest.mark.parametrize("architecture", ["muse-glimmer", "maple"])
+def test_flags_that_reach_no_layer_that_rotates_have_no_effect(architecture: str) -> None:
+    """get_rope_freq_base: sliding layers keep that of the file, and the others are not rotated."""
+    run = _run("--rope-freq-base 500000 --rope-scale 4", architecture, **_WINDOW)
+    assert (run.config.base, run.config.scaling) == (10000.0, Unscaled())
+    assert [each.message for each in run.findings if "no effect" in each.message] == [
+        "--rope-freq-base 500000 and --rope-scale 4 have no effect: sliding_attention layers keep the base 10000 "
+        "without scaling, and the others do not rotate."
+    ]
+    assert not any(
+        "no effect" in each.message for each in _run("--rope-freq-base 1e4", architecture, **_WINDOW).findings
+    )
+
+
+def test_flags_do_not_reach_graphs_with_a_base_of_their_own_or_without_scaling() -> None:
+    run = _run("--rope-freq-base 500000 --rope-scaling linear --rope-scale 4", "cogvlm")
+    assert (run.config.base, run.config.scaling) == (10000.0, Unscaled())
+    assert [each.message for each in run.findings] == [
+        "--rope-freq-base 500000, --rope-scaling linear and --rope-scale 4 have no effect: all layers keep the base "
+        "10000 without scaling."
+    ]
+    run = _run("--rope-scaling linear --rope-scale 4", "deepseek2-ocr")
+    assert run.config.scaling == Unscaled()
+    assert "have no effect: all layers stay without scaling" in run.findings[0].message
+
+
+def test_which_layers_a_flag_holds_for_is_told_of_each() -> None:
+    linear = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
+    run = _run("--rope-freq-base 500000 --rope-scaling none", "gemma2", **_WINDOW, **linear)
+    assert run.configs["sliding_attention"].scaling == Linear(factor=4.0)
+    said = [each.message for each in run.findings]
+    assert (
+        "--rope-freq-base 500000 holds for full_attention layers alone: sliding_attention layers keep the base 10000."
+        in said
+    )
+    run = _run("--rope-scale 8", "gemma2", **_WINDOW, **linear)
+    kept = "--rope-scale 8 holds for full_attention layers alone: sliding_attention layers keep the scaling 'linear' of"
+    assert any(kept in each.message for each in run.findings)
+    run = _run("--rope-freq-base 500000 --rope-scale 8", "olmo2", **_WINDOW)
+    assert {each.base for each in run.configs.values()} == {500000.0}
+    assert any("--rope-scale 8 holds for full_attention layers alone" in each.message for each in run.findings)
+
+
+def test_a_magnitude_by_flag_reaches_sliding_layers_of_most_graphs() -> None:
+    """gemma3.cpp gives ggml_rope_ext attn_factor in all layers; mellum.cpp gives sliding ones 1."""
+    run = _run("--yarn-attn-factor 1.5", "gemma3", **_WINDOW)
+    assert {each.attention_scale() for each in run.configs.values()} == {1.5}
+    assert not any("alone" in each.message for each in run.findings)
+    run = _run("--yarn-attn-factor 1.5", "mellum", **_WINDOW)
+    assert [each.attention_scale() for each in run.configs.values()] == [1.5, 1.0]
+    yarn = _run("--yarn-attn-factor 1.5 --rope-scaling yarn --rope-scale 2", "gemma3", **_WINDOW)
+    assert yarn.configs["sliding_attention"].scaling == Unscaled()
+
+
+@pytest.mark.parametrize("architecture", ["bloom", "refact", "gpt2", "mpt", "mamba", "t5"])
+def test_flags_have_no_effect_where_nothing_rotates(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = _metadata(architecture, {})
+    said = [each.message for each in _inspect(monkeypatch, metadata, "--rope-freq-base 5e5 --rope-scale 4").findings]
+    assert "--rope-freq-base 5e5 and --rope-scale 4 have no effect: the model does not rotate." in said
+    assert not any("no effect" in each.message for each in _inspect(monkeypatch, metadata, "-c 512").findings)
+    with pytest.raises(ConfigError, match="Unknown --rope-scaling 'yarm'"):
+        _inspect(monkeypatch, metadata, "--rope-scaling yarm")
+
+
+def _stored() -> Iterator[tuple[str, dict[str, Any]]]:
+    records: dict[str, Any] = json.loads(Path(__file__).with_name("gguf_graphs.json").read_text("utf-8"))
+    for name, record in records.items():
+        if name != "source":
+            for changes, _ in record["cases"]:
+                yield (
+                    name,
+                    {key: value for key, value in {**record["metadata"], **changes}.items() if value is not None},
+                )
+
+
+@pytest.mark.parametrize(
+    "key", ["rope.freq_base", "rope.freq_base_swa", "attention.sliding_window", "rope.dimension_count"]
+)
+def test_what_a_file_states_is_in_the_table_or_told(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for architecture, keys in _stored():
+        if key not in keys:
+            continue
+        found = _inspect(monkeypatch, _metadata(architecture, keys))
+        assert found.parsed is not None
+        configs = found.parsed.configs.values()
+        shown = {each.window for each in found.parsed.layers}
+        shown |= {number for each in configs for number in (each.base, each.rotary_dim)}
+        assert keys[key] in shown or any(key in each.message for each in found.findings), (architecture, keys)
