@@ -253,7 +253,8 @@ def test_entries_that_stand_twice_are_found(text: str, names: list[str], tmp_pat
 @pytest.mark.parametrize(
     "content",
     [
-        {"model_type": "hunyuan_v1_dense", "head_dim": 128, "rope_scaling": {"type": "dynamic", "alpha": 1000.0}},
+        {"model_type": "hunyuan_v1_dense", "head_dim": 128,
+         "rope_scaling": {"type": "dynamic", "factor": 1.0, "alpha": 1000.0}},
         {"model_type": "new", "hidden_size": 1024, "rope_scaling": {"type": "ntk", "factor": 2.0}},
         {"model_type": "new", "hidden_size": 1024, "logn_attention_scale": False, "logn_attention_clip1": False},
         {"model_type": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 0.125,

@@ -266,6 +266,25 @@ def test_hunyuans_alpha_is_the_ntk_formula() -> None:
     assert float(config.frequencies()[-1]) == pytest.approx(float(scaled.frequencies()[-1]), rel=1e-12)
 
 
+@pytest.mark.parametrize("name", ["hunyuan_v1_dense", "hunyuan_v1_moe", "hunyuan"])
+def test_a_lost_alpha_of_hunyuan_is_told(name: str) -> None:
+    """The class of such a file does as plain 'dynamic' does: the base stays 10000 in texts of the declared length."""
+    sizes = {"hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128, "max_position_embeddings": 32768}
+    content = {"model_type": name, **sizes, "rope_theta": 10000.0, "rope_scaling": {"type": "dynamic", "factor": 1.0}}
+    for alpha, said in (({}, "without alpha"), ({"alpha": 0}, "and an alpha of 0")):
+        parsed = read_huggingface({**content, "rope_scaling": {**content["rope_scaling"], **alpha}})
+        assert (parsed.config.base, parsed.config.scaling.name) == (10000.0, "dynamic")
+        (told,) = [each for each in parsed.findings if "alpha" in each.message]
+        assert said in told.message
+        assert "raises the base from 10000 to 1.11588e+07" in told.message  # published: 10000 * 1000^(128 / 126)
+    other = read_huggingface({**content, "rope_scaling": {"type": "linear", "factor": 2.0, "alpha": 1000.0}})
+    assert other.config.base == 10000.0  # modeling_hunyuan_v1_dense.py reads alpha beside 'dynamic' alone
+    assert any("alpha 1000.0 in rope_scaling of config.json has no effect" in each.message for each in other.findings)
+    without_factor = read_huggingface({**content, "rope_scaling": {"type": "dynamic", "alpha": 1000.0}})
+    refused = any("lacks factor: transformers 5 refuses" in each.message for each in without_factor.findings)
+    assert refused is (name != "hunyuan")
+
+
 def test_qwen_2_5_omni_keeps_its_text_part_two_levels_down() -> None:
     text = {"model_type": "qwen2_5_omni_text", "hidden_size": 3584, "num_attention_heads": 28, "rope_theta": 1000000.0}
     rope = {"rope_scaling": {"type": "default", "mrope_section": [16, 24, 24]}}

@@ -11,6 +11,7 @@ from typing import Any
 
 from locant.rotary_configs import own_entries, own_formats, own_layers
 from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.hunyuan import hunyuan
 from locant.rotary_configs.own_entries import Findings
 
 _LINEAR = """
@@ -69,10 +70,10 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "mixformer-sequential": own_entries.mixformer,
     "phi-msft": own_entries.mixformer,
     "ernie4_5_vl_moe_text": own_entries.ernie_vl,
-    "hunyuan": own_entries.hunyuan,
-    "hunyuan_v1_dense": own_entries.hunyuan,
-    "hunyuan_v1_moe": own_entries.hunyuan,
-    "hunyuan_vl_text": own_entries.hunyuan,
+    "hunyuan": hunyuan,
+    "hunyuan_v1_dense": hunyuan,
+    "hunyuan_v1_moe": hunyuan,
+    "hunyuan_vl_text": hunyuan,
     **dict.fromkeys(_LINEAR_ATTENTION, own_layers.linear_attention),
 }
 

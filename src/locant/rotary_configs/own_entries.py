@@ -168,40 +168,6 @@ def kimi_linear(given: dict[str, Any], findings: Findings) -> None:
         raise NoRotaryPositionsError("config.json has mla_use_nope true: the model has no rotary positions.")
 
 
-def hunyuan(given: dict[str, Any], findings: Findings) -> None:
-    """Hunyuan (modeling_hunyuan_v1_dense.py): ``alpha`` raises the base to base * alpha^(d / (d - 2))."""
-    for name in ("rope_scaling", "rope_parameters"):
-        group = given.get(name)
-        alpha = number(group.get("alpha"), "alpha") if isinstance(group, Mapping) else None
-        if not isinstance(group, Mapping) or alpha is None:
-            continue
-        width, heads = given.get("hidden_size"), given.get("num_attention_heads")
-        size = (
-            given.get("head_dim")
-            or given.get("attention_head_dim")
-            or (width // heads if isinstance(width, int) and isinstance(heads, int) and heads else None)
-        )
-        if not isinstance(size, int) or size < 3 or alpha <= 0:
-            raise ConfigError(
-                f"alpha {alpha:g} in {name} of config.json needs a head_dim above 2, and must be above 0."
-            )
-        base = number(group.get("rope_theta", given.get("rope_theta")), "rope_theta") or 10_000.0
-        given["rope_theta"] = base * alpha ** (size / (size - 2))
-        read = ("alpha", "rope_theta", "type", "rope_type")
-        unread = [key for key in group if key not in read and not key.endswith("rope_section")]
-        said = f" Beside it {', '.join(unread)} {'has' if len(unread) == 1 else 'have'} no effect." if unread else ""
-        findings.append(
-            Finding(
-                "note",
-                f"alpha {alpha:g} in {name} raises the base from {base:g} to {given['rope_theta']:.6g}, for texts of "
-                f"every length.{said}",
-                "For an engine without alpha, state that base as rope_theta, and no scaling.",
-            )
-        )
-        # HunYuan-VL's class calls its xdrope_section mrope_section.
-        given[name] = {key: value for key, value in group.items() if key.endswith("rope_section")} or None
-
-
 def dbrx(given: dict[str, Any], findings: Findings) -> None:
     """DBRX (modeling_dbrx.py): base in the group ``attn_config``, which the class of transformers 5 passes over."""
     group = given.get("attn_config")
