@@ -208,7 +208,7 @@ def test_doubtful_metadata_is_a_warning(entries: dict[str, Any], said: str) -> N
         ({"rope.freq_base_swa": 0.0}, "rope.freq_base_swa in the GGUF metadata .* is 0. The base"),
         ({"rope.dimension_sections": [-16, 40, 40, 0]}, "rope.dimension_sections .* It must list"),
         ({"rope.dimension_sections": [0, 0, 0, 0]}, "rope.dimension_sections .* It must list"),
-        ({"rope.scaling.attn_factor": 0.0}, "rope.scaling.attn_factor 0 .* must be above 0"),
+        ({"rope.scaling.attn_factor": 0.0}, "rope.scaling.attn_factor in .* is 0: all scores are 0 then"),
         (
             {"rope.scaling.type": "yarn", "rope.scaling.factor": -0.5, "rope.scaling.original_context_length": 4096},
             "YaRN's factor is -0.5: llama.cpp takes its logarithm, which is no number",

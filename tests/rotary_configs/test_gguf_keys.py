@@ -103,4 +103,4 @@ def test_keys_about_rotation_have_no_effect_where_nothing_rotates(architecture: 
         _read(architecture, rope__freq_base=5e5, rope__dimension_count=64, attention__max_alibi_bias=8.0)
     divides = architecture in ("glm5-next", "kimi-k3", "kimi-linear")
     said = "rope.freq_base 500000.0 has" if divides else "rope.freq_base 500000.0 and rope.dimension_count 64 have"
-    assert f"{said} no effect: llama.cpp passes over" in str(caught.value)
+    assert f"{said} no effect: llama.cpp does not use" in str(caught.value)

@@ -8,11 +8,10 @@ multiplies cosine and sine whatever the type of the scaling is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from locant.errors import ConfigError
 from locant.positions.scaling import FrequencyScaling, LongRoPE, YaRN
 from locant.positions.scaling.forms import gguf_factors
+from locant.positions.scaling.out_of_range import class_of_lists
 
 
 def one_list(
@@ -27,7 +26,7 @@ def one_list(
         reach: Length in tokens that it reads, where it is another.
     """
     factors = multiplied(divisors, (1.0,) * len(divisors))
-    return LongRoPE(
+    return class_of_lists(factors)(
         short_factors=factors,
         long_factors=factors,
         original_length=length,
@@ -66,23 +65,18 @@ def of_both(
     scale = tensors.attention_scale() * other.attention_scale()
     if not isinstance(tensors, LongRoPE):
         return one_list(multiplied(gguf_factors(tensors, rotary_dim, base), divisors), length, scale, other.reach)
-    return replace(
-        tensors,
-        factor=None,
+    lists = multiplied(tensors.short_factors, divisors), multiplied(tensors.long_factors, divisors)
+    return class_of_lists(*lists)(
+        original_length=tensors.original_length,
         target_length=max(tensors.target_length or 0, other.reach or 0),
-        short_factors=multiplied(tensors.short_factors, divisors),
-        long_factors=multiplied(tensors.long_factors, divisors),
+        short_factors=lists[0],
+        long_factors=lists[1],
         attention_factor=scale,
+        short_attention_factor=tensors.short_attention_factor,
+        final_length=tensors.final_length,
     )
 
 
 def multiplied(first: Sequence[float], second: Sequence[float]) -> tuple[float, ...]:
-    """Return the factors of two lists, pair by pair.
-
-    Raises:
-        ConfigError: One of them is below 0.
-    """
-    product = tuple(one * other for one, other in zip(first, second, strict=True))
-    if any(each <= 0 for each in product):
-        raise ConfigError("A factor below 0 turns pairs backwards, which no scaling expresses beside other factors.")
-    return product
+    """Return the factors of two lists, pair by pair."""
+    return tuple(one * other for one, other in zip(first, second, strict=True))

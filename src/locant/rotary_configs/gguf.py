@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from locant.errors import ConfigError
-from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import FrequencyScaling, Unscaled
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.axes import several_axes
@@ -32,6 +31,7 @@ from locant.rotary_configs.gguf_scaling import Tensors, scaling_of
 from locant.rotary_configs.gguf_sizes import sizes_of, sliding_sizes
 from locant.rotary_configs.gguf_sliding import FULL, SLIDING, by_layer_types, passes_over_base, states_own_sizes
 from locant.rotary_configs.layers import layers_without_positions
+from locant.rotary_configs.unusual_bases import config_class
 from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
 from locant.rotary_configs.wording import speaks_of, words_of, words_of_findings
 
@@ -85,7 +85,7 @@ def _read(
     if architecture not in SEVERAL_AXES and own.get(_SECTIONS) in ([0] * 3, [0] * 4):
         del own[_SECTIONS]  # what llama.cpp has where the file says nothing
     keys = Fields(own, f"the GGUF metadata of '{architecture}'")
-    refuse_impossible(own, keys.where)
+    refuse_impossible(own, keys.where, takes_small_bases=True)
     findings = [*unusual_values(own, keys.where), *_of_another_architecture(metadata, architecture)]
     if architecture in ALIBI_BY_FILE and not own.get("attention.max_alibi_bias"):
         raise NoRotaryPositionsError(
@@ -112,7 +112,7 @@ def _read(
         most = max(rotary_dim, sliding_sizes(keys, architecture)[1]) // 2
         given = {name: values[: rotary_dim // 2] if len(values) == most else values for name, values in given.items()}
     scaling = _in_graph(architecture, scaling_of(keys, architecture, given, rotary_dim, base, findings), findings)
-    config = RotaryConfig(
+    config = config_class(base)(
         head_dim=head_dim,
         base=base,
         rotary_dim=rotary_dim,

@@ -1,4 +1,4 @@
-"""What graphs of llama.cpp have in the place of a number that a GGUF file states: another base or another window.
+"""Numbers that graphs of llama.cpp have in the place of those of a GGUF file: another base or another window.
 
 Source: the graphs and ``load_arch_hparams`` in ``src/models``, and ``is_masked_swa`` in ``llama-hparams.h``.
 """
@@ -11,6 +11,7 @@ from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.gguf_architectures import BASE_OF_GRAPH, ENDS_WITH_OTHER_BASES, RAISES_BASE
 from locant.rotary_configs.gguf_windows import WINDOW, WINDOWS
+from locant.rotary_configs.unusual_bases import of_small_base
 
 USUAL_BASE = 10000.0
 """Base where a file states none (``rope_freq_base_train``)."""
@@ -43,8 +44,19 @@ def base_of_graph(keys: Fields, architecture: str, head_dim: int, findings: list
             )
         return own
     check_demanded_base(architecture, base, f"rope.freq_base {base:g} in {keys.where}")
+    if base <= 1:
+        findings.append(of_small_base(f"rope.freq_base in {keys.where} is {base:g}", base, "llama.cpp"))
     alpha = keys.number("rope.scaling.alpha")  # others pass over it
-    if architecture not in RAISES_BASE or not alpha or alpha < 0 or head_dim < 3:
+    if architecture not in RAISES_BASE or not alpha or head_dim < 3:
+        return base
+    if alpha < 0:
+        findings.append(
+            Finding(
+                "warning",
+                f"rope.scaling.alpha {alpha:g} has no effect: llama.cpp raises the base by numbers above 0 alone.",
+                "Remove the key, or compare with the model's publication.",
+            )
+        )
         return base
     raised = float(base * alpha ** (head_dim / (head_dim - 2)))
     findings.append(

@@ -64,11 +64,11 @@ def keys_without_effect(
     ]
     if passed_over:
         *first, last = passed_over
-        subject = f"{', '.join(first)} and {last} have" if first else f"{last} has"
+        subject, them = (f"{', '.join(first)} and {last} have", "them") if first else (f"{last} has", "it")
+        where = f"passes over {them} in the architecture '{architecture}'" if rotates else f"does not use {them} here"
         yield Finding(
             "note",
-            f"{subject} no effect: llama.cpp passes over {'them' if first else 'it'} in the architecture "
-            f"'{architecture}'.",
+            f"{subject} no effect: llama.cpp {where}.",
             "Nothing has to be done, unless positions were meant to change.",
         )
     if stated.get(_CAUSAL) is True and architecture in _facts()["bidirectional"]:

@@ -71,6 +71,12 @@ def layers_of(
         raise NoRotaryPositionsError(f"llama.cpp takes {known if count == _WIDE_BAICHUAN else other}.")
     attends = _attends(keys, architecture, count)
     rotates = tuple(turns and at for turns, at in zip(_rotates(keys, architecture, slides), attends, strict=True))
+    if architecture in TAKES_ROPE_PATTERN and not any(rotates):
+        raise NoRotaryPositionsError(
+            f"{ROPE_PATTERN} in {keys.where} lists no layer: llama.cpp rotates none, so that there are no rotary "
+            "positions and no others.",
+            f"List in {ROPE_PATTERN} with 1 the layers that the model was trained to rotate.",
+        )
     names = _names(keys, architecture, slides, attends, rotates, FULL if ALL_LAYERS not in found else ALL_LAYERS)
     layers = []
     for name in dict.fromkeys(names):

@@ -40,6 +40,7 @@ _NEEDED_BY = {
 }
 _BY_LAYER = ("attention.head_count", "attention.head_count_kv")
 _AXES = 4
+_MOST_LAYERS = 512  # LLAMA_MAX_LAYERS
 
 
 def refusals(metadata: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[Finding]:
@@ -63,6 +64,9 @@ def refusals(metadata: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[
             f"{architecture}.{PATTERN} does not list for every layer whether it has a window",
             "Convert the model again.",
         )
+    count = metadata.get(f"{architecture}.block_count")
+    if isinstance(count, int) and count > _MOST_LAYERS:
+        yield _error(f"{architecture}.block_count {count} is above {_MOST_LAYERS}", "Convert the model again.")
     if architecture in NEEDS_SECTIONS and f"{architecture}.rope.dimension_sections" not in metadata:
         yield _error(
             f"{architecture}.rope.dimension_sections is missing, the numbers of pairs of each axis",

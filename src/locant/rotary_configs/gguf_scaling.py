@@ -63,8 +63,18 @@ def scaling_of(
     if kind not in types:
         raise ConfigError(f"Unknown rope.scaling.type '{kind}'.{nearest(kind, types)} Known: {', '.join(types)}.")
     attention = keys.number("rope.scaling.attn_factor")
-    if attention is not None and attention <= 0:
-        raise ConfigError(f"rope.scaling.attn_factor {attention:g} in {keys.where} must be above 0: scores go by it.")
+    if attention == 0:
+        raise ConfigError(f"rope.scaling.attn_factor in {keys.where} is 0: all scores are 0 then.")
+    if attention is not None and attention < 0:
+        findings.append(
+            Finding(
+                "error",
+                f"rope.scaling.attn_factor {attention:g} is below 0: queries and keys both change their sign, so that "
+                f"scores are those of {-attention:g}, which is shown.",
+                f"State {-attention:g}, or compare with the model's publication.",
+            )
+        )
+        attention = -attention
     loaded = _loaded(tensors, architecture, kind, rotary_dim, findings)
     given, by_old_name = keys.number("rope.scaling.factor"), keys.number("rope.scale_linear")
     given = by_old_name if given is None else given
@@ -91,6 +101,8 @@ def scaling_of(
     if kind == "longrope" and LONG_FACTORS in loaded and factor != 1:
         divides = types["yarn" if stated == "yarn" else "linear"].from_gguf(heeded, context)
         context = _with_lists_divided(context, divides, rotary_dim, base)
+    if base == 1 and kind == "yarn" and factor != 1:
+        raise ConfigError(f"The base in {keys.where} is 1: YaRN divides by its logarithm, which is 0.")
     scaling = types[kind].from_gguf(heeded, context)
     if not given and stated == kind and kind in ("linear", "yarn") and FACTORS not in loaded:
         findings.append(_note_on_missing_factor(kind, keys))
@@ -178,7 +190,7 @@ def _loaded(
         )
         loaded.clear()
     for name, factors in loaded.items():
-        _check_factors(name, factors, rotary_dim)
+        _check_factors(name, factors, rotary_dim, findings)
     lists = (SHORT_FACTORS, LONG_FACTORS)
     missing = next((name for name in lists if name not in loaded), None)
     if missing is not None and {*lists} & {*loaded}:
@@ -195,16 +207,26 @@ def _loaded(
     return loaded
 
 
-def _check_factors(name: str, factors: Sequence[float], rotary_dim: int) -> None:
+def _check_factors(name: str, factors: Sequence[float], rotary_dim: int, findings: list[Finding]) -> None:
     if len(factors) != rotary_dim // 2:
         raise ConfigError(
             f"{name} holds {len(factors)} factors, but {rotary_dim} rotated features are {rotary_dim // 2} pairs."
         )
-    wrong = next((index for index, factor in enumerate(factors) if not is_number(factor) or factor <= 0), None)
+    wrong = next((index for index, factor in enumerate(factors) if not is_number(factor) or factor == 0), None)
     if wrong is not None:
         raise ConfigError(
             f"{name} holds {factors[wrong]:g} for pair {wrong}; llama.cpp divides the frequencies by it, so that "
             "it must be a number above 0."
+        )
+    backwards = next((index for index, factor in enumerate(factors) if factor < 0), None)
+    if backwards is not None:
+        findings.append(
+            Finding(
+                "error",
+                f"{name} holds {factors[backwards]:g} for pair {backwards}: llama.cpp divides the frequency by it, and "
+                "turns the pair backwards, as is shown.",
+                "Convert the model again; factors are numbers above 0.",
+            )
         )
 
 

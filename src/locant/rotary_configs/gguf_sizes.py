@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
-from locant.rotary_configs.base import number_of_layers
+from locant.rotary_configs.base import NoRotaryPositionsError, number_of_layers
 from locant.rotary_configs.gguf_architectures import (
     HALVES_FULL_ATTENTION,
     OWN_HEADS,
@@ -39,6 +39,12 @@ def sizes_of(keys: Fields, architecture: str, findings: list[Finding], *, has_ow
     Raises:
         ConfigError: A size is missing, or llama.cpp loads no file with it.
     """
+    if keys.get(_SIZE) == 0 and not {architecture} & (WHOLE_HEADS | SEPARATE_PART | OWN_SIZES):
+        raise NoRotaryPositionsError(
+            f"{_SIZE} in {keys.where} is 0: llama.cpp rotates no feature, so that there are no rotary positions and no "
+            "others.",
+            f"State {_SIZE}, the number of features of a head that the model was trained to rotate.",
+        )
     head_dim, rotary_dim = _stated(keys, architecture, findings)
     if architecture not in SEPARATE_PART:
         _check_heads(keys, architecture, head_dim, findings)

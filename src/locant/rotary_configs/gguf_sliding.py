@@ -19,6 +19,7 @@ from locant.rotary_configs.factor_products import one_list
 from locant.rotary_configs.gguf_architectures import HALVES_FULL_ATTENTION, OWN_SIZES
 from locant.rotary_configs.gguf_sizes import sliding_sizes
 from locant.rotary_configs.gguf_windows import window_of
+from locant.rotary_configs.unusual_bases import of_small_base, with_base
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 MAIN, COMPRESSED = "main", "compress"
@@ -93,7 +94,9 @@ def by_layer_types(
     if has_own_sizes:
         head_dim, rotary_dim = sliding_sizes(keys, architecture)
     assert rotary_dim is not None
-    sliding = replace(full, head_dim=head_dim, base=base, rotary_dim=rotary_dim, scaling=Unscaled())
+    if base <= 1:
+        findings.append(of_small_base(f"{_BASE} in {keys.where} is {base:g}", base, "llama.cpp"))
+    sliding = with_base(full, base, head_dim=head_dim, rotary_dim=rotary_dim, scaling=Unscaled())
     if facts.is_scaled:
         kept = _kept_factor(keys, findings) if facts.keeps_factor else None
         same = (base, rotary_dim) == (full.base, full.rotary_dim)
@@ -148,7 +151,7 @@ def _scale_of_cosines(keys: Fields) -> float:
     The context divides it by ``0.1 * ln(factor) + 1``, which ``rope_yarn`` multiplies by where it scales.
     """
     factor = keys.number("rope.scaling.factor") or keys.number("rope.scale_linear") or 1.0
-    of_file = keys.number("rope.scaling.attn_factor") or 1.0
+    of_file = abs(keys.number("rope.scaling.attn_factor") or 1.0)
     is_below_1 = keys.text("rope.scaling.type") == "yarn" and 0 < factor < 1
     return of_file / (0.1 * math.log(factor) + 1) if is_below_1 else of_file
 
@@ -173,5 +176,5 @@ def _compressed(keys: Fields, stated: RotaryConfig) -> dict[str, RotaryConfig]:
     scaling = with_plain_attention(stated.scaling) if isinstance(stated.scaling, YaRN) else stated.scaling
     return {
         MAIN: replace(stated, scaling=Unscaled(), max_length=keys.whole("context_length")),
-        COMPRESSED: replace(stated, base=base, scaling=scaling),
+        COMPRESSED: with_base(stated, base, scaling=scaling),
     }

@@ -34,6 +34,7 @@ from locant.rotary_configs.gguf_deviations import check_demanded_base
 from locant.rotary_configs.gguf_sliding import FULL, with_plain_attention
 from locant.rotary_configs.llamacpp_flags import Scale, check_numbers, parse_flags, scale_of
 from locant.rotary_configs.llamacpp_layers import heeded_by, told_apart, unheeded_flags
+from locant.rotary_configs.unusual_bases import of_small_base, with_base
 from locant.rotary_configs.wording import speaks_of
 
 _FORMAT = "llama.cpp's command line"
@@ -114,13 +115,15 @@ def read_llamacpp(
     base = numbers.get("--rope-freq-base")
     if base:
         check_demanded_base(architecture, base, f"--rope-freq-base {base:g}")
+        if base <= 1:
+            findings.append(of_small_base(f"--rope-freq-base is {base:g}", base, "llama.cpp"))
     is_single = len(models) == 1 and not kinds
     heeds = {layer: heeded_by(architecture, layer, is_single=is_single) for layer in models}
     configs = {}
     for layer, own in models.items():
         heeded = heeds[layer]
         flags = _Flags(given.values.get("--rope-scaling"), numbers, scale, own, findings, stated)
-        changed = replace(own, base=flags.base if heeded.base else own.base)
+        changed = with_base(own, flags.base if heeded.base else own.base, scaling=Unscaled())
         if heeded.scaling:
             scaling = _scaling(flags)
             if architecture == "deepseek4" and isinstance(scaling, YaRN):

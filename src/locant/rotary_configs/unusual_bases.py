@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from locant.positions.rotary.config import RotaryConfig, SmallBaseRotaryConfig
@@ -48,6 +49,34 @@ def config_class(base: float) -> type[RotaryConfig]:
     return RotaryConfig if base > 1 else SmallBaseRotaryConfig
 
 
+def with_base(config: RotaryConfig, base: float, **changes: Any) -> RotaryConfig:
+    """Return a configuration with another base, of the class that takes it.
+
+    Args:
+        config: The configuration.
+        base: The base, above 0.
+        changes: Its other fields that change.
+    """
+    kept = {field.name: getattr(config, field.name) for field in fields(config)}
+    return config_class(base)(**{**kept, **changes, "base": base})
+
+
+def of_small_base(said: str, base: float, engine: str) -> Finding:
+    """Return the finding about a base up to 1, with which an engine computes all the same.
+
+    Args:
+        said: Which base it is, with its number.
+        base: The number.
+        engine: Who computes with it.
+    """
+    alike = "all pairs turn by the same angle" if base == 1 else "later pairs turn faster than the first"
+    return Finding(
+        "error",
+        f"{said}, with which {alike}: {engine} computes it so, as is shown, but no published model has that.",
+        "State the base that the weights were trained with; it is above 1, like 10000.",
+    )
+
+
 def as_computed(
     base: float, scaling: FrequencyScaling, rotary_dim: int, layer: str, context: RopeContext
 ) -> FrequencyScaling:
@@ -64,11 +93,7 @@ def as_computed(
         return scaling
     said = f"{'rope_theta' if layer == ALL_LAYERS else f'The base of {layer!r} layers'} is {base:g}"
     if base <= 1:
-        alike = "all pairs turn by the same angle" if base == 1 else "later pairs turn faster than the first"
-        context.wrong(
-            f"{said}, with which {alike}: transformers computes it so, as is shown, but no published model has that.",
-            "State the base that the weights were trained with; it is above 1, like 10000.",
-        )
+        context.findings.append(of_small_base(said, base, "transformers"))
     if base > _MOST and isinstance(scaling, Unscaled | Linear):  # other ones compute with it otherwise
         context.warn(
             f"{said}, which is beyond float32, in which transformers computes: the first pair alone turns there, and "

@@ -62,11 +62,15 @@ class FactorLists(Extension):
                 f"features; got {factors!r}."
             )
         for index, value in enumerate(factors):
-            if not is_number(value) or not value > 0:
+            if not is_number(value) or not self._divides(value):
                 raise ConfigError(
                     f"{field} of the scaling '{self.name}' must be numbers above 0; got {value!r} at index {index}."
                 )
         object.__setattr__(self, field, tuple(factors))
+
+    def _divides(self, factor: float) -> bool:
+        """Whether a number may divide a frequency."""
+        return factor > 0
 
     @classmethod
     def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:

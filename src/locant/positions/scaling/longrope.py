@@ -285,11 +285,14 @@ class LongRoPE(FactorLists):
                 "the long factors for larger contexts alone.",
                 "Write down the length that the model was trained for before the extension.",
             )
-        return cls(
+        from locant.positions.scaling.out_of_range import class_of_lists  # which is made of this class
+
+        lists = context.tensors[SHORT_FACTORS], context.tensors[LONG_FACTORS]
+        return class_of_lists(*lists)(
             original_length=original,
             target_length=max(length, original),
-            short_factors=context.tensors[SHORT_FACTORS],
-            long_factors=context.tensors[LONG_FACTORS],
+            short_factors=lists[0],
+            long_factors=lists[1],
             attention_factor=context.attention_factor,
         )
 

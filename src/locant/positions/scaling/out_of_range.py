@@ -10,7 +10,7 @@ readers alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -23,6 +23,7 @@ from locant.positions.scaling.forms import EngineForms
 from locant.positions.scaling.frequency import Extension
 from locant.positions.scaling.linear import Linear
 from locant.positions.scaling.llama3 import Llama3
+from locant.positions.scaling.longrope import LongRoPE
 from locant.positions.scaling.ntk import DynamicNTK
 from locant.positions.scaling.yarn import YaRN
 
@@ -99,6 +100,22 @@ class DynamicNTKOfAnyFactor(_OutOfRange, DynamicNTK):
             "transformers: dynamic NTK, which follows the length of the text. vLLM since May 2026: nothing is scaled.",
             "State a larger rope_theta in place of the scaling, which is the same in all engines.",
         )
+
+
+class LongRoPEOfAnyFactors(_OutOfRange, LongRoPE):
+    """Lists of factors, some of which are below 0: their pairs turn backwards."""
+
+    def _divides(self, factor: float) -> bool:
+        return factor != 0
+
+
+def class_of_lists(*lists: Sequence[float]) -> type[LongRoPE]:
+    """Return the class of LongRoPE that takes these lists.
+
+    Args:
+        lists: Factors, by which frequencies are divided.
+    """
+    return LongRoPE if all(factor > 0 for factors in lists for factor in factors) else LongRoPEOfAnyFactors
 
 
 class YaRNOfAnyFactor(_OfAnyFactor, YaRN):

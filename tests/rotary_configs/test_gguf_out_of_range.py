@@ -1,0 +1,113 @@
+"""Numbers of GGUF files and flags that cannot be meant, with which llama.cpp computes all the same: a table, and an
+error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locant.errors import ConfigError
+from locant.extension.source import Source
+from locant.positions.scaling.fields import Finding
+from locant.rotary_configs import ParsedConfig, read_gguf, read_llamacpp
+from locant.rotary_configs.base import NoRotaryPositionsError
+from locant.rotary_configs.gguf_loading import refusals
+
+_SIZES = {"attention.key_length": 32, "context_length": 2048, "block_count": 4}
+_YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 512}
+_WINDOW = {"attention.sliding_window": 8, "attention.sliding_window_pattern": [1, 0, 1, 0]}
+_DIVISORS, _SHORT, _LONG = "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"
+
+
+def _metadata(architecture: str, keys: dict[str, Any]) -> dict[str, Any]:
+    own = {**_SIZES, **keys}
+    return {"general.architecture": architecture} | {f"{architecture}.{key}": own[key] for key in own}
+
+
+def _read(architecture: str, keys: dict[str, Any], tensors: dict[str, list[float]] | None = None) -> ParsedConfig:
+    return read_gguf(_metadata(architecture, keys), tensors)
+
+
+def _errors(parsed: ParsedConfig) -> list[Finding]:
+    return [each for each in parsed.findings if each.severity == "error"]
+
+
+@pytest.mark.parametrize("base", [1.0, 0.5])
+def test_a_base_up_to_1_is_computed(base: float) -> None:
+    """ggml_compute_forward_rope: theta_scale = powf(freq_base, -2.0f/n_dims)."""
+    parsed = _read("qwen2", {"rope.freq_base": base})
+    assert [float(each) for each in parsed.config.frequencies()] == pytest.approx(
+        [base ** (-i / 16) for i in range(16)]
+    )
+    (found,) = _errors(parsed)
+    assert found.message.startswith(f"rope.freq_base in the GGUF metadata of 'qwen2' is {base:g}, with which")
+    sliding = _read("gemma3", {"rope.freq_base_swa": base, **_WINDOW})
+    assert sliding.configs["sliding_attention"].base == base
+    assert sliding.configs["full_attention"].base == 10000
+    assert _errors(sliding)[0].message.startswith("rope.freq_base_swa in")
+    run = read_llamacpp(f"--rope-freq-base {base}", _read("qwen2", {}).configs)
+    assert run.config.base == base
+    assert _errors(run)[0].message.startswith(f"--rope-freq-base is {base:g}, with which")
+
+
+def test_yarn_with_a_base_below_1_has_the_ramp_of_ggml() -> None:
+    """ggml_rope_yarn_corr_dims: the corners are below 0, so that the first pair is kept and the others interpolated."""
+    parsed = _read("qwen2", {"rope.freq_base": 0.5, **_YARN})
+    expected = [0.5 ** (-i / 16) / (4 if i else 1) for i in range(16)]
+    assert [float(each) for each in parsed.config.frequencies(2048)] == pytest.approx(expected)
+    with pytest.raises(ConfigError, match=r"base .* is 1: YaRN divides by its logarithm, which is 0"):
+        _read("qwen2", {"rope.freq_base": 1.0, **_YARN})
+
+
+@pytest.mark.parametrize("base", [0.0, -2.0])
+def test_a_base_with_which_nothing_is_computed_is_refused(base: float) -> None:
+    with pytest.raises(ConfigError, match=f"rope.freq_base in .* is {base:g}"):
+        _read("qwen2", {"rope.freq_base": base})
+
+
+def test_factors_below_0_turn_pairs_backwards() -> None:
+    """rope_yarn is given theta/ff."""
+    parsed = _read("llama", {}, {_DIVISORS: [1.0] * 15 + [-2.0]})
+    plain = [1e4 ** (-i / 16) for i in range(16)]
+    frequencies = [float(each) for each in parsed.config.frequencies()]
+    assert frequencies == pytest.approx([*plain[:15], -plain[15] / 2])
+    assert "rope_freqs.weight holds -2 for pair 15: llama.cpp divides the frequency by it" in _errors(parsed)[0].message
+    parsed.explain()
+    lists = {_SHORT: [1.5] * 16, _LONG: [4.0] * 15 + [-4.0]}
+    long = _read("phi3", {"rope.scaling.original_context_length": 512}, lists)
+    assert float(long.config.frequencies(2048)[-1]) == pytest.approx(-plain[15] / 4)
+    both = _read("phi3", {"rope.scaling.factor": -2.0}, {_SHORT: [1.5] * 16, _LONG: [4.0] * 16})
+    assert float(both.config.frequencies(512)[0]) == pytest.approx(-1 / 3)
+
+
+def test_an_attention_factor_below_0_changes_the_sign_of_queries_and_keys() -> None:
+    parsed = _read("qwen2", {"rope.scaling.attn_factor": -1.2})
+    assert parsed.config.attention_scale() == 1.2
+    assert "rope.scaling.attn_factor -1.2 is below 0" in _errors(parsed)[0].message
+    windows = _read("gemma3", {"rope.scaling.attn_factor": -1.2, **_WINDOW}).configs
+    assert {each.attention_scale() for each in windows.values()} == {1.2}
+
+
+def test_an_alpha_below_0_has_no_effect() -> None:
+    parsed = _read("hunyuan-dense", {"rope.scaling.alpha": -2.0})
+    assert parsed.config.base == 10000
+    assert "rope.scaling.alpha -2 has no effect" in parsed.findings[0].message
+
+
+def test_nothing_rotates_where_a_file_states_no_feature_or_no_layer() -> None:
+    """ggml_rope with n_dims 0 copies its input; granite-swa.cpp asks hparams.has_rope."""
+    with pytest.raises(NoRotaryPositionsError, match=r"rope.dimension_count in .* is 0: llama.cpp rotates no feature"):
+        _read("stablelm", {"rope.dimension_count": 0})
+    with pytest.raises(ConfigError, match=r"'rope.dimension_count' in .* must be a positive whole number"):
+        _read("qwen2", {"rope.dimension_count": 0})
+    with pytest.raises(NoRotaryPositionsError, match=r"attention.rope_pattern in .* lists no layer"):
+        _read("granite_swa", {**_WINDOW, "attention.rope_pattern": [0] * 4})
+
+
+def test_more_layers_than_llama_cpp_takes_are_an_error() -> None:
+    """GGML_ASSERT(hparams.n_layer_all <= LLAMA_MAX_LAYERS)."""
+    source = Source(Path("model.gguf"), "gguf", _metadata("qwen2", {"block_count": 513, "embedding_length": 64}))
+    (found,) = refusals(source.content, source.types)
+    assert found.message == "qwen2.block_count 513 is above 512: llama.cpp refuses to load the file."
