@@ -85,6 +85,13 @@ def test_a_key_of_gguf_without_effect_is_told() -> None:
     assert not entries_without_effect({**metadata, "gemma.attention.sliding_window": 0}, parsed, read_gguf, ())
 
 
+_YARN: dict[str, Any] = {
+    "rope__scaling__type": "yarn",
+    "rope__scaling__factor": 4.0,
+    "rope__scaling__original_context_length": 2048,
+}
+
+
 def _gguf(architecture: str, **more: Any) -> dict[str, Any]:
     keys = {"context_length": 8192, "embedding_length": 2048, "block_count": 8, "attention.head_count": 8}
     keys |= {key.replace("__", "."): value for key, value in more.items()}
@@ -100,6 +107,19 @@ def _gguf(architecture: str, **more: Any) -> dict[str, Any]:
         (_gguf("qwen3"), "no attention.key_length: a head has 256 features"),
         (_gguf("llama", rope__scaling__factor=8.0), "no rope.scaling.type; 'linear' is taken"),
         (_gguf("granitehybrid"), "no rope.scaling.finetuned: it is taken for true"),
+        (_gguf("gptneox", rope__dimension_count=64), "no rope.freq_base; 10000 is taken, as llama.cpp has."),
+        (
+            _gguf("mistral3"),
+            "no rope.freq_base; 10000 is taken, where the class of 'ministral3' in transformers has 1e+06.",
+        ),
+        (
+            _gguf("plamo3", attention__sliding_window=64),
+            "no rope.freq_base_swa; 10000 is taken for layers with a window",
+        ),
+        (_gguf("qwen3next"), "no full_attention_interval: one layer in 4, the last of them, has attention"),
+        (_gguf("gemma2"), "no attention.sliding_window_pattern: one layer in 2, the last of them, has full attention"),
+        (_gguf("grok", **_YARN), "no rope.scaling.yarn_beta_fast; 8 is taken, as llama.cpp has."),
+        (_gguf("grok", **_YARN), "no rope.scaling.yarn_beta_slow; 1 is taken, as llama.cpp has."),
     ],
 )
 def test_keys_of_gguf_that_are_left_out_are_told(metadata: dict[str, Any], told: str) -> None:
@@ -107,15 +127,41 @@ def test_keys_of_gguf_that_are_left_out_are_told(metadata: dict[str, Any], told:
     assert told in found.message
 
 
+def test_all_that_a_file_leaves_out_is_one_note() -> None:
+    metadata = _gguf("plamo3", attention__sliding_window=64)
+    (found,) = keys_left_out(metadata, read_gguf(metadata), ())
+    assert found.message == (
+        "The file has no rope.freq_base; 10000 is taken, as llama.cpp has. It has no rope.freq_base_swa; 10000 is "
+        "taken for layers with a window, as llama.cpp has. It has no attention.sliding_window_pattern: one layer in 8, "
+        "the last of them, has full attention, as llama.cpp has for 'plamo3'."
+    )
+
+
+_WINDOWS: dict[str, Any] = {"attention__sliding_window": 512, "attention__sliding_window_pattern": 4}
+
+
 def test_keys_of_gguf_that_are_there_are_not_called_missing() -> None:
     files = [
         _gguf("gptneox", rope__dimension_count=64),
         _gguf("qwen3", attention__key_length=128),
         _gguf("llama", rope__scaling__factor=8.0, rope__scaling__type="linear"),
-        _gguf("gemma3", attention__key_length=256, attention__sliding_window=512),
+        _gguf("gemma3", attention__key_length=256, **_WINDOWS, rope__freq_base_swa=1e4),
+        _gguf("qwen3next", attention__key_length=256, rope__dimension_count=64, attention__recurrent_layers=[1, 0] * 4),
+        _gguf(
+            "mistral3",
+            attention__key_length=128,
+            **_YARN,
+            rope__scaling__yarn_beta_fast=32.0,
+            rope__scaling__yarn_beta_slow=1.0,
+        ),
         _gguf("exaone4", block_count=30),  # the 1.2B, none of whose layers has a window
         _gguf("llama"),
+        _gguf("cogvlm"),  # whose graph has one base
+        # Of which only layers with a window rotate.
+        _gguf("muse-glimmer", attention__key_length=128, rope__freq_base_swa=1e4, **_WINDOWS),
     ]
+    for each in files[:-2]:
+        each[f"{each['general.architecture']}.rope.freq_base"] = 1e6
     assert not [found for each in files for found in keys_left_out(each, read_gguf(each), ())]
 
 
@@ -155,7 +201,7 @@ def test_keys_of_layers_with_windows_that_are_left_out_are_told() -> None:
     told = [each.message for each in keys_left_out(metadata, read_gguf(metadata), ())]
     assert [each for each in told if "no rope.freq_base_swa: layers with a window have the base 500000" in each]
     assert [each for each in told if "no rope.dimension_count_swa: layers with a window rotate 64 features" in each]
-    own = {"rope__freq_base_swa": 1e4, "rope__dimension_count_swa": 128}
+    own = {"rope__freq_base_swa": 1e4, "rope__dimension_count_swa": 128, "attention__sliding_window_pattern": 4}
     metadata = _gguf("laguna", **sizes, **own, rope__dimension_count=64, rope__freq_base=5e5)
     assert keys_left_out(metadata, read_gguf(metadata), ()) == []
 

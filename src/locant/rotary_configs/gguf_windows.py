@@ -76,10 +76,6 @@ WINDOWS = {
 """Architectures with windows in some of their layers; others pass over the keys, but for those of
 :data:`WINDOW_EVERYWHERE`."""
 
-_WRITTEN = "cohere2moe exaone-moe exaone4 gemma3n mellum modern-bert muse-glimmer olmo2 plamo3"
-PATTERN_IN_FILES = frozenset(_WRITTEN.split())
-"""Architectures whose converters write which layers have a window (``conversion``), though rounds are known as well."""
-
 WINDOW_EVERYWHERE = frozenset(("deepseek4", "lfm2"))
 """Architectures whose layers of attention all have the window that the file states."""
 

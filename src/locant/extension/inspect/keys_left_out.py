@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from locant.positions.scaling import YaRN
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import ParsedConfig
 from locant.rotary_configs.families import ModelType, is_in_transformers, model_type
-from locant.rotary_configs.gguf_architectures import OWN_SIZES, model_type_of
-from locant.rotary_configs.gguf_layers import SWITCHED
+from locant.rotary_configs.gguf_architectures import BASE_OF_GRAPH, OWN_SIZES, READS_BETAS, model_type_of
+from locant.rotary_configs.gguf_deviations import USUAL_BASE
+from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN, ROPE_PATTERN, SWITCHED, TAKES_ROPE_PATTERN
 from locant.rotary_configs.gguf_sliding import SLIDING, SLIDING_ATTENTION
-from locant.rotary_configs.gguf_windows import PATTERN, PATTERN_IN_FILES, WINDOWS, windows_of
+from locant.rotary_configs.gguf_windows import PATTERN, WINDOWS, windows_of
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.wording import words_of_findings
 
 
 def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Sequence[Finding]) -> list[Finding]:
-    """Return notes about keys that a GGUF file leaves out, where llama.cpp has a value and published files another.
+    """Return a note about the keys that a GGUF file leaves out, where what llama.cpp has for them decides its reading.
 
     Args:
         metadata: Of the file.
@@ -34,7 +36,7 @@ def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Seque
     def is_missing(key: str) -> bool:
         return metadata.get(f"{architecture}.{key}") is None and key not in told
 
-    found = []
+    found = list(_bases_left_out(architecture, parsed, kind, is_missing))
     windows = sorted({layer.window for layer in parsed.layers if layer.window is not None})
     slides = kind is not None and bool(kind.defaults.get("sliding_window")) and "sliding_attention" in kind.behaviour
     # Of EXAONE 4, only the files of so many layers have windows.
@@ -52,8 +54,8 @@ def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Seque
             f"rope.dimension_count: all {config.head_dim} features of a head rotate, where published models of "
             f"'{architecture}' rotate {share:g} of them"
         )
-    pattern = WINDOWS[architecture] if architecture in PATTERN_IN_FILES else None
-    if is_missing(PATTERN) and pattern is not None and windows:
+    pattern = WINDOWS.get(architecture)
+    if is_missing(PATTERN) and pattern is not None and pattern.period is not None and windows:
         which = "the first" if pattern.full_first else "the last"
         found.append(
             f"{PATTERN}: one layer in {pattern.period}, {which} of them, has full attention, as llama.cpp has for "
@@ -79,10 +81,60 @@ def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Seque
             f"rope.scaling.finetuned: it is taken for true, and the layers with attention rotate; files of models of "
             f"'{architecture}' without positions have false there"
         )
-    return [
-        Finding("note", f"The file has no {each}.", "Compare with the configuration that the file was made from.")
-        for each in found
-    ]
+    found += _layers_left_out(metadata, architecture, parsed, is_missing)
+    if not found:
+        return []
+    sentences = (f"{'It' if index else 'The file'} has no {each}." for index, each in enumerate(found))
+    return [Finding("note", " ".join(sentences), "Compare with the configuration that the file was made from.")]
+
+
+def _bases_left_out(
+    architecture: str, parsed: ParsedConfig, kind: ModelType | None, is_missing: Callable[[str], bool]
+) -> Iterator[str]:
+    """Yield which bases are left out, where llama.cpp has one of its own for them.
+
+    Args:
+        architecture: ``general.architecture`` of the file.
+        parsed: Its reading.
+        kind: Facts of the class of its models.
+        is_missing: Whether a key is left out, and nobody has told so.
+    """
+    facts = SLIDING_ATTENTION.get(architecture)
+    slides = SLIDING in parsed.configs
+    has_own = slides and facts is not None and facts.usual_base is not None
+    inherits = slides and not has_own and is_missing("rope.freq_base_swa")
+    if (
+        is_missing("rope.freq_base")
+        and architecture not in BASE_OF_GRAPH
+        and (inherits or {*parsed.configs} - {SLIDING})
+    ):
+        own = (kind.rope or {}).get("rope_theta") if kind is not None else None
+        models = "as llama.cpp has"
+        if kind is not None and is_number(own) and own != USUAL_BASE:
+            models = f"where the class of '{kind.name}' in transformers has {own:g}"
+        yield f"rope.freq_base; {USUAL_BASE:g} is taken, {models}"
+    if is_missing("rope.freq_base_swa") and has_own and facts is not None:
+        yield f"rope.freq_base_swa; {facts.usual_base:g} is taken for layers with a window, as llama.cpp has"
+
+
+def _layers_left_out(
+    metadata: Mapping[str, Any], architecture: str, parsed: ParsedConfig, is_missing: Callable[[str], bool]
+) -> Iterator[str]:
+    """Yield which keys about the kinds of layers, and about the ramp of YaRN, are left out."""
+    heads = metadata.get(f"{architecture}.attention.head_count_kv")
+    lists_heads = isinstance(heads, Sequence) and 0 in heads
+    names = ("full_attention_interval", "attention.recurrent_layers")
+    if architecture in LINEAR_BETWEEN and all(map(is_missing, names)) and not lists_heads:
+        yield (
+            f"full_attention_interval: one layer in {LINEAR_BETWEEN[architecture]}, the last of them, has attention, "
+            f"as llama.cpp has for '{architecture}'"
+        )
+    if architecture in TAKES_ROPE_PATTERN and is_missing(ROPE_PATTERN):
+        yield f"{ROPE_PATTERN}: all layers rotate, as llama.cpp has"
+    is_ramp = any(isinstance(config.scaling, YaRN) for config in parsed.configs.values())
+    for key, usual in (("yarn_beta_fast", READS_BETAS.get(architecture)), ("yarn_beta_slow", 1.0)):
+        if architecture in READS_BETAS and is_ramp and is_missing(f"rope.scaling.{key}"):
+            yield f"rope.scaling.{key}; {usual:g} is taken, as llama.cpp has"
 
 
 def _sliding_keys_left_out(
