@@ -92,6 +92,13 @@ _YARN: dict[str, Any] = {
 }
 
 
+_COMPRESSED: dict[str, Any] = {
+    "attention__sliding_window": 128,
+    "attention__compress_rope_freq_base": 160000.0,
+    "attention__compress_ratios": [0, 4] * 4,
+}
+
+
 def _gguf(architecture: str, **more: Any) -> dict[str, Any]:
     keys = {"context_length": 8192, "embedding_length": 2048, "block_count": 8, "attention.head_count": 8}
     keys |= {key.replace("__", "."): value for key, value in more.items()}
@@ -115,6 +122,10 @@ def _gguf(architecture: str, **more: Any) -> dict[str, Any]:
         (
             _gguf("plamo3", attention__sliding_window=64),
             "no rope.freq_base_swa; 10000 is taken for layers with a window",
+        ),
+        (
+            _gguf("deepseek4", **_COMPRESSED),
+            "no rope.dimension_count: all 256 features of a head rotate, as llama.cpp has",
         ),
         (_gguf("qwen3next"), "no full_attention_interval: one layer in 4, the last of them, has attention"),
         (_gguf("gemma2"), "no attention.sliding_window_pattern: one layer in 2, the last of them, has full attention"),

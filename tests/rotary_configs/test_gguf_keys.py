@@ -53,6 +53,21 @@ def test_windows_that_an_architecture_does_not_have_are_told_in_one_sentence(arc
     assert found.severity == "note"
 
 
+@pytest.mark.parametrize(
+    ("architecture", "keys"),
+    [
+        ("phi3", {WINDOW: 8}),  # which phi3.cpp reads, and switches off
+        ("exaone4", {WINDOW: 8, PATTERN: [1, 0, 1, 0]}),  # that of 64 layers alone has windows
+        ("gemma3", {PATTERN: [1, 0, 1, 0]}),
+        ("smallthinker", {WINDOW: 0, PATTERN: 2}),
+    ],
+)
+def test_keys_of_windows_that_are_off_have_no_effect(architecture: str, keys: dict[str, Any]) -> None:
+    (said,) = [each for _, each in _said(architecture, **keys) if "no effect" in each]
+    assert all(f"{key} " in said for key in keys)
+    assert not any("no effect" in each for _, each in _said("gemma3", **{WINDOW: 8, PATTERN: [1, 0, 1, 0]}))
+
+
 def test_keys_of_other_architectures_and_those_that_no_graph_uses_have_no_effect() -> None:
     assert (
         "note",
@@ -76,12 +91,25 @@ def test_a_key_of_a_name_that_is_not_read_leaves_the_table() -> None:
     (found,) = parsed.findings
     assert found.severity == "error"
     assert found.message == (
-        "rope.theta 1000000.0 has no effect: llama.cpp reads no key of that name; it takes 10000 for rope.freq_base, "
-        "which is missing."
+        "rope.theta 1000000.0 has no effect: llama.cpp reads no key of that name, but rope.freq_base, which is "
+        "missing: 10000 is taken."
     )
     assert found.remedy == "State qwen2.rope.freq_base, if that is meant."
-    beside = _said("qwen2", rope__theta=1e6, rope__freq_base=1e6)
-    assert beside == [("warning", "rope.theta 1000000.0 has no effect: llama.cpp reads no key of that name.")]
+    name = "has no effect: llama.cpp reads no key of that name"
+    beside = _said("qwen2", rope__theta=1e6, rope__freq_base=5e5)
+    assert beside == [("warning", f"rope.theta 1000000.0 {name}, but rope.freq_base, which is 500000.0.")]
+    for key, meant in {
+        "freq_bas": "rope.freq_base, which is missing: 10000 is taken",
+        "dimension_count_full": "rope.dimension_count, which is missing",
+        "scaling.original_length": "rope.scaling.original_context_length, which is missing",
+    }.items():
+        assert _said("qwen2", **{f"rope.{key}": 64}) == [("error", f"rope.{key} 64 {name}, but {meant}.")]
+    # Not read of Qwen 2 by any name; the factors of Llama 3 are a tensor.
+    for key in ("scaling.beta_fast", "scaling.yarn_beta_fas", "scaling.low_freq_factor", "interleaved"):
+        assert _said("qwen2", **{f"rope.{key}": 64}) == [("warning", f"rope.{key} 64 {name}.")]
+    assert _said("grok", rope__scaling__beta_fast=16.0)[0][1].endswith(
+        "but rope.scaling.yarn_beta_fast, which is missing."
+    )
     assert _said("qwen2", attention__alibi=True) == [
         ("warning", "attention.alibi true has no effect: llama.cpp reads no key of that name.")
     ]

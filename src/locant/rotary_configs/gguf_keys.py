@@ -7,6 +7,7 @@ loader reads for every architecture, and for one alone; and the architectures wh
 
 from __future__ import annotations
 
+import difflib
 import functools
 import json
 import re
@@ -14,24 +15,33 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from locant.errors import nearest
-from locant.positions.scaling.fields import Finding, in_json
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.gguf_architectures import RAISES_BASE
+from locant.rotary_configs.gguf_deviations import USUAL_BASE
 from locant.rotary_configs.gguf_layers import SWITCHED
-from locant.rotary_configs.gguf_windows import WINDOW_EVERYWHERE, WINDOWS
+from locant.rotary_configs.gguf_windows import PATTERN, WINDOW, has_windows
 
-_ROPE = "rope."
-_SIZE = "rope.dimension_count"
+_ROPE, _BASE, _SIZE = "rope.", "rope.freq_base", "rope.dimension_count"
 _CAUSAL = "attention.causal"
 # Names of keys that llama.cpp does not know, and whoever wrote them took for settings of positions.
 _ABOUT_POSITIONS = re.compile(r"^rope\b|rotary|rope_|alibi|theta|sliding|causal|attention\.(window|chunk)")
+# Keys by the last part of the name that config.json has for them.
+_IN_CONFIG_JSON = {
+    **dict.fromkeys(("theta", "base", "rotary_emb_base"), _BASE),
+    "rotary_dim": _SIZE,
+    "mrope_section": "rope.dimension_sections",
+    "original_max_position_embeddings": "rope.scaling.original_context_length",
+    "attention_factor": "rope.scaling.attn_factor",
+    **{name: f"rope.scaling.yarn_{name}" for name in ("beta_fast", "beta_slow")},
+}
+_OF_WINDOWS = (WINDOW, PATTERN, "attention.key_length_swa")
+_NEARLY = 0.85
 # Keys of which the reader speaks by itself, where they differ from what is taken.
 _TOLD_OF = re.compile(r"^rope\.(freq_base_swa|dimension_sections|scaling\.yarn_\w+)$|alibi")
 # Keys that are read for all architectures, and those that use them.
 _USED_BY: dict[str, Collection[str]] = {
     "rope.scaling.alpha": RAISES_BASE,
     "rope.scaling.finetuned": SWITCHED,
-    "attention.key_length_swa": {*WINDOWS, *WINDOW_EVERYWHERE},
 }
 
 
@@ -52,11 +62,13 @@ def keys_without_effect(
         yield _unknown(key, stated[key], own, architecture)
     read = {*_facts()["every architecture"], *_facts()["architectures"].get(architecture, ())}
     takes_size = architecture in _facts()["heads by rope.dimension_count"]
+    slides = has_windows(Fields(own, ""), architecture)
 
     def is_passed_over(key: str) -> bool:
         if not rotates and key.startswith(_ROPE):
             return not (takes_size and key == _SIZE)
         is_unused = key not in read or architecture not in _USED_BY.get(key, (architecture,))
+        is_unused = is_unused or (key in _OF_WINDOWS and not slides)
         return is_unused and not _TOLD_OF.search(key)
 
     passed_over = [
@@ -81,17 +93,26 @@ def keys_without_effect(
 
 
 def _unknown(key: str, value: Any, own: Mapping[str, Any], architecture: str) -> Finding:
-    """Return the finding about a key of a name that llama.cpp does not know."""
-    read = {*_facts()["every architecture"], *_facts()["architectures"].get(architecture, ())}
-    meant = nearest(key, sorted(read)) if key.startswith(_ROPE) else ""
-    name = meant.split("'")[1] if meant else None
-    is_missing = name is not None and own.get(name) is None
-    instead = "; it takes 10000 for rope.freq_base, which is missing" if is_missing and name == "rope.freq_base" else ""
+    """Return the finding about a key of a name that llama.cpp does not know, with the one that is meant."""
+    meant = _meant(key, architecture)
+    said = f"{key} {in_json(value):.40} has no effect: llama.cpp reads no key of that name"
+    if meant is None:
+        return Finding("warning", f"{said}.", "Remove it.")
+    if own.get(meant) is not None:
+        return Finding("warning", f"{said}, but {meant}, which is {in_json(own[meant]):.40}.", "Keep the latter alone.")
+    instead = f": {USUAL_BASE:g} is taken" if meant == _BASE else ""
     return Finding(
-        "error" if is_missing else "warning",
-        f"{key} {in_json(value):.40} has no effect: llama.cpp reads no key of that name{instead}.",
-        f"State {architecture}.{name}, if that is meant." if is_missing else "Remove it.",
+        "error", f"{said}, but {meant}, which is missing{instead}.", f"State {architecture}.{meant}, if that is meant."
     )
+
+
+def _meant(key: str, architecture: str) -> str | None:
+    """Return the key that a name means which llama.cpp does not know: by config.json's name, or nearly its own."""
+    read = {*_facts()["every architecture"], *_facts()["architectures"].get(architecture, ())}
+    by_name = _IN_CONFIG_JSON.get(key.rsplit(".", 1)[-1].removeprefix("rope_"))
+    if by_name is not None:
+        return by_name if by_name in read else None
+    return next(iter(difflib.get_close_matches(key, sorted(read), n=1, cutoff=_NEARLY)), None)
 
 
 def architectures_that_read(key: str) -> frozenset[str]:

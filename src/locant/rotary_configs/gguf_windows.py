@@ -104,6 +104,14 @@ def window_of(keys: Fields, architecture: str) -> int | None:
     return size // 2 + 1 if windows.both_ways else size
 
 
+def has_windows(keys: Fields, architecture: str) -> bool:
+    """Return whether layers of a file may have a window: its architecture has some, and nothing switches them off."""
+    if architecture in WINDOW_EVERYWHERE:
+        return window_of(keys, architecture) is not None
+    windows = windows_of(architecture, keys.get("block_count"))
+    return windows is not None and (windows.stays or window_of(keys, architecture) is not None)
+
+
 def first_layer_slides(keys: Fields, architecture: str) -> bool:
     """Return whether the first layer has a window, whose sizes graphs of one size have in all layers."""
     if architecture in WINDOW_EVERYWHERE:

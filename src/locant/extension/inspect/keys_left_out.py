@@ -10,7 +10,13 @@ from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import ParsedConfig
 from locant.rotary_configs.families import ModelType, is_in_transformers, model_type
-from locant.rotary_configs.gguf_architectures import BASE_OF_GRAPH, OWN_SIZES, READS_BETAS, model_type_of
+from locant.rotary_configs.gguf_architectures import (
+    BASE_OF_GRAPH,
+    OWN_SIZES,
+    READS_BETAS,
+    SEPARATE_PART,
+    model_type_of,
+)
 from locant.rotary_configs.gguf_deviations import USUAL_BASE
 from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN, ROPE_PATTERN, SWITCHED, TAKES_ROPE_PATTERN
 from locant.rotary_configs.gguf_sliding import SLIDING, SLIDING_ATTENTION
@@ -54,6 +60,8 @@ def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Seque
             f"rope.dimension_count: all {config.head_dim} features of a head rotate, where published models of "
             f"'{architecture}' rotate {share:g} of them"
         )
+    elif is_missing("rope.dimension_count") and architecture in SEPARATE_PART:
+        found.append(f"rope.dimension_count: all {config.head_dim} features of a head rotate, as llama.cpp has")
     pattern = WINDOWS.get(architecture)
     if is_missing(PATTERN) and pattern is not None and pattern.period is not None and windows:
         which = "the first" if pattern.full_first else "the last"
