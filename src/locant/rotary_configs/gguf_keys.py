@@ -56,7 +56,8 @@ def keys_without_effect(
         told: Keys of which something was said.
         rotates: Whether the graph rotates anything.
     """
-    stated = {key: value for key, value in own.items() if value is not None and key not in told}
+    # By 0 files say that there is no such thing, and switch windows off.
+    stated = {key: value for key, value in own.items() if (value or value is False) and key not in told}
     unknown = [key for key in stated if key not in _known() and _ABOUT_POSITIONS.search(key)]
     for key in unknown:
         yield _unknown(key, stated[key], own, architecture)
