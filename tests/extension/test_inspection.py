@@ -15,6 +15,7 @@ from published_models import GEMMA_3, MODELS
 from safetensors.torch import save_file
 
 from locant.extension import Inspection, inspect_model
+from locant.rotary_configs.families import is_in_transformers
 
 
 def _inspected(tmp_path: Path, content: Any) -> Inspection:
@@ -263,6 +264,7 @@ def test_entries_that_stand_twice_are_found(text: str, names: list[str], tmp_pat
 )  # fmt: skip
 def test_what_is_as_the_publisher_means_it_is_no_warning(content: dict[str, Any], tmp_path: Path) -> None:
     sizes = {"hidden_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 2, "max_position_embeddings": 32768}
-    inspection = _inspected(tmp_path, sizes | {"rope_theta": 1e4} | content)
+    code = {} if is_in_transformers(content["model_type"]) else {"auto_map": {"AutoConfig": "configuration.Config"}}
+    inspection = _inspected(tmp_path, sizes | {"rope_theta": 1e4} | code | content)
     assert inspection.parsed is not None
     assert [each.message for each in inspection.findings if each.severity != "note"] == []

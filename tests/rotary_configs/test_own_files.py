@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from locant.errors import ConfigError
+from locant.extension.inspect.model_class.ask import without_reading
 from locant.positions.scaling import Llama3, LongRoPE, YaRN
 from locant.rotary_configs import families, read_huggingface, read_vllm
 from locant.rotary_configs.families import is_in_transformers, known_model_types, model_type
-from locant.rotary_configs.own_code import OWN_CODE
+from locant.rotary_configs.own_code import OF_TRANSFORMERS, OWN_CODE, needs_code
 
 _SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
 _GPT_OSS = {"num_hidden_layers": 4, "hidden_size": 2880, "head_dim": 64, "num_attention_heads": 64}
@@ -300,3 +301,31 @@ def test_what_transformers_has_a_class_for_is_not_known_by_code_of_its_own_too()
     assert not by_class
     stored = json.loads((Path(families.__file__).parent / "model_types.json").read_text(encoding="utf-8"))
     assert not OWN_CODE.keys() & stored.keys()
+
+
+@pytest.mark.parametrize("name", ["internlm2", "qwen", "minicpmv", "kimi_k2", "phi4flash"])
+def test_transformers_loads_types_that_it_has_no_class_of_by_their_code_alone(name: str) -> None:
+    content = {"model_type": name, "hidden_size": 512, "num_attention_heads": 8, "rope_theta": 1e6}
+    code = {"AutoConfig": "publisher/model--configuration_it.ItConfig", "AutoModel": "modeling_it.ItModel"}
+    for auto_map, severity, said in (
+        ({}, "warning", "and the file names no code for it in auto_map: it refuses the file"),
+        ({"auto_map": {"AutoModel": code["AutoModel"]}}, "warning", "the file has no AutoConfig in auto_map"),
+        ({"auto_map": code}, "note", "by the code that auto_map names (configuration_it), and refuses it without"),
+    ):
+        (told,) = needs_code(content | auto_map)
+        assert (told.severity, said in told.message) == (severity, True), told
+    for of_transformers in ("llama", "wav2vec2-bert", "of nobody", None):
+        assert not needs_code(content | {"model_type": of_transformers})
+
+
+def test_the_code_that_a_file_needs_is_told_whether_or_not_it_rotates() -> None:
+    assert "transformers has no class of the model type 'internlm2'" in _said({"model_type": "internlm2", **_SIZES})
+    assert not read_vllm("{}", {"model_type": "internlm2", **_SIZES, "rope_theta": 1e6}).findings
+    (told,) = without_reading(None, {"model_type": "rwkv5"})
+    assert "transformers has no class of the model type 'rwkv5'" in told.message
+
+
+def test_types_that_transformers_has_no_class_of_are_those_of_the_release_that_is_installed() -> None:
+    transformers = pytest.importorskip("transformers")
+    if transformers.__version__.startswith("5.24"):
+        assert {name for name in OWN_CODE if name in transformers.CONFIG_MAPPING} == OF_TRANSFORMERS

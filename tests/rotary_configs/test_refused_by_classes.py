@@ -175,7 +175,8 @@ def test_nulls_with_which_a_class_fails(content: dict[str, Any], said: str) -> N
 
 
 def test_a_null_that_no_class_is_known_to_fail_with() -> None:
-    (said,) = _warnings(model_type="baichuan", rope_theta=None)
+    code = {"AutoConfig": "configuration_baichuan.BaichuanConfig"}
+    (said,) = _warnings(model_type="baichuan", rope_theta=None, auto_map=code)
     assert said.endswith("is null; 10000 is shown, what the class of 'baichuan' has where it is left out.")
 
 

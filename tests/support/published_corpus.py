@@ -161,7 +161,15 @@ CORPUS: dict[str, dict[str, Any]] = {
     ),
     "ModernBERT base": _entries("modernbert", 768, 12, 8192, global_rope_theta=160000.0, local_rope_theta=10000.0),
     "Kimi K2": _entries(
-        "kimi_k2", 7168, 64, 131072, qk_rope_head_dim=64, qk_nope_head_dim=128, rope_theta=50000.0, rope_scaling=_KIMI
+        "kimi_k2",
+        7168,
+        64,
+        131072,
+        qk_rope_head_dim=64,
+        qk_nope_head_dim=128,
+        rope_theta=50000.0,
+        rope_scaling=_KIMI,
+        auto_map={"AutoConfig": "configuration_deepseek.DeepseekV3Config"},
     ),
 }
 

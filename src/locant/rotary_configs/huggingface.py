@@ -60,7 +60,7 @@ from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 from locant.rotary_configs.layer_windows import windows_by_layer, windows_without_tokens
 from locant.rotary_configs.layers import grouped, layer_names, layers_with_positions, layers_without_positions
 from locant.rotary_configs.named_classes import class_in_architectures, other_type_in_architectures
-from locant.rotary_configs.own_code import in_usual_names
+from locant.rotary_configs.own_code import in_usual_names, needs_code
 from locant.rotary_configs.pairing import LAYOUT_MARK, doubts_about_layout, layout_of_conversion, stated_interleaving
 from locant.rotary_configs.rope_groups import rope_groups, with_length_of_class
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
@@ -145,6 +145,7 @@ def read_config(
     elif (named := other_type_in_architectures(config)) is not None:
         findings.append(_taken_in_the_place_of(name, named))
         name, kind = named.name, named
+    findings += [] if in_vllm else needs_code(config)
     is_known = families.is_in_transformers(name)
     if kind is not None and not kind.rotates and has_rotary_code(text_part(config), config):
         kind, is_known = None, False  # the class of transformers is another one

@@ -11,6 +11,7 @@ from locant.rotary_configs import families
 from locant.rotary_configs.class_refusals import incomplete_groups
 from locant.rotary_configs.own_entries import Findings, number
 
+_XDROPE = ("xdrope", "hunyuan_vl_text")  # which HunYuan-VL's configuration takes for 'dynamic'
 _PUBLISHED = 1000  # of Hunyuan-7B, Hunyuan-A13B and the others
 
 
@@ -20,7 +21,8 @@ def hunyuan(given: dict[str, Any], findings: Findings) -> None:
         group = given.get(name)
         if not isinstance(group, Mapping):
             continue
-        if (stated := group.get("rope_type", group.get("type", "default"))) != "dynamic":
+        stated = group.get("rope_type", group.get("type", "default"))
+        if stated != "dynamic" and (stated, given.get("model_type")) != _XDROPE:
             if group.get("alpha"):
                 findings.append(_beside_another_type(group["alpha"], name, stated))
             given[name] = {key: value for key, value in group.items() if key != "alpha"}
@@ -28,7 +30,7 @@ def hunyuan(given: dict[str, Any], findings: Findings) -> None:
         alpha = number(group.get("alpha"), "alpha")
         base = number(group.get("rope_theta", given.get("rope_theta")), "rope_theta") or 10_000.0
         if not alpha:
-            findings.append(_without_alpha(given, name, base, "alpha" in group))
+            findings.append(_without_alpha(given, name, base, group))
             given[name] = {key: value for key, value in group.items() if key != "alpha"}
             continue
         size = _head(given)
@@ -74,13 +76,14 @@ def _beside_another_type(alpha: Any, name: str, stated: Any) -> Finding:
     )
 
 
-def _without_alpha(given: Mapping[str, Any], name: str, base: float, is_stated: bool) -> Finding:
+def _without_alpha(given: Mapping[str, Any], name: str, base: float, group: Mapping[str, Any]) -> Finding:
     """Return the warning about 'dynamic' without the ``alpha`` that published files have."""
     size = _head(given)
+    of_type = f"the type {in_json(group.get('rope_type', group.get('type')))}".replace('"', "'")
     raised = f" from {base:g} to {_raised(base, _PUBLISHED, size):.6g}" if isinstance(size, int) and size > 2 else ""
     return Finding(
         "warning",
-        f"{name} of config.json has the type 'dynamic' {'and an alpha of 0' if is_stated else 'without alpha'}: the "
+        f"{name} of config.json has {of_type} {'and an alpha of 0' if 'alpha' in group else 'without alpha'}: the "
         f"class of '{given.get('model_type')}' keeps the base {base:g} in texts of the declared length, and goes by "
         f"the factor beyond it. Published files of such models have alpha {_PUBLISHED} there, which raises the "
         f"base{raised}, for texts of every length.",

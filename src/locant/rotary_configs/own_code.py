@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import own_entries, own_formats, own_layers
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.hunyuan import hunyuan
@@ -94,6 +95,41 @@ def in_usual_names(content: Mapping[str, Any], findings: Findings) -> Mapping[st
     given = dict(content)
     translate(given, findings)
     return given
+
+
+def needs_code(config: Mapping[str, Any]) -> list[Finding]:
+    """Return that transformers loads a file by code which is no part of it, if its model type is such a one.
+
+    Args:
+        config: The content of config.json.
+    """
+    name, code = config.get("model_type"), config.get("auto_map")
+    if not isinstance(name, str) or name not in OWN_CODE or name in OF_TRANSFORMERS:
+        return []
+    named = code.get("AutoConfig") if isinstance(code, Mapping) else None
+    if named is not None:
+        return [
+            Finding(
+                "note",
+                f"transformers has no class of the model type '{name}': it loads the file by the code that auto_map "
+                f"names ({str(named).rpartition('--')[2].partition('.')[0]:.60}), and refuses it without "
+                "trust_remote_code. What is shown is what that code does as it was published.",
+                "Load it with trust_remote_code=True, once you have read that code.",
+            )
+        ]
+    names = "names no code for it in auto_map" if not code else "has no AutoConfig in auto_map"
+    return [
+        Finding(
+            "warning",
+            f"transformers has no class of the model type '{name}', and the file {names}: it refuses the file, unless "
+            "the publisher's own package was imported first. What is shown is what the published code does.",
+            "State auto_map as the publisher has it, with the code beside the file, and trust_remote_code=True.",
+        )
+    ]
+
+
+OF_TRANSFORMERS = frozenset(["lasr_encoder", "timesfm2_5", "wav2vec2-bert", "wav2vec2-conformer"])
+"""Those of the model types here of which transformers has a class, of sound or of series."""
 
 
 def _half(**defaults: Any) -> dict[str, Any]:

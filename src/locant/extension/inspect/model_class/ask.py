@@ -25,6 +25,7 @@ from locant.rotary_configs.class_entries import values_of_other_kinds
 from locant.rotary_configs.class_refusals import incomplete_groups, refused_by_configuration, refused_by_fields
 from locant.rotary_configs.doubts import turns_backwards
 from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.own_code import needs_code
 from locant.rotary_configs.text_parts import text_part, text_part_names, text_type
 
 if TYPE_CHECKING:
@@ -327,6 +328,8 @@ def without_reading(answer: AskedClass | UnaskedClass | None, content: Mapping[s
     found = answer.finding(content) if isinstance(answer, UnaskedClass) else None
     if found is not None:
         return [found]
+    if needed := needs_code(content):
+        return needed
     if not isinstance(answer, AskedClass):
         part, kind = text_part(content), families.model_type(text_type(content))
         refused = list(refused_by_configuration(part, kind))
