@@ -332,3 +332,27 @@ def test_yarn_of_telechat_3_has_a_scale_of_its_own_in_vllm() -> None:
     parsed = read_vllm({}, _LLAMA | {"rope_theta": 1e6, "rope_scaling": rope})
     scale = 0.07 * math.log(4) + 1
     assert parsed.config.scaling == YaRN(factor=4.0, original_length=512, attention_factor=scale)
+
+
+@pytest.mark.parametrize("name", ["rotary_pct", "rotary_emb_fraction"])
+def test_a_share_by_another_name_counts_for_all_classes(name: str) -> None:
+    """patch_rope_parameters takes the first of partial_rotary_factor, rotary_pct and rotary_emb_fraction."""
+    for model_type in ("mistral", "qwen3", "olmoe", "minimax_m2"):
+        parsed = read_vllm({name: 0.5}, {"model_type": model_type, **_SIZES, "head_dim": 16})
+        assert {each.rotary_dim for each in parsed.configs.values()} == {8}
+        assert not any(name in each.message for each in parsed.findings)
+    both = read_vllm({name: 0.25, "partial_rotary_factor": 0.5}, _LLAMA)
+    assert both.config.rotary_dim == 16
+
+
+def test_groups_by_both_names_are_merged_one_after_the_other() -> None:
+    """_update_nested, in which rope_scaling is another name of rope_parameters also where the file has no group."""
+    both = {
+        "rope_scaling": {**_LINEAR, "rope_theta": 2e6},
+        "rope_parameters": {"rope_type": "default", "rope_theta": 3e6},
+    }
+    model = {"model_type": "llava_next", "text_config": {"model_type": "llama", **_SIZES}}
+    parsed = read_vllm({"text_config": both}, model)
+    assert (parsed.config.base, parsed.config.scaling) == (3e6, Unscaled())
+    turned = read_vllm({"text_config": dict(reversed(both.items()))}, model)
+    assert (turned.config.base, turned.config.scaling) == (2e6, Linear(factor=4.0))

@@ -118,6 +118,8 @@ class _Overrides:
             self._pass_over(name, value, self._taken_bases[name])
         elif name in _SHARES and (share := self._share(merged)) is not None:
             self._pass_over(name, value, share)
+        elif name in _SHARES:  # of which patch_rope_parameters takes the first, whatever the class calls it
+            merged[_SHARES[0]] = next((plain[each] for each in _SHARES if plain.get(each) is not None), None)
         elif name not in _BASES:
             merged[name] = value
 
@@ -227,8 +229,9 @@ class _Overrides:
         """Return a nested configuration with overrides in it; groups are merged, under either name."""
         updated, is_text = dict(present), present is self._text and self._is_gathered
         for name, value in given.items():
-            there = next((group for group in GROUPS if isinstance(present.get(group), Mapping)), name)
-            if name in GROUPS and isinstance(value, Mapping) and is_text and self._stands_beside(present, there, value):
+            # Both names are of one group, also where an override has brought it.
+            there = next((group for group in GROUPS if isinstance(updated.get(group), Mapping)), name)
+            if name in GROUPS and isinstance(value, Mapping) and is_text and self._stands_beside(updated, there, value):
                 self._error(
                     f"{name} in {OPTION} has no effect: vLLM puts its entries beside the groups that the class has for "
                     "each layer type, and takes these alone.",
