@@ -345,6 +345,22 @@ def test_a_share_by_another_name_counts_for_all_classes(name: str) -> None:
     assert both.config.rotary_dim == 16
 
 
+def test_a_share_is_filled_into_the_groups_of_layer_types_that_have_none() -> None:
+    """standardize_rope_params; gemma3.py, modernbert.py and step3p5.py take the group of the layer."""
+    for model_type in ("gemma3_text", "modernbert"):
+        parsed = read_vllm({"partial_rotary_factor": 0.5}, {"model_type": model_type, **_SIZES, "head_dim": 16})
+        assert {each.rotary_dim for each in parsed.configs.values()} == {8}
+        assert not any("partial_rotary_factor" in each.message for each in parsed.findings)
+    stated = {"full_attention": {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.25}}
+    groups = {**stated, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
+    file = {"model_type": "gemma3_text", **_SIZES, "head_dim": 16, "rope_parameters": groups}
+    parsed = read_vllm({"partial_rotary_factor": 0.5}, file)
+    assert [parsed.configs[layer].rotary_dim for layer in groups] == [4, 8]
+    kept = read_vllm({"partial_rotary_factor": 0.5}, {"model_type": "mimo_v2_flash", **_SIZES, "head_dim": 192})
+    assert {each.rotary_dim for each in kept.configs.values()} == {64}
+    assert "partial_rotary_factor in --hf-overrides has no effect: the model has 0.334" in _errors(kept.findings)[0]
+
+
 def test_groups_by_both_names_are_merged_one_after_the_other() -> None:
     """_update_nested, in which rope_scaling is another name of rope_parameters also where the file has no group."""
     both = {

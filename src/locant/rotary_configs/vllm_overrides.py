@@ -118,10 +118,36 @@ class _Overrides:
             self._pass_over(name, value, self._taken_bases[name])
         elif name in _SHARES and (share := self._share(merged)) is not None:
             self._pass_over(name, value, share)
-        elif name in _SHARES:  # of which patch_rope_parameters takes the first, whatever the class calls it
-            merged[_SHARES[0]] = next((plain[each] for each in _SHARES if plain.get(each) is not None), None)
+        elif name in _SHARES and value is not None:
+            # patch_rope_parameters takes the first of them, whatever the class calls it.
+            first = next(each for each in _SHARES if plain.get(each) is not None)
+            self._fill_share(merged, first, plain[first])
         elif name not in _BASES:
             merged[name] = value
+
+    def _fill_share(self, merged: dict[str, Any], entry: str, share: Any) -> None:
+        """Give a share of the head to the group, or to those of layer types that have none (standardize_rope_params).
+
+        Args:
+            merged: The text part, which is changed.
+            entry: Its name in the overrides.
+            share: The share.
+        """
+        name = next((group for group in GROUPS if isinstance(merged.get(group), Mapping)), GROUPS[0])
+        present = merged.get(name) or {}
+        is_by_layer = self._kind is not None and self._kind.rope_by_layer and not self._runs_transformers
+        if self._kind is None or not is_by_layer or (present and not _is_by_layer(present)):
+            merged[_SHARES[0]] = share
+            return
+        groups = {}
+        for layer, base in self._bases.items():
+            own = present.get(layer) or (self._kind.rope or {}).get(layer)
+            stated = own if isinstance(own, Mapping) else {"rope_type": "default"}
+            groups[layer] = {_SHARES[0]: share, "rope_theta": base, **stated}
+        shares = {group[_SHARES[0]] for group in groups.values()}
+        if share not in shares and len(shares) == 1:
+            self._pass_over(entry, share, shares.pop())
+        merged[name] = groups
 
     def _pass_over(self, name: str, value: Any, present: Any) -> None:
         if value == present:
