@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 endif
 
-.PHONY: demo test tests lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-changes zoo-layouts vllm-rules nanogpt lock audit clean
+.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-changes zoo-layouts vllm-rules nanogpt lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -36,7 +36,7 @@ lint: $(BIN)/locant
 	$(BIN)/ruff format --check src tests site
 	$(BIN)/mypy
 
-# Installs nothing but .venv. mypy, which has one thread, works while the tests begin.
+# All checks but the slow tests. Installs nothing but .venv. mypy, which has one thread, works while the tests begin.
 test: $(BIN)/locant
 	$(MAKE) --no-print-directory --jobs 2 lint tests
 
@@ -49,7 +49,12 @@ $(VENV)/compiled: $(BIN)/locant
 # tests as long as it can (worksteal), so that what a module's tests share is rarely made twice. There is one more than two
 # cores need, because tests wait: for browsers, servers and processes that they start.
 tests: $(VENV)/compiled
-	$(BIN)/pytest --numprocesses 3 --dist worksteal
+	$(BIN)/pytest -m "not slow" --numprocesses 3 --dist worksteal
+
+# The tests that `make test` leaves out: small trainings to a score, what torch compiles, wheels, pages that train, sweeps over
+# all classes, and the rest of the cases of which it takes some.
+test-slow: $(VENV)/compiled
+	$(BIN)/pytest -m slow --numprocesses 3 --dist worksteal
 
 # The kernels under GCC's sanitizers: random calls of their C interface, then their tests in Python. Takes some minutes.
 KERNELS := src/locant/kernels

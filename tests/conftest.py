@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gc
 import os
+import random
+from collections import defaultdict
 
 import pytest
 from hypothesis import settings
@@ -24,6 +26,21 @@ def example_store(tmp_path_factory):
 
 # What is imported and collected stays: looking through it for garbage would take a fifth of the time.
 gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cases of a test that is ``sampled(count)`` as slow, all but so many, which are drawn by its name."""
+    cases = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for name, all_cases in cases.items():
+        (count,) = all_cases[0].get_closest_marker("sampled").args
+        kept = random.Random(name).sample(range(len(all_cases)), min(count, len(all_cases)))
+        for number, item in enumerate(all_cases):
+            if number not in kept:
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish():

@@ -28,6 +28,8 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 PYTHON_PAGES = [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
 TYPED = [command for block in BLOCKS for command in commands(block)]
 SHOWN = [command for command in TYPED if command.output is not None and not command.block.not_run]
+# Pages whose blocks compile, export or train.
+SLOW = {"docs/own-model.md", "docs/interop.md", "docs/figures.md", "docs/course/6-encoder-decoder.md"}
 # Blocks that are shown and not run: they need the network, a large model or hours.
 NOT_RUN = 8
 # Commands without `$` that take no more than a moment.
@@ -41,7 +43,11 @@ def name(page):
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", PYTHON_PAGES, ids=name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow) if name(page) in SLOW else page for page in PYTHON_PAGES],
+    ids=name,
+)
 def test_python_blocks_run_and_print_what_is_shown(page, tmp_path, example_store, monkeypatch):
     monkeypatch.chdir(tmp_path)
     python = [block for block in blocks(page) if block.language == "python" and not block.not_run]

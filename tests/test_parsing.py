@@ -105,6 +105,7 @@ def test_nothing_else_reads_json_or_yaml() -> None:
         "rotary_configs/other_positions.py",
         "rotary_configs/families.py",
         "rotary_configs/field_kinds.py",
+        "rotary_configs/gguf_keys.py",
         "rotary_configs/vision.py",
         "interop/onnx_example.py",  # runs alone, beside the model that it is exported with
         "training/generated_corpus.py",  # what it has written itself just before

@@ -131,6 +131,7 @@ def test_what_the_system_says_of_a_path_is_one_line(tmp_path: Path, capsys: pyte
         assert re.fullmatch(r"locant: error: .*x+ cannot be used: \S.*\.\n", capsys.readouterr().err)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell of Unix")
 def test_closed_streams_are_no_place_for_other_files() -> None:
     def locant(*, arguments: str) -> tuple[int, str, str]:

@@ -59,6 +59,7 @@ def options(languages: tuple[str | None, str]) -> list[str]:
     return [part for name, code in sides if code for part in (name, code)]
 
 
+@pytest.mark.slow
 def test_logits_are_equal_behind_the_languages(exported):
     translator, folder, choices = exported
     ids = translator.tokenizers.source.encode(SENTENCES)

@@ -32,6 +32,7 @@ def _of_any_size() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_random_calls_of_the_c_interface(tmp_path: Path) -> None:
     """Sizes and ids that are wrong, and every allocation failing in turn; ``make sanitize`` looks closer."""
     compiler = find_compiler()

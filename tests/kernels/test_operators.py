@@ -227,7 +227,7 @@ def test_without_a_compiler_a_rotation_is_recorded_past_the_dispatcher() -> None
     torch.testing.assert_close(direct, dispatched, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_block_is_compiled_in_one_graph(backend: str) -> None:
     block, x, positions = _block()
     expected = _with_gradients(block, block, x, positions)

@@ -124,6 +124,7 @@ class Foreign(ALiBi):
 """
 
 
+@pytest.mark.slow
 def test_schemes_of_other_people_are_compared_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "foreign_slope.py").write_text(FOREIGN, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)

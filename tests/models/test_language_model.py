@@ -49,6 +49,7 @@ def test_no_output_depends_on_a_later_token(position: str, norm: str) -> None:
         assert not torch.allclose(logits[:, changed], expected[:, changed], atol=1e-3)
 
 
+@pytest.mark.sampled(25)
 @every_scheme
 @both_norms
 @pytest.mark.parametrize("chunks", [[1] * 20, [3, 1, 14, 2]], ids=["tokens", "chunks"])

@@ -92,6 +92,7 @@ def ids(rows: int, length: int) -> Tensor:
 LENGTHS = torch.tensor([6, 3, 1])
 
 
+@pytest.mark.sampled(20)
 @every_scheme
 @both_norms
 def test_no_output_depends_on_a_later_token(build_model: Any, position: str, norm: str) -> None:
@@ -106,6 +107,7 @@ def test_no_output_depends_on_a_later_token(build_model: Any, position: str, nor
         assert not torch.allclose(logits[:, changed], expected[:, changed], atol=1e-3)
 
 
+@pytest.mark.sampled(20)
 @every_scheme
 @both_norms
 def test_a_sentence_alone_is_a_sentence_in_a_batch(build_model: Any, position: str, norm: str) -> None:
@@ -121,6 +123,7 @@ def test_a_sentence_alone_is_a_sentence_in_a_batch(build_model: Any, position: s
     assert torch.allclose(model(other, LENGTHS, target), together, rtol=0, atol=1e-6)
 
 
+@pytest.mark.sampled(40)
 @every_scheme
 @both_norms
 @pytest.mark.parametrize("chunks", [[1] * 20, [3, 1, 14, 2], [20]], ids=["tokens", "chunks", "whole"])
@@ -165,6 +168,7 @@ def test_only_a_model_without_positions_reads_a_bag_of_words(build_model: Any, p
     assert same is (position == "none")
 
 
+@pytest.mark.sampled(10)
 @every_scheme
 def test_every_scheme_trains(build_model: Any, position: str) -> None:
     model = build_model(position=position).train()

@@ -66,6 +66,7 @@ def losses(run: Path) -> list[float]:
     return [row["loss"] for row in read_metrics(run) if row["kind"] == "training"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_the_toy_language_is_learned_without_a_mistake(recipe_data: dict[str, Any], tmp_path: Path, cell: str) -> None:
     recipe = with_changes(recipe_data, model={"cell": cell}, training={"steps": 200, "validate_every": 200})

@@ -45,6 +45,7 @@ def libraries(wheel: zipfile.ZipFile) -> list[str]:
     return [name for name in wheel.namelist() if "/variants/" in name]
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.skipif(sys.platform != "linux", reason="the names are those of Linux")
 def test_a_wheel_has_all_variants(project: Path, tmp_path: Path) -> None:
@@ -72,6 +73,7 @@ def test_an_editable_installation_compiles_nothing(project: Path) -> None:
     assert "-py3-none-any" in str(wheel.filename)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_what_a_compiler_cannot_build_is_left_out_unless_it_was_asked_for(project: Path, tmp_path: Path) -> None:
     broken = tmp_path / "c++"

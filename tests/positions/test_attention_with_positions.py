@@ -59,6 +59,7 @@ def test_blocks_change_neither_results_nor_gradients(name: str, causal: bool, mo
         torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("name", ["alibi", "t5", "kerple", "fire", "sandwich"])
 @pytest.mark.parametrize("causal", [True, False])

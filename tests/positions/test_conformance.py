@@ -32,6 +32,7 @@ class RotaryWithContent(Rotary):
         return ((q[..., :2] @ k[..., :2].mT + k[..., 0].unsqueeze(-2)) * nearness).to(q.dtype)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_conforms(name: str) -> None:
     check_scheme(SCHEMES[name], **OPTIONS.get(name, {}))
@@ -167,6 +168,7 @@ BROKEN: list[tuple[type[PositionScheme], str, str]] = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("scheme", "check", "said"), BROKEN, ids=lambda value: getattr(value, "__name__", None))
 def test_a_broken_scheme_is_found_out(scheme: type[PositionScheme], check: str, said: str) -> None:
     with pytest.raises(SchemeCheckError, match=rf"{scheme.__name__} failed \d+ of \d+ checks:(.|\n)*{check}: .*{said}"):

@@ -44,6 +44,7 @@ def test_forty_lines_are_enough() -> None:
     assert len([line for line in blocks("python")[0].splitlines() if line.strip()]) <= 40
 
 
+@pytest.mark.slow
 def test_the_blocks_run(tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     checks = "assert bias.shape == (1, 4, 10, 10) and logits.shape == (2, 7, 100)\n"

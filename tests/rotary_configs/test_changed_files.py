@@ -186,6 +186,7 @@ def _read(content: dict[str, Any]) -> Any:
     return parsed.configs, parsed.layers, {each.message for each in parsed.findings}
 
 
+@pytest.mark.slow
 def test_the_search_changes_files_and_judges_them() -> None:
     pytest.importorskip("transformers")
     content = {"model_type": "llama", **_SMALL, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}

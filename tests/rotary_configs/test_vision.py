@@ -9,6 +9,7 @@ from locant.rotary_configs import read_huggingface, read_vision
 from locant.rotary_configs.vision import vision_types
 
 
+@pytest.mark.slow
 def test_every_tower_is_read_as_its_class_computes_it() -> None:
     """Tables of angles of all classes with axial positions; three of them, of masks over video, are not towers."""
     pytest.importorskip("transformers")

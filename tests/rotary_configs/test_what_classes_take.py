@@ -419,6 +419,7 @@ def test_a_window_of_some_layers_is_for_classes_that_have_it() -> None:
     assert first == {"gemma2": (0, 2), "qwen2": (0, 1)}
 
 
+@pytest.mark.slow
 def test_the_entries_of_all_classes_are_those_of_the_installed_release() -> None:
     """Fields, kinds of their values, and names in the code; classes that a release does not have yet are left out."""
     transformers = pytest.importorskip("transformers")

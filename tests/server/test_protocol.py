@@ -85,10 +85,19 @@ def answers(address: tuple[str, int], *parts: bytes) -> bytes:
 
 
 def test_whoever_does_not_read_the_answer_loses_the_connection():
+    closed = threading.Event()
+
     class Closing(uvicorn.Server):
         async def startup(self, sockets=None):
             self.closing = asyncio.create_task(close_silent(self, LimitSettings(head_seconds=0.6)))
+            self.watching = asyncio.create_task(self.watch())
             await super().startup(sockets)
+
+        async def watch(self):
+            for expected in (True, False):  # one comes, and is gone
+                while bool(self.server_state.connections) != expected:
+                    await asyncio.sleep(0.01)
+            closed.set()
 
     with running(Closing) as (host, port), socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -96,7 +105,7 @@ def test_whoever_does_not_read_the_answer_loses_the_connection():
         connection.connect((host, port))
         size = 16_000_000  # more than the system takes in between
         connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % size + bytes(size))
-        time.sleep(1.5)
+        assert closed.wait(60)
         found = 0
         with suppress(ConnectionResetError):
             while data := connection.recv(1 << 20):

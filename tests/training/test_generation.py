@@ -73,6 +73,7 @@ def test_back_translations_are_sources(translator, text, tmp_path):
     assert next(iter(load_corpus(JsonlCorpus(kind="jsonl", **split)).train)) == (best[0][0].text, LINES[0])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["tsv", "jsonl.gz"])
 def test_a_killed_generation_goes_on_exactly(run, tmp_path, form):
     text = tmp_path / "text.en.gz"

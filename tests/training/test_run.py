@@ -58,6 +58,7 @@ def test_a_run_learns_and_leaves_everything_behind(finished):
     assert isinstance(translator.translate("one two"), str)
 
 
+@pytest.mark.slow
 def test_the_toy_language_is_learned(recipe_data, tmp_path):
     changes = ["training.steps=500", "training.validate_every=100", "training.schedule=linear", "training.log_every=50"]
     train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")

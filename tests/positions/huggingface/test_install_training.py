@@ -95,7 +95,7 @@ def test_adapters_of_peft() -> None:
     torch.testing.assert_close(results[2], results[0], rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3_text"])
+@pytest.mark.parametrize("family", ["llama", pytest.param("gemma3_text", marks=pytest.mark.slow)])
 def test_compiling_needs_no_graph_break(family: str) -> None:
     model, tokens = causal_model(family), some_tokens(16)
     install(model)
@@ -106,6 +106,7 @@ def test_compiling_needs_no_graph_break(family: str) -> None:
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["shaw", "alibi", "self-extend", None])
 def test_compiling_schemes_at_the_attention(scheme: str | None) -> None:
     model, tokens = causal_model("llama", num_hidden_layers=1, **SHORT), some_tokens(20)
