@@ -85,6 +85,14 @@ def test_the_base_that_alpha_makes_is_told() -> None:
     assert "rope.scaling.alpha 1000 makes the base 11158839.93 of rope.freq_base 10000" in parsed.findings[0].message
 
 
+def test_a_base_by_flag_is_not_raised_by_alpha() -> None:
+    """llama_context: cparams.rope_freq_base is that of the flag, and rope_freq_base_train the raised one."""
+    run = _run("--rope-freq-base 500000", "hunyuan-dense", **{"rope.scaling.alpha": 1000.0})
+    assert run.config.base == 500000
+    assert "--rope-freq-base 500000 is the base itself: llama.cpp raises" in run.findings[0].message
+    assert not _run("--rope-freq-base 500000", "qwen2", **{"rope.scaling.alpha": 1000.0}).findings
+
+
 def test_the_graph_of_deepseek_ocr_has_one_base_and_whole_heads() -> None:
     """deepseek2.cpp: GGML_ASSERT(fabs(freq_base - 10000.0) < 1e-4), and n_embed_head for n_dims."""
     said = "is not 10000, the only base with which the graph of 'deepseek2-ocr' in llama.cpp does not end the program"

@@ -10,6 +10,7 @@ from locant.errors import ConfigError
 from locant.rotary_configs import ParsedConfig, gguf_architectures, read_gguf
 from locant.rotary_configs.gguf_keys import architectures_that_read, keys_without_effect
 from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN, TAKES_ROPE_PATTERN
+from locant.rotary_configs.gguf_loading import refusals
 from locant.rotary_configs.gguf_sliding import COMPRESS_RATIOS
 from locant.rotary_configs.gguf_windows import PATTERN, WINDOW, WINDOW_EVERYWHERE, WINDOWS
 
@@ -133,3 +134,33 @@ def test_keys_about_rotation_have_no_effect_where_nothing_rotates(architecture: 
     divides = architecture in ("glm5-next", "kimi-k3", "kimi-linear")
     said = "rope.freq_base 500000.0 has" if divides else "rope.freq_base 500000.0 and rope.dimension_count 64 have"
     assert f"{said} no effect: llama.cpp does not use" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "key", "kind", "expected"),
+    [
+        ("qwen2", "attention.causal", "uint32", "bool"),
+        ("qwen2", "rope.scale_linear", "uint32", "float32"),
+        ("grok", "rope.scaling.yarn_beta_fast", "uint32", "float32"),
+        ("deepseek2", "rope.scaling.yarn_log_multiplier", "float64", "float32"),
+        ("qwen3next", "full_attention_interval", "float32", "uint32"),
+    ],
+)
+def test_types_of_keys_that_an_architecture_reads(architecture: str, key: str, kind: str, expected: str) -> None:
+    """GKV::get_kv refuses other types; what is not read may have any."""
+    metadata = {"general.architecture": architecture} | {f"{architecture}.{name}": _SIZES[name] for name in _SIZES}
+    (error,) = refusals(metadata, {f"{architecture}.{key}": kind})
+    assert error.message.startswith(f"{architecture}.{key} is stored as {kind}, where {expected} is expected")
+    assert not list(refusals(metadata, {f"{architecture}.{key}": expected}))
+
+
+def test_keys_that_are_not_read_may_have_any_type() -> None:
+    metadata = {"general.architecture": "qwen2"} | {f"qwen2.{name}": _SIZES[name] for name in _SIZES}
+    types = {
+        "rope.scaling.yarn_beta_fast": "uint32",
+        "full_attention_interval": "float32",
+        "rope.scale_linear": "uint32",
+    }
+    assert not list(
+        refusals(metadata | {"qwen2.rope.scaling.factor": 4.0}, {f"qwen2.{key}": types[key] for key in types})
+    )

@@ -25,7 +25,7 @@ from locant.rotary_configs.gguf_architectures import (
     layout_of,
 )
 from locant.rotary_configs.gguf_deviations import base_of_graph, windows_of_graph
-from locant.rotary_configs.gguf_keys import keys_without_effect
+from locant.rotary_configs.gguf_keys import YARN_KEYS, keys_without_effect
 from locant.rotary_configs.gguf_layers import layers_of
 from locant.rotary_configs.gguf_scaling import Tensors, scaling_of
 from locant.rotary_configs.gguf_sizes import sizes_of, sliding_sizes
@@ -36,7 +36,6 @@ from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
 from locant.rotary_configs.wording import speaks_of, words_of, words_of_findings
 
 _SECTIONS = "rope.dimension_sections"
-_OF_YARN = ("log_multiplier", "ext_factor", "attn_factor", "beta_fast", "beta_slow")
 
 
 @speaks_of("gguf", "The GGUF file")
@@ -143,7 +142,7 @@ def _read(
 def _without_yarn(keys: Fields) -> Iterator[Finding]:
     """Yield that keys of YaRN have no effect, which nothing has read because the scaling is another."""
     for name in keys.untaken():
-        if name.removeprefix("rope.scaling.yarn_") in _OF_YARN:
+        if name.removeprefix("rope.scaling.yarn_") in YARN_KEYS:
             value = keys.number(name)
             yield Finding(
                 "warning",

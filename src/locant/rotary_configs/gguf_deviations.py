@@ -71,6 +71,24 @@ def base_of_graph(keys: Fields, architecture: str, head_dim: int, findings: list
     return raised
 
 
+def alpha_beside_a_base(keys: Fields, architecture: str | None, base: float) -> Iterator[Finding]:
+    """Yield that a base by flag is not raised, where that of the file is.
+
+    Args:
+        keys: The metadata of the architecture.
+        architecture: ``general.architecture``, where it is known.
+        base: The base of the flag.
+    """
+    alpha = keys.number("rope.scaling.alpha") or 0.0
+    if architecture in RAISES_BASE and alpha > 0:
+        yield Finding(
+            "warning",
+            f"--rope-freq-base {base:g} is the base itself: llama.cpp raises that of the file alone by "
+            f"rope.scaling.alpha {alpha:g}.",
+            "State the raised base, if that is meant.",
+        )
+
+
 def check_demanded_base(architecture: str | None, base: float, what: str) -> None:
     """Raise ConfigError for a base with which the graph of an architecture ends the program.
 

@@ -21,6 +21,9 @@ from locant.rotary_configs.gguf_deviations import USUAL_BASE
 from locant.rotary_configs.gguf_layers import SWITCHED
 from locant.rotary_configs.gguf_windows import PATTERN, WINDOW, has_windows
 
+YARN_KEYS = ("log_multiplier", "ext_factor", "attn_factor", "beta_fast", "beta_slow")
+"""Last parts of the names of the keys below ``rope.scaling.yarn_``."""
+
 _ROPE, _BASE, _SIZE = "rope.", "rope.freq_base", "rope.dimension_count"
 _CAUSAL = "attention.causal"
 # Names of keys that llama.cpp does not know, and whoever wrote them took for settings of positions.

@@ -11,6 +11,7 @@ from typing import Any
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import MOST_LAYERS
 from locant.rotary_configs.gguf_architectures import AXES_BY_SECTIONS, NEEDS_SECTIONS
+from locant.rotary_configs.gguf_keys import YARN_KEYS, architectures_that_read
 from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN
 from locant.rotary_configs.gguf_sliding import COMPRESS_RATIOS
 from locant.rotary_configs.gguf_windows import PATTERN, WINDOW, WINDOW_EVERYWHERE, sliding_layers, windows_of
@@ -30,6 +31,13 @@ _TYPES = {
     "rope.scaling.alpha": "float32",
     "rope.scaling.finetuned": "bool",
     "rope.scaling.type": "string",
+    "attention.causal": "bool",
+}
+_TYPES_WHERE_READ = {
+    "attention.max_alibi_bias": "float32",
+    "attention.compress_rope_freq_base": "float32",
+    "full_attention_interval": "uint32",
+    **dict.fromkeys((f"rope.scaling.yarn_{name}" for name in YARN_KEYS), "float32"),
 }
 _TYPES_OF_WINDOWS = {"rope.freq_base_swa": "float32", WINDOW: "uint32"}
 _NEEDED_BY = {
@@ -90,6 +98,9 @@ def refusals(metadata: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[
         read |= _TYPES_OF_WINDOWS
     elif architecture in WINDOW_EVERYWHERE:
         read[WINDOW] = "uint32"
+    read |= {name: kind for name, kind in _TYPES_WHERE_READ.items() if architecture in architectures_that_read(name)}
+    if f"{architecture}.rope.scaling.factor" not in metadata:
+        read["rope.scale_linear"] = "float32"
     for name, expected in read.items():
         key = f"{architecture}.{name}"
         if types.get(key, expected) != expected:

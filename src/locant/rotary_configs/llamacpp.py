@@ -30,7 +30,7 @@ from locant.rotary_configs.base import (
     with_equivalent_base,
 )
 from locant.rotary_configs.factor_products import mixed, of_both, one_list
-from locant.rotary_configs.gguf_deviations import check_demanded_base
+from locant.rotary_configs.gguf_deviations import alpha_beside_a_base, check_demanded_base
 from locant.rotary_configs.gguf_sliding import FULL, with_plain_attention
 from locant.rotary_configs.llamacpp_flags import Scale, check_numbers, parse_flags, scale_of
 from locant.rotary_configs.llamacpp_layers import heeded_by, told_apart, unheeded_flags
@@ -108,13 +108,14 @@ def read_llamacpp(
     numbers, findings = given.numbers(), given.findings
     check_numbers(numbers)
     file = metadata or {}
-    architecture = file.get("general.architecture")
+    architecture, keys = file.get("general.architecture"), _keys_of(file)
     models, kinds = told_apart(architecture, by_layer(model), layers)
     scale = scale_of(given.values, numbers, findings)
-    stated = _of_file(file)
+    stated = _of_file(keys)
     base = numbers.get("--rope-freq-base")
     if base:
         check_demanded_base(architecture, base, f"--rope-freq-base {base:g}")
+        findings += alpha_beside_a_base(keys, architecture, base)
         if base <= 1:
             findings.append(of_small_base(f"--rope-freq-base is {base:g}", base, "llama.cpp"))
     is_single = len(models) == 1 and not kinds
@@ -176,9 +177,12 @@ class _Stated:
     original: int | None = None
 
 
-def _of_file(metadata: Mapping[str, Any]) -> _Stated:
+def _keys_of(metadata: Mapping[str, Any]) -> Fields:
     prefix = f"{metadata.get('general.architecture')}."
-    keys = Fields({key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}, "")
+    return Fields({key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}, "")
+
+
+def _of_file(keys: Fields) -> _Stated:
     factor = keys.number("rope.scaling.factor")
     factor = keys.number("rope.scale_linear") if factor is None else factor
     original = keys.get("rope.scaling.original_context_length")
