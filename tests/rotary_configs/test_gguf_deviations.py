@@ -149,6 +149,26 @@ def test_which_layers_a_flag_holds_for_is_told_of_each() -> None:
     assert any("--rope-scale 8 holds for full_attention layers alone" in each.message for each in run.findings)
 
 
+def test_flags_without_effect_on_any_layer_are_told_once() -> None:
+    for flags, said in {
+        "--yarn-orig-ctx 4096": ["--yarn-orig-ctx without YaRN has no effect."],
+        "--rope-scaling none": [],
+    }.items():
+        assert [each.message for each in _run(flags, "gemma3", **_WINDOW).findings] == said
+    linear = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
+    (off,) = _run("--rope-scaling none", "gemma3", **_WINDOW, **linear).findings
+    assert "switches off the scaling 'linear'" in off.message
+    both = [each.message for each in _run("--rope-scale 4 --yarn-orig-ctx 4096", "gemma3", **_WINDOW).findings]
+    assert (
+        "--rope-scale 4 holds for full_attention layers alone: sliding_attention layers stay without scaling." in both
+    )
+    muse = _run("--yarn-orig-ctx 4096", "muse-glimmer", **_WINDOW).findings[0].message
+    assert muse.startswith("--yarn-orig-ctx 4096 has no effect: sliding_attention layers stay without scaling, and the")
+    magnified = _run("--yarn-attn-factor 2", "muse-glimmer", **_WINDOW)
+    assert magnified.config.attention_scale() == 2
+    assert "--yarn-attn-factor 2 without YaRN multiplies cosine and sine" in magnified.findings[0].message
+
+
 def test_a_magnitude_by_flag_reaches_sliding_layers_of_most_graphs() -> None:
     """gemma3.cpp gives ggml_rope_ext attn_factor in all layers; mellum.cpp gives sliding ones 1."""
     run = _run("--yarn-attn-factor 1.5", "gemma3", **_WINDOW)

@@ -106,6 +106,31 @@ def test_nothing_rotates_where_a_file_states_no_feature_or_no_layer() -> None:
         _read("granite_swa", {**_WINDOW, "attention.rope_pattern": [0] * 4})
 
 
+@pytest.mark.parametrize(
+    ("architecture", "keys"),
+    [
+        ("lfm2", {"attention.head_count_kv": [0] * 4}),
+        ("qwen3next", {"attention.recurrent_layers": [1] * 4}),
+        ("qwen3next", {"full_attention_interval": 5}),
+        ("minimax-01", {}),
+    ],
+)
+def test_nothing_rotates_where_no_layer_has_attention(architecture: str, keys: dict[str, Any]) -> None:
+    name = next(iter(keys), "block_count")
+    with pytest.raises(
+        NoRotaryPositionsError, match=rf"By {name} in .* no layer has attention: llama.cpp rotates none"
+    ):
+        _read(architecture, keys)
+
+
+def test_layers_that_a_pattern_leaves_out_have_no_window() -> None:
+    """get_arr copies what is there into zeros."""
+    parsed = _read("gemma3", {"attention.sliding_window": 8, "attention.sliding_window_pattern": [1, 0]})
+    assert [(each.layers, each.window) for each in parsed.layers] == [((0,), 8), ((1, 2, 3), None)]
+    said = "attention.sliding_window_pattern lists 2 of 4 layers: llama.cpp gives the others no window."
+    assert said in [each.message for each in parsed.findings]
+
+
 def test_more_layers_than_llama_cpp_takes_are_an_error() -> None:
     """GGML_ASSERT(hparams.n_layer_all <= LLAMA_MAX_LAYERS)."""
     source = Source(Path("model.gguf"), "gguf", _metadata("qwen2", {"block_count": 513, "embedding_length": 64}))

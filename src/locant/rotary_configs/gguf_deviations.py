@@ -5,12 +5,12 @@ Source: the graphs and ``load_arch_hparams`` in ``src/models``, and ``is_masked_
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.gguf_architectures import BASE_OF_GRAPH, ENDS_WITH_OTHER_BASES, RAISES_BASE
-from locant.rotary_configs.gguf_windows import WINDOW, WINDOWS
+from locant.rotary_configs.gguf_windows import PATTERN, WINDOW, WINDOWS
 from locant.rotary_configs.unusual_bases import of_small_base
 
 USUAL_BASE = 10000.0
@@ -112,6 +112,15 @@ def windows_of_graph(keys: Fields, architecture: str) -> Iterator[Finding]:
         keys: The metadata of the architecture.
         architecture: ``general.architecture``.
     """
+    pattern, count = keys.get(PATTERN), keys.whole("block_count") or 0
+    beyond = keys.get("nextn_predict_layers")
+    count -= beyond if isinstance(beyond, int) and beyond < count else 0
+    if isinstance(pattern, Sequence) and not isinstance(pattern, str) and len(pattern) < count:
+        yield Finding(
+            "warning",
+            f"{PATTERN} lists {len(pattern)} of {count} layers: llama.cpp gives the others no window.",
+            "List all layers.",
+        )
     stated, windows = keys.get(WINDOW), WINDOWS.get(architecture)
     if windows is None or not isinstance(stated, int) or stated <= 0:
         return

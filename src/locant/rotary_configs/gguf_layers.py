@@ -71,6 +71,14 @@ def layers_of(
         raise NoRotaryPositionsError(f"llama.cpp takes {known if count == _WIDE_BAICHUAN else other}.")
     attends = _attends(keys, architecture, count)
     rotates = tuple(turns and at for turns, at in zip(_rotates(keys, architecture, slides), attends, strict=True))
+    if not any(attends):
+        of_heads = _listed(keys, "attention.head_count_kv", count) is not None
+        stated = ("attention.recurrent_layers", "full_attention_interval", "block_count")
+        by = "attention.head_count_kv" if of_heads else next(name for name in stated if keys.get(name) is not None)
+        raise NoRotaryPositionsError(
+            f"By {by} in {keys.where} no layer has attention: llama.cpp rotates none.",
+            f"Compare {by} with the configuration that the file was made from.",
+        )
     if architecture in TAKES_ROPE_PATTERN and not any(rotates):
         raise NoRotaryPositionsError(
             f"{ROPE_PATTERN} in {keys.where} lists no layer: llama.cpp rotates none, so that there are no rotary "

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from locant.errors import ConfigError, nearest
+from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import SCALINGS, FrequencyScaling, Linear, LongRoPE, Unscaled, YaRN
+from locant.positions.scaling import FrequencyScaling, Linear, LongRoPE, Unscaled, YaRN
 from locant.positions.scaling.contexts import LlamaCppContext
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import gguf_factors
@@ -32,7 +32,7 @@ from locant.rotary_configs.base import (
 from locant.rotary_configs.factor_products import mixed, of_both, one_list
 from locant.rotary_configs.gguf_deviations import alpha_beside_a_base, check_demanded_base
 from locant.rotary_configs.gguf_sliding import FULL, with_plain_attention
-from locant.rotary_configs.llamacpp_flags import Scale, check_numbers, parse_flags, scale_of
+from locant.rotary_configs.llamacpp_flags import Scale, check_numbers, check_type, parse_flags, scale_of, scaling_types
 from locant.rotary_configs.llamacpp_layers import heeded_by, told_apart, unheeded_flags
 from locant.rotary_configs.unusual_bases import of_small_base, with_base
 from locant.rotary_configs.wording import speaks_of
@@ -64,15 +64,10 @@ def write_llamacpp(configs: RotaryConfig | Mapping[str, RotaryConfig]) -> list[s
         flags["--ctx-size"] = length
     own = scaling.llamacpp_flags(_FORMAT)
     if own is None:
-        types = ", ".join(_types())
+        types = ", ".join(scaling_types())
         raise cannot_express(_FORMAT, scaling, f"it has {types}, and other factors are tensors of the file")
     flags |= own
     return [word for flag, value in flags.items() for word in (flag, str(value))]
-
-
-def _types() -> dict[str, type[FrequencyScaling]]:
-    """Return the scalings by the ``--rope-scaling`` that means them."""
-    return {scaling.llamacpp_type: scaling for scaling in SCALINGS.values() if scaling.llamacpp_type}
 
 
 @speaks_of("llamacpp", "The command line")
@@ -142,30 +137,8 @@ def read_llamacpp(
                 f"their positions by {scaling.factor:g} all the same, as is shown.",
                 "Leave the flag out, if the weights were trained or extended with that scaling.",
             )
-    findings += unheeded_flags(given.values, numbers, heeds, models, kinds)
+    findings += unheeded_flags(given.values, numbers, heeds, models, configs, kinds)
     return ParsedConfig(configs, tuple(dict.fromkeys(findings)), layers=kinds)
-
-
-def flags_where_nothing_rotates(arguments: str | Sequence[str]) -> list[Finding]:
-    """Return that flags about rotary positions have no effect on a model without any.
-
-    Args:
-        arguments: The command line, or its words.
-
-    Raises:
-        ConfigError: A flag about rotary positions is unknown or its value wrong.
-    """
-    given = parse_flags(arguments)
-    check_numbers(given.numbers())
-    _check_type(given.values.get("--rope-scaling"))
-    *first, last = [f"{flag} {value}" for flag, value in given.values.items() if flag != "--ctx-size"] or [""]
-    if not last:
-        return given.findings
-    said = f"{', '.join(first)} and {last} have" if first else f"{last} has"
-    return [
-        *given.findings,
-        Finding("warning", f"{said} no effect: the model does not rotate.", f"Leave {'them' if first else 'it'} out."),
-    ]
 
 
 @dataclass(frozen=True)
@@ -216,10 +189,10 @@ class _Flags:
 
 
 def _scaling(flags: _Flags) -> FrequencyScaling:
-    kind, scale, own, types = flags.kind, flags.scale, flags.model.scaling, _types()
+    kind, scale, own, types = flags.kind, flags.scale, flags.model.scaling, scaling_types()
     if kind is None and scale is None and not flags.yarn_flags:
         return own
-    _check_type(kind)
+    check_type(kind)
     if own.llamacpp_type is None:
         return _beside_tensors(flags)
     kind = kind or (own.llamacpp_type if own != Unscaled() else flags.stated.kind or "linear")
@@ -240,13 +213,6 @@ def _scaling(flags: _Flags) -> FrequencyScaling:
     stated = scale.flag if scale and flags.kind is None else None
     context = LlamaCppContext(flags.numbers, stated, factor, original, own, flags.findings)
     return _with_scale_of_cosines(types[runs].from_llamacpp(context), runs, flags)
-
-
-def _check_type(kind: str | None) -> None:
-    types = _types()
-    if kind is not None and kind not in types:
-        meant = " Its factors are tensors of the file." if kind in SCALINGS else nearest(kind, types)
-        raise ConfigError(f"Unknown --rope-scaling '{kind}' of llama.cpp.{meant} Known: {', '.join(types)}.")
 
 
 def _warn_of_scale_without_type(flags: _Flags) -> None:
@@ -275,7 +241,7 @@ def _beside_tensors(flags: _Flags) -> FrequencyScaling:
     """
     own, scale, stated, config = flags.model.scaling, flags.scale, flags.stated, flags.model
     kind = flags.kind or stated.kind or "linear"
-    kind = kind if kind in _types() else "linear"  # as of LongRoPE's lists
+    kind = kind if kind in scaling_types() else "linear"  # as of LongRoPE's lists
     runs = _ramp(kind, flags)
     if kind == "none" and stated.factor in (None, 1):
         _warn_of_scale_without_type(flags)
@@ -294,7 +260,7 @@ def _beside_tensors(flags: _Flags) -> FrequencyScaling:
         return own
     original = stated.original or own.trained_by(config.max_length)
     context = LlamaCppContext(flags.numbers, None, scale.factor, original, Unscaled(), flags.findings)
-    other = _with_scale_of_cosines(_types()[runs].from_llamacpp(context), runs, flags)
+    other = _with_scale_of_cosines(scaling_types()[runs].from_llamacpp(context), runs, flags)
     flags.warn(
         f"{said}: llama.cpp divides the frequencies by {scale.flag} as well, as is shown.",
         f"Leave out {', '.join(given)}, unless that is meant.",
@@ -319,7 +285,15 @@ def _magnified(flags: _Flags) -> FrequencyScaling:
     is_yarn = mix > 0 or (mix < 0 and (flags.kind or flags.stated.kind) == "yarn")
     if is_yarn or magnitude <= 0 or magnitude == 1 or own.max_length is None or own.rotary_dim is None:
         return own.scaling
+    _warn_of_one_list(flags, [f"--yarn-attn-factor {magnitude:g} without YaRN multiplies cosine and sine"])
     return one_list((1.0,) * (own.rotary_dim // 2), own.max_length, magnitude * own.attention_scale())
+
+
+def _warn_of_one_list(flags: _Flags, said: list[str]) -> None:
+    flags.warn(
+        f"{' and '.join(said)}: llama.cpp computes it so, as is shown by LongRoPE whose two lists are the same.",
+        "Leave the flag out, unless that is meant.",
+    )
 
 
 def _with_scale_of_cosines(scaling: FrequencyScaling, runs: str, flags: _Flags) -> FrequencyScaling:
@@ -348,10 +322,7 @@ def _with_scale_of_cosines(scaling: FrequencyScaling, runs: str, flags: _Flags) 
     length = config.max_length or scaling.trained
     if length is None or length < 2 or scale == 0 or config.rotary_dim is None:
         raise ConfigError(f"{said[0]}, which no scaling here expresses. Leave the flags about YaRN out.")
-    flags.warn(
-        f"{' and '.join(said)}: llama.cpp computes it so, as is shown by LongRoPE whose two lists are the same.",
-        "Leave the flag out, unless that is meant.",
-    )
+    _warn_of_one_list(flags, said)
     if is_mixed and isinstance(scaling, YaRN):
         divisors = mixed(scaling, mix, config.rotary_dim, flags.base)
         return one_list(divisors, scaling.trained_length, scaling.attention_scale(), scaling.reach)

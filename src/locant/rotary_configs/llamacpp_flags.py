@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from locant.errors import ConfigError, nearest
+from locant.positions.scaling import SCALINGS, FrequencyScaling
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding
 
@@ -270,6 +271,45 @@ def check_numbers(numbers: Mapping[str, float]) -> None:
         raise ConfigError(
             "--rope-scale 0 makes llama.cpp divide by 0. Leave it out; the setting of the file is --rope-freq-scale 0."
         )
+
+
+def scaling_types() -> dict[str, type[FrequencyScaling]]:
+    """Return the scalings by the ``--rope-scaling`` that means them."""
+    return {scaling.llamacpp_type: scaling for scaling in SCALINGS.values() if scaling.llamacpp_type}
+
+
+def check_type(kind: str | None) -> None:
+    """Raise ConfigError for a ``--rope-scaling`` that llama.cpp does not know.
+
+    Args:
+        kind: The type.
+    """
+    types = scaling_types()
+    if kind is not None and kind not in types:
+        meant = " Its factors are tensors of the file." if kind in SCALINGS else nearest(kind, types)
+        raise ConfigError(f"Unknown --rope-scaling '{kind}' of llama.cpp.{meant} Known: {', '.join(types)}.")
+
+
+def flags_where_nothing_rotates(arguments: str | Sequence[str]) -> list[Finding]:
+    """Return that flags about rotary positions have no effect on a model without any.
+
+    Args:
+        arguments: The command line, or its words.
+
+    Raises:
+        ConfigError: A flag about rotary positions is unknown or its value wrong.
+    """
+    given = parse_flags(arguments)
+    check_numbers(given.numbers())
+    check_type(given.values.get("--rope-scaling"))
+    *first, last = [f"{flag} {value}" for flag, value in given.values.items() if flag != "--ctx-size"] or [""]
+    if not last:
+        return given.findings
+    said = f"{', '.join(first)} and {last} have" if first else f"{last} has"
+    return [
+        *given.findings,
+        Finding("warning", f"{said} no effect: the model does not rotate.", f"Leave {'them' if first else 'it'} out."),
+    ]
 
 
 def scale_of(values: Mapping[str, str], numbers: Mapping[str, float], findings: list[Finding]) -> Scale | None:

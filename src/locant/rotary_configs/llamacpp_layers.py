@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import Unscaled
+from locant.positions.scaling import Unscaled, YaRN
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import ALL_LAYERS, LayerType
 from locant.rotary_configs.gguf_architectures import BASE_OF_GRAPH, PASSES_OVER_SCALING
@@ -64,6 +64,7 @@ def heeded_by(architecture: str | None, layer: str, *, is_single: bool) -> Heeds
 
 
 _BASE, _CONTEXT, _MAGNITUDE = "--rope-freq-base", "--ctx-size", "--yarn-attn-factor"
+_OF_A_RAMP = ("--yarn-orig-ctx", "--yarn-beta-fast", "--yarn-beta-slow")
 _NEUTRAL = {"--rope-scale": (1,), "--rope-freq-scale": (0, 1)}
 
 
@@ -72,6 +73,7 @@ def unheeded_flags(
     numbers: Mapping[str, float],
     heeds: Mapping[str, Heeds],
     models: Mapping[str, RotaryConfig],
+    runs: Mapping[str, RotaryConfig],
     layers: Sequence[LayerType],
 ) -> Iterator[Finding]:
     """Yield which flags have no effect, or one on some layers alone, and what the others keep.
@@ -81,14 +83,18 @@ def unheeded_flags(
         numbers: The values of those that are numbers.
         heeds: What every layer type heeds.
         models: The configurations of the file by layer type.
+        runs: Those with the flags.
         layers: The layers of the file.
     """
+    has_ramp = any(isinstance(each.scaling, YaRN) for each in runs.values())
     groups: dict[tuple[str, ...], list[str]] = {}
     for flag in values:
         if flag == _CONTEXT or numbers.get(flag) in _NEUTRAL.get(flag, ()):
             continue
-        kept = tuple(layer for layer in heeds if _is_kept(flag, numbers, heeds[layer], models[layer]))
-        if kept:
+        kept = tuple(layer for layer in heeds if _is_kept(flag, values, numbers, heeds[layer], models[layer]))
+        is_told = flag in _OF_A_RAMP and not has_ramp and len(kept) < len(heeds)  # to be without effect everywhere
+        changed = any(runs[layer].scaling != models[layer].scaling for layer in heeds if layer not in kept)
+        if kept and not is_told and (flag == _BASE or changed or len(kept) == len(heeds)):
             groups.setdefault(kept, []).append(flag)
     for kept, flags in groups.items():
         *first, last = [f"{flag} {values[flag]}" for flag in flags]
@@ -110,8 +116,12 @@ def unheeded_flags(
         )
 
 
-def _is_kept(flag: str, numbers: Mapping[str, float], heeded: Heeds, own: RotaryConfig) -> bool:
+def _is_kept(
+    flag: str, values: Mapping[str, str], numbers: Mapping[str, float], heeded: Heeds, own: RotaryConfig
+) -> bool:
     """Whether layers of a configuration stay as they are, although a flag says otherwise."""
+    if flag == "--rope-scaling" and values[flag] == "none" and own.scaling == Unscaled():
+        return False
     if flag == _BASE:
         return not heeded.base and numbers.get(flag) not in (0, own.base)
     if flag == _MAGNITUDE and heeded.magnitude:

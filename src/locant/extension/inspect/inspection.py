@@ -29,8 +29,8 @@ from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.gguf_architectures import CONVERTED_FROM_HALVES
 from locant.rotary_configs.gguf_loading import refusals
 from locant.rotary_configs.huggingface import read_config, read_huggingface
-from locant.rotary_configs.llamacpp import flags_where_nothing_rotates, read_llamacpp
-from locant.rotary_configs.llamacpp_flags import overridden_metadata, parse_flags
+from locant.rotary_configs.llamacpp import read_llamacpp
+from locant.rotary_configs.llamacpp_flags import flags_where_nothing_rotates, overridden_metadata, parse_flags
 from locant.rotary_configs.named_classes import class_in_architectures, other_type_in_architectures
 from locant.rotary_configs.pairing import LAYOUT_MARK
 from locant.rotary_configs.rotary_names import misplaced_names
