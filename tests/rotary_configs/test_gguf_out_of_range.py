@@ -3,6 +3,7 @@ error."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,27 @@ def test_an_attention_factor_below_0_changes_the_sign_of_queries_and_keys() -> N
     assert "rope.scaling.attn_factor -1.2 is below 0" in _errors(parsed)[0].message
     windows = _read("gemma3", {"rope.scaling.attn_factor": -1.2, **_WINDOW}).configs
     assert {each.attention_scale() for each in windows.values()} == {1.2}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "multiplier", "factor", "scale"),
+    [
+        ("mistral3", -1.0, 4.0, (0.1 * math.log(4) + 1) / (1 - 0.1 * math.log(4))),
+        ("deepseek2", -0.1, 4.0, 1.0),  # mscale is mscale_all_dim there
+        ("mistral3", -1.0, 0.5, 1.0),  # get_mscale
+    ],
+)
+def test_a_multiplier_of_the_logarithm_below_0(
+    architecture: str, multiplier: float, factor: float, scale: float
+) -> None:
+    """llama_context: get_mscale(factor, mscale) / get_mscale(factor, mscale_all_dims)."""
+    keys = {**_YARN, "rope.scaling.factor": factor, "rope.scaling.yarn_log_multiplier": multiplier}
+    keys |= {"rope.dimension_count": 32}
+    parsed = _read(architecture, keys)
+    assert parsed.config.attention_scale() == pytest.approx(scale)
+    assert f"rope.scaling.yarn_log_multiplier {multiplier:g} is below 0" in _errors(parsed)[0].message
+    with pytest.raises(ConfigError, match=r"is not known here\. Leave the flag out"):
+        read_llamacpp("--rope-scale 8", parsed.configs, metadata=_metadata(architecture, keys))
 
 
 def test_an_alpha_below_0_has_no_effect() -> None:

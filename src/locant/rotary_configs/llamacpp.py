@@ -30,6 +30,7 @@ from locant.rotary_configs.base import (
     with_equivalent_base,
 )
 from locant.rotary_configs.factor_products import mixed, of_both, one_list
+from locant.rotary_configs.gguf_architectures import LOG_MULTIPLIER_UNIT
 from locant.rotary_configs.gguf_deviations import alpha_beside_a_base, check_demanded_base
 from locant.rotary_configs.gguf_sliding import FULL, with_plain_attention
 from locant.rotary_configs.llamacpp_flags import Scale, check_numbers, check_type, parse_flags, scale_of, scaling_types
@@ -107,6 +108,12 @@ def read_llamacpp(
     models, kinds = told_apart(architecture, by_layer(model), layers)
     scale = scale_of(given.values, numbers, findings)
     stated = _of_file(keys)
+    multiplier = keys.number("rope.scaling.yarn_log_multiplier") or 0.0
+    if scale and multiplier < 0 and architecture in LOG_MULTIPLIER_UNIT:
+        raise ConfigError(
+            f"rope.scaling.yarn_log_multiplier {multiplier:g} of the file is below 0; the attention scale that it "
+            f"makes with {scale.flag} is not known here. Leave the flag out, or correct the file first."
+        )
     base = numbers.get("--rope-freq-base")
     if base:
         check_demanded_base(architecture, base, f"--rope-freq-base {base:g}")

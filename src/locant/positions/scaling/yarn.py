@@ -231,6 +231,16 @@ class YaRN(NTKByParts):
             )
         multiplier = keys.number("rope.scaling.yarn_log_multiplier")
         mscale, mscale_all_dim = (context.mscale_of(multiplier) if multiplier else None) or (None, None)
+        attention = None
+        if multiplier and mscale is not None and mscale_all_dim is not None and mscale_all_dim < 0 < context.factor:
+            logarithm = 0.1 * math.log(max(context.factor, 1.0))
+            attention = (mscale * logarithm + 1) / (mscale_all_dim * logarithm + 1)
+            mscale = mscale_all_dim = None
+            context.wrong(
+                f"rope.scaling.yarn_log_multiplier {multiplier:g} is below 0: llama.cpp takes the attention scale "
+                f"{attention:.6g} by it, as is shown.",
+                "Compare with the model's publication, whose mscale_all_dim it is.",
+            )
         fast = _stated(keys, "rope.scaling.yarn_beta_fast", context.beta_fast)
         slow = _stated(keys, "rope.scaling.yarn_beta_slow", 1.0)
         if slow > fast > 0:
@@ -247,6 +257,7 @@ class YaRN(NTKByParts):
             beta_slow=slow,
             mscale=mscale,
             mscale_all_dim=mscale_all_dim,
+            attention_factor=attention,
         )
         if context.factor < 1:
             context.warn_of_small_factor("slow pairs")
