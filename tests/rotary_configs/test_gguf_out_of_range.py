@@ -62,6 +62,15 @@ def test_yarn_with_a_base_below_1_has_the_ramp_of_ggml() -> None:
         _read("qwen2", {"rope.freq_base": 1.0, **_YARN})
 
 
+def test_yarn_by_flags_with_a_base_of_1_is_refused() -> None:
+    yarn = "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 512"
+    with pytest.raises(ConfigError, match="--rope-freq-base is 1: YaRN divides by its logarithm"):
+        read_llamacpp(f"--rope-freq-base 1 {yarn}", _read("qwen2", {}).configs)
+    below = read_llamacpp(f"--rope-freq-base 0.5 {yarn}", _read("qwen2", {}).configs).config
+    expected = [0.5 ** (-i / 16) / (4 if i else 1) for i in range(16)]
+    assert [float(each) for each in below.frequencies(2048)] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("base", [0.0, -2.0])
 def test_a_base_with_which_nothing_is_computed_is_refused(base: float) -> None:
     with pytest.raises(ConfigError, match=f"rope.freq_base in .* is {base:g}"):

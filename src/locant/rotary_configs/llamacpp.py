@@ -217,6 +217,8 @@ def _scaling(flags: _Flags) -> FrequencyScaling:
     original = flags.stated.original or own.trained_by(flags.model.max_length)
     if original is None and runs == "yarn":
         original = flags.model.max_length
+    if runs == "yarn" and flags.base == 1 and factor != 1:
+        raise ConfigError("--rope-freq-base is 1: YaRN divides by its logarithm, which is 0. State another base.")
     stated = scale.flag if scale and flags.kind is None else None
     context = LlamaCppContext(flags.numbers, stated, factor, original, own, flags.findings)
     return _with_scale_of_cosines(types[runs].from_llamacpp(context), runs, flags)
