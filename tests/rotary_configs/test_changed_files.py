@@ -56,7 +56,6 @@ def test_types_of_layers_that_a_class_passes_over_leave_them_alike(model_type: s
     [
         ("llama", {"position_embedding_type": "alibi"}),
         ("llama", {"cross_attention_layers": [1]}),
-        ("llama", {"attention_window": 4}),
         ("llama", {"nope_interval": 2}),
         ("llama", {"d_head": 64}),
         ("llama", {"n_rot": 32}),

@@ -14,7 +14,8 @@ from locant.extension.inspect.model_class.ask import without_reading
 from locant.positions.scaling import Llama3, LongRoPE, YaRN
 from locant.rotary_configs import families, read_huggingface, read_vllm
 from locant.rotary_configs.families import is_in_transformers, known_model_types, model_type
-from locant.rotary_configs.own_code import OF_TRANSFORMERS, OWN_CODE, needs_code
+from locant.rotary_configs.own_code import OWN_CODE, needs_code
+from locant.rotary_configs.sub_configs import is_type_of_transformers
 
 _SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
 _GPT_OSS = {"num_hidden_layers": 4, "hidden_size": 2880, "head_dim": 64, "num_attention_heads": 64}
@@ -325,7 +326,10 @@ def test_the_code_that_a_file_needs_is_told_whether_or_not_it_rotates() -> None:
     assert "transformers has no class of the model type 'rwkv5'" in told.message
 
 
-def test_types_that_transformers_has_no_class_of_are_those_of_the_release_that_is_installed() -> None:
+def test_types_that_transformers_has_are_those_of_the_release_that_is_installed() -> None:
     transformers = pytest.importorskip("transformers")
+    from zoo.sub_configs import PATH, sub_configs
+
     if transformers.__version__.startswith("5.24"):
-        assert {name for name in OWN_CODE if name in transformers.CONFIG_MAPPING} == OF_TRANSFORMERS
+        assert sub_configs() == json.loads(PATH.read_text(encoding="utf-8"))
+        assert all(map(is_type_of_transformers, transformers.CONFIG_MAPPING.keys()))

@@ -14,10 +14,12 @@ from zoo.scalings import complete_scaling
 from locant.errors import ConfigError
 from locant.extension import inspect_model
 from locant.extension.inspect.model_class.small_model import build, quiet
+from locant.positions.scaling.fields import in_json
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.class_refusals import NEVER_NULL, REQUIRED, incomplete_groups, refused_by_configuration
 from locant.rotary_configs.families import ModelType, model_type
+from locant.rotary_configs.sub_configs import parts_of_unknown_types
 
 _SMALL: dict[str, Any] = {
     "hidden_size": 64,
@@ -335,3 +337,46 @@ def test_a_round_of_no_layers_is_refused(name: str, entry: str) -> None:
     assert [each.severity for each in found] == ["error"]
     assert "makes no types of layers: it fails" in found[0].message
     assert not [each for each in read_huggingface({**file, entry: 3}).findings if "it fails" in each.message]
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [("smollm3", "no_rope_layers"), ("gemma3n_text", "activation_sparsity_pattern")],
+)
+def test_empty_lists_of_which_a_class_makes_no_configuration(name: str, entry: str) -> None:
+    said = f"{entry} is [] in config.json: the class of '{name}' in transformers looks for a value for each layer"
+    assert [each for each in _warnings(model_type=name, **{entry: []}) if each.startswith(said)]
+    assert not [each for each in _warnings(model_type=name, **{entry: None}) if "for each layer" in each]
+    transformers = pytest.importorskip("transformers")
+    if name in transformers.CONFIG_MAPPING:
+        with pytest.raises((IndexError, ValueError, KeyError)):
+            transformers.CONFIG_MAPPING[name](**{entry: []})
+
+
+def test_an_empty_list_of_layers_without_positions_is_as_none_where_the_class_fills_it() -> None:
+    assert not [each for each in _warnings(model_type="llama4_text", no_rope_layers=[]) if "is []" in each]
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        ({"model_type": "aria", "text_config": {"model_type": "foo"}, "vision_config": {"model_type": "bar"}}, ["bar"]),
+        (
+            {"model_type": "llava", "text_config": {"model_type": "llama"}, "vision_config": {"model_type": "bar"}},
+            ["bar"],
+        ),
+        ({"model_type": "llava", "text_config": {"model_type": "internlm2"}}, ["internlm2"]),
+        (
+            {"model_type": "llava", "text_config": {"model_type": "opt"}, "vision_config": {"model_type": None}},
+            [None],
+        ),
+        ({"model_type": "llava", "vision_config": {"model_type": "clip_vision_model"}}, []),
+        ({"model_type": "llava", "vision_config": {"hidden_size": 64}}, []),
+        ({"model_type": "llava", "vision_config": {"model_type": "bar"}, "auto_map": {"AutoConfig": "a.B"}}, []),
+        ({"model_type": "internvl_chat", "vision_config": {"model_type": "intern_vit_6b"}}, []),
+    ],
+)
+def test_parts_of_types_that_transformers_does_not_have(content: dict[str, Any], names: list[Any]) -> None:
+    """SubConfigSpec.get_config_class refuses them, of parts that no class is fixed for."""
+    said = [each.message.split(" in '")[0] for each in parts_of_unknown_types(content)]
+    assert said == [f"model_type is {in_json(name)}" for name in names]

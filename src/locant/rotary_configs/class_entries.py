@@ -15,6 +15,7 @@ from typing import Any
 
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
+from locant.rotary_configs.class_windows import FIRST_LAYERS, speaks_of_first_layers
 from locant.rotary_configs.families import PASSES_OVER_GROUPS, READS_NEW_NAME_ALONE, TAKES_ROTARY_EMB_BASE, ModelType
 from locant.rotary_configs.field_kinds import entries_of_nobody
 from locant.rotary_configs.spellings import (
@@ -58,11 +59,10 @@ TYPES_OF_OTHERS = ("deepseek_yarn", "mrope", "none", "ntk", "su")
 
 _OF_OTHER_CODE = ("rotary_emb_base", "rotary_emb_fraction", "rotary_scaling_factor")
 _USUAL = ("rope_theta", "rope_parameters", "rope_scaling", "partial_rotary_factor")
-_SILENT = frozenset(["max_window_layers"])  # stands in many files beside a window that is switched off
 _READ_BY_OTHERS = frozenset(["attention_chunk_size", "head_dim"])
 """Entries that the caches and the scalings of transformers read of any configuration."""
 _TOLD_ELSEWHERE = frozenset(
-    ["sliding_window", "use_sliding_window", "max_window_layers", "dual_chunk_attention_config"]
+    ["sliding_window", "attention_window", "use_sliding_window", "max_window_layers", "dual_chunk_attention_config"]
 )
 
 
@@ -76,6 +76,7 @@ class ClassEntries:
         size_names: Which of the names of its width, its heads and its layers it takes.
         items: Kinds of values in the lists that it takes for some of them, where it does not take all.
         alternating: Kinds of values from which it makes types of layers, where it takes more beside stated types.
+        refuses_empty: Lists of which it makes no configuration where they are empty.
         reads: Which of :data:`READ_BY_SOME` and :data:`LISTS_OF_TYPES` its code reads.
         has: Names in its code that are about positions by their words.
         has_groups: Whether it looks for a group of rotary parameters for every type of layers.
@@ -94,6 +95,7 @@ class ClassEntries:
     size_names: frozenset[str]
     items: Mapping[str, tuple[str, ...]]
     alternating: Mapping[str, tuple[str, ...]]
+    refuses_empty: tuple[str, ...]
     reads: frozenset[str]
     has: frozenset[str]
     has_groups: bool
@@ -119,6 +121,7 @@ def entries_of_class(name: str) -> ClassEntries | None:
         frozenset(each["size_names"]),
         _by_field(each["items"]),
         _by_field(each["alternating"]),
+        tuple(each["refuses_empty"]),
         frozenset(each["reads"]),
         frozenset(each["has"]),
         each["groups"],
@@ -178,7 +181,7 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
         window = given.get("sliding_window", kind.defaults.get("sliding_window"))
         says_nothing = says_nothing or ("window" in entry and value == window)  # as in Gemma 2's files
         says_nothing = says_nothing or says_rotary({entry: value})  # in words, as position_embedding_type may
-        if entry in _SILENT and given.get("use_sliding_window") is not True:
+        if entry == FIRST_LAYERS and not speaks_of_first_layers(given, kind.name, kind.defaults, value):
             continue
         if entry in entries_of_nobody(kind.name):  # of which another finding tells
             continue

@@ -52,6 +52,20 @@ def doubts_about_class(
     yield from _types_that_are_needed(kind, names)
     yield from doubts_about_single_layers(part.values, kind, names)
     yield from _refused_entries(part.values, kind)
+    yield from _empty_lists(part.values, kind)
+
+
+def _empty_lists(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that a list is empty of which the class takes a value for each layer without looking whether it has one."""
+    own = entries_of_class(kind.name)
+    for name in () if own is None else own.refuses_empty:
+        if part.get(name) == []:
+            yield Finding(
+                "warning",
+                f"{name} is [] in config.json: the class of '{kind.name}' in transformers looks for a value for each "
+                "layer in it, and refuses the file.",
+                f"State a value for each layer, or leave {name} out.",
+            )
 
 
 def _scalings_that_fail(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:

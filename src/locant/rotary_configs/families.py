@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from locant.positions.rotary.config import RotaryLayout
+from locant.rotary_configs.class_windows import windows_of_class
 
 Behaviour = Literal["rotates", "still", "none"]
 """What the layers of a type do: rotate, attend without positions, or not attend at all."""
@@ -29,9 +30,6 @@ LOOKS_BOTH_WAYS = frozenset(["embedding_gemma2_text", "modernbert", "neomme", "o
 WINDOW_OF_FULL_ATTENTION = frozenset(["minimax", "minimax_text_01", "minimax_m1"])
 """Model types whose layers of full attention have the ``sliding_window`` of the file."""
 
-WINDOW_OF_ALL_LAYERS = frozenset(["qwen3_moe"])
-"""Model types with ``use_sliding_window`` whose layers all have the window, whatever ``max_window_layers`` says."""
-
 WINDOW_OF_FIRST_LAYERS = frozenset(["qwen2_moe"])
 """Model types with ``use_sliding_window`` of which every other layer before ``max_window_layers`` has the window."""
 
@@ -40,9 +38,6 @@ HALVES_ITS_WINDOW = frozenset(["t5gemma2_text"])
 
 HALVES_FOR_BOTH_WAYS = frozenset(["diffusion_gemma_text", "gemma3_text", "gemma4_text", "gemma4_unified_text"])
 """Model types whose classes halve their window where ``use_bidirectional_attention`` lets all tokens look ahead."""
-
-HAS_NO_WINDOW = frozenset(["moshi", "qwen3_omni_moe_text"])
-"""Model types with a ``sliding_window`` that the masks of their classes pass over."""
 
 WINDOW_WITHOUT_POSITIONS = frozenset(["smollm3"])
 """Model types with ``use_sliding_window`` whose layers without positions, and no others, have the window."""
@@ -353,6 +348,14 @@ def _all_types() -> Mapping[str, ModelType]:
     return _ModelTypes(OWN_CODE, stored)
 
 
+def _has_no_window(name: str, facts: Mapping[str, Any]) -> bool:
+    """Whether the masks of a class have no window, whatever a file says."""
+    own = windows_of_class(name)
+    if own is None:
+        return bool(facts.get("windowless", False))
+    return not own.sizes and not any("sliding" in each for each in facts.get("layer_types", ()))  # of Unlimited-OCR
+
+
 def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
     """Return a model type from its entry in ``model_types.json``.
 
@@ -387,7 +390,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         pairs_blocks=facts.get("pairs_blocks", False),
         behaviour=facts.get("behaviour", {}),
         without_window=facts.get("without_window"),
-        is_windowless=facts.get("windowless", False),
+        is_windowless=_has_no_window(name, facts),
         switch=None if switch is None else (switch[0], switch[1]),
         features={layer: tuple(numbers) for layer, numbers in facts.get("features", {}).items()},
         axes=facts.get("axes"),

@@ -8,6 +8,8 @@ from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import LayerType
 from locant.rotary_configs.class_entries import LISTS_OF_TYPES, READ_BY_SOME, entries_of_class
+from locant.rotary_configs.class_windows import SWITCH, has_switch_of_windows, windows_of_class
+from locant.rotary_configs.class_windows import windows_passed_over as windows_passed_over_by_class
 from locant.rotary_configs.families import HALVES_FOR_BOTH_WAYS, ModelType, is_in_transformers
 from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
 from locant.rotary_configs.layer_windows import WINDOW_ENTRIES
@@ -219,11 +221,25 @@ def windows_passed_over(part: Fields, kind: ModelType | None, layers: Sequence[L
         kind: The facts of its class, where they are known.
         layers: The layers as they were read.
     """
-    value, switch = part.get("sliding_window"), part.get("use_sliding_window")
-    if kind is None or switch is False or not (is_count(value) or switch is True):
+    value, switch = part.get("sliding_window"), part.get(SWITCH)
+    if kind is None:
         return []
-    entry, stated = ("sliding_window", value) if is_count(value) else ("use_sliding_window", "true")
-    if switch is None and kind.defaults.get("use_sliding_window") is False:
+    if passed := list(windows_passed_over_by_class(part.values, kind.name, kind.defaults)):
+        return passed
+    shown = sorted({each.window for each in layers if each.window is not None})
+    if switch is False and shown and not has_switch_of_windows(kind.name):
+        return [
+            Finding(
+                "warning",
+                f"{SWITCH} is false in config.json, which the class of '{kind.name}' in transformers passes over: "
+                f"layers keep their window of {' or '.join(map(str, shown))} tokens.",
+                "State null for the window, if the model was trained without one.",
+            )
+        ]
+    if switch is False or not (is_count(value) or switch is True):
+        return []
+    entry, stated = ("sliding_window", value) if is_count(value) else (SWITCH, "true")
+    if switch is None and kind.defaults.get(SWITCH) is False:
         return [
             Finding(
                 "note",
@@ -232,7 +248,7 @@ def windows_passed_over(part: Fields, kind: ModelType | None, layers: Sequence[L
                 "State use_sliding_window true, if the model was trained with the window.",
             )
         ]
-    if kind.is_windowless:
+    if kind.is_windowless and windows_of_class(kind.name) is None:
         return [
             Finding(
                 "warning",
@@ -241,7 +257,7 @@ def windows_passed_over(part: Fields, kind: ModelType | None, layers: Sequence[L
                 "Remove the entry, or name a model type whose class has windows.",
             )
         ]
-    if not is_in_transformers(kind.name) or not layers or any(each.window is not None for each in layers):
+    if kind.is_windowless or not is_in_transformers(kind.name) or not layers or shown:
         return []
     return [
         Finding(

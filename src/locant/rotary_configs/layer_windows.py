@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import ALL_LAYERS
+from locant.rotary_configs.class_windows import SWITCH, has_switch_of_windows, passes_over_window
 from locant.rotary_configs.families import (
     HALVES_FOR_BOTH_WAYS,
     HALVES_ITS_WINDOW,
-    HAS_NO_WINDOW,
     LOOKS_BOTH_WAYS,
     WINDOW_OF_FULL_ATTENTION,
     ModelType,
@@ -78,16 +78,18 @@ def windows_by_layer(part: Fields, kind: ModelType | None, names: Sequence[str])
 
 def stated_window(part: Fields, kind: ModelType | None, name: str) -> tuple[str, int] | None:
     """Return the entry about the window of layers of a type, and its value."""
-    if kind is not None and ((kind.is_windowless and name == ALL_LAYERS) or kind.name in HAS_NO_WINDOW):
+    if kind is not None and kind.is_windowless:
         return None
     keys = _WINDOWS.get(name, ())
     defaults = {} if kind is None else kind.defaults
     if name == ALL_LAYERS or (name == GLOBAL and kind is not None and kind.name in WINDOW_OF_FULL_ATTENTION):
-        stated = part.get("use_sliding_window")
-        if (defaults.get("use_sliding_window") if stated is None else stated) is False:
+        stated = part.get(SWITCH) if kind is None or has_switch_of_windows(kind.name) else None
+        if (defaults.get(SWITCH) if stated is None else stated) is False:
             return None
         keys = ("sliding_window",)
     for key in keys:
+        if kind is not None and passes_over_window(kind.name, key):
+            continue
         value = part.get(key) if key in part.values else defaults.get(key)
         if isinstance(value, int) and not isinstance(value, bool):
             return key, value

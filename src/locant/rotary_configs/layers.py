@@ -8,8 +8,8 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, in_words, number_of_layers
+from locant.rotary_configs.class_windows import heeds_first_layers
 from locant.rotary_configs.families import (
-    WINDOW_OF_ALL_LAYERS,
     WINDOW_OF_FIRST_LAYERS,
     WINDOW_WITHOUT_POSITIONS,
     Behaviour,
@@ -170,13 +170,13 @@ def _sliding(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...
         first = kind.defaults["max_window_layers"] if first is None else first
         if "use_sliding_window" not in kind.defaults:  # classes without that switch ask the window alone
             is_windowed = stated_window(part, kind, LOCAL) is not None
-    if is_windowed and kind is not None and kind.name in WINDOW_OF_ALL_LAYERS:
-        return ()
     if is_windowed and kind is not None and kind.name in WINDOW_OF_FIRST_LAYERS and isinstance(first, int):
         return tuple(LOCAL if index % 2 == 0 and index < first else GLOBAL for index in range(count))
     if is_windowed and kind is not None and kind.name in WINDOW_WITHOUT_POSITIONS:
         listed = _listed(part, kind, count) if part.get("sliding_window") is not None else None
         return tuple(GLOBAL if rotates else LOCAL for rotates in listed or ())
+    if is_windowed and kind is not None and heeds_first_layers(kind.name) is False:
+        return ()
     if is_windowed and isinstance(first, int):
         return tuple(GLOBAL if index < first else LOCAL for index in range(count))
     return ()

@@ -14,6 +14,7 @@ from locant.rotary_configs import own_entries, own_formats, own_layers
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.hunyuan import hunyuan
 from locant.rotary_configs.own_entries import Findings
+from locant.rotary_configs.sub_configs import is_type_of_transformers
 
 _LINEAR = """
 comba delta_net gated_deltanet gated_deltaproduct gla gsa hgrn hgrn2 kda lightnet linear_attn mesa_net mom
@@ -104,7 +105,7 @@ def needs_code(config: Mapping[str, Any]) -> list[Finding]:
         config: The content of config.json.
     """
     name, code = config.get("model_type"), config.get("auto_map")
-    if not isinstance(name, str) or name not in OWN_CODE or name in OF_TRANSFORMERS:
+    if not isinstance(name, str) or name not in OWN_CODE or is_type_of_transformers(name):
         return []
     named = code.get("AutoConfig") if isinstance(code, Mapping) else None
     if named is not None:
@@ -126,10 +127,6 @@ def needs_code(config: Mapping[str, Any]) -> list[Finding]:
             "State auto_map as the publisher has it, with the code beside the file, and trust_remote_code=True.",
         )
     ]
-
-
-OF_TRANSFORMERS = frozenset(["lasr_encoder", "timesfm2_5", "wav2vec2-bert", "wav2vec2-conformer"])
-"""Those of the model types here of which transformers has a class, of sound or of series."""
 
 
 def _half(**defaults: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from locant.rotary_configs.base import ALL_LAYERS, UNREADABLE, ParsedConfig
 from locant.rotary_configs.class_groups import base_of_class
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.spellings import LENGTHS
+from locant.rotary_configs.sub_configs import parts_of_unknown_types
 from locant.rotary_configs.text_parts import (
     ABOUT_ROTATION,
     BESIDE_TEXT,
@@ -51,6 +52,7 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
         *_without_text_part(config),
         *_refused_parts(config),
         *_refused_parts_beside(config),
+        *parts_of_unknown_types(config),
         *_base_of_the_part(config),
         *_notes_on_the_whole(config),
     ]

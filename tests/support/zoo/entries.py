@@ -85,6 +85,7 @@ def entries_of(config_class: Any) -> dict[str, Any]:
         "size_names": [name for name in (*HEADS, *LAYERS, *WIDTHS) if _takes_name(config_class, name)],
         "items": items,
         "alternating": alternating,
+        "refuses_empty": [name for name in _lists(takes) if _refuses_empty_list(config_class, name)],
         "reads": reads,
         "has": sorted(has),
         "groups": groups,
@@ -111,6 +112,18 @@ def kinds_of_fields(config_class: Any) -> dict[str, list[str]]:
             if kinds and kinds != {*KINDS_OF_VALUES}:
                 takes.setdefault(_joined(kinds), []).append(name)
     return takes
+
+
+def _lists(takes: dict[str, list[str]]) -> list[str]:
+    """Return the fields that take a list, but for the types of layers, of which there must be one for each anyway."""
+    found = (name for kinds, names in takes.items() if "a list" in kinds.split(", ") for name in names)
+    return sorted({*found} - {"layer_types"})
+
+
+def _refuses_empty_list(config_class: Any, name: str) -> bool:
+    """Whether a class makes no configuration of an empty list in the place of a field, and does without the field."""
+    found = architecture(config_class.model_type)
+    return made(found) is not None and made(found, **{name: []}) is None
 
 
 def _takes_name(config_class: Any, name: str) -> bool:

@@ -29,6 +29,7 @@ from locant.extension.inspect.model_class.small_model import (
     reduced_entries,
 )
 from locant.extension.inspect.model_class.turning_axes import axes_of_class, takes_axes
+from locant.rotary_configs.class_windows import windows_of_class
 from zoo.architectures import Architecture, architecture, architectures, config_with_model, is_of_decoder
 from zoo.cases import SWITCHED_ON, sections, usual_entries
 from zoo.failures import failure_facts, refusal_facts
@@ -93,7 +94,7 @@ def _facts_of_class(found: Architecture) -> dict[str, Any] | None:
     types = layer_types(config)
     facts |= pattern_facts(found)
     facts |= group_facts(found)
-    facts["windowless"] = _has_no_windows(found.config_class)
+    facts["windowless"] = windows_of_class(found.model_type) is None and _has_no_windows(found.config_class)
     small, layers, entries = _observed(found, config, types)
     if small is None and _leaves_rotation_out(found):
         return {"rotates": False}

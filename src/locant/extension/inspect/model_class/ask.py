@@ -23,6 +23,7 @@ from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
 from locant.rotary_configs.class_entries import values_of_other_kinds
 from locant.rotary_configs.class_refusals import incomplete_groups, refused_by_configuration, refused_by_fields
+from locant.rotary_configs.class_windows import windows_passed_over
 from locant.rotary_configs.doubts import turns_backwards
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.own_code import needs_code
@@ -330,25 +331,30 @@ def without_reading(answer: AskedClass | UnaskedClass | None, content: Mapping[s
         return [found]
     if needed := needs_code(content):
         return needed
+    part, kind = text_part(content), families.model_type(text_type(content))
+    has_own_code = "auto_map" in content  # which decides
+    passed = []
+    if kind is not None and not has_own_code:
+        passed = list(windows_passed_over(part, kind.name, kind.defaults, with_types=True))
     if not isinstance(answer, AskedClass):
-        part, kind = text_part(content), families.model_type(text_type(content))
-        refused = list(refused_by_configuration(part, kind))
+        refused = [*passed, *refused_by_configuration(part, kind)]
         if kind is None or not families.is_in_transformers(kind.name):
             return refused
-        refused += incomplete_groups(part, kind) if kind.rotates and not refused else ()
+        refused += incomplete_groups(part, kind) if kind.rotates and refused == passed else ()
         return [*refused, *(values_of_other_kinds(part, kind) if kind.rotates else ()), *refused_by_fields(part, kind)]
-    if "auto_map" in content:  # the code beside the file decides
+    if has_own_code:
         return []
     turned = [each for each in answer.layers if each.rotation is not None and each.rotation.layout is not None]
     if not turned or turned[0].rotation is None:
-        return []
+        return passed
     seen, layers = turned[0].rotation, sorted({each.layer for each in turned if each.layer is not None})
     return [
+        *passed,
         Finding(
             "warning",
             f"{answer.name} of transformers {answer.release}, built from this file, rotates {seen.rotary_dim} of "
             f"{seen.head_dim} features{f' in {in_words(layers)}' if layers else ''}, though the file is read to have "
             "no rotary positions.",
             "Find out which of them the weights were trained with.",
-        )
+        ),
     ]
