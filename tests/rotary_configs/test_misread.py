@@ -200,12 +200,12 @@ _READ: dict[str, tuple[dict[str, Any], RotaryConfig]] = {
         },
         RotaryConfig(head_dim=128, rotary_dim=64, max_length=65536),
     ),
-    "DBRX: the base stands in attn_config": (
+    "DBRX: the class of transformers 5 passes over a base in attn_config": (
         {
             **{"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32768},
             "attn_config": {"rope_theta": 500000, "kv_n_heads": 8},
         },
-        RotaryConfig(head_dim=128, base=500000, max_length=32768),
+        RotaryConfig(head_dim=128, max_length=32768),
     ),
     "OpenELM: rope_freq_constant": (
         {"model_type": "openelm", "head_dim": 64, "model_dim": 1280, "rope_freq_constant": 10000},

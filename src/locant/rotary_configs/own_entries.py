@@ -178,15 +178,14 @@ def dbrx(given: dict[str, Any], findings: Findings) -> None:
     taken = written.get("rope_theta", beside) if isinstance(written, Mapping) else beside
     if not is_number(taken):
         return  # which the group itself is refused for
-    if not written:
-        given.setdefault("rope_theta", group["rope_theta"])
     if group["rope_theta"] != taken:
         findings.append(
             Finding(
                 "warning",
                 f"rope_theta {group['rope_theta']!r:.20} stands in attn_config, where the model's own code and vLLM "
-                f"look for it. The class of 'dbrx' in transformers 5 passes over it and takes {taken:g}.",
-                "Set the same rope_theta in rope_parameters.",
+                f"look for it. The class of 'dbrx' in transformers 5 passes over it and takes {taken:g}, as is "
+                "shown.",
+                f"State rope_theta {group['rope_theta']!r:.20} in config.json itself as well, for the class.",
             )
         )
 

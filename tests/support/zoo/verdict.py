@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 SHORT = (0, 1, 3, 17, LENGTH // 4 - 30)
 LONG = (0, 1, 3, 17, 150, LENGTH - 1, LENGTH * 4)
 
-
-_OTHERWISE = r"rope_theta .* in attn_config, .* The class of 'dbrx' in transformers 5 passes over it"
 
 Outcome = Literal["right", "warned", "refused", "wrong", "not built"]
 
@@ -105,8 +102,7 @@ def judge(case: Case, config_class: Any, part: tuple[str, ...] = ()) -> Verdict:
         reasons, seen = more, seen | compared
     if not reasons:
         return Verdict(*about, "right", **seen)
-    said = next((each.message for each in parsed.findings if re.match(_OTHERWISE, each.message)), None)
-    return Verdict(*about, "warned" if said else "wrong", said or "; ".join(reasons), **seen)
+    return Verdict(*about, "wrong", "; ".join(reasons), **seen)
 
 
 def text_config(case: Case, config_class: Any, part: tuple[str, ...]) -> Any:
