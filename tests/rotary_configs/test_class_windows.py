@@ -70,6 +70,14 @@ def test_a_window_of_another_kind_of_layers_is_told() -> None:
     assert "passes over: its windows are those of attention_chunk_size" in said
 
 
+def test_chunks_below_0_are_told() -> None:
+    """positions // -128 makes chunks of 128, as rounding down does."""
+    parsed = read_huggingface({"model_type": "llama4_text", **_SIZES, "head_dim": 64, "attention_chunk_size": -128})
+    assert {each.window for each in parsed.layers} == {128, None}
+    (said,) = [each.message for each in parsed.findings if "attention_chunk_size" in each.message]
+    assert said.startswith("attention_chunk_size is -128 in config.json, below 0")
+
+
 def test_what_counts_for_a_class_is_on_record() -> None:
     """Seen by running small models: the zoo's windows_facts."""
     assert windows_of_class("of nobody") is None

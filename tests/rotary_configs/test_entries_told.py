@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from locant.extension import inspect_model
 from locant.rotary_configs import families, read_huggingface
 
 _SCALED_BY_CLASS = [
@@ -167,3 +170,44 @@ def test_a_longer_context_of_zamba_2_changes_no_base() -> None:
     parsed = read_huggingface(file)
     assert (parsed.config.max_length, parsed.config.base) == (16384, 10000)
     assert "use_long_context is true" in " ".join(each.message for each in parsed.findings)
+
+
+_ENTRIES: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4, "rope_theta": 10000.0}
+
+
+def _notes(**entries: Any) -> list[str]:
+    return [each.message for each in read_huggingface({**_ENTRIES, **entries}).findings if each.severity == "note"]
+
+
+def test_a_whole_number_for_the_attention_factor_of_yarn_is_told() -> None:
+    """_validate_yarn of transformers logs a warning for it, and _compute_yarn_parameters takes it."""
+    group = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
+    for factor, is_told in ((1, True), (1.0, False), (None, False)):
+        rope = {"rope_scaling": {**group, "attention_factor": factor}, "max_position_embeddings": 2048}
+        said = [each for each in _notes(model_type="granite", **rope) if "a whole number" in each]
+        assert bool(said) is is_told
+
+
+def test_entries_that_say_what_the_class_does_anyway_are_told_to_be_unread() -> None:
+    said = _notes(model_type="cohere2", rotary_pct=1.0, position_embedding_type="rope_gptj", sliding_window=64)
+    assert [each.split(" in config.json, ")[0] for each in said if "does not read it" in each] == [
+        "rotary_pct is 1.0",
+        "position_embedding_type is 'rope_gptj'",
+    ]
+
+
+def test_an_old_type_of_another_kind_is_shown_as_the_file_has_it() -> None:
+    content = {**_ENTRIES, "model_type": "gemma3_text", "rope_scaling": {"type": {"a": True}, "factor": 2.0}}
+    assert any("has type {'a': true} and no" in each.message for each in read_huggingface(content).findings)
+
+
+@pytest.mark.parametrize(("name", "share"), [("gpt_neox", "0.25"), ("gpt_neox_japanese", "1")])
+def test_a_share_that_the_class_fills_in_is_told(name: str, share: str, tmp_path: Path) -> None:
+    def said(**entries: Any) -> bool:
+        content = {**_ENTRIES, "model_type": name, "rotary_emb_base": 10000, **entries}
+        (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
+        found = inspect_model(tmp_path, ask_class=False).findings
+        return any(f"The file has no rotary_pct; {share} is taken" in each.message for each in found)
+
+    assert said()
+    assert not said(rotary_pct=0.5)

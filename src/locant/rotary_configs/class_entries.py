@@ -59,8 +59,8 @@ TYPES_OF_OTHERS = ("deepseek_yarn", "mrope", "none", "ntk", "su")
 
 _OF_OTHER_CODE = ("rotary_emb_base", "rotary_emb_fraction", "rotary_scaling_factor")
 _USUAL = ("rope_theta", "rope_parameters", "rope_scaling", "partial_rotary_factor")
-_READ_BY_OTHERS = frozenset(["attention_chunk_size", "head_dim"])
-"""Entries that the caches and the scalings of transformers read of any configuration."""
+_READ_BY_OTHERS = ("attention_chunk_size", "head_dim")  # the caches and scalings of transformers, of any file
+_SAID_ANYWAY = ("rotary_pct", "position_embedding_type")
 _TOLD_ELSEWHERE = frozenset(
     ["sliding_window", "attention_window", "use_sliding_window", "max_window_layers", "dual_chunk_attention_config"]
 )
@@ -185,6 +185,15 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
             continue
         if entry in entries_of_nobody(kind.name):  # of which another finding tells
             continue
+        if entry in _SAID_ANYWAY and says_nothing and value:
+            findings.append(
+                Finding(
+                    "note",
+                    f"{entry} is {in_json(value)} in config.json, without effect: the class of '{kind.name}' in "
+                    "transformers does not read it.",
+                    "Nothing has to be done.",
+                )
+            )
         if entry in off or not says_nothing:
             findings.append(
                 Finding(

@@ -53,6 +53,20 @@ def doubts_about_class(
     yield from doubts_about_single_layers(part.values, kind, names)
     yield from _refused_entries(part.values, kind)
     yield from _empty_lists(part.values, kind)
+    yield from _whole_attention_factors(part.values, kind)
+
+
+def _whole_attention_factors(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that transformers warns of an attention factor of YaRN without a fraction (``_validate_yarn``)."""
+    for where, group in rotary_groups(part):
+        factor, stated = group.get("attention_factor"), group.get("rope_type", group.get("type"))
+        if stated == "yarn" and isinstance(factor, int) and not isinstance(factor, bool) and factor > 0:
+            yield Finding(
+                "note",
+                f"attention_factor is {factor} in {where}, a whole number: the configuration of '{kind.name}' in "
+                f"transformers warns that it must be a float, and the class takes {factor} all the same.",
+                f"Write {factor}.0.",
+            )
 
 
 def _empty_lists(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling.contexts import OF_THE_CLASS
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.bases_beside_groups import (
     base_is_passed_over,
     base_passed_over_for_groups,
@@ -119,7 +119,7 @@ def merged_by_type(
     old = given.get("type") if given.get("rope_type") is None else None
     if not given or not (is_new or old not in (None, "default")):
         return given
-    said = "has no groups for layer types" if is_new else f"has type '{old}' and no rope_type"
+    said = "has no groups for layer types" if is_new else f"has type {in_json(old)} and no rope_type"
     taken = "and takes its own groups" if is_new else "and scales nothing"
     findings.append(
         Finding(

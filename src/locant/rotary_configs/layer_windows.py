@@ -126,10 +126,19 @@ def windows_without_tokens(part: Fields, kind: ModelType | None, names: Sequence
     if kind is None or not is_in_transformers(kind.name):
         return []
     stated = dict.fromkeys(stated_window(part, kind, name) for name in names)
+    backwards = [each for each in stated if each is not None and each[0] == "attention_chunk_size" and each[1] < 0]
     # ``DynamicSlidingWindowLayer``, of classes that generate: its mask is narrower than the text.
     keeps_cache = kind.name not in LOOKS_BOTH_WAYS and kind.name not in HALVES_ITS_WINDOW
     fails = {each: "; with a cache, which it keeps by default, it fails" for each in _OF_CACHES if keeps_cache}
     return [
+        Finding(
+            "warning",
+            f"{name} is {size} in config.json, below 0: the class of '{kind.name}' in transformers divides positions "
+            f"by it all the same, and attends within chunks of {-size} tokens.",
+            f"State {-size} for {name}, if the model was trained so.",
+        )
+        for name, size in backwards
+    ] + [
         Finding(
             "warning",
             f"{each[0]} is {each[1]} in config.json: with it the masks of the class of '{kind.name}' in transformers "

@@ -40,8 +40,9 @@ _OTHERS = re.compile(r"index|linear|vision|audio|mamba|ssm|conv|v_head|nope_head
 # Entries of which a class has values of its own where a file leaves them out.
 _FILLED_IN = (
     *("sliding_window", "attention_chunk_size", "head_dim", "global_head_dim"),
-    *("partial_rotary_factor", "rotary_dim"),
+    *("partial_rotary_factor", "rotary_dim", "rotary_pct"),
 )
+_SHARE_OF_NEOX = "rotary_pct"  # which classes read that keep their share whatever partial_rotary_factor says
 _SHARES = ("partial_rotary_factor", "rotary_dim")
 _OF_A_SHARE = re.compile(r"rotary|partial")
 _SWITCH_OF_WINDOWS = "use_sliding_window"
@@ -215,11 +216,15 @@ def values_of_the_class(
     found = []
     for name in _FILLED_IN:
         value = kind.defaults.get(name, (kind.rope or {}).get(name))
-        if name in part or name in told or not _states(value) or own is None:
+        if name == _SHARE_OF_NEOX and own is not None and name in own.reads and kind.keeps_its_share:
+            value = (kind.rope or {}).get("partial_rotary_factor")
+        is_stated = _states(value) or (name == _SHARE_OF_NEOX and value == _NEUTRAL)
+        if name in part or name in told or not is_stated or own is None:
             continue
         if name in _SHARES and any(_OF_A_SHARE.search(key) for key, each in part.items() if each is not None):
             continue  # stated by another name
-        if any(isinstance(part.get(group), Mapping) and name in part[group] for group in GROUPS):
+        names = {name, "partial_rotary_factor"} if name == _SHARE_OF_NEOX else {name}
+        if any(isinstance(part.get(group), Mapping) and names & {*part[group]} for group in GROUPS):
             continue
         if name == "head_dim" and value == head_size(part):
             continue
