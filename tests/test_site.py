@@ -197,6 +197,7 @@ def test_pages_become_html_that_fetches_nothing(tmp_path):
     assert check_site(html) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("figure", INTERACTIVES, ids=lambda figure: figure.name)
 def test_a_figure_with_knobs_has_a_picture_for_every_setting(figure):
     name, data = json.loads(script(figure).replace("locantFigure(", "[").replace(");\n", "]"))
@@ -215,6 +216,7 @@ def test_a_figure_with_knobs_has_a_picture_for_every_setting(figure):
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium was found; install it or name one in CHROMIUM")
 def test_knobs_choose_the_picture_and_the_page_fetches_nothing(tmp_path, monkeypatch):
     from playwright.sync_api import sync_playwright

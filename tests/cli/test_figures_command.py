@@ -15,6 +15,7 @@ def test_one_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "heatmap.svg").read_text(encoding="utf-8").startswith("<?xml")
 
 
+@pytest.mark.slow
 def test_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in set(FIGURES) - {"circle", "waves"}:
         monkeypatch.delitem(FIGURES, name)

@@ -114,6 +114,7 @@ def test_interpolation_whose_length_is_the_extended_one_is_served_at_that_length
     assert again.frequencies() == inspection.parsed.config.frequencies()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("content", "engine", "message"),
     [

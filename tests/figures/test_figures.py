@@ -361,6 +361,7 @@ def test_tutorial_errors(drawn: dict[str, FigureData]) -> None:
     assert f"stays: {100 * slow[0]:.0f} % and {100 * slow[1]:.0f} %" in findings[3]
 
 
+@pytest.mark.slow
 def test_the_page_is_complete_in_itself(drawn: dict[str, FigureData]) -> None:
     page = render_gallery(drawn)
     assert re.findall(r'<h2 id="([^"]+)">', page) == GENERAL

@@ -281,6 +281,7 @@ def test_biases_that_were_learned(make_run: RunMaker) -> None:
         draw_figure("bias", run=folder, d_model=64)
 
 
+@pytest.mark.slow
 def test_all_of_a_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name, figure in FIGURES.items() if not figure.shows_run and name != "circle"]:
         monkeypatch.delitem(FIGURES, name)

@@ -42,7 +42,7 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module", params=["m2m100", pytest.param("marian unigram with a bias", marks=pytest.mark.slow)])
 def exported(request, pairs, tmp_path_factory):
     """A translator, its folder and two choices of languages."""
     write, *choices = MODELS[request.param]
@@ -59,7 +59,6 @@ def options(languages: tuple[str | None, str]) -> list[str]:
     return [part for name, code in sides if code for part in (name, code)]
 
 
-@pytest.mark.slow
 def test_logits_are_equal_behind_the_languages(exported):
     translator, folder, choices = exported
     ids = translator.tokenizers.source.encode(SENTENCES)
@@ -144,6 +143,7 @@ def test_wrong_languages_are_plain_messages(exported):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_known_positions_are_the_limit_and_large_weights_lie_beside_the_graphs(joint, tmp_path, monkeypatch):
     monkeypatch.setattr("locant.interop.onnx_export._LARGEST", 20_000)
     languages = LanguageTokens(layout="fairseq", ids={"a": 5, "b": 6})

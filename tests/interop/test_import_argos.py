@@ -35,6 +35,7 @@ METADATA = {"from_code": "en", "from_name": "English", "to_code": "es", "to_name
 WIDTH, HEADS, LAYERS, INNER = 32, 4, 2, 48
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("changes", "quantization"),
     [

@@ -97,6 +97,7 @@ def marian_folder(
     return model
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "changes",
     [

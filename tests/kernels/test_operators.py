@@ -133,6 +133,7 @@ def test_every_operator_has_a_case() -> None:
     assert {name for name, _ in CASES} == set(OPERATORS)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("name", "inputs"), _named(CASES + OTHERS))
 def test_pytorch_accepts_the_operator(name: str, inputs: Callable[[], Any]) -> None:
     torch.library.opcheck(OPERATORS[name].overload, inputs())

@@ -61,6 +61,7 @@ def test_the_system_is_asked_once(tmp_path: Path, error: int, said: str) -> None
     assert run.stdout == said
 
 
+@pytest.mark.slow
 def test_tiles_give_what_avx512_gives(tmp_path: Path) -> None:
     flags = ["-march=native", "-DLOCANT_EMULATED_TILES"]
     if not {"avx512_vnni", "avx512_bf16"} <= set(CPUINFO.read_text().split()):

@@ -54,6 +54,7 @@ def test_the_blocks_run(tmp_path: Path) -> None:
     assert found.stdout.splitlines() == ["WindowBias passed all 10 checks.", "['partly', 'yes', 'yes', 'yes', 'yes']"]
 
 
+@pytest.mark.slow
 def test_an_installed_package_is_known_to_the_commands(package: Path) -> None:
     found = run(package, "-m", "locant", "positions", "window-bias", "--json")
     assert found.returncode == 0, found.stderr

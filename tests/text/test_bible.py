@@ -30,6 +30,7 @@ def test_registry_codes_are_unique_and_old():
     assert recent == {"web", "bbe"}, "these two are in the public domain although recent; a new one needs a reason"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("code", "verse", "start"),
     [

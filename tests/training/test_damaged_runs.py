@@ -62,6 +62,7 @@ READERS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", READERS)
 @UNHURRIED
 @given(data=st.data())

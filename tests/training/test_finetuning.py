@@ -105,6 +105,7 @@ def test_tokenizer_and_shape_are_the_parents_and_both_tests_are_measured(parent,
     assert 0 < new.scores.bleu_p_value <= 1
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "finetuning",
     [

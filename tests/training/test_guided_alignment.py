@@ -58,6 +58,7 @@ def test_the_loss_is_the_mean_over_the_links_of_each_target_token():
     assert alignment_loss(weights, links[:0]) == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("r_drop", [0.0, 1.0])
 def test_the_head_learns_the_links_it_is_shown(r_drop):
     model, batch = model_of(2, alignment_head=True), batch_of(rows=8, length=10)

@@ -76,6 +76,7 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not(recipe_data, fini
     assert losses(tmp_path / "other")[0] != losses(finished)[0]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sampling", [0.0, 0.2])
 def test_a_killed_run_resumes_exactly(recipe_data, tmp_path, sampling):
     data = apply_overrides(recipe_data, [f"tokenizer.sampling={sampling}", "training.steps=40"])
