@@ -9,6 +9,7 @@ import pytest
 from locant.errors import ConfigError
 from locant.positions.scaling.ntk import NTKAware
 from locant.rotary_configs import read_gguf, read_huggingface
+from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.families import layout_of as layout_of_class
 from locant.rotary_configs.gguf_architectures import (
     CONVERTED_FROM_HALVES,
@@ -16,6 +17,7 @@ from locant.rotary_configs.gguf_architectures import (
     INTERLEAVED,
     KNOWN,
     SEVERAL_AXES,
+    WITHOUT_GRAPH,
     WITHOUT_ROTATION,
     layout_of,
     model_type_of,
@@ -32,10 +34,10 @@ def _metadata(architecture: str, **keys: Any) -> dict[str, Any]:
 def test_every_architecture_of_gguf_is_read_or_known_not_to_rotate() -> None:
     """llama_model_rope_type in llama-model.cpp; the graphs of bert and starcoder only add positions."""
     names = set(gguf.MODEL_ARCH_NAMES.values())
-    assert names <= {*INTERLEAVED, *HALF, *SEVERAL_AXES, *WITHOUT_ROTATION}
+    assert names <= {*INTERLEAVED, *HALF, *SEVERAL_AXES, *WITHOUT_ROTATION, *WITHOUT_GRAPH}
     assert not {*INTERLEAVED} & {*HALF}
     assert not {*INTERLEAVED, *HALF, *SEVERAL_AXES} & {*WITHOUT_ROTATION}
-    for name in sorted(names):
+    for name in sorted(names - WITHOUT_GRAPH):
         if name in WITHOUT_ROTATION:
             with pytest.raises(ConfigError, match=f"does not rotate in the architecture '{name}': no rotary positions"):
                 read_gguf(_metadata(name))
@@ -65,6 +67,14 @@ def test_the_graph_of_cogvlm_has_one_base() -> None:
     assert read.config.base == 10000.0
     assert any("passes over rope.freq_base 500000" in each.message for each in read.findings)
     assert not any("freq_base" in each.message for each in read_gguf(_metadata("cogvlm")).findings)
+
+
+@pytest.mark.parametrize("name", sorted(WITHOUT_GRAPH))
+def test_an_architecture_without_a_graph_is_refused(name: str) -> None:
+    """llama_model_create throws for what llama_model_mapping has no model of: unsupported model architecture."""
+    with pytest.raises(ConfigError, match=f"refuses the file: it has no graph for the architecture '{name}'") as caught:
+        read_gguf(_metadata(name))
+    assert not isinstance(caught.value, NoRotaryPositionsError)
 
 
 def test_an_architecture_that_is_not_known_is_refused() -> None:

@@ -56,10 +56,12 @@ WITHOUT_ROTATION = {
     **dict.fromkeys(
         ("wavtokenizer-dec", "nemotron_h", "nemotron_h_moe", "kimi-linear", "kimi-k3", "glm5-next"), _STATES
     ),
-    "gptj": "because it has no graph for it",
 }
 """Architectures that llama.cpp does not rotate (``LLAMA_ROPE_TYPE_NONE``, and graphs that add positions), and what
 they have instead."""
+
+WITHOUT_GRAPH = frozenset(("gptj",))
+"""Architectures of which llama.cpp has the name alone: it loads no file of them (``llama_model_create``)."""
 
 ALIBI_BY_FILE = frozenset(("jais", "mpt"))
 """Architectures with ALiBi where the file has ``attention.max_alibi_bias``, which is 0 otherwise."""
@@ -223,6 +225,11 @@ def layout_of(architecture: str, *, several_axes: bool = False) -> RotaryLayout:
         raise NoRotaryPositionsError(
             f"llama.cpp does not rotate in the architecture '{architecture}': no rotary positions, "
             f"{WITHOUT_ROTATION[architecture]}."
+        )
+    if architecture in WITHOUT_GRAPH:
+        raise ConfigError(
+            f"llama.cpp refuses the file: it has no graph for the architecture '{architecture}', of which it knows the "
+            "name alone (unsupported model architecture)."
         )
     if architecture in INTERLEAVED:
         return "half" if several_axes and architecture in AXES_BY_SECTIONS else "interleaved"
