@@ -46,6 +46,16 @@ def test_a_right_reading_agrees_with_the_class(tmp_path: Path) -> None:
     assert inspection.as_data()["layer_types"][1]["layers"] == (3,)
 
 
+def test_angles_of_more_than_half_a_turn_are_those_that_they_were_read_to_be(tmp_path: Path) -> None:
+    """A pair that turns by 4 radians a token cannot be told from one that turns back by 2 pi - 4, nor need it be."""
+    scaling = {"rope_type": "linear", "factor": 0.25}
+    inspection = _inspected(tmp_path, model_type="llama", rope_scaling=scaling)
+    assert inspection.checked_against is not None
+    said = " ".join(each.message for each in inspection.findings)
+    assert "backwards" not in said
+    assert "something else than the file says" not in said
+
+
 def test_pairs_that_a_file_turns_backwards_are_so_in_the_class(tmp_path: Path) -> None:
     """A factor below 0 in the file, and not a class that turns its pairs by minus the angle."""
     rope = {"rope_type": "linear", "factor": -4.0, "rope_theta": 1e4}

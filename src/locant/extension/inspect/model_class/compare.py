@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -144,7 +145,7 @@ def differences_of_layer(
     for index, (stated, seen, precision) in enumerate(
         zip(frequencies, found.frequencies, found.precisions, strict=False)
     ):
-        if abs(stated - seen) > precision + _RELATIVE * abs(stated):
+        if _apart(stated, seen) > precision + _RELATIVE * abs(stated):
             yield "frequencies", f"pair {index} turns by {stated:.6g} a token", f"{seen:.6g}"
             break
     scale = config.attention_scale(length)
@@ -164,7 +165,13 @@ def turns_back(layer: ObservedLayer, config: RotaryConfig | None = None) -> bool
     seen = layer.rotation.frequencies
     fastest = max(range(len(seen)), key=lambda index: abs(seen[index]))
     stated = () if config is None else config.frequencies()[fastest : fastest + 1]
-    return seen[fastest] < 0 and not any(each < 0 for each in stated)
+    is_by_file = any(each < 0 or _apart(each, seen[fastest]) < _RELATIVE * abs(each) for each in map(float, stated))
+    return seen[fastest] < 0 and not is_by_file
+
+
+def _apart(stated: float, seen: float) -> float:
+    """Return how far two frequencies are apart: whole turns a token more or less are the same at all positions."""
+    return abs(math.remainder(stated - seen, 2 * math.pi))
 
 
 def forwards(layer: ObservedLayer, config: RotaryConfig | None = None) -> ObservedLayer:
