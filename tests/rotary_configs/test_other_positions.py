@@ -119,6 +119,7 @@ def test_sizes_of_t5s_buckets_are_told_and_a_length_that_limits_nothing() -> Non
     assert "n_positions 512 limits nothing there" in said
     assert "limits nothing" not in _said("gpt2", n_positions=1024)
     assert "limits nothing" not in _said("bert", max_position_embeddings=512)
+    assert "limits nothing" not in _said("dpr", max_position_embeddings=77)  # BertEmbeddings, of another module
 
 
 def test_entries_of_mpts_own_code_have_no_effect_in_the_class_of_transformers() -> None:

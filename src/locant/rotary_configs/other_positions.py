@@ -33,7 +33,9 @@ READ_BY_OTHERS = (
 )
 """Entries about other positions that some classes read."""
 
-_LENGTHS = ("n_positions", "max_position_embeddings", "max_seq_len", "n_ctx")
+LENGTHS = ("n_positions", "max_position_embeddings", "max_seq_len", "n_ctx")
+"""Entries with the longest text, or the size of a table of positions."""
+
 _SIZES = {
     "t5": ("relative_attention_num_buckets", "relative_attention_max_distance"),
     "deberta": ("position_buckets", "max_relative_positions", "pos_att_type"),
@@ -120,7 +122,7 @@ def without_effect(part: Mapping[str, Any], name: str, defaults: Mapping[str, An
         value = entries[key]
         is_told = value not in (None, False, -1, "absolute") or (value is False and key in schemes)
         if is_told and not (key == "alibi" and value is True and "alibi" in schemes):
-            what = "limits nothing" if key in _LENGTHS else "has no effect"
+            what = "limits nothing" if key in LENGTHS else "has no effect"
             yield f"{key} {in_json(value)} {what} there: the class does not read it."
     for scheme, switch in stored["schemes"].items():
         stated = [key for key in _SIZES.get(scheme, ()) if part.get(key) not in (None, -1, "", [])]

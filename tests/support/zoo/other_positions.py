@@ -23,13 +23,12 @@ from torch import nn
 import locant
 from locant.extension.inspect.model_class.small_model import build, model_class, quiet, reduced_entries
 from locant.rotary_configs.families import known_model_types, model_type
-from locant.rotary_configs.other_positions import READ_BY_OTHERS
+from locant.rotary_configs.other_positions import LENGTHS, READ_BY_OTHERS
 from zoo.cases import usual_entries
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "other_positions.json"
 
 _OTHER = 37
-_LENGTHS = ("max_position_embeddings", "n_positions")
 _SWITCHES = ("relative_attention", "position_biased_input", "has_relative_attention_bias", "has_spatial_attention_bias")
 ORDERLESS = {"orderless": True}
 _POSITIONS = re.compile(r"^(?!gru_|linear_).*?(^|_)(position|positions|pos|wpe)(_|$)")
@@ -129,8 +128,9 @@ def _seen(model: nn.Module) -> Iterator[str]:
 def lengths_in_place_of(config_class: Any) -> dict[str, tuple[str, Any]]:
     """Return the lengths in the place of which a class takes another one where they are -1, with its value for that."""
     found = {}
-    lengths = [name for name in _LENGTHS if name in getattr(config_class, "__dataclass_fields__", {})]
-    on = {name: True for name in _SWITCHES if name in getattr(config_class, "__dataclass_fields__", {})}
+    fields = getattr(config_class, "__dataclass_fields__", {})
+    lengths = [name for name in ("max_position_embeddings", "n_positions") if name in fields]
+    on = {name: True for name in _SWITCHES if name in fields}
     for entry in ("max_relative_positions",):
         for name in lengths:
             model = _built(config_class, {**on, entry: -1, name: _OTHER})
@@ -154,7 +154,19 @@ def reads_of(config_class: Any) -> list[str]:
             re.search(rf"""config\.{each}\b|config, ["']{each}["']""", code) for each in (name, named.get(name, name))
         )
         or re.search(rf"self\.{name}\b", own)
+        or (name in LENGTHS and _sizes_tables(config_class, name))
     ]
+
+
+def _sizes_tables(config_class: Any, name: str) -> bool:
+    """Whether a model has other tables with another length, which a module of another file may make."""
+    if name not in getattr(config_class, "__dataclass_fields__", {}):
+        return False
+    usual, other = (_built(config_class, entries) for entries in ({}, {name: _OTHER}))
+    if usual is None or other is None:
+        return False
+    shapes = [{path: each.shape for path, each in model.named_parameters()} for model in (usual, other)]
+    return shapes[0] != shapes[1]
 
 
 def positions_of(config_class: Any) -> dict[str, Any] | None:
