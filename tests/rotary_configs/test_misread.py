@@ -419,7 +419,11 @@ def test_a_model_of_several_stacks_names_them() -> None:
     stack = {"hidden_size": 1024, "num_attention_heads": 16, "rope_theta": 500000.0}
     parts = {"patcher_config": stack, "encoder_config": stack, "global_config": stack | {"hidden_size": 2048}}
     with pytest.raises(ConfigError, match="heads and positions of their own: patcher_config, encoder_config, global_c"):
-        read_huggingface({"model_type": "blt", "cross_attn_k": 2, "patch_size": 4, **parts})
+        read_huggingface({"model_type": "blt_of_another", "cross_attn_k": 2, "patch_size": 4, **parts})
+    parsed = read_huggingface({"model_type": "blt", "cross_attn_k": 2, "patch_size": 4, **parts})
+    (said,) = [each.message for each in parsed.findings if "stacks of layers" in each.message]
+    assert all(f"'{name}' (" in said for name in parts)
+    assert any("has no 'decoder_config'" in each.message for each in parsed.findings)
     assert read_huggingface({"model_type": "blt_global_transformer", **parts["global_config"]}).config.head_dim == 128
 
 

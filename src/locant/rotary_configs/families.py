@@ -161,7 +161,6 @@ class ModelType:
         text_part: Name of the nested group that is the text part of a multimodal model, or has it.
         of_whole: Entries about rotary positions that the class of a whole has for something else than its text part.
         text_names: Other names of that group that the class takes.
-        text_twins: Names of other parts of the same class, which are stacks of their own.
         text_type: Model type of that part where it does not state one.
         has_one_text_type: Whether that is its type also where it states another.
         text_defaults: What the class of the whole gives a part of that type where it leaves it out.
@@ -233,7 +232,6 @@ class ModelType:
     text_part: tuple[str, ...] = ()
     of_whole: tuple[str, ...] = ()
     text_names: tuple[str, ...] = ()
-    text_twins: tuple[str, ...] = ()
     text_type: str | None = None
     has_one_text_type: bool = False
     text_defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -419,7 +417,6 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         text_part=tuple(facts.get("text_part", ())),
         of_whole=tuple(facts.get("of_whole", ())),
         text_names=tuple(facts.get("text_names", ())),
-        text_twins=tuple(facts.get("text_twins", ())),
         text_type=facts.get("text_type"),
         has_one_text_type=facts.get("one_text_type", False),
         text_defaults=facts.get("text_defaults", {}),

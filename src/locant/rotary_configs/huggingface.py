@@ -74,7 +74,8 @@ from locant.rotary_configs.spellings import (
     with_usual_width,
     without_null_scaling,
 )
-from locant.rotary_configs.text_part_doubts import doubts_about_others, stacks_beside
+from locant.rotary_configs.stacks import stacks_beside
+from locant.rotary_configs.text_part_doubts import doubts_about_others
 from locant.rotary_configs.text_parts import (
     entries_of_text,
     lacking_text_part,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs import families
-from locant.rotary_configs.base import ALL_LAYERS, UNREADABLE, ParsedConfig
+from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.class_groups import base_of_class
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.spellings import LENGTHS
@@ -19,9 +18,11 @@ from locant.rotary_configs.text_parts import (
     SIZES,
     TEXT_PARTS,
     Step,
+    beside_a_lacking_part,
     class_of_last_whole,
     given_by_the_whole,
     has_entries_of_text,
+    has_sizes_of_text,
     is_left_out,
     is_ours,
     lacking_text_part,
@@ -62,43 +63,6 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
         found += _beside(step, way, steps[-1].part, kind)
         found += _other_parts(step)
     return found
-
-
-def stacks_beside(
-    config: Mapping[str, Any], parsed: ParsedConfig, read: Callable[[Mapping[str, Any]], ParsedConfig]
-) -> Iterator[Finding]:
-    """Yield findings about other parts of the class of the text part, as the encoder beside a decoder.
-
-    Args:
-        config: The content of config.json.
-        parsed: The reading of its text part.
-        read: Reads a part as a file of its own.
-    """
-    steps = steps_to_text(config)
-    step = steps[-1] if steps else None
-    twins = step.kind.text_twins if step is not None and step.kind is not None and step.is_ours else ()
-    for name in twins:
-        other = None if step is None else step.whole.get(name)
-        if step is None or step.kind is None or not isinstance(other, Mapping):
-            continue
-        try:
-            own = read({**other, "model_type": step.kind.text_type})
-        except UNREADABLE as error:
-            yield Finding("warning", f"'{name}' of config.json: {error}", f"Correct it in '{name}'.")
-            continue
-        keys = [key for key in BESIDE_TEXT if other.get(key) != step.part.get(key)]
-        if (own.configs, own.layers) != (parsed.configs, parsed.layers) and keys:
-            said = ", ".join(f"{key} {in_json(other.get(key)):.60}" for key in keys)
-            yield Finding(
-                "note",
-                f"'{name}' of config.json is a stack of layers of its own, whose positions differ from those of "
-                f"'{step.name}', which are shown: it has {said}.",
-                f"Put '{name}' into a file of its own to see its positions.",
-            )
-        said_before = {each.message for each in parsed.findings}
-        for each in own.findings:
-            if each.severity != "note" and each.message not in said_before:
-                yield replace(each, message=f"In '{name}': {each.message}")
 
 
 def _beside(step: Step, way: str, text: Mapping[str, Any], kind: ModelType | None) -> Iterator[Finding]:
@@ -228,7 +192,10 @@ def _without_text_part(config: Mapping[str, Any]) -> Iterator[Finding]:
     lacking = lacking_text_part(config)
     if lacking is not None:
         names = ".".join((*text_part_names(config), *lacking.text_part))
+        beside = [f"{key} {in_json(text_part(config)[key]):.60}" for key in beside_a_lacking_part(config)]
         then = "what that class takes then is shown, which need not be what the weights have."
+        if beside:
+            then += f" It passes over {', '.join(beside)}, which stand{'s' if len(beside) == 1 else ''} elsewhere."
         yield Finding(
             "warning",
             f"config.json has no '{names}', the text part of the class of '{lacking.name}' in transformers: "
@@ -380,7 +347,7 @@ def _notes_on_the_whole(config: Mapping[str, Any]) -> Iterator[Finding]:
 def _without_its_group(config: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the finding about a file with a text part in itself, or in a group, where its class looks further in."""
     known, steps = class_of_last_whole(config), steps_to_text(config)
-    if known is None or not has_entries_of_text(text_part(config)):
+    if known is None or not (known.flat or has_sizes_of_text(text_part(config))):
         return
     for name in passed_over_in_the_file(config):
         yield Finding(

@@ -15,6 +15,7 @@ from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.layer_windows import WINDOW_ENTRIES
 from locant.rotary_configs.own_formats import FLA_TRANSFORMER, is_fla_transformer, own_format
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, sizes_of_layers
+from locant.rotary_configs.stack_types import stacks_of_type
 from locant.rotary_configs.usual_values import GROUPS
 from locant.rotary_configs.without_rotation import ROPE_KEYS
 
@@ -95,7 +96,7 @@ def entries_of_text(config: Mapping[str, Any]) -> dict[str, Any]:
         if not step.is_ours:
             stated = (key for key in ABOUT_ROTATION if step.whole.get(key) is not None and key != "use_mrope")
             entries |= {key: step.whole[key] for key in stated if is_left_out(entries, key)}
-    for key in passed_over_in_the_file(config):
+    for key in (*passed_over_in_the_file(config), *beside_a_lacking_part(config)):
         del entries[key]
     if passes_over_base(config, entries):
         del entries["rope_theta"]
@@ -167,9 +168,22 @@ def _inner(whole: ModelType) -> list[ModelType]:
 def lacking_text_part(config: Mapping[str, Any]) -> ModelType | None:
     """Return the class whose text part a file lacks with all sizes beside its place: the whole, or a part of it."""
     whole = class_of_last_whole(config)
-    if whole is None or whole.flat or has_entries_of_text(text_part(config)):
+    if whole is None or whole.flat or has_sizes_of_text(text_part(config)):
         return None
     return whole
+
+
+def beside_a_lacking_part(config: Mapping[str, Any]) -> list[str]:
+    """Return the entries about rotation of a file that lacks its text part with all sizes: its class reads none.
+
+    Args:
+        config: The content of config.json.
+    """
+    whole = lacking_text_part(config)
+    if whole is None:
+        return []
+    part = text_part(config)
+    return [key for key in ABOUT_ROTATION if part.get(key) is not None and key != "use_mrope"]
 
 
 def class_of_last_whole(config: Mapping[str, Any]) -> ModelType | None:
@@ -183,6 +197,11 @@ def class_of_last_whole(config: Mapping[str, Any]) -> ModelType | None:
 def has_entries_of_text(part: Mapping[str, Any]) -> bool:
     """Whether a part of a file states sizes of layers, or a base or scaling."""
     return any(part.get(key) is not None for key in ENTRIES_OF_TEXT)
+
+
+def has_sizes_of_text(part: Mapping[str, Any]) -> bool:
+    """Whether a part of a file states sizes of layers."""
+    return any(part.get(key) is not None for key in (*SIZES, *HEAD_SIZES))
 
 
 def is_left_out(entries: Mapping[str, Any], key: str) -> bool:
@@ -313,7 +332,8 @@ def _sized_part(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the name of the only nested group with sizes of layers, where the file has them nowhere else (MLC-LLM)."""
     if any(config.get(name) is not None for name in (*HEADS, LAYERS[0])):
         return ()
-    groups = ((name, part) for name, part in config.items() if isinstance(part, Mapping))
+    others = stacks_of_type(name_of(config)) if is_ours(config) else ()
+    groups = ((name, part) for name, part in config.items() if isinstance(part, Mapping) and name not in others)
     found = tuple(name for name, part in groups if sizes_of_layers(part))
     return found if len(found) == 1 else ()
 

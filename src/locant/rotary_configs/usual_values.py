@@ -151,6 +151,7 @@ def unusual_values(entries: Mapping[str, Any], where: str) -> Iterator[Finding]:
                 "warning",
                 f"{name} in {where} is {value:g}; published models have {usual.low:.10g} to {usual.high:.10g}.",
                 f"Check it against the model's publication; {usual.common}.",
+                "beyond published values",
             )
     yield from _swapped_lists(entries, where)
 

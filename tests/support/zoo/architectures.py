@@ -41,7 +41,7 @@ def architecture(model_type: str) -> Architecture:
     from transformers import CONFIG_MAPPING
 
     config_class = CONFIG_MAPPING[model_type]
-    if any(part in config_class.sub_configs for part in TEXT_PARTS):
+    if text_part_of(config_class) is not None:
         return Architecture(model_type, config_class, "composite")
     try:
         found = model_class(config_class)
@@ -53,11 +53,27 @@ def architecture(model_type: str) -> Architecture:
     return Architecture(model_type, config_class, "text" if reads_text else "other")
 
 
+def text_part_of(config_class: Any) -> str | None:
+    """Return the name of the group that is the text part of a class, ``None`` for one that has none.
+
+    A ``decoder_config`` is that where the class is of the same module, and not any class of a decoder, of masks say.
+
+    Args:
+        config_class: The configuration's class.
+    """
+    parts = getattr(config_class, "sub_configs", {})
+    usual = next((name for name in TEXT_PARTS if name in parts), None)
+    own = parts.get("decoder_config")
+    is_own = own is not None and own.__module__ == config_class.__module__
+    return usual or ("decoder_config" if is_own else None)
+
+
 def whole_around(config_class: Any) -> Any:
     """Return the configuration's class of which another one is the text part, of the same module; ``None`` without."""
     for each in vars(inspect.getmodule(config_class)).values():
         own = getattr(each, "sub_configs", {})
-        if any(own.get(part) is config_class for part in TEXT_PARTS) and each.__module__ == config_class.__module__:
+        part = text_part_of(each)
+        if part and own[part] is config_class and each.__module__ == config_class.__module__:
             return each
     return None
 

@@ -18,7 +18,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.extension.inspect.model_class.small_model import HEADS, quiet
 from locant.rotary_configs import ParsedConfig, families, read_huggingface
-from zoo.architectures import TEXT_PARTS, Architecture, architecture
+from zoo.architectures import TEXT_PARTS, Architecture, architecture, text_part_of
 from zoo.cases import LENGTH, draw_case, nested_case
 from zoo.changed import ChangedVerdict, read_file, said_of_class
 from zoo.changes import Change
@@ -111,8 +111,9 @@ def _text_of(found: Architecture, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part_of(config: Any) -> Any:
-    names = (name for name in TEXT_PARTS if name in getattr(config, "sub_configs", {}))
-    return next((part for name in names if (part := getattr(config, name, None)) is not None), None)
+    names = (*TEXT_PARTS, text_part_of(type(config)) or "")
+    parts = (getattr(config, name, None) for name in names if name in getattr(config, "sub_configs", {}))
+    return next((part for part in parts if part is not None), None)
 
 
 def _reading(content: Mapping[str, Any], *, asks_class: bool = False) -> tuple[ParsedConfig | None, list[str]]:

@@ -94,7 +94,7 @@ def _facts_of_class(found: Architecture) -> dict[str, Any] | None:
     types = layer_types(config)
     facts |= pattern_facts(found)
     facts |= group_facts(found)
-    facts["windowless"] = windows_of_class(found.model_type) is None and _has_no_windows(found.config_class)
+    facts["windowless"] = windows_of_class(found.model_type) is None and has_no_windows(found.config_class)
     small, layers, entries = _observed(found, config, types)
     if small is None and _leaves_rotation_out(found):
         return {"rotates": False}
@@ -292,7 +292,7 @@ def mentions_rotation(config_class: Any) -> bool:
     return _mentions(config_class, r"(?<![A-Za-z])rope|RoPE|Rope|[rR]otary")
 
 
-def _has_no_windows(config_class: Any) -> bool:
+def has_no_windows(config_class: Any) -> bool:
     """Whether neither an entry of a class nor the code of its attention is about windows; towers may have some."""
     fields = getattr(config_class, "__dataclass_fields__", {})
     if any("window" in name or name == "local_attention" for name in fields):

@@ -10,7 +10,7 @@ from typing import Any
 from locant.extension.inspect.model_class.small_model import quiet
 from locant.rotary_configs.families import is_in_transformers, known_model_types, model_type
 from locant.rotary_configs.text_parts import BESIDE_TEXT, ENTRIES_OF_TEXT, SIZES
-from zoo.architectures import TEXT_PARTS, Architecture
+from zoo.architectures import Architecture, text_part_of
 from zoo.left_out import entries_of_class, made
 
 _DEPTH = 11
@@ -26,7 +26,7 @@ def facts_of_whole(found: Architecture, names: re.Pattern[str]) -> dict[str, Any
     """Return the facts of a class with a text part.
 
     ``text_part`` is the name of that group, ``text_type`` the model type of it, which may be a whole itself;
-    ``text_twins`` are other parts of the same class; ``of_whole`` are entries that the class has for something else;
+    ``of_whole`` are entries that the class has for something else;
     ``text_names`` are other names of the group; ``text_defaults`` is what the class gives it where it leaves that out,
     otherwise than the class of the part, and ``text_alone`` what a file without that part has. ``one_text_type`` is
     there where any model type is passed over that the part states, ``parts_need_type`` names other parts that must
@@ -41,7 +41,7 @@ def facts_of_whole(found: Architecture, names: re.Pattern[str]) -> dict[str, Any
         names: Of the entries that are compared.
     """
     parts = found.config_class.sub_configs
-    part = next(name for name in TEXT_PARTS if name in parts)
+    part = text_part_of(found.config_class) or ""
     text_type = getattr(parts[part], "model_type", None) or _type_of_part(found, part)
     given = _tried(text_defaults, found, part, text_type, names)
     alone = _tried(text_alone, found, part, text_type, names)
@@ -49,11 +49,6 @@ def facts_of_whole(found: Architecture, names: re.Pattern[str]) -> dict[str, Any
         "text_part": [part],
         "of_whole": _entries_of_whole(found),
         "text_names": other_names_of_text(found, part),
-        "text_twins": [
-            name
-            for name, each in parts.items()
-            if name != part and each is parts[part] and hasattr(each, "__dataclass_fields__")
-        ],
         "text_type": text_type,
         "text_defaults": given,
         "one_text_type": has_one_text_type(found, part, text_type),

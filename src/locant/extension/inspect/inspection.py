@@ -36,6 +36,7 @@ from locant.rotary_configs.pairing import LAYOUT_MARK
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.spellings import stated_layout
 from locant.rotary_configs.text_parts import (
+    beside_a_lacking_part,
     text_part,
     text_part_names,
     text_type,
@@ -234,7 +235,9 @@ def inspect_model(
     found = [finding_in_words_of(source.kind, finding) for finding in found]
     order = ("error", "warning", "note")
     found = sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity))
-    length = _declared_length(source.kind, model_type, content)
+    beside = beside_a_lacking_part(source.content) if source.kind == "huggingface" and has_usual_sizes else []
+    stated = {name: value for name, value in content.items() if name not in beside}
+    length = _declared_length(source.kind, model_type, stated)
     read_lengths = {each.max_length for each in own.configs.values()} if own is not None else set()
     if length not in read_lengths and len(read_lengths) == 1:  # a class may set another one, as Zamba 2's does
         length = next(iter(read_lengths)) or length

@@ -17,6 +17,7 @@ FindingCode = Literal[
     "needed by the class",
     "turns backwards",
     "several axes",
+    "beyond published values",
 ]
 """What a finding is about, for those that other findings go by."""
 

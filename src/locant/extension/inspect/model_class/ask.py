@@ -209,7 +209,7 @@ def _text_config(config: Any, names: Sequence[str]) -> tuple[Any, tuple[str, ...
         if name in getattr(way[-1], "sub_configs", {}):
             way.append(getattr(way[-1], name))
     steps = list(names[: len(way) - 1])
-    while part := next((part for part in _TEXT_PARTS if part in getattr(way[-1], "sub_configs", {})), None):
+    while part := _text_part_of(way[-1]):
         way.append(getattr(way[-1], part))
         steps.append(part)
     without: tuple[str, ...] = ()
@@ -217,6 +217,13 @@ def _text_config(config: Any, names: Sequence[str]) -> tuple[Any, tuple[str, ...
         way.pop()
         without = (steps.pop(), *without)
     return way[-1], without
+
+
+def _text_part_of(config: Any) -> str | None:
+    """Return the name of the text part of a configuration, ``None`` where it has none."""
+    known = families.model_type(getattr(config, "model_type", None))
+    names = (*(known.text_part if known is not None else ()), *_TEXT_PARTS)
+    return next((name for name in names if name in getattr(config, "sub_configs", {})), None)
 
 
 def _is_of(parts: Sequence[str], name: str) -> bool:
