@@ -72,7 +72,7 @@ def _llama(**entries: Any) -> dict[str, Any]:
             (1e4, "llama3", 2048),
             "low_freq_factor 8 in rope_scaling of config.json is above high_freq_factor 4.* of less than 8 turns",
         ),
-        (_llama(rope_scaling=_LISTS), (1e4, "longrope", 8192), "the long factors would never be used"),
+        (_llama(rope_scaling=_LISTS), (1e4, "longrope", 8192), "long factors count in texts beyond that length alone"),
         (
             _llama(rope_scaling={"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 4096}),
             (1e4, "dynamic", 8192),
@@ -99,6 +99,16 @@ def test_what_the_class_takes_is_read(config: dict[str, Any], read: tuple[float,
     assert any(re.search(said, message) for message in errors), errors
     with pytest.raises(ConfigError, match="Extend it then"):
         apply_method(config, "yarn", 1 << 20)
+
+
+def test_a_factor_of_longrope_scales_scores_whatever_the_lengths_are() -> None:
+    """_compute_longrope_parameters of modeling_rope_utils.py takes the attention scale from the factor, if stated."""
+    without = {name: value for name, value in _LISTS.items() if name != "factor"}
+    for group, scaled, ends in ((without | {"factor": 4.0}, True, "alone."), (without, False, "as the ratio is 1.")):
+        parsed = read_huggingface(_llama(rope_scaling=group))
+        (said,) = [each.message for each in parsed.findings if "silently takes" in each.message]
+        assert said.endswith(ends)
+        assert (parsed.config.attention_scale(100) > 1) is scaled
 
 
 @pytest.mark.parametrize(

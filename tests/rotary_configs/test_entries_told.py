@@ -146,6 +146,9 @@ def test_a_base_of_another_class_is_not_that_of_a_class_with_a_name_of_its_own(n
     assert "it takes rotary_embedding_base, 10000 here" in said
     both = read_huggingface({**file, "rope_theta": 500000.0, "rotary_embedding_base": 777})
     assert both.config.base == 777
+    said = " ".join(each.message for each in both.findings)
+    assert "rope_theta is 500000 in config.json, which the class of" in said
+    assert "it takes rotary_embedding_base, 777 here" in said
     alone = read_huggingface({**file, "rotary_embedding_base": 777})
     assert not [each for each in alone.findings if "rope_theta" in each.message]
 

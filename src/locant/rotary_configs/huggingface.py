@@ -160,6 +160,7 @@ def read_config(
     has_own_code = bool(config.get("auto_map") or given.get("auto_map"))
     if kind is not None and not (has_own_code or in_vllm):
         without_names_of_others(given, kind, findings)
+    as_written = tuple(findings)  # in the names of the file
     if not is_known:
         is_new = families.model_type(name) is None and speaks_of_rotation(given)
         given = in_names_of_all(given, sizes=is_new)
@@ -193,7 +194,10 @@ def read_config(
         raise NoRotaryPositionsError(said, error.remedy) from error
     except ConfigError as error:
         raise type(error)(given.in_words_of_file(str(error))) from error
-    words = [replace(each, message=given.in_words_of_file(each.message)) for each in parsed.findings]
+    words = [
+        each if each in as_written else replace(each, message=given.in_words_of_file(each.message))
+        for each in parsed.findings
+    ]
     words += stacks_beside(config, parsed, functools.partial(read_config, in_vllm=in_vllm, is_replaced=is_replaced))
     return replace(parsed, findings=tuple(words))
 

@@ -137,7 +137,9 @@ class LongRoPE(FactorLists):
     @classmethod
     def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
         """Read lengths, the two lists and the attention scale."""
-        effect = "the long factors would never be used, nor scores scaled"
+        effect = "long factors count in texts beyond that length alone"
+        if rope.values.get("factor") is None and rope.values.get("attention_factor") is None:
+            effect += ", and scores are not scaled, as the ratio is 1"
         original = context.needed_original_length(rope, cls, effect)
         short, attention = stated_scales(rope, context)
         lengths = context.lengths_of(rope, cls, original)
