@@ -153,6 +153,14 @@ def test_a_base_of_another_class_is_not_that_of_a_class_with_a_name_of_its_own(n
     assert not [each for each in alone.findings if "rope_theta" in each.message]
 
 
+def test_a_base_that_a_class_passes_over_is_not_told_to_be_null() -> None:
+    """BeamConfig has null of its own for full attention, which does not rotate; the file has a base."""
+    findings = read_huggingface({"model_type": "beam", "rope_theta": 50_000.0}).findings
+    said = [each.message for each in findings if "rope_theta" in each.message]
+    assert len(said) == 1
+    assert "passes over: it takes its own groups" in said[0]
+
+
 def test_names_of_nomics_own_code_are_told_where_the_class_of_transformers_reads_the_file() -> None:
     file = {"model_type": "nomic_bert", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 6}
     named = {"rotary_emb_base": 500, "rotary_emb_fraction": 0.5}

@@ -271,10 +271,11 @@ def _read_entries(
             )
         if base is None:
             base = base_of_class(kind, layer, is_scaled=bool(rope.values) and not rope.where.startswith(OF_THE_CLASS))
-            if "rope_theta" in part.values or "rope_theta" in rope.values:
+            bases = [each["rope_theta"] for each in (part.values, rope.values) if "rope_theta" in each]
+            if None in bases:
                 remedy = "State the base that the weights were trained with."
                 context.findings.append(null_of("rope_theta", None if in_vllm else kind, f"{base:g}", remedy))
-            else:
+            elif not bases:  # one that the class passes over is told as such
                 # Without its text part, the class reads none of those that stand elsewhere.
                 lacks = "has no rope_theta" if lacking_text_part(config) is None else "has no rope_theta for its class"
                 context.note(
