@@ -13,6 +13,7 @@ from locant.errors import ConfigError
 from locant.extension.inspect.model_class.ask import without_reading
 from locant.positions.scaling import Llama3, LongRoPE, YaRN
 from locant.rotary_configs import families, read_huggingface, read_vllm
+from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.families import is_in_transformers, known_model_types, model_type
 from locant.rotary_configs.own_code import OWN_CODE, needs_code
 from locant.rotary_configs.sub_configs import is_type_of_transformers
@@ -208,6 +209,13 @@ def test_windows_that_are_none(window: int | None) -> None:
     mimo = {"model_type": "mimo_v2_flash", **_SIZES, "head_dim": 192, "hybrid_layer_pattern": [1, 0, 1, 0]}
     windows = {kind.window for kind in read_huggingface(mimo | {"sliding_window_size": window}).layers}
     assert 1 not in windows
+
+
+@pytest.mark.parametrize("attn", [None, {"layers": [], "num_heads": 8}])
+def test_linear_attention_alone_has_no_positions_and_is_no_error(attn: dict[str, Any] | None) -> None:
+    """fla/models/gla: all layers are GatedLinearAttention where the file has no group attn, as published files."""
+    with pytest.raises(NoRotaryPositionsError, match="no others: a recurrence alone tells the order"):
+        read_huggingface({"model_type": "gla", "hidden_size": 512, "num_hidden_layers": 2, "attn": attn})
 
 
 def test_zamba_2_has_heads_of_twice_the_width() -> None:

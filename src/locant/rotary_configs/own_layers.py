@@ -12,7 +12,7 @@ from locant.errors import ConfigError
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs import families
-from locant.rotary_configs.base import MOST_LAYERS
+from locant.rotary_configs.base import MOST_LAYERS, NoRotaryPositionsError
 from locant.rotary_configs.layer_rounds import by_number
 from locant.rotary_configs.own_entries import Findings, first_of, rename
 from locant.rotary_configs.spellings import is_count
@@ -196,7 +196,12 @@ def linear_attention(given: dict[str, Any], findings: Findings) -> None:
     del findings
     group, count = given.pop("attn", None), given.get("num_hidden_layers")
     listed = group.get("layers") if isinstance(group, Mapping) else None
-    if not isinstance(group, Mapping) or not isinstance(listed, list) or not listed:
+    if group is None or listed == []:
+        raise NoRotaryPositionsError(
+            "config.json names no layers with attention, in a group attn: none rotates. The model has no rotary "
+            "positions, and no others: a recurrence alone tells the order of a text."
+        )
+    if not isinstance(group, Mapping) or not isinstance(listed, list):
         raise ConfigError("config.json names no layers with attention, in a group attn: none rotates.")
     if not isinstance(count, int) or not 0 < count <= MOST_LAYERS:
         raise ConfigError(f"'num_hidden_layers' in config.json must be a number of layers; got {in_json(count):.40}.")
