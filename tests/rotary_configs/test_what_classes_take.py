@@ -533,6 +533,7 @@ def test_every_fourth_layer_of_mistral_large_4() -> None:
     assert [parsed.of_layer(index) is None for index in range(4)] == [False, False, False, True]
 
 
+@pytest.mark.slow
 def test_which_classes_never_read_a_base_beside_groups() -> None:
     """Those that convert entries themselves, and neither look for rope_theta nor leave it to the usual conversion."""
     transformers = pytest.importorskip("transformers")

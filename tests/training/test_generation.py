@@ -104,6 +104,7 @@ def test_a_killed_generation_goes_on_exactly(run, tmp_path, form):
     assert reports[1]["finished"]
 
 
+@pytest.mark.slow
 def test_it_goes_on_from_a_stop_before_any_step_on_disk(translator, text, tmp_path, monkeypatch):
     """Stops at each flush in turn: of the new folder, of pairs, of records, of the last renaming."""
     arguments = {"chunk": 16, "beam": 1}

@@ -227,6 +227,7 @@ def test_a_time_budget_is_kept(recipe_data, tmp_path, monkeypatch):
     assert rates[-1] < 0.2 * max(rates)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_building_the_kernels_is_no_part_of_a_time_budget(recipe_data, tmp_path, monkeypatch):
     seconds, load = [0.0], library._load

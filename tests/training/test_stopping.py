@@ -327,6 +327,7 @@ class Killed(BaseException):
     """As far as files go, a kill."""
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_publication_begins_again_or_goes_on(recipe_data, tmp_path, monkeypatch):
     """Its first files, the model and the checkpoint: whichever is the last that appeared, the same command goes on."""
     import locant.files

@@ -157,7 +157,7 @@ def test_rows_that_move_keep_their_past(
         torch.set_num_threads(before)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10_000), threads=st.sampled_from([1, 2, 3]))
 def test_rows_that_join_have_a_past_of_their_own(seed: int, threads: int) -> None:
     """Sentences come at any step; rows of other lengths are decoded beside each other, move, and are dropped."""
