@@ -79,6 +79,23 @@ def test_that_a_window_counts_both_sides_is_told(architecture: str) -> None:
     assert any("attention.sliding_window 16 counts both sides" in each.message for each in parsed.findings)
 
 
+def test_a_base_that_earlier_graphs_pass_over_is_told() -> None:
+    """mellum.cpp of llama-cpp-python 0.3.36 gives ggml_rope_ext freq_base in sliding layers, build b11739 their own."""
+    bases: dict[str, Any] = {"rope.freq_base": 500000.0, "rope.freq_base_swa": 10000.0}
+    parsed = read_gguf(_metadata("mellum", {**_WINDOW, **bases}))
+    assert {name: each.base for name, each in parsed.configs.items()} == {
+        "full_attention": 500000.0,
+        "sliding_attention": 10000.0,
+    }
+    (found,) = parsed.findings
+    assert found.severity == "warning"
+    assert "rope.freq_base_swa 10000 is read and not used in earlier builds of llama.cpp" in found.message
+    assert "turns layers with a window with rope.freq_base 500000" in found.message
+    for architecture, other in (("mellum", {"rope.freq_base": 10000.0}), ("gemma3", {}), ("olmo2", {})):
+        findings = read_gguf(_metadata(architecture, {**_WINDOW, **bases, **other})).findings
+        assert not any("earlier builds" in each.message for each in findings)
+
+
 def test_the_base_that_alpha_makes_is_told() -> None:
     parsed = _read("hunyuan-dense", rope__scaling__alpha=1000.0)
     assert parsed.config.base == pytest.approx(1e4 * 1000 ** (128 / 126))

@@ -25,7 +25,7 @@ from locant.rotary_configs.gguf_architectures import (
     layout_of,
 )
 from locant.rotary_configs.gguf_deviations import base_of_graph, windows_of_graph
-from locant.rotary_configs.gguf_keys import YARN_KEYS, keys_without_effect
+from locant.rotary_configs.gguf_keys import YARN_KEYS, base_of_earlier_graphs, keys_without_effect
 from locant.rotary_configs.gguf_layers import layers_of
 from locant.rotary_configs.gguf_scaling import Tensors, scaling_of
 from locant.rotary_configs.gguf_sizes import sizes_of, sliding_sizes
@@ -124,6 +124,8 @@ def _read(
     configs, layers = layers_of(keys, architecture, by_type)
     if FULL in configs and SLIDING in by_type and SLIDING not in configs:
         findings += passes_over_base(keys, architecture, config.base)
+    elif FULL in configs and SLIDING in configs:
+        findings += base_of_earlier_graphs(keys, architecture, config.base, configs[SLIDING].base)
     if any(layer.window for layer in layers):
         findings += windows_of_graph(keys, architecture)
     findings += _notes_on_parts(keys, architecture, rotary_dim)

@@ -1,8 +1,9 @@
 """Keys about positions in GGUF files that have no effect, because llama.cpp does not read or not use them.
 
 ``gguf_keys.json`` is generated from the sources of llama.cpp (``tests/support/zoo/gguf_keys.py``): the keys that its
-loader reads for every architecture, and for one alone; and the architectures whose loader overrides
-``attention.causal``. What graphs do with a key that is read stands in :mod:`locant.rotary_configs.gguf_architectures`.
+loader reads for every architecture, and for one alone; those without which it loads no file; the architectures whose
+loader overrides ``attention.causal``, and those whose loader reads a base of sliding attention that the graph does not
+ask for. What graphs do with a key that is read stands in :mod:`locant.rotary_configs.gguf_architectures`.
 """
 
 from __future__ import annotations
@@ -122,6 +123,30 @@ def _meant(key: str, architecture: str) -> str | None:
 def architectures_that_read(key: str) -> frozenset[str]:
     """Return the architectures of which llama.cpp reads a key, where it does not read it of all."""
     return frozenset(name for name, keys in _facts()["architectures"].items() if key in keys)
+
+
+def needed_by(architecture: str) -> tuple[str, ...]:
+    """Return the keys about positions of an architecture without which llama.cpp loads no file."""
+    return tuple(_facts()["needed"].get(architecture, ()))
+
+
+def base_of_earlier_graphs(keys: Fields, architecture: str, full: float, sliding: float) -> Iterator[Finding]:
+    """Yield that sliding layers have another base in the builds whose sources were read than in the one that was run.
+
+    Args:
+        keys: The metadata of the architecture.
+        architecture: ``general.architecture``.
+        full: The base of full attention.
+        sliding: That of sliding attention.
+    """
+    if architecture in _facts()["one base"] and keys.number("rope.freq_base_swa") == sliding != full:
+        yield Finding(
+            "warning",
+            f"rope.freq_base_swa {sliding:g} is read and not used in earlier builds of llama.cpp, such as that of "
+            f"llama-cpp-python 0.3.36: their graph of '{architecture}' turns layers with a window with rope.freq_base "
+            f"{full:g}, where build b11739 takes {sliding:g}, as is shown.",
+            "Run the model with a build that takes it, unless all layers were trained with one base.",
+        )
 
 
 @functools.cache

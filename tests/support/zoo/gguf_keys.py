@@ -2,7 +2,9 @@
 
 Run this file after llama.cpp was updated, with the folder of its sources, which the source package of llama-cpp-python
 brings along: ``.venv/bin/python tests/support/zoo/gguf_keys.py vendor/llama.cpp "llama-cpp-python 0.3.36"``. A key is
-read where ``load_hparams``, or ``load_arch_hparams`` of the architecture with what that calls, names it.
+read where ``load_hparams``, or ``load_arch_hparams`` of the architecture with what that calls, names it. It is needed
+where that is so under no condition, and the loader is not told that it may be missing. A graph has one base where
+nothing in its code asks for that of a layer.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ _ABOUT_POSITIONS = re.compile(
     r"rope|sliding_window|causal|alibi|relative_buckets|_interval$|recurrent|_swa$|compress_r"
 )
 _KEY = re.compile(r"LLM_KV_\w+")
+_NEEDED = re.compile(r"^\s*ml\.get_(?:key|arr|key_or_arr|arr_n)\((LLM_KV_\w+),(?!.*\bfalse\)).*\);", re.MULTILINE)
+_SLIDING_BASE = "rope.freq_base_swa"
+_LAYER_BASE = re.compile("get_rope_freq_base|rope_freq_base_train_swa")
 
 
 def _body(text: str, start: int) -> str:
@@ -32,6 +37,15 @@ def _body(text: str, start: int) -> str:
         if depth == 0:
             return text[begin:index]
     raise ValueError("A brace is not closed.")
+
+
+def _unconditional(body: str) -> str:
+    """Return what of a function's code stands in no braces of its own."""
+    depth, kept = 0, []
+    for sign in body[1:]:
+        depth += {"{": 1, "}": -1}.get(sign, 0)
+        kept.append("" if depth else sign)
+    return "".join(kept)
 
 
 class Sources:
@@ -59,6 +73,11 @@ class Sources:
             for text in texts
             for found in re.finditer(r"^\w[\w ]*?(llama_model_\w+)::(\w+)\(llama_model_loader &", text, re.MULTILINE)
         }
+        self._graphs = {
+            owner: text.replace(self._functions.get((owner, "load_arch_hparams"), " "), " ")
+            for text in texts
+            for owner in re.findall(r"(llama_model_\w+)::build_arch_graph\(", text)
+        }
 
     def code(self, owner: str | None, name: str = "load_arch_hparams") -> str:
         """Return the code of a function of the loader, with that of those that it calls.
@@ -78,6 +97,27 @@ class Sources:
             if (given.removesuffix("::") or owner, each) != (owner, name)
         ]
         return "".join([body, *called])
+
+    def needed(self, owner: str | None) -> list[str]:
+        """Return the keys about positions without which no file of a class loads.
+
+        Args:
+            owner: The class.
+        """
+        while owner is not None and (owner, "load_arch_hparams") not in self._functions:
+            owner = self.parents.get(owner)
+        body = "" if owner is None else _unconditional(self._functions[owner, "load_arch_hparams"])
+        return self.names(" ".join(_NEEDED.findall(body)))
+
+    def has_one_base(self, owner: str | None) -> bool:
+        """Return whether the graph of a class gives all layers the base of the context.
+
+        Args:
+            owner: The class.
+        """
+        while owner is not None and owner not in self._graphs:
+            owner = self.parents.get(owner)
+        return owner is not None and not _LAYER_BASE.search(self._graphs[owner])
 
     def names(self, code: str) -> list[str]:
         """Return the keys about positions that some code names."""
@@ -103,6 +143,12 @@ def facts(folder: Path, source: str) -> dict[str, Any]:
         "architectures": {name: sorted({*sources.names(code)} - {*common}) for name, code in sorted(loaders.items())},
         "bidirectional": sorted(
             name for name, code in loaders.items() if re.search(r"hparams\.causal_attn\s*=\s*false", code)
+        ),
+        "needed": {name: keys for each, name in sorted(named) if (keys := sources.needed(sources.classes[each]))},
+        "one base": sorted(
+            name
+            for each, name in named
+            if _SLIDING_BASE in sources.names(loaders[name]) and sources.has_one_base(sources.classes[each])
         ),
         "heads by rope.dimension_count": sorted(
             name for name, code in weights.items() if re.search(r"qk_rope\w*\s*=\s*hparams\.n_rot", code)
