@@ -8,7 +8,7 @@ import pytest
 
 from locant.errors import ConfigError
 from locant.rotary_configs import ParsedConfig, gguf_architectures, read_gguf
-from locant.rotary_configs.gguf_keys import architectures_that_read, keys_without_effect
+from locant.rotary_configs.gguf_keys import architectures_that_read, keys_without_effect, needed_by
 from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN, TAKES_ROPE_PATTERN
 from locant.rotary_configs.gguf_loading import refusals
 from locant.rotary_configs.gguf_sliding import COMPRESS_RATIOS
@@ -41,6 +41,17 @@ def test_the_tables_of_architectures_name_those_whose_loader_reads_the_key() -> 
     sections = {*gguf_architectures.SEVERAL_AXES, *gguf_architectures.AXES_BY_SECTIONS}
     assert architectures_that_read("rope.dimension_sections") >= sections
     assert architectures_that_read(COMPRESS_RATIOS) >= {"deepseek4"}
+
+
+def test_the_tables_of_architectures_name_those_whose_loader_needs_the_key() -> None:
+    """rope_multi of b11739 ends without sections in more graphs than those whose loader refuses."""
+    every = {*gguf_architectures.KNOWN, *gguf_architectures.WITHOUT_ROTATION}
+    needed = {name: {*needed_by(name)} for name in every}
+    windows = {name for name, each in WINDOWS.items() if each.needed}
+    assert {name for name in every if WINDOW in needed[name]} == {*windows, "deepseek4"}
+    listed = {name for name, each in WINDOWS.items() if each.period is None and each.needed}
+    assert {name for name in every if PATTERN in needed[name]} == listed
+    assert {name for name in every if "rope.dimension_sections" in needed[name]} <= gguf_architectures.NEEDS_SECTIONS
 
 
 @pytest.mark.parametrize("architecture", sorted(gguf_architectures.KNOWN - {*WINDOWS, *WINDOW_EVERYWHERE, "phi3"}))

@@ -186,9 +186,15 @@ def test_the_old_name_of_the_factor_is_read_where_the_new_one_is_missing() -> No
     ("architecture", "keys", "said"),
     [
         ("gpt-oss", {}, "attention.sliding_window is missing"),
-        ("gemma4", {_WINDOW: 512, "attention.key_length_swa": 32}, "does not list for every layer"),
+        (
+            "gemma4",
+            {_WINDOW: 512, "attention.key_length_swa": 32, "attention.value_length_swa": 32},
+            "does not list for every layer",
+        ),
         ("mimo2", {_WINDOW: 512, _PATTERN: 6}, "does not list for every layer"),
         ("gemma2", {_WINDOW: 0}, "attention.sliding_window is 0"),
+        ("t5", {}, "t5.attention.relative_buckets_count is missing: llama.cpp refuses to load the file"),
+        ("t5encoder", {}, "t5encoder.attention.relative_buckets_count is missing"),
         ("paddleocr", {}, "rope.dimension_sections is missing"),
         ("qwen3next", {"attention.recurrent_layers": [True, False]}, "has 2 values for 8 layers"),
     ],

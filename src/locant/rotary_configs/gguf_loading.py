@@ -1,6 +1,7 @@
 """Files that llama.cpp refuses to load: keys about positions that are missing, of another type or of a wrong length.
 
-Source: ``load_hparams`` in ``llama-model.cpp``, ``GKV::get_kv`` and ``get_key_or_arr`` in ``llama-model-loader.cpp``.
+Source: ``load_hparams`` in ``llama-model.cpp``, ``load_arch_hparams`` of every architecture (``gguf_keys.json``),
+``GKV::get_kv`` and ``get_key_or_arr`` in ``llama-model-loader.cpp``.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from typing import Any
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import MOST_LAYERS
 from locant.rotary_configs.gguf_architectures import AXES_BY_SECTIONS, NEEDS_SECTIONS
-from locant.rotary_configs.gguf_keys import YARN_KEYS, architectures_that_read
+from locant.rotary_configs.gguf_keys import YARN_KEYS, architectures_that_read, needed_by
 from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN
-from locant.rotary_configs.gguf_sliding import COMPRESS_RATIOS
 from locant.rotary_configs.gguf_windows import PATTERN, WINDOW, WINDOW_EVERYWHERE, sliding_layers, windows_of
 
 _SWA_KEY = "attention.key_length_swa"
@@ -40,12 +40,9 @@ _TYPES_WHERE_READ = {
     **dict.fromkeys((f"rope.scaling.yarn_{name}" for name in YARN_KEYS), "float32"),
 }
 _TYPES_OF_WINDOWS = {"rope.freq_base_swa": "float32", WINDOW: "uint32"}
-_NEEDED_BY = {
-    "cohere2moe": ("leading_dense_block_count",),
-    "deepseek4": (WINDOW, "attention.compress_rope_freq_base", COMPRESS_RATIOS),
-    "dots3note": ("rope.freq_base_swa", "attention.key_length_mla_swa"),
-    **dict.fromkeys(("gemma4", "gemma4-assistant"), (_SWA_KEY,)),
-}
+# Cohere's layers before the experts slide otherwise than the others; the key itself is not about positions.
+_NEEDED_BESIDES = {"cohere2moe": ("leading_dense_block_count",)}
+_TOLD_BELOW = (PATTERN, "rope.dimension_sections")
 _BY_LAYER = ("attention.head_count", "attention.head_count_kv")
 _AXES = 4
 _MOST_LAYERS = 512  # LLAMA_MAX_LAYERS
@@ -60,9 +57,9 @@ def refusals(metadata: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[
     """
     architecture = str(metadata.get("general.architecture"))
     windows = windows_of(architecture, metadata.get(f"{architecture}.block_count"))
-    needed = (*_NEEDED, *_NEEDED_BY.get(architecture, ()), *((WINDOW,) if windows and windows.needed else ()))
+    needed = dict.fromkeys((*_NEEDED, *_NEEDED_BESIDES.get(architecture, ()), *needed_by(architecture)))
     for name in needed:
-        if f"{architecture}.{name}" not in metadata:
+        if name not in _TOLD_BELOW and f"{architecture}.{name}" not in metadata:
             yield _error(f"{architecture}.{name} is missing", "Convert the model again.")
     must_list = (
         windows is not None and windows.period is None and (windows.needed or metadata.get(f"{architecture}.{WINDOW}"))
