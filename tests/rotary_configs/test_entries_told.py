@@ -171,8 +171,10 @@ def test_names_of_nomics_own_code_are_told_where_the_class_of_transformers_reads
     assert "rotary_emb_fraction is 0.5 in config.json, which the class of 'nomic_bert'" in said
     assert "rope_theta in config.json is 500" not in said
     own = read_huggingface({**file, **named, "auto_map": {"AutoModel": "modeling_hf_nomic_bert.NomicBertModel"}})
-    assert (own.config.base, own.config.rotary_dim) == (500, 32)
-    assert "rotary_emb_base in config.json is 500" in " ".join(each.message for each in own.findings)
+    assert (own.config.base, own.config.rotary_dim) == (1000, 64)  # what is shown is what the class does
+    said = " ".join(each.message for each in own.findings)
+    assert "rotary_emb_base is 500 in config.json, which the class of 'nomic_bert'" in said
+    assert "passes over: it takes rope_theta, 1000 here" in said
 
 
 def test_a_longer_context_of_zamba_2_changes_no_base() -> None:

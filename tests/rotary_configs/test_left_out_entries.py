@@ -118,15 +118,16 @@ def test_sections_by_any_name_are_the_axes() -> None:
     assert parsed.config.base == pytest.approx(1e4 * 1000 ** (128 / 126))
 
 
-def test_nomics_own_code_may_pair_neighbours() -> None:
+@pytest.mark.parametrize("own", [{}, {"auto_map": {"AutoConfig": "configuration_hf_nomic_bert.NomicBertConfig"}}])
+def test_nomics_own_code_may_pair_neighbours(own: dict[str, Any]) -> None:
     """modeling_hf_nomic_bert.py heeds rotary_emb_interleaved, which the class of transformers passes over."""
     nomic = {"model_type": "nomic_bert", "n_embd": 768, "n_head": 12, "rotary_emb_interleaved": True}
-    with pytest.raises(ConfigError, match="the class of 'nomic_bert' in transformers pairs halves"):
-        read_huggingface(nomic)
-    own = {"auto_map": {"AutoConfig": "configuration_hf_nomic_bert.NomicBertConfig"}, "rotary_emb_fraction": 0.5}
-    parsed = read_huggingface(nomic | own)
-    assert (parsed.config.layout, parsed.config.rotary_dim) == ("interleaved", 32)
-    assert any("passes over it, and pairs halves" in each.message for each in parsed.findings)
+    parsed = read_huggingface(nomic | own | {"rotary_emb_fraction": 0.5})
+    assert (parsed.config.layout, parsed.config.rotary_dim) == ("half", 64)
+    said = " ".join(each.message for each in parsed.findings)
+    assert "rotary_emb_interleaved is true in config.json, which the class of 'nomic_bert'" in said
+    assert "rotary_emb_fraction is 0.5 in config.json, which the class of 'nomic_bert'" in said
+    assert read_vllm({}, nomic | own | {"rotary_emb_base": 500}).config.base == 500
 
 
 def test_a_file_without_overrides_is_named_as_what_vllm_reads() -> None:

@@ -57,7 +57,7 @@ TYPES_OF_TRANSFORMERS = frozenset(
 TYPES_OF_OTHERS = ("deepseek_yarn", "mrope", "none", "ntk", "su")
 """Other ones, which some classes translate."""
 
-_OF_OTHER_CODE = ("rotary_emb_base", "rotary_emb_fraction", "rotary_scaling_factor")
+_OF_OTHER_CODE = ("rotary_emb_base", "rotary_emb_fraction", "rotary_emb_interleaved", "rotary_scaling_factor")
 _USUAL = ("rope_theta", "rope_parameters", "rope_scaling", "partial_rotary_factor")
 _READ_BY_OTHERS = ("attention_chunk_size", "head_dim")  # the caches and scalings of transformers, of any file
 _SAID_ANYWAY = ("rotary_pct", "position_embedding_type")
@@ -227,7 +227,8 @@ def without_names_of_others(given: dict[str, Any], kind: ModelType, findings: li
             continue  # the one beside it is taken, and told
         value = given.pop(name)
         usual = kind.defaults.get("rope_theta", (kind.rope or {}).get("rope_theta"))
-        plain = ((given.get(base) if base else None) or usual,) if is_base else (1, 0, False)
+        plain: tuple[Any, ...] = ((given.get(base) if base else None) or usual,) if is_base else (1, 0)
+        plain = (False,) if name == "rotary_emb_interleaved" else plain
         kind_of_group = value.get("rope_type", value.get("type")) if isinstance(value, Mapping) else None
         if value is not None and value not in plain and kind_of_group != "default":
             takes = f": it takes {base or 'rope_theta'}, {plain[0]:g} here" if is_base else ""

@@ -155,10 +155,8 @@ def read_config(
     if kind is not None and is_replaced:
         kind = replace(kind, fills=())
     given = Spelled({key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK})
-    if kind is not None and config.get("auto_map") and given.get("rotary_emb_fraction") is not None:
-        kind = replace(kind, rotates_partly=True)  # Nomic's own code, of whose share the class knows nothing
     has_own_code = bool(config.get("auto_map") or given.get("auto_map"))
-    if kind is not None and not (has_own_code or in_vllm):
+    if kind is not None and not in_vllm and (is_known or not has_own_code):
         without_names_of_others(given, kind, findings)
     as_written = tuple(findings)  # in the names of the file
     if not is_known:

@@ -55,20 +55,13 @@ def openelm(given: dict[str, Any], findings: Findings) -> None:
 
 
 def nomic_bert(given: dict[str, Any], findings: Findings) -> None:
-    """nomic-bert-2048, nomic-embed-text (modeling_hf_nomic_bert.py): GPT-2's names, xPos and NTK as options."""
+    """nomic-bert-2048, nomic-embed-text (modeling_hf_nomic_bert.py): xPos and NTK as options.
+
+    vLLM takes the same names; the class of transformers passes over them, before they get here.
+    """
+    del findings
     if given.pop("rotary_emb_scale_base", None) is not None:
         raise ConfigError("rotary_emb_scale_base stands for xPos, whose decay a rotary configuration does not hold.")
-    if given.get("rotary_emb_interleaved"):
-        if not given.get("auto_map"):
-            raise ConfigError("rotary_emb_interleaved true: the class of 'nomic_bert' in transformers pairs halves.")
-        findings.append(
-            Finding(
-                "warning",
-                "rotary_emb_interleaved is true: the code that the file names in auto_map pairs neighbours, as is "
-                "shown here. The class of 'nomic_bert' in transformers passes over it, and pairs halves.",
-                "Load the model with its own code.",
-            )
-        )
     rename(given, "rotary_emb_base", "rope_theta")
     rename(given, "rotary_emb_fraction", "partial_rotary_factor")
     if given.get("partial_rotary_factor") == 0:
