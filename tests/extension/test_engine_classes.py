@@ -122,6 +122,34 @@ def test_what_a_converter_reads_of_a_share_is_no_lost_scaling(tmp_path: Path) ->
     assert "no scaling, which the converter does not read" in _said(tmp_path, {**file, "rope_parameters": sliding})
 
 
+def test_a_factor_that_a_converter_reads_in_a_group_is_no_lost_scaling(tmp_path: Path) -> None:
+    """T5Gemma2Loader._apply_layer_types of 4.8.5 writes the factor of the type 'linear' of full attention alone."""
+    full, sliding = (
+        {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+        {"rope_type": "default", "rope_theta": 1e4},
+    )
+
+    def said(**groups: Any) -> str:
+        decoder = {"num_hidden_layers": 6, "max_position_embeddings": 4096, "rope_parameters": groups}
+        return _said(tmp_path, {"model_type": "t5gemma2", "encoder": {"text_config": {}}, "decoder": decoder})
+
+    assert "CTranslate2" not in said(full_attention=full, sliding_attention=sliding)
+    lost = "no scaling, which the converter does not read for this model"
+    assert lost in said(full_attention={**full, "rope_type": "dynamic"}, sliding_attention=sliding)
+    assert lost in said(full_attention=full, sliding_attention={**full, "rope_theta": 1e4})
+
+
+@pytest.mark.parametrize("name", ["mistral", "qwen2", "qwen3"])
+def test_a_converter_without_the_corners_of_llama_3_is_told(name: str, tmp_path: Path) -> None:
+    """MultiHeadAttentionSpec has both corners None, which LayerSpec.validate refuses; LlamaLoader alone sets them."""
+    said = _said(tmp_path, {"model_type": name, **_SIZES, "rope_scaling": _LLAMA3})
+    assert "CTranslate2's converter for this model sets no low_freq_factor and no high_freq_factor" in said
+    assert "leaves out factor" not in said
+    assert "leaves out factor and original length" in _said(
+        tmp_path, {"model_type": "llama", **_SIZES, "rope_scaling": _LLAMA3}
+    )
+
+
 def test_a_share_that_a_class_passes_over_is_told_of_vllm_where_it_has_a_class(tmp_path: Path) -> None:
     half = {**_SIZES, "partial_rotary_factor": 0.5}
     assert "vLLM: 64 features" in _said(tmp_path, {"model_type": "llama", **half})

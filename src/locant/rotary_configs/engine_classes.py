@@ -65,6 +65,26 @@ def ctranslate2_reads_share(config: Mapping[str, Any], layer: str) -> bool:
     return layer in _classes()["ctranslate2"]["shares"].get(_converted_config(config), ())
 
 
+def ctranslate2_factor_types(config: Mapping[str, Any], layer: str) -> frozenset[str]:
+    """Return the types of scalings whose factor CTranslate2's converter reads in the group of a layer type.
+
+    Args:
+        config: The content of config.json.
+        layer: The type of the layers.
+    """
+    groups = _classes()["ctranslate2"]["factors"].get(_converted_config(config), {})
+    return frozenset(groups.get(layer, ()))
+
+
+def ctranslate2_sets_corners(config: Mapping[str, Any]) -> bool:
+    """Whether CTranslate2's converter for a model sets the corners that its engine needs for Llama 3's scaling.
+
+    Args:
+        config: The content of config.json.
+    """
+    return _converted_config(config) in _classes()["ctranslate2"]["corners"]
+
+
 def _converted_config(config: Mapping[str, Any]) -> str | None:
     """Return the name of the configuration by which CTranslate2 chooses the converter."""
     name: str | None = _classes()["ctranslate2"]["model_types"].get(str(config.get("model_type")))

@@ -95,7 +95,11 @@ def _architectures() -> Iterator[tuple[str, list[str]]]:
 
 
 def of_ctranslate2() -> dict[str, Any]:
-    """Return which configurations CTranslate2 converts, whether it reads their scaling, and in which groups a share."""
+    """Return which configurations CTranslate2 converts, and what it reads of their scaling.
+
+    That is whether it reads one at all, in which groups of ``rope_parameters`` a share of a head, and in which a factor
+    for which types; and which converters set the corners of Llama 3's scaling, without which the engine takes none.
+    """
     import ctranslate2
     from ctranslate2.converters import transformers as converters
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
@@ -106,6 +110,8 @@ def of_ctranslate2() -> dict[str, Any]:
         "release": ctranslate2.__version__,
         "configurations": reads,
         "shares": {name: groups for name, loader in loaders if (groups := _groups_with_share(type(loader)))},
+        "factors": {name: groups for name, loader in loaders if (groups := _groups_with_factor(type(loader)))},
+        "corners": [name for name, loader in loaders if ".rotary_low_freq_factor =" in "".join(_sources(type(loader)))],
         "model_types": {name: config for name, config in sorted(CONFIG_MAPPING_NAMES.items()) if config in reads},
     }
 
@@ -134,6 +140,20 @@ def _groups_with_share(loader: type[Any]) -> list[str]:
     source = "".join(_sources(loader))
     readers = re.findall(r'(\w+)\.get\("partial_rotary_factor"', source)
     return [group for name in readers for group in re.findall(rf'\b{name} = \w+\.get\("(\w+)"', source)]
+
+
+def _groups_with_factor(loader: type[Any]) -> dict[str, list[str]]:
+    """Return the groups of rope_parameters whose factor a converter reads, with the types for which it does."""
+    source = "".join(_sources(loader))
+    found: dict[str, list[str]] = {}
+    for name in re.findall(r'(\w+)\.get\("factor"', source):
+        types = [
+            kind
+            for asked in re.findall(rf'(\w+) = {name}\.get\("rope_type"', source)
+            for kind in re.findall(rf'\b{asked} == "(\w+)"', source)
+        ]
+        found.update(dict.fromkeys(re.findall(rf'\b{name} = \w+\.get\("(\w+)"', source), types))
+    return found
 
 
 def main() -> None:

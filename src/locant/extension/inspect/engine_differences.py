@@ -10,11 +10,17 @@ from dataclasses import replace
 from typing import Any
 
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import Proportional, Unscaled
+from locant.positions.scaling import Llama3, Proportional, Unscaled
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
-from locant.rotary_configs.engine_classes import ctranslate2_reads_scaling, ctranslate2_reads_share, vllm_has_class
+from locant.rotary_configs.engine_classes import (
+    ctranslate2_factor_types,
+    ctranslate2_reads_scaling,
+    ctranslate2_reads_share,
+    ctranslate2_sets_corners,
+    vllm_has_class,
+)
 from locant.rotary_configs.spellings import is_count
 from locant.rotary_configs.text_parts import text_part, text_type
 from locant.rotary_configs.vllm import read_vllm
@@ -99,8 +105,17 @@ def _converted(content: Mapping[str, Any], parsed: ParsedConfig) -> Iterator[Fin
     """Yield what CTranslate2's converter loses of the scalings, where it has one for the model."""
     reads = ctranslate2_reads_scaling(content)
     for layer, config in parsed.configs.items() if reads is not None else ():
-        if reads:
+        if reads and isinstance(config.scaling, Llama3) and not ctranslate2_sets_corners(content):
+            yield Finding(
+                "note",
+                "CTranslate2's converter for this model sets no low_freq_factor and no high_freq_factor, which its "
+                "engine needs for the scaling 'llama3': it converts no model with it.",
+                "Run the model with another engine.",
+            )
+        elif reads:
             yield from config.scaling.ctranslate2_findings(config)
+        elif ctranslate2_factor_types(content, layer) & {*config.scaling.rope_types}:
+            pass  # its factor is all that such a scaling has
         elif isinstance(config.scaling, Proportional) and ctranslate2_reads_share(content, layer):
             yield from _factor_not_converted(config.scaling.factor)
         elif not isinstance(config.scaling, Unscaled):
