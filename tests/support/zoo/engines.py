@@ -110,7 +110,7 @@ def of_ctranslate2() -> dict[str, Any]:
         "release": ctranslate2.__version__,
         "configurations": reads,
         "shares": {name: groups for name, loader in loaders if (groups := _groups_with_share(type(loader)))},
-        "factors": {name: groups for name, loader in loaders if (groups := _groups_with_factor(type(loader)))},
+        "factors": {name: types for name, loader in loaders if (types := _groups_with_factor(type(loader)))},
         "corners": [name for name, loader in loaders if ".rotary_low_freq_factor =" in "".join(_sources(type(loader)))],
         "model_types": {name: config for name, config in sorted(CONFIG_MAPPING_NAMES.items()) if config in reads},
     }
