@@ -117,6 +117,9 @@ def test_moonshine() -> None:
     content = {"model_type": "moonshine", "hidden_size": 288, "partial_rotary_factor": 0.9, **heads}
     config = read_huggingface(content).config
     assert (config.layout, config.rotary_dim, config.head_dim) == ("interleaved", 32, 36)
+    null = content | {"partial_rotary_factor": None}
+    assert read_huggingface(null).config.rotary_dim == 36
+    assert "rotates a share of 1 of each head then, and 0.9 where it is left out" in _said(null)
     with pytest.raises(ConfigError, match="differ, so heads do"):
         read_huggingface(content | {"encoder_num_attention_heads": 4})
 

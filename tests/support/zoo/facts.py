@@ -33,7 +33,7 @@ from locant.rotary_configs.class_windows import windows_of_class
 from zoo.architectures import Architecture, architecture, architectures, config_with_model, is_of_decoder
 from zoo.cases import SWITCHED_ON, sections, usual_entries
 from zoo.failures import failure_facts, refusal_facts
-from zoo.groups import group_facts
+from zoo.groups import group_facts, null_share
 from zoo.left_out import (
     aliases,
     kept_facts,
@@ -144,6 +144,7 @@ def _by_code(found: Architecture) -> dict[str, Any] | None:
     if "decoder_input_ids" not in accepted or not rope or len(layouts) != 1:
         return None
     facts = {"defaults": _defaults(found, config), "rope": rope, "rotates": True, "layout": layouts.pop()}
+    facts["null_share"] = null_share(found, rope)
     return {**facts, "windowless": not _mentions(found.config_class, "sliding|window", without_comments=True)}
 
 

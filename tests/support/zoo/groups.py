@@ -43,7 +43,7 @@ def group_facts(found: Architecture) -> dict[str, Any]:
         facts["fills_share"] = _fills_share(found, rope)
         facts["groups_for_all"] = _groups_every_type(found, rope)
     elif isinstance(rope, Mapping):
-        facts["null_share"] = _null_share(found, rope)
+        facts["null_share"] = null_share(found, rope)
         facts["beside_scaling"] = _beside_scaling(found, rope)
     facts["computes_head"] = _computes_head(found)
     facts["refuses"] = _refused(found)
@@ -96,8 +96,13 @@ def _groups_every_type(found: Architecture, rope: Mapping[str, Any]) -> bool:
     return any(name in _groups(config) for name, config in configs)
 
 
-def _null_share(found: Architecture, rope: Mapping[str, Any]) -> float | None:
-    """Return the share of a head that a class takes by null, where it is another than where the entry is left out."""
+def null_share(found: Architecture, rope: Mapping[str, Any]) -> float | None:
+    """Return the share of a head that a class takes by null, where it is another than where the entry is left out.
+
+    Args:
+        found: The class.
+        rope: The group that it has where the file has none.
+    """
     taken = getattr(made(found, partial_rotary_factor=None), "rope_parameters", None)
     usual = rope.get("partial_rotary_factor")
     if usual is None or not isinstance(taken, Mapping):
