@@ -17,6 +17,7 @@ from locant.errors import ConfigError
 from locant.extension import inspect_model
 from locant.extension.inspect.model_class.small_model import build
 from locant.positions.scaling import LongRoPE, Unscaled
+from locant.positions.scaling.explain import explain_frequencies
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import (
     read_gguf,
@@ -208,6 +209,17 @@ class TestTwoScales:
         assert "transformers: short factors for all texts. vLLM" in said
         other = self._FILE | {"model_type": "phi3small"}
         assert "for texts of any length" not in " ".join(each.message for each in read_huggingface(other).findings)
+
+    def test_the_one_list_of_phimoe_is_shown_as_such(self) -> None:
+        config = read_huggingface(self._FILE).config
+        notes = explain_frequencies(config.scaling, config.head_dim, config.base).notes
+        assert "Texts of all lengths take the same factors." in notes
+        assert "Texts up to 4096 tokens have the attention scale 1.1, longer ones 1.3." in notes
+        assert not any("Shown for" in each for each in notes)
+        assert "factors for any length of 32 numbers from 1 to 1, attention_factor 1.3" in config.describe()
+        assert "long_factors" not in config.describe()
+        two = read_huggingface(self._FILE | {"model_type": "phi3small"}).config
+        assert "short_factors of 32 numbers from 1 to 1, long_factors of 32 numbers from 2 to 2" in two.describe()
 
     def test_lists_of_the_classes(self) -> None:
         transformers = pytest.importorskip("transformers")

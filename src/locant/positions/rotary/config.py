@@ -122,7 +122,7 @@ class RotaryConfig:
             >>> RotaryConfig(head_dim=64, scaling=Linear(factor=4.0, original_length=2048)).describe()
             'scaling linear (factor 4, target_length 8192, original_length 2048), attention scale 1'
         """
-        options = {key: value for key, value in self.scaling.as_options().items() if value is not None}
+        options = self.scaling.described_options()
         said = ", ".join(f"{name} {_short(value)}" for name, value in options.items())
         scale = self.attention_scale(self.scaling.reach or self.max_length)
         return f"scaling {self.scaling.name}{f' ({said})' if said else ''}, attention scale {scale:.6g}"

@@ -111,6 +111,14 @@ class FactorLists(Extension):
         """Whether the two lists are the same, and the attention scale as well."""
         return self.short_factors == self.long_factors and self.short_attention_factor is None
 
+    def described_options(self) -> dict[str, Any]:
+        """Return the fields with one list in the place of two that are the same."""
+        told = super().described_options()
+        if self.short_factors != self.long_factors:
+            return told
+        named = {name: "factors for any length" if name == "short_factors" else name for name in told}
+        return {named[name]: value for name, value in told.items() if name != "long_factors"}
+
     def fixed_for(self, length: int) -> FrequencyScaling:
         """Return this scaling with a ``final_length``, unless it has one."""
         return self if self.final_length is not None else replace(self, final_length=length)
@@ -142,8 +150,8 @@ class FactorLists(Extension):
                 f"Texts up to {self.original_length} tokens have the attention scale "
                 f"{self.short_attention_factor:.6g}, longer ones {self.attention_scale():.6g}."
             )
-        if self.has_one_list:
-            yield "Texts of all lengths take the same factors: the two lists are the same."
+        if self.short_factors == self.long_factors:
+            yield "Texts of all lengths take the same factors."
             return
         if length is None:
             return

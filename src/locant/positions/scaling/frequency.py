@@ -251,6 +251,10 @@ class FrequencyScaling(EngineForms):
         changed = {field.name: given[field.name] for field in fields(self) if given[field.name] != field.default}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
 
+    def described_options(self) -> dict[str, Any]:
+        """Return the fields that are told in a description of the scaling, by the names that are told."""
+        return {name: value for name, value in self.as_options().items() if value is not None}
+
     @abstractmethod
     def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
         """Return the frequencies for texts of one length class; runs in a decimal context of 50 digits.
