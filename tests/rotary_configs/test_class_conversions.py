@@ -13,6 +13,7 @@ from locant.errors import ConfigError
 from locant.extension.inspect.inspection import inspect_model
 from locant.rotary_configs import read_huggingface, read_vllm
 from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.families import YARN_IS_LONGROPE
 
 _SIZES: dict[str, Any] = {
     "hidden_size": 512,
@@ -101,6 +102,23 @@ def test_a_share_that_is_null() -> None:
     assert _rope_of_class(file).get("partial_rotary_factor", 1) == 1
     assert read_huggingface(_file("glm4", head_dim=64)).config.rotary_dim == 32
     assert "rotates a share of 1 of each head then" in _said(read_huggingface(file))
+
+
+@pytest.mark.parametrize("name", sorted(YARN_IS_LONGROPE))
+def test_yarn_with_the_lists_of_longrope(name: str) -> None:
+    """Phi3Config writes 'longrope' for 'su' and 'yarn', for files of an early revision; its check takes no other."""
+    lists = {"short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 4, "partial_rotary_factor": 1.0}
+    sizes |= {"max_position_embeddings": 131072, "original_max_position_embeddings": 4096}
+    group = {"type": "yarn", "original_max_position_embeddings": 4096, **lists}
+    file = _file(name, **sizes, rope_scaling=group)
+    assert _rope_of_class({**file, "rope_scaling": dict(group)})["rope_type"] == "longrope"
+    parsed = read_huggingface(file)
+    assert parsed.config.scaling.name == "longrope"
+    assert f"the class of '{name}' in transformers takes it for 'longrope', and computes no YaRN" in _said(parsed)
+    assert "fails with that scaling" not in _said(parsed)
+    plain = _said(read_huggingface(_file(name, **sizes, rope_scaling={**group, "type": "longrope"})))
+    assert "computes no YaRN" not in plain
 
 
 @pytest.mark.parametrize("name", ["deepseek_ocr2_text", "unlimited_ocr_text"])

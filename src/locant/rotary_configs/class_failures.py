@@ -12,13 +12,14 @@ from typing import Any
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
 from locant.rotary_configs.class_nulls import nulls_of_a_class
-from locant.rotary_configs.families import ModelType, is_in_transformers
+from locant.rotary_configs.families import YARN_IS_LONGROPE, ModelType, is_in_transformers
 from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION
 from locant.rotary_configs.layer_windows import has_no_window
 from locant.rotary_configs.single_layers import doubts_about_single_layers
 from locant.rotary_configs.spellings import HEADS, is_count
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
 
+_LISTS = ("short_factor", "long_factor")
 _OF_QUERIES = ("llama_4_scaling_beta", "original_max_position_embeddings")
 
 
@@ -88,6 +89,14 @@ def _scalings_that_fail(part: Mapping[str, Any], kind: ModelType) -> Iterator[Fi
         stated = group.get("rope_type") or group.get("type")
         is_whole = stated == "proportional" and group.get("partial_rotary_factor", 1) == 1
         if where == "config.json" or stated not in kind.fails_with or is_whole:
+            continue
+        if stated == "yarn" and kind.name in YARN_IS_LONGROPE and all(group.get(name) for name in _LISTS):
+            yield Finding(
+                "warning",
+                f"rope_type is 'yarn' in {where}: the class of '{kind.name}' in transformers takes it for 'longrope', "
+                "and computes no YaRN, but divides frequencies by short_factor and long_factor.",
+                "State 'longrope', which other engines take for the same.",
+            )
             continue
         yield Finding(
             "warning",
