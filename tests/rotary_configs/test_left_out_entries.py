@@ -134,3 +134,17 @@ def test_a_file_without_overrides_is_named_as_what_vllm_reads() -> None:
     rope = {"rope_type": "yarn", "factor": None} | _ORIGINAL
     with pytest.raises(ConfigError, match=r"'factor' is missing in config\.json: the scaling 'yarn' divides by it"):
         read_vllm({}, _QWEN | {"rope_scaling": rope})
+
+
+def test_zayas_layers_with_a_window_are_known_and_need_one() -> None:
+    """configuration_zaya.py takes layers of the type hybrid_sliding, where sliding_window is stated."""
+    zaya = {"model_type": "zaya", "num_hidden_layers": 4, "layer_types": ["hybrid", "hybrid_sliding"] * 2}
+    parsed = read_huggingface(zaya | {"sliding_window": 512})
+    assert [each.window for each in parsed.layers] == [None, 512]
+    assert not any("hybrid_sliding" in each.message for each in parsed.findings)
+    for window in ({}, {"sliding_window": None}):
+        said = " ".join(each.message for each in read_huggingface(zaya | window).findings)
+        assert "refuses layers of the type 'hybrid_sliding' without a window" in said
+    ocr = {"model_type": "unlimited_ocr", "text_config": {"sliding_window": None}}
+    said = " ".join(each.message for each in read_huggingface(ocr).findings)
+    assert "sliding_window is null in config.json: the class of 'unlimited_ocr_text' in transformers 5 refuses" in said

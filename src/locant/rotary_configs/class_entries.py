@@ -83,6 +83,7 @@ class ClassEntries:
         types: Which of :data:`TYPES_OF_OTHERS` it translates.
         layer_types: Which types of layers its code speaks of.
         refuses_types: Which types of layers, under their present names or older ones, it refuses in a file.
+        window_types: Which types of layers it refuses in a file whose ``sliding_window`` is null.
         layers_by_type: Whether it looks for the entries of single layers (``per_layer_config``) by types of layers.
         needs_length: Of which of :data:`TYPES_OF_OTHERS` it refuses a group without the original length.
         loses_groups: Whether ``rope_scaling`` with null takes its groups from it.
@@ -102,6 +103,7 @@ class ClassEntries:
     types: frozenset[str]
     layer_types: frozenset[str]
     refuses_types: frozenset[str]
+    window_types: frozenset[str]
     layers_by_type: bool
     needs_length: frozenset[str]
     loses_groups: bool
@@ -128,6 +130,7 @@ def entries_of_class(name: str) -> ClassEntries | None:
         frozenset(each["types"]),
         frozenset(each["layer_types"]),
         frozenset(each["refuses_types"]),
+        frozenset(each["window_types"]),
         each["layers_by_type"],
         frozenset(each["needs_length"]),
         each["loses_groups"],

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from locant.positions.scaling.fields import Finding, in_json
-from locant.rotary_configs.class_entries import values_of_kinds
+from locant.rotary_configs.class_entries import entries_of_class, values_of_kinds
 from locant.rotary_configs.families import PASSES_OVER_GROUPS, ModelType, is_in_transformers
 from locant.rotary_configs.field_kinds import entries_of_nobody, kinds_of_fields
 from locant.rotary_configs.spellings import LAYERS, is_count
@@ -44,6 +44,7 @@ def refused_by_configuration(part: Mapping[str, Any], kind: ModelType | None) ->
     if kind is None or not is_in_transformers(kind.name):
         return
     yield from _entries_of_nobody(part, kind) if kind.rotates else ()
+    yield from _types_without_a_window(part, kind)
     for name, choices in kind.choices.items():
         *groups, entry = name.split(".")
         found: Any = part
@@ -100,6 +101,26 @@ def _entries_of_nobody(part: Mapping[str, Any], kind: ModelType) -> Iterator[Fin
             f"{name} is {in_json(part[name])} in config.json: the class of '{kind.name}' in transformers computes that "
             "itself, and refuses a file which states it.",
             f"Leave {name} out.",
+        )
+
+
+def _types_without_a_window(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that there is no window for layers of which the class makes no configuration without one."""
+    own, entry = entries_of_class(kind.name), "sliding_window"
+    if own is None or "null" not in own.takes.get(entry, ()) or part.get(entry, kind.defaults.get(entry)) is not None:
+        return
+    types = part.get("layer_types") or kind.layer_types
+    names = (
+        [f"'{each}'" for each in dict.fromkeys(types) if each in own.window_types]
+        if isinstance(types, list | tuple)
+        else []
+    )
+    if names:
+        yield Finding(
+            "warning",
+            f"{entry} is {'null in' if entry in part else 'left out of'} config.json: the class of '{kind.name}' in "
+            f"transformers 5 refuses layers of the type {' and '.join(names)} without a window.",
+            f"State {entry}, the window that the model was trained with.",
         )
 
 

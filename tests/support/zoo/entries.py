@@ -41,6 +41,7 @@ _ABOUT_POSITIONS = re.compile(
 _READ_BY_SOME = (*READ_BY_SOME, *LISTS_OF_TYPES)
 _NAMED = re.compile(r"""(?<=["'])[a-z]\w+(?=["'])|(?<=config\.)[a-z]\w+|(?<=self\.)[a-z]\w+""")
 _OF_ROUNDS = re.compile(r"pattern|interval|period|every_n")
+_WINDOW = 64
 _GROUPS = re.compile(r"rope_parameters\[\w+\](?! =)")
 _EXAMPLES: dict[str, tuple[Any, ...]] = {
     "null": (None,),
@@ -92,6 +93,7 @@ def entries_of(config_class: Any) -> dict[str, Any]:
         "types": types,
         "layer_types": layers,
         "refuses_types": _refused_types(architecture(config_class.model_type)),
+        "window_types": _types_with_a_window(architecture(config_class.model_type)),
         "needs_length": [name for name in types if _refuses_without_length(config_class, name)],
     }
     return {
@@ -132,13 +134,32 @@ def _takes_name(config_class: Any, name: str) -> bool:
 
 
 def _refused_types(found: Architecture) -> list[str]:
-    """Return the types of layers that a class refuses in a file with a list of them."""
+    """Return the types of layers that a class refuses in a list, with the window that some of them need as well."""
     depth = depth_of(found, 4)
     usual = layer_types(made(found, **depth))
     if len(usual) != 4 or made(found, **depth, layer_types=usual) is None:
         return []
     names = sorted({*KNOWN_TYPES, *PRESENT_NAMES, *WITHOUT_ATTENTION})
-    return [name for name in names if made(found, **depth, layer_types=[*usual[:1], name, *usual[2:]]) is None]
+    stated = ({**depth, "layer_types": [*usual[:1], name, *usual[2:]]} for name in names)
+    return [
+        name
+        for name, given in zip(names, stated, strict=True)
+        if made(found, **given) is None and made(found, **given, sliding_window=_WINDOW) is None
+    ]
+
+
+def _types_with_a_window(found: Architecture) -> list[str]:
+    """Return the types of layers of which a class makes no configuration where ``sliding_window`` is null."""
+    depth = depth_of(found, 4)
+    if len(layer_types(made(found, **depth))) != 4:
+        return []
+    stated = {name: {**depth, "layer_types": [name] * 4} for name in sorted(KNOWN_TYPES)}
+    return [
+        name
+        for name, given in stated.items()
+        if made(found, **given, sliding_window=_WINDOW) is not None
+        and made(found, **given, sliding_window=None) is None
+    ]
 
 
 def _refuses_without_length(config_class: Any, name: str) -> bool:
