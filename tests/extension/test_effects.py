@@ -144,8 +144,25 @@ def test_all_that_a_file_leaves_out_is_one_note() -> None:
     assert found.message == (
         "The file has no rope.freq_base; 10000 is taken, as llama.cpp has. It has no rope.freq_base_swa; 10000 is "
         "taken for layers with a window, as llama.cpp has. It has no attention.sliding_window_pattern: one layer in 8, "
-        "the last of them, has full attention, as llama.cpp has for 'plamo3'."
+        "the last of them, has full attention, as llama.cpp has for 'plamo3'. It has no rope.dimension_count: the "
+        "whole head rotates, as llama.cpp has."
     )
+
+
+def test_a_whole_head_that_is_left_out_is_told_beside_other_keys_alone() -> None:
+    """load_hparams of llama-model.cpp: n_rot is n_embd_head_k where the key is missing."""
+    metadata = _gguf("orion", rope__scale_linear=4.0)
+    (found,) = keys_left_out(metadata, read_gguf(metadata), ())
+    assert found.message == (
+        "The file has no rope.freq_base; 10000 is taken, as llama.cpp has. It has no rope.scaling.type; 'linear' is "
+        "taken, as llama.cpp has. It has no rope.dimension_count: the whole head rotates, as llama.cpp has."
+    )
+    for more in ({"rope__dimension_count": 256}, {"rope__dimension_count": 64}):
+        metadata = _gguf("gptneox", **more)
+        (found,) = keys_left_out(metadata, read_gguf(metadata), ())
+        assert "rope.dimension_count" not in found.message
+    metadata = _gguf("orion", rope__freq_base=1e4)
+    assert keys_left_out(metadata, read_gguf(metadata), ()) == []
 
 
 _WINDOWS: dict[str, Any] = {"attention__sliding_window": 512, "attention__sliding_window_pattern": 4}

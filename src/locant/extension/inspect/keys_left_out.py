@@ -14,6 +14,7 @@ from locant.rotary_configs.gguf_architectures import (
     BASE_OF_GRAPH,
     OWN_SIZES,
     READS_BETAS,
+    ROTATES_WHOLE_HEADS,
     SEPARATE_PART,
     model_type_of,
 )
@@ -23,6 +24,8 @@ from locant.rotary_configs.gguf_sliding import SLIDING, SLIDING_ATTENTION
 from locant.rotary_configs.gguf_windows import PATTERN, WINDOWS, windows_of
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.wording import words_of_findings
+
+_SIZE = "rope.dimension_count"
 
 
 def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Sequence[Finding]) -> list[Finding]:
@@ -55,13 +58,13 @@ def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Seque
             f"models of '{architecture}' have windows in some layers"
         )
     share = None if kind is None else _share_of_class(kind)
-    if is_missing("rope.dimension_count") and share is not None and share < 1 and config.rotary_dim == config.head_dim:
+    if is_missing(_SIZE) and share is not None and share < 1 and config.rotary_dim == config.head_dim:
         found.append(
-            f"rope.dimension_count: all {config.head_dim} features of a head rotate, where published models of "
+            f"{_SIZE}: all {config.head_dim} features of a head rotate, where published models of "
             f"'{architecture}' rotate {share:g} of them"
         )
-    elif is_missing("rope.dimension_count") and architecture in SEPARATE_PART:
-        found.append(f"rope.dimension_count: all {config.head_dim} features of a head rotate, as llama.cpp has")
+    elif is_missing(_SIZE) and architecture in SEPARATE_PART:
+        found.append(f"{_SIZE}: all {config.head_dim} features of a head rotate, as llama.cpp has")
     pattern = WINDOWS.get(architecture)
     if is_missing(PATTERN) and pattern is not None and pattern.period is not None and windows:
         which = "the first" if pattern.full_first else "the last"
@@ -81,7 +84,8 @@ def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Seque
             f"attention.key_length: a head has {config.head_dim} features, embedding_length by head_count, where "
             f"published models of '{architecture}' have {size}"
         )
-    factor = metadata.get(f"{architecture}.rope.scaling.factor")
+    factors = (metadata.get(f"{architecture}.{name}") for name in ("rope.scaling.factor", "rope.scale_linear"))
+    factor = next((each for each in factors if each is not None), None)
     if is_missing("rope.scaling.type") and factor not in (None, 0, 1):
         found.append("rope.scaling.type; 'linear' is taken, as llama.cpp has")
     if is_missing("rope.scaling.finetuned") and architecture in SWITCHED:
@@ -92,6 +96,11 @@ def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Seque
     found += _layers_left_out(metadata, architecture, parsed, is_missing)
     if not found:
         return []
+    # Many converters leave it out where whole heads rotate, which is worth no note of its own.
+    is_told = any(each.startswith(f"{_SIZE}:") for each in found)
+    is_whole = all(each.rotary_dim == each.head_dim for each in parsed.configs.values())
+    if is_missing(_SIZE) and not is_told and is_whole and architecture not in ROTATES_WHOLE_HEADS:
+        found.append(f"{_SIZE}: the whole head rotates, as llama.cpp has")
     sentences = (f"{'It' if index else 'The file'} has no {each}." for index, each in enumerate(found))
     return [Finding("note", " ".join(sentences), "Compare with the configuration that the file was made from.")]
 
