@@ -249,3 +249,24 @@ def test_text_for_truncate_is_doubted() -> None:
     (found,) = [each for each in parsed.findings if "truncate" in each.message]
     assert found.severity == "error"
     assert "truncate in rope_parameters of config.json is 'false', neither true nor false" in found.message
+
+
+def test_bases_of_a_list_that_only_says_which_layers_rotate_have_no_effect() -> None:
+    """MuseSparkTextModel.forward gives every layer with a base the one rotation of rope_parameters."""
+    file: dict[str, Any] = {
+        "model_type": "muse_spark_text",
+        "num_hidden_layers": 4,
+        "layer_rope_theta": [1e4, 0, 5e5, 5e5],
+    }
+    file["rope_parameters"] = {"rope_type": "default", "rope_theta": 5e5}
+    parsed = read_huggingface(file)
+    assert parsed.config.base == 5e5
+    said = [each.message for each in parsed.findings if "layer_rope_theta" in each.message]
+    assert len(said) == 1
+    assert said[0].startswith("The base 10000 in layer_rope_theta of config.json has no effect")
+    assert said[0].endswith("only which layers rotate, all of them by the base 500000.")
+    same = file | {
+        "layer_rope_theta": [5e5, 0, 5e5, 5e5],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 5e5},
+    }
+    assert not any("layer_rope_theta" in each.message for each in read_huggingface(same).findings)

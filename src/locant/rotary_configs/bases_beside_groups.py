@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from locant.errors import ConfigError
+from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.rotary_configs.class_groups import base_in
 from locant.rotary_configs.class_refusals import null_of
@@ -65,6 +66,29 @@ def bases_by_layer(part: Fields, kind: ModelType | None) -> tuple[float, ...] | 
     if bases is not None and count is not None and len(bases) < count:
         raise ConfigError(f"layer_rope_theta in {part.where} is about {len(bases)} layers, but there are {count}.")
     return bases
+
+
+def bases_of_a_switch(part: Fields, kind: ModelType | None, taken: Collection[float]) -> Iterator[Finding]:
+    """Yield that bases stand in ``layer_rope_theta``, of which a class takes only which layers rotate.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+        taken: The bases of its rotations.
+    """
+    listed = part.values.get("layer_rope_theta")
+    if kind is None or kind.name.startswith("granite") or not is_in_transformers(kind.name):
+        return
+    bases = [each for each in listed if is_number(each)] if isinstance(listed, list) else []
+    others = [f"{each:g}" for each in dict.fromkeys(bases) if each and each not in taken]
+    if others and taken:
+        yield Finding(
+            "warning",
+            f"The base {' and '.join(others)} in layer_rope_theta of {part.where} has no effect: the class of "
+            f"'{kind.name}' in transformers takes from that list only which layers rotate, all of them by the base "
+            f"{' or '.join(f'{each:g}' for each in sorted({*taken}))}.",
+            "State the base that the weights were trained with in rope_parameters.",
+        )
 
 
 def name_of_base(base: float) -> str:

@@ -23,7 +23,7 @@ from locant.rotary_configs.around_scalings import (
 )
 from locant.rotary_configs.axis_entries import has_one_axis, read_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, declared_length
-from locant.rotary_configs.bases_beside_groups import bases_by_layer, has_null_base, name_of_base
+from locant.rotary_configs.bases_beside_groups import bases_by_layer, bases_of_a_switch, has_null_base, name_of_base
 from locant.rotary_configs.class_entries import (
     reads_types_of_layers,
     values_of_other_kinds,
@@ -342,6 +342,7 @@ def _read_entries(
     findings += layers_without_positions([each for each in layers if each.name not in failing])
     findings += [turns_backwards(name)] if name is not None and name in families.TURNS_BACKWARDS else []
     findings += turns_values(part)
+    findings += [] if in_vllm else bases_of_a_switch(part, kind, [each.base for each in configs.values()])
     findings += [] if in_vllm else is_scaled_by_class(part.values, kind, configs)
     findings += doubts_about_class(part, kind, names, configs)
     findings += windows_for_both_ways(part, kind, layers)
