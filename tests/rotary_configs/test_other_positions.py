@@ -210,3 +210,11 @@ def test_the_length_in_the_place_of_one_below_1(name: str) -> None:
     )
     assert "max_relative_positions, which is left out, stands for max_position_embeddings, 1024" in _said(name, **on)
     assert "stands for" not in _said(name, **on, max_relative_positions=128)
+
+
+def test_positions_before_the_stacks_of_speecht5_are_told_too() -> None:
+    """SpeechT5SpeechEncoderPrenet and SpeechT5TextDecoderPrenet know positions, which the models of tasks hand in."""
+    with pytest.raises(NoRotaryPositionsError) as told:
+        read_huggingface({"model_type": "speecht5"})
+    said = str(told.value)
+    assert all(each in said for each in ("'shaw'", "'sinusoidal'", "a convolution over neighbouring hidden states"))

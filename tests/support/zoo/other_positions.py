@@ -53,7 +53,9 @@ def schemes_of(config_class: Any) -> dict[str, list[Any] | None] | None:
     usual = _built(config_class, {})
     if usual is None:
         return None
-    found: dict[str, list[Any] | None] = dict.fromkeys(_seen(usual))
+    found: dict[str, list[Any] | None] = dict.fromkeys(
+        scheme for each in (usual, *_around(usual)) for scheme in _seen(each)
+    )
     for switch, off in switches_off(config_class).items():
         own = getattr(usual.config, switch, None)
         other = None if not isinstance(off, str) else _built(config_class, {switch: off})
@@ -69,6 +71,16 @@ def schemes_of(config_class: Any) -> dict[str, list[Any] | None] | None:
         source = inspect.getsource(sys.modules[type(usual).__module__])
         found = {scheme: None for scheme, pattern in _SOURCES.items() if pattern.search(source)}
     return dict(sorted(found.items()))
+
+
+def _around(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield the models of tasks around one that takes modules of theirs: their layers before it may know positions."""
+    if not {"encoder", "decoder"} & {*inspect.signature(type(model).__init__).parameters}:
+        return
+    for name, each in vars(sys.modules[type(model).__module__]).items():
+        if "For" in name and inspect.isclass(each) and issubclass(each, type(model).__mro__[1]):
+            with quiet(), torch.device("meta"):
+                yield each(copy.deepcopy(model.config))
 
 
 def switches_off(config_class: Any) -> dict[str, Any]:
