@@ -450,3 +450,16 @@ def test_a_transformers_whose_import_fails(tmp_path: Path, monkeypatch: pytest.M
         "The file could not be compared with the class of 'llama' in transformers: its import raises AttributeError, "
         "module 'torch' has no attribute 'uint7'."
     )
+
+
+def test_a_file_of_mistral_with_types_of_layers_is_compared_with_ministral(tmp_path: Path) -> None:
+    """AutoConfig takes such a file for one of Ministral, whose layers have the window by their types."""
+    types = ["full_attention", "sliding_attention"]
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2}
+    file = {"model_type": "mistral", "layer_types": types, "sliding_window": 8, "rope_theta": 1e6, **sizes}
+    (tmp_path / "config.json").write_text(json.dumps(file), encoding="utf-8")
+    found = inspect_model(tmp_path)
+    assert [each.window for each in found.parsed.layers] == [None, 8]
+    said = " ".join(each.message for each in found.findings)
+    assert "takes it for 'ministral'" in said
+    assert "does something else" not in said

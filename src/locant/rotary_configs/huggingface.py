@@ -78,6 +78,7 @@ from locant.rotary_configs.stacks import stacks_beside
 from locant.rotary_configs.text_part_doubts import doubts_about_others
 from locant.rotary_configs.text_parts import (
     entries_of_text,
+    is_taken_for_ministral,
     lacking_text_part,
     refuse_text_part_of_another_kind,
     text_part,
@@ -147,6 +148,7 @@ def read_config(
         findings.append(_taken_in_the_place_of(name, named))
         name, kind = named.name, named
     findings += [] if in_vllm else needs_code(config)
+    findings += [_TAKEN_FOR_MINISTRAL] if is_taken_for_ministral(config) and not in_vllm else []
     is_known = families.is_in_transformers(name)
     if kind is not None and not kind.rotates and has_rotary_code(text_part(config), config):
         kind, is_known = None, False  # the class of transformers is another one
@@ -378,6 +380,14 @@ def _taken_by_architectures(name: str | None, kind: ModelType) -> Finding:
         f"{known}: it is read as the class of '{kind.name}', by the name in architectures.",
         "Compare with the code that trained the model, if it was another.",
     )
+
+
+_TAKEN_FOR_MINISTRAL = Finding(
+    "note",
+    "model_type is 'mistral' and the file has layer_types: AutoConfig of transformers takes it for 'ministral', whose "
+    "layers have the window by their types. The class of 'mistral' itself gives every layer the same one.",
+    "Load the model by an Auto class, or state ministral.",
+)
 
 
 def _code_of_its_own(named: Any, kind: ModelType) -> Finding:

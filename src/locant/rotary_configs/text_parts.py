@@ -268,7 +268,12 @@ def text_type(config: Mapping[str, Any]) -> str | None:
     name = FLA_TRANSFORMER if is_fla_transformer(part) else _stated_type(config, part)
     if part.get("use_mla") is False and (name == "deepseek_v2" or families.model_type(name) is None):
         return "deepseek"  # DeepSeek-OCR and the smaller DeepSeek-VL2: the code that comes with them attends as Llama
-    return name
+    return "ministral" if is_taken_for_ministral(config) else name
+
+
+def is_taken_for_ministral(config: Mapping[str, Any]) -> bool:
+    """Whether AutoConfig makes Ministral's configuration of a file of Mistral, for its types of layers."""
+    return config.get("model_type") == "mistral" and "layer_types" in config and not config.get("auto_map")
 
 
 def _stated_type(config: Mapping[str, Any], part: Mapping[str, Any]) -> str | None:

@@ -27,7 +27,7 @@ from locant.rotary_configs.class_windows import windows_passed_over
 from locant.rotary_configs.doubts import turns_backwards
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.own_code import needs_code
-from locant.rotary_configs.text_parts import text_part, text_part_names, text_type
+from locant.rotary_configs.text_parts import is_taken_for_ministral, text_part, text_part_names, text_type
 
 if TYPE_CHECKING:
     from locant.extension.inspect.model_class.observe import ObservedLayer
@@ -80,7 +80,7 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
     Returns:
         What was seen, or why nothing was; ``None`` without transformers and for a model type that it does not have.
     """
-    name = content.get("model_type")
+    name = "ministral" if is_taken_for_ministral(content) else content.get("model_type")
     if importlib.util.find_spec("transformers") is None or not isinstance(name, str):
         return None
     try:
