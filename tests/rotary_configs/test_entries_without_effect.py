@@ -270,3 +270,13 @@ def test_bases_of_a_list_that_only_says_which_layers_rotate_have_no_effect() -> 
         "rope_parameters": {"rope_type": "default", "rope_theta": 5e5},
     }
     assert not any("layer_rope_theta" in each.message for each in read_huggingface(same).findings)
+
+
+def test_an_entry_that_a_class_kept_for_itself_is_told_where_its_own_says_otherwise() -> None:
+    """configuration_recurrent_gemma.py reads block_types, and not _block_types."""
+    gemma = {"model_type": "recurrent_gemma", "num_hidden_layers": 8, "_block_types": ["recurrent", "attention"]}
+    said = [each.message for each in read_huggingface(gemma).findings if "block_types" in each.message]
+    assert len(said) == 1
+    assert "does not read: it takes block_types" in said[0]
+    same = gemma | {"block_types": ["recurrent", "attention"]}
+    assert not any("block_types" in each.message for each in read_huggingface(same).findings)

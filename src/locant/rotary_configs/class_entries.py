@@ -269,6 +269,14 @@ def entries_of_no_class(given: Mapping[str, Any], kind: ModelType) -> Iterator[F
         return
     has = {*own.has, *own.takes, *own.reads, *READ_BY_SOME, *_TOLD_ELSEWHERE, *kind.defaults, *kind.aliases}
     for name, value in given.items():
+        entry = name.removeprefix("_")
+        if entry != name and entry in kind.defaults and value not in (None, given.get(entry, kind.defaults[entry])):
+            yield Finding(
+                "warning",
+                f"{name} is {in_json(value)} in config.json, which the class of '{kind.name}' in transformers does not "
+                f"read: it takes {entry}, {in_json(given.get(entry, kind.defaults[entry]))} here.",
+                f"State {entry}, if the weights were trained so.",
+            )
         is_said = value not in (None, False, 0, [], {}) and not name.startswith("_")  # what a class kept for itself
         is_head = "head" in words_of(name)
         is_said = is_said and not (is_head and value == head_size({key: given[key] for key in given if key != name}))
