@@ -463,3 +463,9 @@ def test_a_file_of_mistral_with_types_of_layers_is_compared_with_ministral(tmp_p
     said = " ".join(each.message for each in found.findings)
     assert "takes it for 'ministral'" in said
     assert "does something else" not in said
+
+
+def test_a_class_whose_text_part_has_another_name_in_the_file_is_asked(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "unlimited_ocr", "language_config": sizes}))
+    assert str(inspect_model(tmp_path).checked_against).startswith("UnlimitedOcrTextModel")

@@ -233,3 +233,22 @@ def test_layers_of_a_type_with_which_a_class_fails_are_not_said_to_have_no_posit
         "'full_atention', for which the class of 'olmo3' in transformers has no rotation" in each for each in said
     )
     assert not any("have no positions" in each for each in said)
+
+
+@pytest.mark.parametrize(("group", "takes"), [("language_config", True), ("text_config", False)])
+def test_a_window_that_the_whole_hands_on(group: str, takes: bool) -> None:
+    """Unlimited-OCR's class takes the window beside ``language_config``, also null, which the class of text refuses."""
+    sizes = {**_SIZES, "sliding_window": 128}
+    said = f"beside '{group}', where it is 128: the class of 'unlimited_ocr' in transformers takes the one beside it"
+    refused = "sliding_window is null in config.json: the class of 'unlimited_ocr_text' in transformers 5 refuses"
+    for window in (64, None):
+        file = {"model_type": "unlimited_ocr", "sliding_window": window, group: sizes}
+        warnings = _warnings(read_huggingface(file))
+        assert (said in warnings) is takes
+        assert (refused in warnings) is (takes and window is None)
+        if refused in warnings:
+            with pytest.raises(Exception, match="`sliding_window` cannot be `None`"):
+                _text_of_class(file)
+        else:
+            assert _text_of_class(file).sliding_window == (window if takes else 128)
+    assert "sliding_window" not in _warnings(read_huggingface({"model_type": "unlimited_ocr", group: sizes}))

@@ -174,6 +174,7 @@ class ModelType:
         text_must: Entries of that part of which it takes one value alone, which is not the one by default.
         text_widths: Entries of other parts that must be as large as the width of that one, with their defaults.
         flat: Entries that it takes for that part from the file itself where it has no such group.
+        handed_on: Entries that it takes from the file itself, whatever that part states, by names of the group.
     """
 
     name: str
@@ -245,6 +246,7 @@ class ModelType:
     text_must: Mapping[str, Any] = field(default_factory=dict)
     text_widths: Mapping[str, int] = field(default_factory=dict)
     flat: Sequence[str] = ()
+    handed_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def has_latent_heads(self) -> bool:
@@ -430,4 +432,5 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         text_must=facts.get("text_must", {}),
         text_widths=facts.get("text_widths", {}),
         flat=facts.get("flat", ()),
+        handed_on=facts.get("handed_on", {}),
     )

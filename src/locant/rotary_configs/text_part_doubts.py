@@ -74,6 +74,15 @@ def _beside(step: Step, way: str, text: Mapping[str, Any], kind: ModelType | Non
         text: The text part.
         kind: The facts of its class.
     """
+    for key in step.handed_on():
+        if key in step.whole and key in text and text[key] != step.whole[key]:
+            yield Finding(
+                "warning",
+                f"'{key}' is {in_json(step.whole[key]):.60} in config.json beside '{step.name}', where it is "
+                f"{in_json(text[key]):.60}: the class of '{name_of(step.whole)}' in transformers takes the one beside "
+                "it.",
+                "Remove the other one.",
+            )
     for key in _stated_beside(step, text):
         stands, value = f"'{key}' stands in config.json beside '{step.name}', ", step.whole[key]
         if text.get(key) is not None:
@@ -129,7 +138,7 @@ def _stated_beside(step: Step, text: Mapping[str, Any]) -> list[str]:
 
     Those about layers and sizes count where the class of the whole, which is known, passes over them.
     """
-    of_class = () if step.kind is None else step.kind.of_whole
+    of_class = () if step.kind is None else (*step.kind.of_whole, *step.handed_on())
     names = dict.fromkeys((*BESIDE_TEXT, *(name for name in SIZES if text.get(name) is not None)))
     names = names if step.is_ours else dict.fromkeys(ABOUT_ROTATION)
     stated = (key for key in names if step.whole.get(key) is not None and key != "use_mrope" and key not in of_class)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,10 @@ class Step:
     kind: ModelType | None
     is_ours: bool
 
+    def handed_on(self) -> Sequence[str]:
+        """Return the entries that the class of :attr:`whole` takes for the text part from beside it."""
+        return self.kind.handed_on.get(self.name, ()) if self.kind is not None and self.is_ours else ()
+
 
 def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part of a config.json that is about text: a nested one of multimodal models, or the whole."""
@@ -96,6 +100,7 @@ def entries_of_text(config: Mapping[str, Any]) -> dict[str, Any]:
         if not step.is_ours:
             stated = (key for key in ABOUT_ROTATION if step.whole.get(key) is not None and key != "use_mrope")
             entries |= {key: step.whole[key] for key in stated if is_left_out(entries, key)}
+        entries |= {key: step.whole[key] for key in step.handed_on() if key in step.whole}
     for key in (*passed_over_in_the_file(config), *beside_a_lacking_part(config)):
         del entries[key]
     if passes_over_base(config, entries):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from locant.extension.inspect.model_class.small_model import quiet
@@ -16,6 +16,12 @@ from zoo.left_out import entries_of_class, made
 _DEPTH = 11
 _OTHER_BASE = 12345.0
 _OTHER_SIZE = 48
+_EXAMPLES: Mapping[str, Any] = {
+    "rope_parameters": {"rope_type": "default", "rope_theta": _OTHER_BASE},
+    "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+    "rope_theta": _OTHER_BASE,
+    "partial_rotary_factor": 0.25,
+}
 _SIZES = ("hidden_size", "num_attention_heads", "head_dim", "qk_rope_head_dim", "qk_nope_head_dim")
 _ONLY = re.compile(r"(\w+) must be (\d+|True|False),? ")
 _TRIES = 8
@@ -34,7 +40,8 @@ def facts_of_whole(found: Architecture, names: re.Pattern[str]) -> dict[str, Any
     reads of any such part, and ``text_types`` those whose parts have them always. ``text_must`` are entries of
     which the class takes one value, ``text_widths`` entries of other parts that must be as large as the width of the
     text part, with what they are where they are left out. ``flat`` are the entries that the class takes from the file
-    itself where it has no text part.
+    itself where it has no text part, ``handed_on`` those that it takes from there though it has one, in the place of
+    what that states, by the names of the group.
 
     Args:
         found: The class.
@@ -60,6 +67,7 @@ def facts_of_whole(found: Architecture, names: re.Pattern[str]) -> dict[str, Any
         facts |= bases_of_text(found, part, stated, alone)
         width = _width_of_text(found, part, {**stated, **_width_in(alone)})
         facts |= {"text_widths": _widths(found, part, stated, width), "flat": _taken_from_the_file(found, part)}
+        facts["handed_on"] = _handed_on(found, part, (part, *facts["text_names"]), stated | width)
         if not facts["one_text_type"] and (read := _entries_read(found, part, must, width)):
             facts |= {"text_reads": read, "text_types": _accepted_types(found, part, must)}
     return {**facts, "text_alone": alone if alone != given else {}}
@@ -203,23 +211,48 @@ def _taken_from_the_file(found: Architecture, part: str) -> list[str]:
     config = made(found, num_hidden_layers=_DEPTH)
     if getattr(getattr(config, part, None), "num_hidden_layers", None) != _DEPTH:
         return []
-    examples = {
-        "rope_parameters": {"rope_type": "default", "rope_theta": _OTHER_BASE},
-        "rope_scaling": {"rope_type": "linear", "factor": 2.0},
-        "rope_theta": _OTHER_BASE,
-        "partial_rotary_factor": 0.25,
-    }
     usual = getattr(config, part).to_dict()
     taken = []
-    for name in dict.fromkeys((*ENTRIES_OF_TEXT, *BESIDE_TEXT)):
-        own = usual.get(name, examples.get(name))
-        value = examples.get(name, own // 2 if isinstance(own, int) else _OTHER_SIZE)
-        if own is None and name not in usual:
-            continue
-        changed = made(found, **{"num_hidden_layers": _DEPTH, name: value})
+    for name in _entries_with_values(usual):
+        changed = made(found, **{"num_hidden_layers": _DEPTH, name: _other_value(name, usual)})
         if changed is None or getattr(changed, part).to_dict() != usual:  # what it refuses, it reads
             taken.append(name)
     return taken
+
+
+def _handed_on(found: Architecture, part: str, names: Sequence[str], stated: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the entries of the file itself that a class takes for its text part, whatever that states of them.
+
+    Args:
+        found: The class.
+        part: The name that it has for its text part.
+        names: All names of the group that it takes for it.
+        stated: What such a group must state.
+    """
+    handed: dict[str, list[str]] = {}
+    for group in names:
+        usual = getattr(made(found, **{group: dict(stated)}), part, None)
+        own = {} if usual is None else usual.to_dict()
+        for name in _entries_with_values(own):
+            value = own.get(name, _EXAMPLES.get(name))
+            text = {**stated, name: value} if name not in stated else dict(stated)
+            before = getattr(made(found, **{group: text}), part, None)
+            after = getattr(made(found, **{group: text, name: _other_value(name, own)}), part, None)
+            if before is not None and after is not None and before.to_dict() != after.to_dict():
+                handed.setdefault(group, []).append(name)
+    return handed
+
+
+def _entries_with_values(usual: Mapping[str, Any]) -> list[str]:
+    """Return the entries about positions, and sizes, that a text part may have."""
+    names = dict.fromkeys((*ENTRIES_OF_TEXT, *BESIDE_TEXT))
+    return [name for name in names if name in usual or name in _EXAMPLES]
+
+
+def _other_value(name: str, usual: Mapping[str, Any]) -> Any:
+    """Return a value of an entry that is not the one of a text part."""
+    own = usual.get(name, _EXAMPLES.get(name))
+    return _EXAMPLES.get(name, own // 2 if isinstance(own, int) else _OTHER_SIZE)
 
 
 def text_defaults(found: Architecture, part: str, text_type: str, names: re.Pattern[str]) -> dict[str, Any]:

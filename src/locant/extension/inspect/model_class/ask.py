@@ -101,7 +101,8 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
     from locant.extension.inspect.model_class.turning_axes import axes_of_class
 
     known = families.model_type(name)
-    is_of_another_class = known is not None and known.text_part and known.text_part[0] not in content
+    names = () if known is None else (*known.text_part, *known.text_names)
+    is_of_another_class = bool(names) and not any(name in content for name in names)
     if name not in transformers.CONFIG_MAPPING or (is_of_another_class and text_part(content) is not content):
         return None
     positions = tuple(each for each in _POSITIONS if longest is None or each < longest)
