@@ -331,6 +331,28 @@ def test_vllm_pairs_latent_attention_as_deepseek_trained_it() -> None:
         read_vllm({"rope_scaling": {"rope_type": "linear", "factor": 4.0}}, model)
 
 
+@pytest.mark.parametrize(
+    ("model_type", "share", "rotated"),
+    [("deepseek_v3", 0.5, 32), ("glm4_moe_lite", 0.25, 16), ("minicpm3", 0.5, 16), ("dots3_note_text", 0.25, 64)],
+)
+def test_vllm_rotates_a_share_of_the_separate_part_of_latent_heads(model_type: str, share: float, rotated: int) -> None:
+    """get_rope(qk_rope_head_dim, rope_parameters=config.rope_parameters); dots3_note has a group of its own there."""
+    model = {"model_type": model_type, "partial_rotary_factor": share}
+    assert {each.rotary_dim for each in read_vllm({}, model).configs.values()} == {rotated}
+    by_name = model | {"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"], "qk_rope_head_dim": 64}
+    assert read_vllm({}, by_name).config.rotary_dim == int(64 * share)
+    with pytest.raises(ConfigError, match="of a head of 64 features is 21 of them"):
+        read_vllm({}, {"model_type": "deepseek_v3", "partial_rotary_factor": 1 / 3})
+
+
+def test_vllm_pairs_neighbours_in_hy_v4() -> None:
+    """is_neox_style=False in its attention, rotate_half in modeling_hy_v4.py; both read the same rows."""
+    assert read_huggingface({"model_type": "hy_v4"}).config.layout == "half"
+    served = read_vllm({}, {"model_type": "hy_v4"})
+    assert served.config.layout == "interleaved"
+    assert not any("indexer" in each.message for each in served.findings)  # which is said of transformers
+
+
 def test_vllm_widens_yarns_ramp_for_several_axes() -> None:
     # MRotaryEmbedding makes its table four times as long, and YaRN's correction range with that length.
     axes = {"rope_type": "yarn", "mrope_section": [2, 3, 3], **_EXTENDED, "rope_theta": 1e4}

@@ -361,6 +361,21 @@ def test_a_share_is_filled_into_the_groups_of_layer_types_that_have_none() -> No
     assert "partial_rotary_factor in --hf-overrides has no effect: the model has 0.334" in _errors(kept.findings)[0]
 
 
+@pytest.mark.parametrize("name", ["partial_rotary_factor", "rotary_pct", "rotary_emb_fraction"])
+def test_a_share_beside_groups_of_the_file_is_filled_into_them(name: str) -> None:
+    """patch_rope_parameters and standardize_rope_params, which do so with no overrides as well."""
+    for model_type in ("mistral", "gemma3_text", "gemma4_text", "cohere2_moe", "dory"):
+        served = read_vllm({}, {"model_type": model_type, **_SIZES, "head_dim": 16, name: 0.5})
+        layer = "sliding_attention" if "sliding_attention" in served.configs else "all"
+        assert served.configs[layer].rotary_dim == 8
+    assert read_vllm({}, {"model_type": "step3p5", **_SIZES, "head_dim": 16, name: 0.5}).config.rotary_dim == 16
+    own = {"stablelm": 4, "qwen3_next": 4} if name != "partial_rotary_factor" else {"stablelm": 8, "qwen3_next": 8}
+    for model_type, rotated in own.items():  # whose class has a share, by its own name
+        assert (
+            read_vllm({}, {"model_type": model_type, **_SIZES, "head_dim": 16, name: 0.5}).config.rotary_dim == rotated
+        )
+
+
 def test_groups_by_both_names_are_merged_one_after_the_other() -> None:
     """_update_nested, in which rope_scaling is another name of rope_parameters also where the file has no group."""
     both = {

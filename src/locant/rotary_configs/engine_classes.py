@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from locant.positions.rotary.config import RotaryLayout
 from locant.rotary_configs.families import is_in_transformers
 from locant.rotary_configs.own_formats import PARAMS_JSON, own_format
-from locant.rotary_configs.text_parts import text_part
+from locant.rotary_configs.text_parts import text_part, text_type
 
 
 def vllm_has_class(config: Mapping[str, Any]) -> bool:
@@ -43,6 +45,36 @@ def runs_class_of_transformers(config: Mapping[str, Any], model_type: str | None
         model_type: That of the text part.
     """
     return is_in_transformers(model_type) and not vllm_has_class(config)
+
+
+@dataclass(frozen=True)
+class LatentHeads:
+    """What vLLM's class of a model with latent attention does with the separate part of a head that rotates.
+
+    Attributes:
+        layout: How it pairs features.
+        shares: Whether it rotates the ``partial_rotary_factor`` of that part alone.
+    """
+
+    layout: RotaryLayout
+    shares: bool
+
+
+def vllm_latent_heads(config: Mapping[str, Any]) -> LatentHeads | None:
+    """Return what vLLM's own class for a model does with heads of latent attention, ``None`` where it has none.
+
+    Args:
+        config: The content of config.json.
+    """
+    stored = _classes()["vllm"]
+    known = {name.lower(): found for name, found in stored["latent"].items()}
+    stated = [name for part in (config, text_part(config)) for name in _names(part.get("architectures"))]
+    if stated and not vllm_has_class(config):
+        return None
+    name = _letters(str(text_type(config)))
+    by_type = [each for each in known if any(each.removesuffix(end.lower()) == name for end in stored["suffixes"])]
+    found = next((known[each.lower()] for each in (*stated, *by_type) if each.lower() in known), None)
+    return None if found is None else LatentHeads(**found)
 
 
 def ctranslate2_reads_scaling(config: Mapping[str, Any]) -> bool | None:

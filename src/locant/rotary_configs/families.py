@@ -158,6 +158,8 @@ class ModelType:
         keeps_short_list: Whether it turns pairs by the short list of LongRoPE in texts of any length.
         turns_odd_share: Whether it rotates an odd number of features, and one more.
         needs_sections: Whether its group must have an ``mrope_section``.
+        turns_any_share: Whether it rotates a part of the head wherever it is told so (vLLM).
+        turns_share_of_part: Whether it rotates a share of the separate part of heads of latent attention (vLLM).
         text_part: Name of the nested group that is the text part of a multimodal model, or has it.
         of_whole: Entries about rotary positions that the class of a whole has for something else than its text part.
         text_names: Other names of that group that the class takes.
@@ -230,6 +232,8 @@ class ModelType:
     keeps_short_list: bool = False
     turns_odd_share: bool = False
     needs_sections: bool = False
+    turns_any_share: bool = False
+    turns_share_of_part: bool = False
     text_part: tuple[str, ...] = ()
     of_whole: tuple[str, ...] = ()
     text_names: tuple[str, ...] = ()

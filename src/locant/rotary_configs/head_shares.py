@@ -90,7 +90,7 @@ def rotates_partly(kind: ModelType) -> bool:
     types = {
         group.get("rope_type") for group in groups if isinstance(group, Mapping) and "partial_rotary_factor" in group
     }
-    return kind.rotates_partly and types != {"proportional"}
+    return kind.turns_any_share or (kind.rotates_partly and types != {"proportional"})
 
 
 def _passes_over_share(kind: ModelType) -> bool:

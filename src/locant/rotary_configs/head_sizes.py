@@ -92,6 +92,8 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
         is_stated = any(group.values.get("partial_rotary_factor") is not None for group in (part, rope))
         rotated = _of_other_heads(own, kind, layer) or separate
         sizes = _separate(own, rotated, fraction, kind, layer, is_stated=is_stated and reads_share)
+        if kind is not None and kind.turns_share_of_part and fraction is not None:
+            return replace(sizes, rotary_dim=int(rotated * fraction), fraction=fraction)
         if kind is None or fraction is None or not is_stated or reads_share or not is_in_transformers(kind.name):
             return sizes
         stated, rest = (own(name) or kind.defaults.get(name) or 0 for name in ("head_dim", "qk_nope_head_dim"))

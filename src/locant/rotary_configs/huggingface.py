@@ -44,6 +44,7 @@ from locant.rotary_configs.doubts import (
     types_without_group,
     with_checked_axes,
 )
+from locant.rotary_configs.engine_classes import vllm_latent_heads
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.head_sizes import head_sizes
 from locant.rotary_configs.layer_doubts import (
@@ -153,7 +154,10 @@ def read_config(
     if kind is not None and not kind.rotates and has_rotary_code(text_part(config), config):
         kind, is_known = None, False  # the class of transformers is another one
     if kind is not None and in_vllm:
-        kind = replace(kind, rotates_partly=True, takes_rotary_dim=True, turns_odd_share=False)
+        latent = vllm_latent_heads(config)
+        shares_part = latent is not None and latent.shares
+        kind = replace(kind, takes_rotary_dim=True, turns_odd_share=False)
+        kind = replace(kind, rotates_partly=True, turns_any_share=True, turns_share_of_part=shares_part)
     if kind is not None and is_replaced:
         kind = replace(kind, fills=())
     given = Spelled({key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK})
@@ -234,6 +238,9 @@ def _read_entries(
     refuse_impossible_values(part.values, takes_small_bases=is_known)
     stated = stated_layout(part.values) if kind is None else None
     by_name = families.layout_of(name, stated_interleaving(part, in_vllm, kind), kind) if stated is None else stated[1]
+    latent = vllm_latent_heads(config) if in_vllm else None
+    if latent is not None and "qk_rope_head_dim" in {*part.values, *(kind.defaults if kind else ())}:
+        by_name = latent.layout
     layout = layout_of_conversion(config, findings) or ("half" if part.flag("use_hf_rope") else by_name)
     if part.flag("rotary_emb_interleaved"):  # of Nomic's own code
         layout = "interleaved"
@@ -355,7 +362,7 @@ def _read_entries(
     findings += [] if in_vllm else original_length_without_scaling(part, is_scaled)
     findings += doubts_about_layer_types(part, kind, len(names))
     findings += windows_without_tokens(part, kind, names)
-    findings += notes_on_indexers(part, kind, next(iter(configs.values())))
+    findings += [] if in_vllm else notes_on_indexers(part, kind, next(iter(configs.values())))
     # Scaling scores by the logarithm of the position is no rotation: code of people's own may do it besides.
     by_logarithm = () if is_known or kind is None else [key for key in part.values if "logn" in key]
     of_class = () if kind is None else (*kind.defaults, *kind.entries)

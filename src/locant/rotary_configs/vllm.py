@@ -23,7 +23,7 @@ from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
 from locant.rotary_configs.text_parts import text_part
-from locant.rotary_configs.vllm_overrides import GROUPS, names_in, placed, with_overrides
+from locant.rotary_configs.vllm_overrides import GROUPS, names_in, placed, with_overrides, with_share_of_file
 from locant.rotary_configs.wording import speaks_of
 
 FORMAT = "--hf-overrides of vLLM"
@@ -77,8 +77,11 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
             configs[layer] = replace(read, max_length=read.scaling.as_served_by_vllm(lengths)[1])
         return _with_findings(parsed, configs, findings, given, config, model_type)
     where = FORMAT if given else "config.json"
+    if nested is merged:
+        merged = nested = with_share_of_file(config, merged)
     for name, part in merged.items():
         if part is nested:
+            nested = with_share_of_file(config, nested)
             if model_type.startswith(_HAS_LEGACY_GROUPS):
                 nested = _with_groups_by_layer(nested, where, findings)
             merged[name] = _in_huggingface_terms(_with_ntk_of_its_own(nested, model_type), model_type, where, findings)

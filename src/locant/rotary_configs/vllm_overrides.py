@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from locant.errors import ConfigError
+from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE
@@ -43,6 +44,9 @@ _OWN_BASES = {  # set_default_rope_theta in vllm/model_executor/models
 }
 _LOOKS_BY_LAYER = frozenset(("dory", "embedding_gemma2_text", "gemma3_text", "gemma3n_text", "modernbert"))
 """Model types whose classes in vLLM take ``rope_parameters[layer_type]``, whatever is there."""
+_SHARE_BY_LAYER = frozenset(["step3p5"])
+"""Model types whose classes in vLLM take ``partial_rotary_factors``, a list, or else whole heads (``step3p5.py``)."""
+
 _USUAL_BASE = 10_000.0
 
 
@@ -135,8 +139,11 @@ class _Overrides:
         """
         name = next((group for group in GROUPS if isinstance(merged.get(group), Mapping)), GROUPS[0])
         present = merged.get(name) or {}
-        is_by_layer = self._kind is not None and self._kind.rope_by_layer and not self._runs_transformers
-        if self._kind is None or not is_by_layer or (present and not _is_by_layer(present)):
+        if self._kind is not None and self._kind.name in families.READS_NEW_NAME_ALONE and not present:
+            base = next(iter(self._bases.values()), self._default)
+            merged[name] = {"rope_type": "default", "rope_theta": base, _SHARES[0]: share}
+            return
+        if self._kind is None or not self._kind.rope_by_layer or (present and not _is_by_layer(present)):
             merged[_SHARES[0]] = share
             return
         groups = {}
@@ -148,6 +155,22 @@ class _Overrides:
         if share not in shares and len(shares) == 1:
             self._pass_over(entry, share, shares.pop())
         merged[name] = groups
+
+    def with_share_of_file(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the text part of a file whose share of the head stands where ``patch_rope_parameters`` puts it."""
+        filled = dict(part)
+        stated = next((name for name in _SHARES if part.get(name) is not None), None)
+        kind = self._kind
+        if stated is None or kind is None or not self._is_gathered or not is_number(part[stated]):
+            return filled
+        if kind.name in _SHARE_BY_LAYER:
+            return filled
+        if stated != _SHARES[0] and self._share({name: part[name] for name in GROUPS if name in part}) is not None:
+            return filled  # that of the class, of which the share has another name
+        fills_groups = kind.rope_by_layer and "qk_rope_head_dim" not in kind.defaults
+        if fills_groups or stated != _SHARES[0] or kind.name in families.READS_NEW_NAME_ALONE:
+            self._fill_share(filled, stated, part[stated])
+        return filled
 
     def _pass_over(self, name: str, value: Any, present: Any) -> None:
         if value == present:
@@ -347,6 +370,19 @@ def with_overrides(config: Mapping[str, Any], given: Mapping[str, Any], findings
         ConfigError: vLLM cannot start with them.
     """
     return _Overrides(config, findings).of_file(config, given) if given else dict(config)
+
+
+def with_share_of_file(config: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the text part of a file with its share of the head where vLLM reads it.
+
+    Where the class of transformers made no share part of a group, vLLM fills the first of three names into every group
+    that has none, those of layer types among them.
+
+    Args:
+        config: The content of config.json.
+        part: Its text part.
+    """
+    return _Overrides(config, []).with_share_of_file(part)
 
 
 def names_in(given: Mapping[str, Any]) -> Iterator[str]:

@@ -21,6 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
 
+_MODELS = "vllm/model_executor/models"
+
 PATH = Path(locant.__file__).parent / "rotary_configs" / "engine_classes.json"
 
 _TEXT_MAPPINGS = (
@@ -41,13 +43,14 @@ def of_vllm(sources: Path) -> dict[str, Any]:
     Args:
         sources: Folder that holds vLLM's folder ``vllm``.
     """
-    found = sources / "vllm" / "model_executor" / "models" / "registry.py"
+    found = sources / _MODELS / "registry.py"
     tables = _tables(found.read_text(encoding="utf-8"))
     by_transformers = tables.pop("_TRANSFORMERS_SUPPORTED_MODELS")
     tables.pop("_TRANSFORMERS_BACKEND_MODELS")
     tables.pop("_VLLM_MODELS")
     drafts = tables.pop("_SPECULATIVE_DECODING_MODELS")
-    own = sorted({name for table in tables.values() for name in table} - {*drafts} - {*by_transformers})
+    modules = {name: entry[0] for table in tables.values() for name, entry in table.items()}
+    own = sorted(modules.keys() - {*drafts} - {*by_transformers})
     suffixes = _suffixes((sources / "vllm" / "config" / "model.py").read_text(encoding="utf-8"))
     # Published files write some names in other letters than transformers: PhiMoEForCausalLM.
     letters = {name.lower() for name in own}
@@ -58,7 +61,59 @@ def of_vllm(sources: Path) -> dict[str, Any]:
         "architectures": own,
         "suffixes": suffixes,
         "model_types": sorted(are_own - are_run),
+        "latent": {
+            name: turned for name in own if (turned := _turned_of_latent_heads(sources, modules[name])) is not None
+        },
     }
+
+
+def _turned_of_latent_heads(sources: Path, module: str) -> dict[str, Any] | None:
+    """Return what a module of vLLM rotates of heads of latent attention, ``None`` where it has none.
+
+    That is how it pairs features, and whether it hands the group of the file to ``get_rope`` as it is: this takes
+    ``partial_rotary_factor`` for a share of the part that rotates.
+    """
+    calls = [call for path in _files_with_attention(sources, module) for call in _rotations_of_latent_heads(path)]
+    if not calls:
+        return None
+    are_neighbours = {call["is_neox_style"] == "False" for call in calls}
+    if len(are_neighbours) > 1:
+        raise ValueError(f"Classes of {module} pair features in two ways.")
+    return {
+        "layout": "interleaved" if are_neighbours.pop() else "half",
+        "shares": all(call["rope_parameters"].endswith("rope_parameters") and not call["drops"] for call in calls),
+    }
+
+
+def _files_with_attention(sources: Path, module: str) -> Iterator[Path]:
+    """Yield the files of a module, and those from whose modules they import layers of attention."""
+    found = sources / module.replace(".", "/") if module.startswith("vllm.") else sources / _MODELS / module
+    files = sorted(found.rglob("*.py")) if found.is_dir() else [found.with_suffix(".py")]
+    yield from files
+    for path in files:
+        for statement in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(statement, ast.ImportFrom) and any("Attention" in each.name for each in statement.names):
+                of_models = re.fullmatch(r"vllm\.(model_executor\.models|models\.\w+)\.\w+", statement.module or "")
+                if of_models and statement.level == 0:
+                    yield (sources / of_models[0].replace(".", "/")).with_suffix(".py")
+
+
+@functools.cache
+def _rotations_of_latent_heads(path: Path) -> list[dict[str, Any]]:
+    """Return the calls in a file that make the rotation of ``qk_rope_head_dim`` features, but of indexers."""
+    source = path.read_text(encoding="utf-8")
+    found = []
+    for statement in ast.walk(ast.parse(source)):
+        if not isinstance(statement, ast.Assign | ast.AnnAssign) or not isinstance(statement.value, ast.Call):
+            continue
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+        call = statement.value
+        given = {each.arg: ast.unparse(each.value) for each in call.keywords}
+        size = ast.unparse(call.args[0]) if call.args else given.get("head_size", "")
+        is_rotation = ast.unparse(call.func) == "get_rope" and "indexer" not in ast.unparse(target)
+        if is_rotation and size.removeprefix("self.") == "qk_rope_head_dim":
+            found.append({"is_neox_style": "True", **given, "drops": '"partial_rotary_factor"' in source})
+    return found
 
 
 def _tables(source: str) -> dict[str, dict[str, Any]]:
