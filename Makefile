@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 endif
 
-.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-changes zoo-layouts vllm-rules nanogpt lock audit clean
+.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation bench bench-contention bench-serve bench-scale bench-positions adaptation facts zoo zoo-changes zoo-layouts vllm-rules nanogpt lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -170,6 +170,12 @@ lab-smoke: $(BIN)/locant
 	$(BIN)/locant compare --task language-modelling --schemes none,rotary --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 -o lab-smoke/text
 	$(BIN)/locant compare --task context-extension --schemes none,yarn --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 fine_tune_steps=20 -o lab-smoke/extension
 	$(BIN)/locant compare --task translation --schemes sinusoidal,rnn --seeds 1 --steps 20 --train-length 32 'changes=[corpus.test_chapters=5]' -o lab-smoke/translation
+
+# What is stored of the classes of the installed transformers, after it was updated (CONTRIBUTING.md); each rests on those
+# before it.
+FACTS := vision class_windows facts entries field_kinds other_positions sub_configs stacks
+facts: $(BIN)/locant
+	for each in $(FACTS); do $(BIN)/python tests/support/zoo/$$each.py || exit 1; done
 
 # Every architecture of the installed transformers against what is read from its config.json; takes half an hour, and goes
 # on where it was stopped (build/zoo.jsonl).

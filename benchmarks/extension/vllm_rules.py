@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,7 @@ sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "benchmarks"), str(P
 import torch  # noqa: E402
 import vllm_checkout as vllm  # noqa: E402
 from zoo.cases import Case, draw_case  # noqa: E402
+from zoo.engines import release_of_vllm  # noqa: E402
 from zoo.verdict import first_line, text_config  # noqa: E402
 
 from locant.errors import ConfigError  # noqa: E402
@@ -339,14 +339,6 @@ def as_json(record: Mapping[str, Any]) -> str:
     return f'{{{head}"outcomes": [\n{rows}\n]}}\n'
 
 
-def release(checkout: Path) -> str:
-    """Return which vLLM the sources are of: the release of a wheel, or the commit of a checkout."""
-    for folder in checkout.glob("vllm-*.dist-info"):
-        return f"release {folder.name.split('-')[1].removesuffix('.dist')}"
-    command = ["git", "-C", checkout, "rev-parse", "--short=12", "HEAD"]
-    return f"commit {subprocess.check_output(command, text=True).strip()}"
-
-
 def main() -> None:
     """Compare, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -364,7 +356,7 @@ def main() -> None:
 
     if not options.names:
         record = {
-            "vllm": release(options.checkout),
+            "vllm": release_of_vllm(options.checkout),
             "transformers": transformers.__version__,
             "machine": machine(),
             "outcomes": found,

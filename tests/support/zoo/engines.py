@@ -11,6 +11,7 @@ import functools
 import inspect
 import json
 import re
+import subprocess
 import sys
 from abc import ABC
 from collections.abc import Iterator
@@ -57,7 +58,7 @@ def of_vllm(sources: Path) -> dict[str, Any]:
     are_own = {name for name, named in _architectures() if letters & {each.lower() for each in named}}
     are_run = {name for name, named in _architectures() if {*named} & {*by_transformers}}
     return {
-        "release": next(sources.glob("vllm-*.dist-info")).name.split("-")[1].removesuffix(".dist"),
+        "release": release_of_vllm(sources).removeprefix("release "),
         "architectures": own,
         "suffixes": suffixes,
         "model_types": sorted(are_own - are_run),
@@ -114,6 +115,14 @@ def _rotations_of_latent_heads(path: Path) -> list[dict[str, Any]]:
         if is_rotation and size.removeprefix("self.") == "qk_rope_head_dim":
             found.append({"is_neox_style": "True", **given, "drops": '"partial_rotary_factor"' in source})
     return found
+
+
+def release_of_vllm(sources: Path) -> str:
+    """Return which vLLM sources are of: the release of a wheel, or the commit of a checkout."""
+    for folder in sources.glob("vllm-*.dist-info"):
+        return f"release {folder.name.split('-')[1].removesuffix('.dist')}"
+    command = ["git", "-C", str(sources), "rev-parse", "--short=12", "HEAD"]
+    return f"commit {subprocess.check_output(command, text=True).strip()}"
 
 
 def _tables(source: str) -> dict[str, dict[str, Any]]:

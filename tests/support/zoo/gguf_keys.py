@@ -130,7 +130,7 @@ def facts(folder: Path, source: str) -> dict[str, Any]:
 
     Args:
         folder: The sources of llama.cpp.
-        source: What brings them, in words.
+        source: The release of the package that brings them.
     """
     sources = Sources(folder)
     common = sources.names(sources.code("llama_model_base", "load_hparams"))
@@ -138,7 +138,7 @@ def facts(folder: Path, source: str) -> dict[str, Any]:
     loaders = {name: sources.code(sources.classes[each]) for each, name in named}
     weights = {name: sources.code(sources.classes[each], "load_arch_tensors") for each, name in named}
     return {
-        "source": source,
+        "source": f"llama.cpp as {source} brings it",
         "every architecture": common,
         "architectures": {name: sorted({*sources.names(code)} - {*common}) for name, code in sorted(loaders.items())},
         "bidirectional": sorted(
