@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from zoo.architectures import architecture
+from zoo.entries import types_taken_for_others
 
 import locant
 from locant.errors import ConfigError
 from locant.extension.inspect.inspection import inspect_model
 from locant.rotary_configs import read_huggingface, read_vllm
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.families import YARN_IS_LONGROPE
+from locant.rotary_configs.class_entries import type_taken_for
 
 _SIZES: dict[str, Any] = {
     "hidden_size": 512,
@@ -104,7 +106,7 @@ def test_a_share_that_is_null() -> None:
     assert "rotates a share of 1 of each head then" in _said(read_huggingface(file))
 
 
-@pytest.mark.parametrize("name", sorted(YARN_IS_LONGROPE))
+@pytest.mark.parametrize("name", ["phi3", "phi4_multimodal"])
 def test_yarn_with_the_lists_of_longrope(name: str) -> None:
     """Phi3Config writes 'longrope' for 'su' and 'yarn', for files of an early revision; its check takes no other."""
     lists = {"short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
@@ -119,6 +121,21 @@ def test_yarn_with_the_lists_of_longrope(name: str) -> None:
     assert "fails with that scaling" not in _said(parsed)
     plain = _said(read_huggingface(_file(name, **sizes, rope_scaling={**group, "type": "longrope"})))
     assert "computes no YaRN" not in plain
+
+
+@pytest.mark.parametrize(
+    ("name", "stated", "taken"),
+    [
+        ("phi3", "yarn", "longrope"),
+        ("hunyuan_vl_text", "xdrope", "dynamic"),
+        ("qwen2_vl_text", "mrope", "default"),
+        ("sarvam_mla", "deepseek_yarn", "yarn"),
+        ("cohere2_moe", "linear", "linear"),  # whose class passes over the group
+    ],
+)
+def test_types_that_a_class_takes_for_others(name: str, stated: str, taken: str) -> None:
+    assert type_taken_for(name, stated) == taken
+    assert types_taken_for_others(architecture(name)).get(stated, stated) == taken
 
 
 @pytest.mark.parametrize("name", ["deepseek_ocr2_text", "unlimited_ocr_text"])

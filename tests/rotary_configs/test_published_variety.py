@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from locant.parsing import parse_json
 from locant.positions import RotaryConfig
 from locant.rotary_configs import read_gguf, read_huggingface
 from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.hunyuan import PUBLISHED_ALPHA
 
 _FILES: dict[str, Any] = parse_json(
     (Path(__file__).parents[1] / "support" / "published_files.json").read_text(encoding="utf-8")
@@ -79,6 +81,15 @@ def test_config_json(model: str) -> None:
     content, meant = CONFIGS[model]
     said = _meaning(read_huggingface, content)
     assert _is_what_is_meant(said, "refused rotary positions" if meant == "refused" else meant), said
+
+
+def test_the_alpha_of_most_published_files() -> None:
+    """It is told where a file has lost its own; Hunyuan-MT-7B has another one."""
+    contents = [*(content for content, _ in CONFIGS.values()), *(each["config"] for each in _FILES.values())]
+    groups = [each["rope_scaling"] for each in contents if isinstance(each.get("rope_scaling"), dict)]
+    alphas = Counter(group["alpha"] for group in groups if "alpha" in group)
+    assert len(alphas) > 1
+    assert alphas.most_common(1)[0][0] == PUBLISHED_ALPHA
 
 
 @pytest.mark.parametrize("model", GGUF)

@@ -54,8 +54,8 @@ TYPES_OF_TRANSFORMERS = frozenset(
 )
 """The ``rope_type`` that transformers itself knows (``ROPE_INIT_FUNCTIONS``)."""
 
-TYPES_OF_OTHERS = ("deepseek_yarn", "mrope", "none", "ntk", "su")
-"""Other ones, which some classes translate."""
+TYPES_OF_OTHERS = ("deepseek_yarn", "mrope", "none", "ntk", "su", "xdrope")
+"""Other ones, which some classes take for one of those."""
 
 _OF_OTHER_CODE = ("rotary_emb_base", "rotary_emb_fraction", "rotary_emb_interleaved", "rotary_scaling_factor")
 _USUAL = ("rope_theta", "rope_parameters", "rope_scaling", "partial_rotary_factor")
@@ -80,12 +80,12 @@ class ClassEntries:
         reads: Which of :data:`READ_BY_SOME` and :data:`LISTS_OF_TYPES` its code reads.
         has: Names in its code that are about positions by their words.
         has_groups: Whether it looks for a group of rotary parameters for every type of layers.
-        types: Which of :data:`TYPES_OF_OTHERS` it translates.
+        types: Types of scalings that it takes for another one of transformers, with that.
         layer_types: Which types of layers its code speaks of.
         refuses_types: Which types of layers, under their present names or older ones, it refuses in a file.
         window_types: Which types of layers it refuses in a file whose ``sliding_window`` is null.
         layers_by_type: Whether it looks for the entries of single layers (``per_layer_config``) by types of layers.
-        needs_length: Of which of :data:`TYPES_OF_OTHERS` it refuses a group without the original length.
+        needs_length: Of which of those types it refuses a group without the original length.
         loses_groups: Whether ``rope_scaling`` with null takes its groups from it.
         fails_without_groups: Whether it takes an empty object for its groups as it is, and has none then.
         whole_heads: Whether it refuses a width that its heads do not divide, whatever their size is.
@@ -100,7 +100,7 @@ class ClassEntries:
     reads: frozenset[str]
     has: frozenset[str]
     has_groups: bool
-    types: frozenset[str]
+    types: Mapping[str, str]
     layer_types: frozenset[str]
     refuses_types: frozenset[str]
     window_types: frozenset[str]
@@ -127,7 +127,7 @@ def entries_of_class(name: str) -> ClassEntries | None:
         frozenset(each["reads"]),
         frozenset(each["has"]),
         each["groups"],
-        frozenset(each["types"]),
+        each["types"],
         frozenset(each["layer_types"]),
         frozenset(each["refuses_types"]),
         frozenset(each["window_types"]),
@@ -137,6 +137,17 @@ def entries_of_class(name: str) -> ClassEntries | None:
         each["fails_without_groups"],
         each["whole_heads"],
     )
+
+
+def type_taken_for(name: Any, stated: Any) -> Any:
+    """Return the type of scaling for which a class takes the one of a file: most often itself.
+
+    Args:
+        name: The model type.
+        stated: The type in the file.
+    """
+    own = entries_of_class(name) if isinstance(name, str) else None
+    return stated if own is None or not isinstance(stated, str) else own.types.get(stated, stated)
 
 
 @functools.cache

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from locant.positions.scaling.fields import Fields, Finding, in_json
-from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
+from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class, type_taken_for
 from locant.rotary_configs.class_nulls import nulls_of_a_class
-from locant.rotary_configs.families import YARN_IS_LONGROPE, ModelType, is_in_transformers
+from locant.rotary_configs.families import ModelType, is_in_transformers
 from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION
 from locant.rotary_configs.layer_windows import has_no_window
 from locant.rotary_configs.single_layers import doubts_about_single_layers
@@ -90,7 +90,8 @@ def _scalings_that_fail(part: Mapping[str, Any], kind: ModelType) -> Iterator[Fi
         is_whole = stated == "proportional" and group.get("partial_rotary_factor", 1) == 1
         if where == "config.json" or stated not in kind.fails_with or is_whole:
             continue
-        if stated == "yarn" and kind.name in YARN_IS_LONGROPE and all(group.get(name) for name in _LISTS):
+        is_longrope = stated == "yarn" and type_taken_for(kind.name, stated) == "longrope"
+        if is_longrope and all(group.get(name) for name in _LISTS):
             yield Finding(
                 "warning",
                 f"rope_type is 'yarn' in {where}: the class of '{kind.name}' in transformers takes it for 'longrope', "

@@ -21,9 +21,6 @@ from locant.rotary_configs.class_windows import windows_of_class
 Behaviour = Literal["rotates", "still", "none"]
 """What the layers of a type do: rotate, attend without positions, or not attend at all."""
 
-YARN_IS_LONGROPE = frozenset(["phi3", "phi4_multimodal"])
-"""Model types whose classes take the type 'yarn' for LongRoPE."""
-
 LOOKS_BOTH_WAYS = frozenset(["embedding_gemma2_text", "modernbert", "neomme", "openai_privacy_filter", "ultrabert"])
 """Model types whose windows reach as many tokens ahead as back, beyond the token itself."""
 

@@ -26,6 +26,7 @@ from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsE
 from locant.rotary_configs.bases_beside_groups import bases_by_layer, bases_of_a_switch, has_null_base, name_of_base
 from locant.rotary_configs.class_entries import (
     reads_types_of_layers,
+    type_taken_for,
     values_of_other_kinds,
     without_names_of_others,
     without_unread,
@@ -303,7 +304,7 @@ def _read_entries(
         scaling = read_scaling(
             rope,
             context,
-            takes_yarn_for_longrope=name in families.YARN_IS_LONGROPE,
+            taken_for=type_taken_for(name, read_type(rope)),
             passes_over_unknown=is_known,
             refuses_two_types=in_vllm or not is_known,
         )

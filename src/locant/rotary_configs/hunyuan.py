@@ -8,11 +8,12 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs import families
+from locant.rotary_configs.class_entries import type_taken_for
 from locant.rotary_configs.class_refusals import incomplete_groups
 from locant.rotary_configs.own_entries import Findings, number
 
-_XDROPE = ("xdrope", "hunyuan_vl_text")  # which HunYuan-VL's configuration takes for 'dynamic'
-_PUBLISHED = 1000  # of Hunyuan-7B, Hunyuan-A13B and the others
+PUBLISHED_ALPHA = 1000
+"""That of most published files: of Hunyuan-7B, Hunyuan-A13B and Hunyuan-Large, though not of Hunyuan-MT-7B."""
 
 
 def hunyuan(given: dict[str, Any], findings: Findings) -> None:
@@ -22,7 +23,7 @@ def hunyuan(given: dict[str, Any], findings: Findings) -> None:
         if not isinstance(group, Mapping):
             continue
         stated = group.get("rope_type", group.get("type", "default"))
-        if stated != "dynamic" and (stated, given.get("model_type")) != _XDROPE:
+        if type_taken_for(given.get("model_type"), stated) != "dynamic":  # HunYuan-VL's class: 'xdrope', too
             if group.get("alpha"):
                 findings.append(_beside_another_type(group["alpha"], name, stated))
             given[name] = {key: value for key, value in group.items() if key != "alpha"}
@@ -80,12 +81,14 @@ def _without_alpha(given: Mapping[str, Any], name: str, base: float, group: Mapp
     """Return the warning about 'dynamic' without the ``alpha`` that published files have."""
     size = _head(given)
     of_type = f"the type {in_json(group.get('rope_type', group.get('type')))}".replace('"', "'")
-    raised = f" from {base:g} to {_raised(base, _PUBLISHED, size):.6g}" if isinstance(size, int) and size > 2 else ""
+    raised = (
+        f" from {base:g} to {_raised(base, PUBLISHED_ALPHA, size):.6g}" if isinstance(size, int) and size > 2 else ""
+    )
     return Finding(
         "warning",
         f"{name} of config.json has {of_type} {'and an alpha of 0' if 'alpha' in group else 'without alpha'}: the "
         f"class of '{given.get('model_type')}' keeps the base {base:g} in texts of the declared length, and goes by "
-        f"the factor beyond it. Published files of such models have alpha {_PUBLISHED} there, which raises the "
-        f"base{raised}, for texts of every length.",
+        f"the factor beyond it. Most published files of such models have alpha {PUBLISHED_ALPHA} there, which "
+        f"raises the base{raised}, for texts of every length.",
         f"State the alpha that the weights were trained with in {name}.",
     )

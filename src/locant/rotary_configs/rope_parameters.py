@@ -81,7 +81,7 @@ def read_scaling(
     rope: Fields,
     context: RopeContext,
     *,
-    takes_yarn_for_longrope: bool = False,
+    taken_for: str | None = None,
     passes_over_unknown: bool = False,
     refuses_two_types: bool = True,
 ) -> FrequencyScaling:
@@ -90,7 +90,7 @@ def read_scaling(
     Args:
         rope: The group.
         context: What stands around it.
-        takes_yarn_for_longrope: Whether the model's class does, as that of Phi-3.
+        taken_for: The type for which the model's class takes that of the file: that of Phi-3 'yarn' for 'longrope'.
         passes_over_unknown: Whether the class is known to pass over what it does not know.
         refuses_two_types: Whether two different types under the two names of the type are refused, as by vLLM.
 
@@ -98,9 +98,7 @@ def read_scaling(
         ConfigError: The type or an entry is unknown, missing or wrong.
     """
     _check_types(rope, context, refuses=refuses_two_types)
-    kind = read_type(rope)
-    if takes_yarn_for_longrope and kind == "yarn":
-        kind = "longrope"
+    kind = taken_for or read_type(rope)
     if kind == "none" and not passes_over_unknown:  # in code of people's own; classes of transformers fail
         kind = "default"
     known = scalings_by_type()

@@ -22,6 +22,7 @@ from locant.rotary_configs.class_entries import (
     LISTS_OF_TYPES,
     READ_BY_SOME,
     TYPES_OF_OTHERS,
+    TYPES_OF_TRANSFORMERS,
 )
 from locant.rotary_configs.families import model_type
 from locant.rotary_configs.layer_types import KNOWN_TYPES, PRESENT_NAMES, WITHOUT_ATTENTION
@@ -42,6 +43,8 @@ _READ_BY_SOME = (*READ_BY_SOME, *LISTS_OF_TYPES)
 _NAMED = re.compile(r"""(?<=["'])[a-z]\w+(?=["'])|(?<=config\.)[a-z]\w+|(?<=self\.)[a-z]\w+""")
 _OF_ROUNDS = re.compile(r"pattern|interval|period|every_n")
 _WINDOW = 64
+_FACTOR = 2.0
+_LENGTH = {"original_max_position_embeddings": 4096}
 _GROUPS = re.compile(r"rope_parameters\[\w+\](?! =)")
 _EXAMPLES: dict[str, tuple[Any, ...]] = {
     "null": (None,),
@@ -56,7 +59,7 @@ _EXAMPLES: dict[str, tuple[Any, ...]] = {
 
 def entries_of(config_class: Any) -> dict[str, Any]:
     """Return the entries of a class about positions: kinds of values that it takes, and what else its code reads."""
-    takes = kinds_of_fields(config_class)
+    takes, known = kinds_of_fields(config_class), architecture(config_class.model_type)
     sizes: dict[str, list[str]] = {}
     items: dict[str, list[str]] = {}
     alternating: dict[str, list[str]] = {}
@@ -73,10 +76,11 @@ def entries_of(config_class: Any) -> dict[str, Any]:
         elif OF_SIZES.search(name) and (kinds := _kinds(config_class, name, field)) and kinds != {*KINDS_OF_VALUES}:
             sizes.setdefault(_joined(kinds), []).append(name)
     parts = parts_of(config_class)
-    reads, types, layers = (
+    reads, layers = (
         [name for name in names if any(name in part[kind] for part in parts)]
-        for kind, names in (("reads", _READ_BY_SOME), ("types", TYPES_OF_OTHERS), ("layers", sorted(KNOWN_TYPES)))
+        for kind, names in (("reads", _READ_BY_SOME), ("layers", sorted(KNOWN_TYPES)))
     )
+    types = types_taken_for_others(known)
     has = {name for part in parts for name in part["has"]}
     has |= {name for name in getattr(config_class, "__dataclass_fields__", {}) if is_about_positions(name)}
     groups = any(part["groups"] for part in parts)
@@ -92,9 +96,9 @@ def entries_of(config_class: Any) -> dict[str, Any]:
         "groups": groups,
         "types": types,
         "layer_types": layers,
-        "refuses_types": _refused_types(architecture(config_class.model_type)),
-        "window_types": _types_with_a_window(architecture(config_class.model_type)),
-        "needs_length": [name for name in types if _refuses_without_length(config_class, name)],
+        "refuses_types": _refused_types(known),
+        "window_types": _types_with_a_window(known),
+        "needs_length": [name for name in types if _refuses_without_length(known, name)],
     }
     return {
         **found,
@@ -162,16 +166,37 @@ def _types_with_a_window(found: Architecture) -> list[str]:
     ]
 
 
-def _refuses_without_length(config_class: Any, name: str) -> bool:
+def types_taken_for_others(found: Architecture) -> dict[str, str]:
+    """Return the types of scalings that a class writes as another one of transformers, with that.
+
+    Classes that make a group of their own in any case take none of them.
+
+    Args:
+        found: The class.
+    """
+    taken = {}
+    for name in sorted({*TYPES_OF_TRANSFORMERS, *TYPES_OF_OTHERS}):
+        config = made(found, rope_scaling={**_group_with_lists(found, name), "factor": _FACTOR, **_LENGTH})
+        group = getattr(config, "rope_parameters", None) or {}
+        written = group.get("rope_type")
+        if group.get("factor") == _FACTOR and written in TYPES_OF_TRANSFORMERS - {name}:
+            taken[name] = written
+    return taken
+
+
+def _refuses_without_length(found: Architecture, name: str) -> bool:
     """Whether a group of a type is refused that has two lists and no original length, though not one with a length."""
-    found = architecture(config_class.model_type)
+    group = _group_with_lists(found, name)
+    return made(found, rope_scaling={**group, **_LENGTH}) is not None and made(found, rope_scaling=group) is None
+
+
+def _group_with_lists(found: Architecture, name: str) -> dict[str, Any]:
+    """Return a group of a type that has two lists, with a value for every pair of features that a class rotates."""
     usual = {} if (config := made(found)) is None else config.to_dict()
     width, heads = usual.get("hidden_size"), usual.get("num_attention_heads")
     size = usual.get("head_dim") or (width // heads if isinstance(width, int) and isinstance(heads, int) else 0)
     share = (usual.get("rope_parameters") or {}).get("partial_rotary_factor", 1)
-    group = {"type": name, **{each: [1.0] * (int(size * share) // 2) for each in ("short_factor", "long_factor")}}
-    with_length = {**group, "original_max_position_embeddings": 4096}
-    return made(found, rope_scaling=with_length) is not None and made(found, rope_scaling=group) is None
+    return {"type": name, **{each: [1.0] * (int(size * share) // 2) for each in ("short_factor", "long_factor")}}
 
 
 def _wants_whole_heads(config_class: Any) -> bool:
@@ -282,7 +307,6 @@ def _in_source(source: str) -> dict[str, Any]:
     return {
         "reads": [name for name in _READ_BY_SOME if name in source and re.search(_reading(name), source, re.MULTILINE)],
         "has": [name for name in {*_NAMED.findall(source)} if is_about_positions(name)],
-        "types": [name for name in TYPES_OF_OTHERS if f'"{name}"' in source],
         "layers": [name for name in KNOWN_TYPES if f'"{name}"' in source],
         "groups": bool(_GROUPS.search(source)),
         "by_type": "per_layer_config[layer_type]" in source,

@@ -11,8 +11,8 @@ from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.frequency import ExtensionMethod
-from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.class_entries import type_taken_for
 from locant.rotary_configs.huggingface import read_huggingface
 from locant.rotary_configs.huggingface_writer import write_huggingface
 from locant.rotary_configs.layer_types import LOCAL
@@ -130,7 +130,7 @@ def apply_method(config: Mapping[str, Any], method: str, target_length: int) -> 
     parsed = read_huggingface(whole)
     model_type = next((each["model_type"] for each in (plain, config) if isinstance(each.get("model_type"), str)), None)
     extended = extend_configs(parsed, method, target_length)
-    if model_type in families.YARN_IS_LONGROPE and method not in ("ntk", "longrope"):
+    if type_taken_for(model_type, "yarn") == "longrope" and method not in ("ntk", "longrope"):
         raise ConfigError(
             f"The class of the model type '{model_type}' in transformers knows no scaling but LongRoPE. "
             "Take the method longrope, or ntk, which only changes the base."
