@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from zoo.conversions import what_is_written
 from zoo.engines import PATH, of_ctranslate2
 
 from locant.extension.inspect.inspection import inspect_model
@@ -63,7 +64,8 @@ def test_a_converter_that_does_not_read_scalings_is_told(tmp_path: Path) -> None
     said = _said(tmp_path, {"model_type": "gemma", "head_dim": 128, **_SIZES, "rope_scaling": linear})
     assert "CTranslate2 after its own converter: no scaling, which the converter does not read" in said
     assert "CTranslate2" not in _said(tmp_path, {"model_type": "llama", **_SIZES, "rope_scaling": linear})
-    assert "CTranslate2" not in _said(tmp_path, {"model_type": "gemma", "head_dim": 128, **_SIZES})
+    said = _said(tmp_path, {"model_type": "gemma", "head_dim": 128, **_SIZES})
+    assert "no scaling" not in said
 
 
 @pytest.mark.parametrize(
@@ -105,10 +107,50 @@ def test_converters_are_those_of_the_release_that_is_installed() -> None:
     stored = json.loads(PATH.read_text(encoding="utf-8"))["ctranslate2"]
     if ctranslate2.__version__ != stored["release"]:
         pytest.skip(f"the facts are of release {stored['release']}")
-    assert of_ctranslate2() == stored
+    assert of_ctranslate2() == {key: value for key, value in stored.items() if key not in ("bases", "refused")}
     assert ctranslate2_reads_scaling({"model_type": "gemma3"}) is False
     assert ctranslate2_reads_scaling({"model_type": "t5gemma2"}) is False
     assert ctranslate2_reads_scaling({"model_type": "cohere"}) is None
+
+
+@pytest.mark.slow
+def test_what_converters_write_is_that_of_the_release_that_is_installed() -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    pytest.importorskip("transformers")
+    stored = json.loads(PATH.read_text(encoding="utf-8"))["ctranslate2"]
+    if ctranslate2.__version__ != stored["release"]:
+        pytest.skip(f"the facts are of release {stored['release']}")
+    assert what_is_written() == {key: stored[key] for key in ("bases", "refused")}
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ({"model_type": "gemma"}, "base 500000. CTranslate2 after its own converter, run with transformers 5: 10000,"),
+        ({"model_type": "falcon"}, "run with transformers 5: 10000, whatever the file has"),
+        ({"model_type": "gemma3_text"}, "base 500000 for 'full_attention'. CTranslate2 after its own converter, run"),
+        ({"model_type": "gemma", "rope_theta": 1e4}, ""),
+        ({"model_type": "llama"}, ""),
+        ({"model_type": "qwen2", "rope_theta": 1e6}, ""),
+    ],
+)
+def test_bases_that_a_converter_of_ctranslate2_does_not_find_are_told(
+    file: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    found = _said(tmp_path, {"head_dim": 128, **_SIZES, **file})
+    assert said in found
+    assert ("CTranslate2" in found) is bool(said)
+
+
+@pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen2", "qwen3"])
+def test_scalings_that_a_converter_of_ctranslate2_refuses_are_told(model_type: str, tmp_path: Path) -> None:
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    lists = {"short_factor": [1.0] * 64, "long_factor": [4.0] * 64, "original_max_position_embeddings": 32768}
+    for rope in (yarn, {"rope_type": "longrope", "factor": 4.0, **lists}, {"rope_type": "dynamic", "factor": 4.0}):
+        said = _said(tmp_path, {"model_type": model_type, **_SIZES, "rope_scaling": rope})
+        assert f"CTranslate2's converter for this model refuses the scaling '{rope['rope_type']}'." in said
+    linear = {"rope_type": "linear", "factor": 4.0}
+    assert "CTranslate2" not in _said(tmp_path, {"model_type": model_type, **_SIZES, "rope_scaling": linear})
 
 
 def test_what_a_converter_reads_of_a_share_is_no_lost_scaling(tmp_path: Path) -> None:

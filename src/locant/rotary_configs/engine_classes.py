@@ -117,6 +117,27 @@ def ctranslate2_sets_corners(config: Mapping[str, Any]) -> bool:
     return _converted_config(config) in _classes()["ctranslate2"]["corners"]
 
 
+def ctranslate2_base(config: Mapping[str, Any], layer: str) -> float | None:
+    """Return the base that CTranslate2's converter writes whatever the file has, with the classes of transformers 5.
+
+    Args:
+        config: The content of config.json.
+        layer: The type of the layers.
+    """
+    bases = _classes()["ctranslate2"]["bases"].get(_converted_config(config), {})
+    found: float | None = bases.get(layer, bases.get("all"))
+    return found
+
+
+def ctranslate2_refuses(config: Mapping[str, Any]) -> frozenset[str]:
+    """Return the types of scalings with which CTranslate2's converter for a model makes none.
+
+    Args:
+        config: The content of config.json.
+    """
+    return frozenset(_classes()["ctranslate2"]["refused"].get(_converted_config(config), ()))
+
+
 def _converted_config(config: Mapping[str, Any]) -> str | None:
     """Return the name of the configuration by which CTranslate2 chooses the converter."""
     name: str | None = _classes()["ctranslate2"]["model_types"].get(str(config.get("model_type")))

@@ -21,6 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
+from zoo.conversions import what_is_written
 
 _MODELS = "vllm/model_executor/models"
 
@@ -222,7 +223,7 @@ def _groups_with_factor(loader: type[Any]) -> dict[str, list[str]]:
 
 def main() -> None:
     """Write the classes of both engines."""
-    found = {"vllm": of_vllm(Path(sys.argv[1])), "ctranslate2": of_ctranslate2()}
+    found = {"vllm": of_vllm(Path(sys.argv[1])), "ctranslate2": of_ctranslate2() | what_is_written()}
     PATH.write_text(json.dumps(found, separators=(",\n", ": ")) + "\n", encoding="utf-8")
 
 

@@ -15,9 +15,11 @@ from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
 from locant.rotary_configs.engine_classes import (
+    ctranslate2_base,
     ctranslate2_factor_types,
     ctranslate2_reads_scaling,
     ctranslate2_reads_share,
+    ctranslate2_refuses,
     ctranslate2_sets_corners,
     vllm_has_class,
 )
@@ -102,14 +104,30 @@ def _dual_chunks(content: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _converted(content: Mapping[str, Any], parsed: ParsedConfig) -> Iterator[Finding]:
-    """Yield what CTranslate2's converter loses of the scalings, where it has one for the model."""
+    """Yield what CTranslate2's converter loses of bases and scalings, where it has one for the model."""
     reads = ctranslate2_reads_scaling(content)
+    for layer, config in parsed.configs.items():
+        base = ctranslate2_base(content, layer)
+        if base not in (None, config.base):
+            of_layers = "" if len(parsed.configs) == 1 else f" for '{layer}'"
+            yield Finding(
+                "note",
+                f"transformers: base {config.base:.10g}{of_layers}. CTranslate2 after its own converter, run with "
+                f"transformers 5: {base:.10g}, whatever the file has.",
+                f"Set rotary_base {config.base:.10g} in the converted layers.",
+            )
     for layer, config in parsed.configs.items() if reads is not None else ():
         if reads and isinstance(config.scaling, Llama3) and not ctranslate2_sets_corners(content):
             yield Finding(
                 "note",
                 "CTranslate2's converter for this model sets no low_freq_factor and no high_freq_factor, which its "
                 "engine needs for the scaling 'llama3': it converts no model with it.",
+                "Run the model with another engine.",
+            )
+        elif refused := [kind for kind in config.scaling.rope_types if kind in ctranslate2_refuses(content)]:
+            yield Finding(
+                "note",
+                f"CTranslate2's converter for this model refuses the scaling '{refused[0]}'.",
                 "Run the model with another engine.",
             )
         elif reads:
