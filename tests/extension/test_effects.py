@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from locant.extension.inspect.effects import entries_without_effect, values_of_the_class
+from locant.extension.inspect.effects import entries_without_effect
 from locant.extension.inspect.keys_left_out import keys_left_out
 from locant.positions.scaling.fields import Finding
-from locant.rotary_configs import families, read_gguf, read_huggingface
+from locant.rotary_configs import read_gguf, read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError, error_finding
 from locant.rotary_configs.huggingface import read_config
 
@@ -21,12 +19,6 @@ _SIZES = {"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads":
 def _told(content: dict[str, Any]) -> str:
     parsed = read_huggingface(content)
     return " ".join(each.message for each in entries_without_effect(content, parsed, read_config, parsed.findings))
-
-
-def _taken(content: dict[str, Any]) -> list[str]:
-    parsed, kind = read_huggingface(content), families.model_type(content["model_type"])
-    assert kind is not None
-    return [each.message for each in values_of_the_class(content, parsed, read_config, kind, parsed.findings)]
 
 
 @pytest.mark.parametrize(
@@ -247,32 +239,6 @@ def test_a_window_that_0_alone_changes_is_not_called_the_same_with_any_other_val
     (found,) = entries_without_effect(metadata, read_gguf(metadata), read_gguf, ())
     assert "attention.sliding_window 4096 has no effect unless 0" in found.message
     assert "any other value but 0, and without" in found.message
-
-
-def test_a_share_by_another_name_is_no_value_of_the_class() -> None:
-    assert not _taken({"model_type": "gpt_neox", **_SIZES, "rotary_pct": 0.25})
-    (share,) = _taken({"model_type": "phi", **_SIZES})
-    assert share.startswith("The file has no partial_rotary_factor; 0.5 is taken")
-
-
-def test_values_that_the_class_has_are_told() -> None:
-    (window,) = _taken({"model_type": "mistral", **_SIZES})
-    assert window.startswith("The file has no sliding_window; 4096 is taken, as the class of 'mistral'")
-    assert not _taken({"model_type": "mistral", **_SIZES, "sliding_window": None})
-    (head,) = _taken({"model_type": "qwen3", **_SIZES | {"hidden_size": 1024}})
-    assert head.startswith("The file has no head_dim; 128 is taken")
-    (scaling,) = _taken({"model_type": "apertus", **_SIZES})
-    assert "has no scaling; what is shown has the type 'llama3'" in scaling
-    assert not _taken({"model_type": "llama", **_SIZES})
-
-
-def test_the_report_has_them(tmp_path: Path) -> None:
-    from locant.extension.inspect.inspection import inspect_model
-
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({"model_type": "mistral", **_SIZES, "max_position_embeddings": 4096}))
-    inspection = inspect_model(tmp_path, ask_class=False)
-    assert any("no sliding_window; 4096 is taken" in each.message for each in inspection.findings)
 
 
 @pytest.mark.parametrize(("architecture", "share"), [("chatglm", "0.5"), ("minimax-m3", "0.5"), ("phi2", "0.5")])

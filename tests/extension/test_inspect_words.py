@@ -45,7 +45,7 @@ def test_a_file_that_its_class_refuses(beside: dict[str, Any], severity: str) ->
 def test_findings_are_known_by_what_they_are_about(tmp_path: Path) -> None:
     still = {"model_type": "smollm3", **_SIZES, "no_rope_layers": [1, 0, 1, 1]}
     said = _inspected(tmp_path, still).as_data()["findings"]
-    assert {each["code"] for each in said} >= {"layers without positions", "base of the class"}
+    assert {each["code"] for each in said} >= {"layers without positions", "values of the class"}
 
 
 def test_a_model_type_that_is_not_known_is_not_said_to_run_in_vllm(tmp_path: Path) -> None:

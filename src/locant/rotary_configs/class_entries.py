@@ -60,7 +60,7 @@ TYPES_OF_OTHERS = ("deepseek_yarn", "mrope", "none", "ntk", "su", "xdrope")
 _OF_OTHER_CODE = ("rotary_emb_base", "rotary_emb_fraction", "rotary_emb_interleaved", "rotary_scaling_factor")
 _USUAL = ("rope_theta", "rope_parameters", "rope_scaling", "partial_rotary_factor")
 _READ_BY_OTHERS = ("attention_chunk_size", "head_dim")  # the caches and scalings of transformers, of any file
-_SAID_ANYWAY = ("rotary_pct", "position_embedding_type")
+_LISTS_OF_ONES = ("no_rope_layers", "attn_type_list")  # 1 for each layer with rotation, or with attention to the text
 _TOLD_ELSEWHERE = frozenset(
     ["sliding_window", "attention_window", "use_sliding_window", "max_window_layers", "dual_chunk_attention_config"]
 )
@@ -185,7 +185,7 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
     for entry in [name for name in given if (name in READ_BY_SOME or name in off) and name not in read]:
         value = given.pop(entry)
         says_nothing = not value or (
-            entry == "no_rope_layers" and isinstance(value, list) and all(each == 1 for each in value)
+            entry in _LISTS_OF_ONES and isinstance(value, list) and all(each == 1 for each in value)
         )
         says_nothing = says_nothing or (entry == "rotary_pct" and value == 1)
         says_nothing = says_nothing or (entry in HEAD_SIZES and value in (_computed_head(given), given.get("head_dim")))
@@ -199,15 +199,6 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
             continue
         if entry in entries_of_nobody(kind.name):  # of which another finding tells
             continue
-        if entry in _SAID_ANYWAY and says_nothing and value:
-            findings.append(
-                Finding(
-                    "note",
-                    f"{entry} is {in_json(value)} in config.json, without effect: the class of '{kind.name}' in "
-                    "transformers does not read it.",
-                    "Nothing has to be done.",
-                )
-            )
         if entry in off or not says_nothing:
             findings.append(
                 Finding(

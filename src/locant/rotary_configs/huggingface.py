@@ -55,6 +55,7 @@ from locant.rotary_configs.layer_doubts import (
     types_beside_rounds,
     types_that_may_stand_still,
     windows_for_both_ways,
+    windows_of_other_sizes,
     windows_of_whole_texts,
     windows_passed_over,
 )
@@ -333,6 +334,8 @@ def _read_entries(
     said = {key: value for key, value in part.values.items() if not (key == "rope_dim" and [value] == [*rotated])}
     if any("use_xpos" in key and value is False for key, value in said.items()):
         said = {key: value for key, value in said.items() if "xpos" not in key}
+    if is_known and (written := stated_layout(said)) is not None and written[1] == layout:
+        del said[written[0]]
     unknown = [key for key, value in said.items() if _is_about_rotation(key, value, kind)]
     if not is_known:  # classes of transformers pass over what they do not know
         part.refuse_rest(ROPE_KEYS, [key for key in unknown if says_a_scaling(key, part.values[key])])
@@ -355,7 +358,7 @@ def _read_entries(
     findings += [] if in_vllm else bases_of_a_switch(part, kind, [each.base for each in configs.values()])
     findings += [] if in_vllm else is_scaled_by_class(part.values, kind, configs)
     findings += doubts_about_class(part, kind, names, configs)
-    findings += windows_for_both_ways(part, kind, layers)
+    findings += windows_for_both_ways(part, kind, layers) or windows_of_other_sizes(part, kind, layers)
     findings += windows_passed_over(part, kind, layers)
     findings += windows_of_whole_texts(part, layers)
     findings += types_beside_rounds(part, kind, names)

@@ -10,7 +10,7 @@ from locant.rotary_configs.base import LayerType
 from locant.rotary_configs.class_entries import LISTS_OF_TYPES, READ_BY_SOME, entries_of_class
 from locant.rotary_configs.class_windows import SWITCH, has_switch_of_windows, windows_of_class
 from locant.rotary_configs.class_windows import windows_passed_over as windows_passed_over_by_class
-from locant.rotary_configs.families import HALVES_FOR_BOTH_WAYS, ModelType, is_in_transformers
+from locant.rotary_configs.families import HALVES_FOR_BOTH_WAYS, LOOKS_BOTH_WAYS, ModelType, is_in_transformers
 from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
 from locant.rotary_configs.layer_windows import WINDOW_ENTRIES
 from locant.rotary_configs.layers import layer_names
@@ -157,6 +157,31 @@ def windows_for_both_ways(part: Fields, kind: ModelType | None, layers: Sequence
             f"{halved}, as use_bidirectional_attention is {in_json(both)}: so many tokens to each side, with the "
             "token itself.",
             "Nothing is to be done, if the model was trained with tokens that look ahead.",
+        )
+    ]
+
+
+def windows_of_other_sizes(part: Fields, kind: ModelType | None, layers: Sequence[LayerType]) -> list[Finding]:
+    """Return the note on an entry of which a class makes windows of another size, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        layers: The layers as they were read.
+    """
+    own = None if kind is None else windows_of_class(kind.name)
+    stated = {name: part.values[name] for name in (own.sizes if own is not None else ()) if is_count(part.get(name))}
+    shown = sorted({each.window for each in layers if each.window is not None})
+    if kind is None or len(stated) != 1 or not shown or {*shown} & {*stated.values()}:
+        return []
+    (name, value), sizes = next(iter(stated.items())), " and ".join(map(str, shown))
+    sides = " to each side" if kind.name in LOOKS_BOTH_WAYS else ""
+    return [
+        Finding(
+            "note",
+            f"{name} is {value} in config.json, of which the class of '{kind.name}' in transformers makes "
+            f"{'a window' if len(shown) == 1 else 'windows'} of {sizes} tokens{sides}, each token itself among them.",
+            "Nothing has to be done.",
         )
     ]
 

@@ -9,6 +9,7 @@ from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.class_groups import base_of_class
+from locant.rotary_configs.class_windows import FIRST_LAYERS, SWITCH, WINDOW_SIZES, has_switch_of_windows
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.spellings import LENGTHS
 from locant.rotary_configs.sub_configs import parts_of_unknown_types
@@ -36,6 +37,7 @@ from locant.rotary_configs.text_parts import (
 )
 from locant.rotary_configs.usual_values import GROUPS
 
+_OF_WINDOWS = (*WINDOW_SIZES, FIRST_LAYERS)
 _TOLD = ("rope_theta", "max_position_embeddings")
 _ONE_OF = ("decoder", "generator", "text_config")  # get_text_config of transformers
 
@@ -141,8 +143,15 @@ def _stated_beside(step: Step, text: Mapping[str, Any]) -> list[str]:
     of_class = () if step.kind is None else (*step.kind.of_whole, *step.handed_on())
     names = dict.fromkeys((*BESIDE_TEXT, *(name for name in SIZES if text.get(name) is not None)))
     names = names if step.is_ours else dict.fromkeys(ABOUT_ROTATION)
-    stated = (key for key in names if step.whole.get(key) is not None and key != "use_mrope" and key not in of_class)
+    off = _OF_WINDOWS if _has_windows_off(step.whole, text) else ()
+    stated = (key for key in names if step.whole.get(key) is not None and key not in ("use_mrope", *of_class, *off))
     return [key for key in stated if step.whole[key] != text.get(key)]
+
+
+def _has_windows_off(whole: Mapping[str, Any], text: Mapping[str, Any]) -> bool:
+    """Whether the switch of windows is off in a text part, whose class has one, and nothing beside it is on."""
+    name = name_of(text)
+    return text.get(SWITCH) is False and not whole.get(SWITCH) and name is not None and has_switch_of_windows(name)
 
 
 def _taken_by_default(key: str, kind: ModelType | None) -> Any:

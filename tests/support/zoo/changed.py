@@ -39,8 +39,8 @@ _HEDGED = re.compile(
 )
 _OF_ENGINES = re.compile(r"[^.;:]*\b(vLLM|llama\.cpp|CTranslate2|engines)\b[^.;]*")
 _TELLS_FAILURE = re.compile(r"\b(fails?|refuses?|makes no model|raises|cannot|needs?|error)\b")
-_PASSED_OVER = re.compile(r"\bpass(es|ed) over\b|\bno effect\b|\bnothing reads\b")
-_NOTED = re.compile(r"\b(has|have) no effect: positions are the same")
+_PASSED_OVER = re.compile(r"\bpass(es|ed) over\b|\bno effect\b|\bWithout effect\b|\bnothing reads\b")
+_NOTED = re.compile(r"\b(has|have) no effect: positions are the same|\bWithout effect\b")
 _TOKENS = 6
 
 

@@ -13,6 +13,7 @@ from locant.errors import ConfigError, UsageError
 from locant.extension.inspect.code_beside import ReadCode, read_code
 from locant.extension.inspect.effects import effects_of_entries
 from locant.extension.inspect.engine_differences import engine_differences
+from locant.extension.inspect.left_out import without_notes_on_bases
 from locant.extension.inspect.model_class.ask import AskedClass, as_the_class, without_reading
 from locant.extension.inspect.model_class.ask import ask_class as class_of
 from locant.extension.inspect.model_class.unasked import UnaskedClass
@@ -192,6 +193,7 @@ def inspect_model(
             found += flags_where_nothing_rotates(llamacpp) if llamacpp else ()
             answer = class_of(source.content) if asks and answer is None else answer
             found += without_reading(answer, source.content) if source.kind == "huggingface" else ()
+            found += effects_of_entries(source, None, None, None, found)
     else:
         found += parsed.findings
         found += refusals(source.content, source.types) if source.kind == "gguf" else ()
@@ -199,7 +201,8 @@ def inspect_model(
         found += [] if refused is None else [refused]
         kind = asked.kind if asked is not None else None if code is None else code.kind
         # With options of an engine, the findings are those about what it runs.
-        found += [] if hf_overrides or llamacpp else effects_of_entries(source, own, kind, found)
+        found += [] if hf_overrides or llamacpp else effects_of_entries(source, own, parsed, kind, found)
+        found = without_notes_on_bases(found)
     asked = answer if isinstance(answer, AskedClass) else None
     found += _repeated(source)
     found += misplaced_names(source.content) if content is not source.content else ()

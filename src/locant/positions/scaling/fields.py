@@ -13,6 +13,7 @@ from locant.positions.scaling.checks import MOST_TOKENS, is_number
 FindingCode = Literal[
     "layers without positions",
     "base of the class",
+    "values of the class",
     "refused by the class",
     "needed by the class",
     "turns backwards",

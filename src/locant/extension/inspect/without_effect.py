@@ -1,0 +1,172 @@
+"""Entries of a config.json about positions that change nothing in the class of transformers, in one note.
+
+Some the class does not read, by its code: they were saved by habit, or are of the publisher's own code. Others are
+switched off, repeat what the file says elsewhere, or change nothing as the file is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from locant.extension.inspect.trials import Read, is_same, without
+from locant.positions.scaling.fields import Finding, in_json
+from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS
+from locant.rotary_configs.class_reads import is_of_positions, read_by_class
+from locant.rotary_configs.class_windows import FIRST_LAYERS, SWITCH, has_switch_of_windows, windows_of_class
+from locant.rotary_configs.families import PASSES_OVER_BASE, ModelType, model_type
+from locant.rotary_configs.text_parts import (
+    BESIDE_TEXT,
+    Step,
+    name_of,
+    steps_to_text,
+    text_part,
+    text_part_names,
+    text_type,
+)
+from locant.rotary_configs.usual_values import GROUPS, rotary_groups
+from locant.rotary_configs.wording import words_of_findings
+
+_NEW, _OLD = GROUPS
+_LONGEST_VALUE = 40
+
+
+def entries_without_effect_in_class(
+    content: Mapping[str, Any],
+    parsed: ParsedConfig | None,
+    read: Read,
+    said: Sequence[Finding],
+    unmoved: Sequence[str] = (),
+) -> list[Finding]:
+    """Return the note about the entries of a file which change nothing in its class, and of which nobody has told.
+
+    Args:
+        content: A config.json.
+        parsed: Its reading, ``None`` for a class without rotary positions.
+        read: How it was read.
+        said: What was found so far; entries that a finding names are not told again.
+        unmoved: Entries that were tried with other values, and changed nothing, with their values.
+    """
+    name, told = text_type(content), words_of_findings(said)
+    if name is None or read_by_class(name) is None:
+        return []
+    where, part = tuple(text_part_names(content)), text_part(content)
+
+    def changes_nothing(entry: str) -> bool:
+        return parsed is None or entry not in part or is_same(parsed, without(content, (*where, entry)), read)
+
+    groups: dict[str, Iterable[tuple[str, str]]] = {
+        "beside use_sliding_window false": _switched_off(content, model_type(name)),
+        "of which rope_parameters says the same": _repeated(part),
+        "beside rope_scaling": [(_NEW, f"{_NEW} null")] if _is_null_beside_old_name(part) else [],
+        "which it does not read": _not_read(content),
+    }
+    listed, clauses = set(told), list[str]()
+    for why, entries in groups.items():
+        pairs = [(entry, shown) for entry, shown in entries if entry not in listed and changes_nothing(entry)]
+        listed |= {entry for entry, _ in pairs}
+        if pairs:
+            clauses.append(f"{_in_words([shown for _, shown in pairs])}, {why}")
+    for step in steps_to_text(content):
+        if names := [entry for entry in _beside(step, content) if entry not in told]:
+            clauses.append(f"{_in_words(names)} beside '{step.name}', in which such entries count")
+    if tried := [each for each in unmoved if each.split(" ")[0] not in listed]:
+        clauses.append(f"{_in_words(tried)}, any other value of which above 0 gives the same positions")
+    sentences = [] if parsed is None else [*_types_under_other_names(content, parsed, told)]
+    if clauses:
+        whose = f"the class of '{name}' in transformers"
+        sentences.insert(0, f"Without effect in {whose}: {'; '.join(clauses)}.")
+    if not sentences:
+        return []
+    return [Finding("note", " ".join(sentences), "Nothing has to be done, unless they were meant to change positions.")]
+
+
+def _beside(step: Step, content: Mapping[str, Any]) -> list[str]:
+    """Return entries about positions that stand beside the text part, of which the class around it takes none."""
+    own = () if step.kind is None else step.kind.of_whole
+    names = [name for name in BESIDE_TEXT if step.whole.get(name) is not None and name not in own]
+    return names if step.is_ours and step.part is text_part(content) else []
+
+
+def _not_read(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield entries that look as if they were about positions, of the text part and beside it, which nothing reads."""
+    steps, part = steps_to_text(content), text_part(content)
+    levels: list[tuple[Mapping[str, Any], list[str | None]]] = [
+        ({name: value for name, value in step.whole.items() if name not in BESIDE_TEXT}, [name_of(step.whole)])
+        for step in steps
+    ]
+    levels.append((part, [text_type(content), *([] if steps else [name_of(content)])]))
+    for level, types in levels:
+        known = [read for each in types if each is not None and (read := read_by_class(each)) is not None]
+        kinds = [kind for each in types if (kind := model_type(each)) is not None]
+        if not known:
+            continue
+        others = {entry for kind in kinds for entry in (*kind.flat, *kind.of_whole, *kind.aliases, *kind.text_names)}
+        for entry, value in level.items():
+            is_read = entry in others or any(entry in read for read in known)
+            is_read = is_read and not (entry == "rope_theta" and _passes_over_base(kinds))
+            if is_read or value is None or entry.startswith("_") or not is_of_positions(entry):
+                continue
+            if isinstance(value, Mapping) and entry not in GROUPS:
+                continue  # a part of the model
+            yield entry, _shown(entry, value)
+
+
+def _passes_over_base(kinds: Sequence[ModelType]) -> bool:
+    """Whether a class has bases of its own for types of layers, which the one of the file does not change."""
+    return any(kind.name in PASSES_OVER_BASE and kind.rope_by_layer and not kind.bases for kind in kinds)
+
+
+def _switched_off(content: Mapping[str, Any], kind: ModelType | None) -> list[tuple[str, str]]:
+    """Return windows, and the layers that have them, beside the switch that takes them away."""
+    part = text_part(content)
+    if kind is None or part.get(SWITCH) is not False or not has_switch_of_windows(kind.name):
+        return []
+    own = windows_of_class(kind.name)
+    names = ("sliding_window", *(sorted(own.sizes - {"sliding_window"}) if own is not None else ()), FIRST_LAYERS)
+    return [(name, _shown(name, part[name])) for name in names if part.get(name) is not None]
+
+
+def _repeated(part: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what says beside ``rope_parameters`` what stands in that group as well."""
+    group = part.get(_NEW)
+    if not isinstance(group, Mapping):
+        return
+    for name in (_OLD, "rope_theta", "partial_rotary_factor"):
+        value = part.get(name)
+        own = group if name == _OLD else group.get(name)
+        if value is not None and (value == own or _says_less(value, own)):
+            yield name, name
+
+
+def _is_null_beside_old_name(part: Mapping[str, Any]) -> bool:
+    """Whether ``rope_parameters`` is null where ``rope_scaling`` counts."""
+    return _NEW in part and part[_NEW] is None and isinstance(part.get(_OLD), Mapping)
+
+
+def _says_less(value: Any, group: Any) -> bool:
+    """Whether all that one group says stands in another."""
+    return isinstance(value, Mapping) and isinstance(group, Mapping) and value.items() <= group.items()
+
+
+def _types_under_other_names(content: Mapping[str, Any], parsed: ParsedConfig, told: set[str]) -> Iterator[str]:
+    """Yield that a type of scaling that transformers does not have is taken for one that it has."""
+    taken = {name for config in parsed.configs.values() for name in config.scaling.rope_types}
+    for where, group in rotary_groups(text_part(content)):
+        stated = group.get("rope_type") or group.get("type")
+        if where == "config.json" or not isinstance(stated, str) or stated in told | TYPES_OF_TRANSFORMERS:
+            continue
+        if stated in taken and (others := taken & TYPES_OF_TRANSFORMERS):
+            yield f"The type '{stated}' in {where} is taken as '{min(others)}'."
+
+
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, Mapping | list):
+        return name
+    return f"{name} {in_json(value):.{_LONGEST_VALUE}}"
+
+
+def _in_words(said: Sequence[str]) -> str:
+    *first, last = dict.fromkeys(said)
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,138 @@
+"""The note about all that a config.json leaves out about positions, and its class has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locant.extension.inspect.inspection import inspect_model
+from locant.positions.scaling.fields import Finding
+
+_SIZES = {"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 4, "num_hidden_layers": 12}
+_ROPE = {**_SIZES, "rope_theta": 1e4, "max_position_embeddings": 4096}
+
+
+def _found(folder: Path, content: dict[str, Any], *, ask_class: bool = False) -> list[Finding]:
+    (folder / "config.json").write_text(json.dumps(content))
+    return [*inspect_model(folder, ask_class=ask_class).findings]
+
+
+def _said(folder: Path, content: dict[str, Any], *, ask_class: bool = False) -> list[str]:
+    """Return the items of the note."""
+    said = [each.message for each in _found(folder, content, ask_class=ask_class)]
+    notes = [each for each in said if each.startswith("Left out of config.json")]
+    assert len(notes) < 2
+    return notes[0].removesuffix(".").partition(" has it: ")[2].split("; ") if notes else []
+
+
+@pytest.mark.parametrize(
+    ("content", "items"),
+    [
+        ({"model_type": "llama", **_SIZES}, ["rope_theta 10000"]),
+        (
+            {"model_type": "mellum", **_SIZES},
+            [
+                "rope_theta 500000 for full_attention, 10000 for sliding_attention",
+                "layer_types, all full_attention",
+            ],
+        ),
+        ({"model_type": "nemotron", **_ROPE}, ["partial_rotary_factor 0.5"]),
+        ({"model_type": "persimmon", **_ROPE}, ["partial_rotary_factor 0.5"]),
+        ({"model_type": "phi", **_ROPE}, ["partial_rotary_factor 0.5"]),
+        ({"model_type": "gpt_neox", **_ROPE, "rotary_emb_base": 10000}, ["rotary_pct 0.25"]),
+        ({"model_type": "mistral", **_ROPE}, ["sliding_window 4096"]),
+        ({"model_type": "qwen3", **_ROPE, "hidden_size": 1024}, ["head_dim 128"]),
+        (
+            {"model_type": "qwen2_moe", **_ROPE, "use_sliding_window": True, "max_window_layers": 9},
+            [
+                "sliding_window 4096",
+                "layer_types, every 2nd layer from 0 to 8 sliding_attention, the others full_attention",
+            ],
+        ),
+        (
+            {"model_type": "modernbert-decoder", **_SIZES, "global_rope_theta": 1e5, "local_attention": 64},
+            [
+                "local_rope_theta 10000",
+                "layer_types, every 3rd layer from the first on full_attention, the others sliding_attention",
+            ],
+        ),
+        ({"model_type": "ministral", **_ROPE, "sliding_window": 64}, ["layer_types, all sliding_attention"]),
+        (
+            {
+                "model_type": "paddleocr_vl",
+                "text_config": {"model_type": "paddleocr_vl_text", **_ROPE, "head_dim": 128},
+            },
+            ["mrope_section [16, 24, 24]"],
+        ),
+        (
+            {
+                "model_type": "paddleocr_vl",
+                **_ROPE,
+                "head_dim": 128,
+                "rope_scaling": {"type": "default", "mrope_section": [16, 24, 24]},
+            },
+            ["text_config, for which entries of the file itself are taken"],
+        ),
+        ({"model_type": "pp_chart2table", "text_config": _ROPE}, ["the model_type of text_config, 'qwen2'"]),
+        (
+            {"model_type": "gemma3_text", **_SIZES, "head_dim": 64, "sliding_window": 64, "rope_theta": 1e6},
+            ["rope_local_base_freq 10000", "layer_types, every 6th layer full_attention, the others sliding_attention"],
+        ),
+        (
+            {"model_type": "llama", **_SIZES, "rope_theta": 1e4, "rope_scaling": {"type": "dynamic", "factor": 2.0}},
+            ["max_position_embeddings 2048"],
+        ),
+    ],
+)
+def test_what_the_class_has_is_named_with_its_value(tmp_path: Path, content: dict[str, Any], items: list[str]) -> None:
+    expected = [item for item in items if not (content["model_type"] == "mellum" and item.startswith("head"))]
+    said = _said(tmp_path, content)
+    assert [item for item in said if item in expected] == expected
+    assert said == items or content["model_type"] == "mellum"
+
+
+def test_a_scaling_of_the_class_is_named_with_its_entries(tmp_path: Path) -> None:
+    (group, *_) = _said(tmp_path, {"model_type": "apertus", **_SIZES})
+    assert group.startswith("rope_parameters, scaling llama3 (factor 8")
+
+
+def test_windows_of_two_sizes_are_named(tmp_path: Path) -> None:
+    """configuration_neomme.py: every other layer with a window has the long one."""
+    said = _said(tmp_path, {"model_type": "neomme", **_SIZES, "num_attention_heads": 32})
+    (layers,) = (each for each in said if each.startswith("layer_types"))
+    assert "sliding_attention with a window of 257" in layers
+    assert "sliding_attention with a window of 1025" in layers
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"model_type": "llama", **_ROPE},
+        {"model_type": "llama", **_SIZES, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+        {"model_type": "mistral", **_ROPE, "sliding_window": None},
+        {"model_type": "phi", **_ROPE, "partial_rotary_factor": 0.5},
+        {"model_type": "gpt_neox", **_SIZES, "rotary_pct": 0.25, "rotary_emb_base": 10000},
+        {"model_type": "qwen2", **_ROPE, "use_sliding_window": False},
+        {"model_type": "gemma2", **_ROPE, "head_dim": 64, "sliding_window": 64, "layer_types": ["full_attention"] * 12},
+        {"model_type": "cohere2", **_ROPE, "sliding_window": 64, "sliding_window_pattern": 4},
+    ],
+)
+def test_what_the_file_states_or_the_scheme_does_not_use_is_not_named(tmp_path: Path, content: dict[str, Any]) -> None:
+    assert not _said(tmp_path, content)
+
+
+def test_the_note_stands_in_the_place_of_that_on_the_base(tmp_path: Path) -> None:
+    content = {"model_type": "llama", **_SIZES}
+    for ask_class in (False, True):
+        said = [each.message for each in _found(tmp_path, content, ask_class=ask_class)]
+        assert [each for each in said if "rope_theta" in each] == [
+            "Left out of config.json, and taken as the class of 'llama' in transformers has it: rope_theta 10000."
+        ]
+
+
+def test_what_is_read_of_no_class_of_transformers_keeps_its_own_note(tmp_path: Path) -> None:
+    said = [each.message for each in _found(tmp_path, {**_SIZES, "rope_scaling": None, "rope_theta": None})]
+    assert not [each for each in said if each.startswith("Left out")]
