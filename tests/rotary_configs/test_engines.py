@@ -651,6 +651,15 @@ def _file(**keys: Any) -> dict[str, Any]:
     return _FILE | {"qwen2." + key.replace("__", "."): value for key, value in keys.items()}
 
 
+def test_an_impossible_base_of_sliding_layers_is_passed_over_where_nothing_reads_it() -> None:
+    """Loaders of architectures without a window read no rope.freq_base_swa."""
+    read = read_gguf(_of("qwen3") | {"qwen3.rope.freq_base_swa": -5.0})
+    assert read.config.base == 1e4
+    assert any("passes over rope.freq_base_swa -5" in each.message for each in read.findings)
+    with pytest.raises(ConfigError, match=r"rope\.freq_base_swa in .* is -5"):
+        read_gguf(_of("gemma3") | {"gemma3.rope.freq_base_swa": -5.0})
+
+
 def test_gguf_without_a_type_is_linear() -> None:
     assert read_gguf(_file(rope__scaling__factor=4.0)).config.scaling == Linear(factor=4.0)
     assert read_gguf(_FILE).config == RotaryConfig(head_dim=32, max_length=2048)
@@ -679,7 +688,7 @@ def test_gguf_without_a_type_is_linear() -> None:
         (_of("llama"), {"rope_freqs.weight": [1.0] * 15 + [0.0]}, "rope_freqs.weight holds 0 for pair 15"),
         (_of("llama"), {"rope_freqs.weight": [math.nan] * 16}, "rope_freqs.weight holds nan for pair 0"),
         (_of("phi3"), {"rope_factors_long.weight": [2.0] * 15 + [0.0]}, "rope_factors_long.weight holds 0"),
-        (_of("grok", **_YARN_BY_FOUR, yarn_beta_fast=0.0), {}, "rope.scaling.yarn_beta_fast"),
+        (_of("grok", **_YARN_BY_FOUR, yarn_beta_fast=-1.0), {}, "yarn_beta_fast is -1: llama.cpp takes the logarithm"),
     ],
 )
 def test_what_is_wrong_in_gguf_is_refused(metadata: Any, tensors: Any, message: str) -> None:
@@ -747,9 +756,10 @@ def _as_ggml(dim: int, base: float, factor: float, original: int, mix: float, fa
     plain = base ** (-2 * index / dim)
 
     def corner(turns: float) -> float:
-        return float(dim * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base)))
+        logarithm = math.log(original / (turns * 2 * math.pi)) if turns else math.inf
+        return float(dim * logarithm / (2 * math.log(base)))
 
-    low, high = max(0, math.floor(corner(fast))), min(dim - 1, math.ceil(corner(slow)))
+    low, high = max(0, np.floor(corner(fast))), min(dim - 1, np.ceil(corner(slow)))
     kept = (1 - np.clip((index - low) / max(0.001, high - low), 0, 1)) * mix
     return plain / factor * (1 - kept) + plain * kept
 
@@ -775,6 +785,20 @@ def _as_ggml(dim: int, base: float, factor: float, original: int, mix: float, fa
             "yarn_ext_factor 0.5: llama.cpp mixes YaRN with interpolation, as is shown",
         ),
         ("grok", {"type": "yarn", "factor": 4.0, "yarn_ext_factor": 0.0}, (4, 0, 32, 1), 1, ""),
+        (
+            "mistral3",
+            {"type": "yarn", "factor": 4.0, "yarn_beta_slow": 0.0},
+            (4, 1, 32, 0),
+            1.1386294,
+            "yarn_beta_slow is 0: llama.cpp ends the ramp at the last feature then",
+        ),
+        (
+            "mistral3",
+            {"type": "yarn", "factor": 4.0, "yarn_beta_fast": 0.0},
+            (4, 1, 0, 1),
+            1.1386294,
+            "yarn_beta_fast is 0: llama.cpp keeps the frequencies of all pairs then",
+        ),
         ("qwen2", {"attn_factor": 1.2}, (1, 0, 32, 1), 1.2, "attn_factor 1.2 beside no rope.scaling.type"),
         (
             "qwen2",
@@ -808,7 +832,8 @@ def test_numbers_that_no_converter_writes_are_read_as_ggml_computes_them(
     wanted = _as_ggml(32, 1e4, factor, 512, mix, fast, slow)
     assert [float(each) for each in read.config.frequencies(2048)] == pytest.approx(list(wanted), rel=1e-6)
     assert read.config.attention_scale(2048) == pytest.approx(scale, rel=1e-6)
-    assert any(said in each.message and each.severity == "warning" for each in read.findings) or not said
+    severities = ("error", "warning") if "is 0" in said else ("warning",)
+    assert any(said in each.message and each.severity in severities for each in read.findings) or not said
 
 
 @pytest.mark.parametrize(("kind", "scale"), [("longrope", 1.2), ("yarn", 1.2 * 1.1386294)])
@@ -839,6 +864,12 @@ def test_a_factor_beside_the_lists_of_longrope_divides_as_well(kind: str, scale:
             (4, 1, 2, 16),
             1.1386294,
             "--yarn-beta-slow 16 is above --yarn-beta-fast 2",
+        ),
+        (
+            "--rope-scaling yarn --rope-scale 4 --yarn-beta-slow 0",
+            (4, 1, 32, 0),
+            1.1386294,
+            "--yarn-beta-slow is 0: llama.cpp ends the ramp at the last feature then",
         ),
         ("--rope-scale 4 --yarn-attn-factor 0.7", (4, 0, 32, 1), 0.7, "--yarn-attn-factor 0.7 without YaRN multiplies"),
         ("--yarn-attn-factor 0.7", (1, 0, 32, 1), 0.7, "without YaRN multiplies cosine and sine"),

@@ -25,7 +25,7 @@ from locant.rotary_configs.gguf_architectures import (
     layout_of,
 )
 from locant.rotary_configs.gguf_deviations import base_of_graph, windows_of_graph
-from locant.rotary_configs.gguf_keys import YARN_KEYS, base_of_earlier_graphs, keys_without_effect
+from locant.rotary_configs.gguf_keys import YARN_KEYS, base_of_earlier_graphs, keys_without_effect, without_sliding_base
 from locant.rotary_configs.gguf_layers import layers_of
 from locant.rotary_configs.gguf_scaling import Tensors, scaling_of
 from locant.rotary_configs.gguf_sizes import sizes_of, sliding_sizes
@@ -84,8 +84,9 @@ def _read(
     if architecture not in SEVERAL_AXES and own.get(_SECTIONS) in ([0] * 3, [0] * 4):
         del own[_SECTIONS]  # what llama.cpp has where the file says nothing
     keys = Fields(own, f"the GGUF metadata of '{architecture}'")
-    refuse_impossible(own, keys.where, takes_small_bases=True)
-    findings = [*unusual_values(own, keys.where), *_of_another_architecture(metadata, architecture)]
+    read = without_sliding_base(own, architecture)
+    refuse_impossible(read, keys.where, takes_small_bases=True)
+    findings = [*unusual_values(read, keys.where), *_of_another_architecture(metadata, architecture)]
     if architecture in ALIBI_BY_FILE and not own.get("attention.max_alibi_bias"):
         raise NoRotaryPositionsError(
             f"llama.cpp does not rotate in the architecture '{architecture}': no rotary positions, and no ALiBi "

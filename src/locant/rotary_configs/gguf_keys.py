@@ -26,6 +26,7 @@ YARN_KEYS = ("log_multiplier", "ext_factor", "attn_factor", "beta_fast", "beta_s
 """Last parts of the names of the keys below ``rope.scaling.yarn_``."""
 
 _ROPE, _BASE, _SIZE = "rope.", "rope.freq_base", "rope.dimension_count"
+_SLIDING_BASE = "rope.freq_base_swa"
 _CAUSAL = "attention.causal"
 # Names of keys that llama.cpp does not know, and whoever wrote them took for settings of positions.
 _ABOUT_POSITIONS = re.compile(r"^rope\b|rotary|rope_|alibi|theta|sliding|causal|attention\.(window|chunk)")
@@ -120,6 +121,17 @@ def _meant(key: str, architecture: str) -> str | None:
     return next(iter(difflib.get_close_matches(key, sorted(read), n=1, cutoff=_NEARLY)), None)
 
 
+def without_sliding_base(own: Mapping[str, Any], architecture: str) -> Mapping[str, Any]:
+    """Return the metadata below an architecture without a base of sliding attention that llama.cpp does not read there.
+
+    Args:
+        own: The metadata.
+        architecture: ``general.architecture``.
+    """
+    is_read = _SLIDING_BASE in _facts()["architectures"].get(architecture, ())
+    return own if is_read else {key: value for key, value in own.items() if key != _SLIDING_BASE}
+
+
 def architectures_that_read(key: str) -> frozenset[str]:
     """Return the architectures of which llama.cpp reads a key, where it does not read it of all."""
     return frozenset(name for name, keys in _facts()["architectures"].items() if key in keys)
@@ -139,7 +151,7 @@ def base_of_earlier_graphs(keys: Fields, architecture: str, full: float, sliding
         full: The base of full attention.
         sliding: That of sliding attention.
     """
-    if architecture in _facts()["one base"] and keys.number("rope.freq_base_swa") == sliding != full:
+    if architecture in _facts()["one base"] and keys.number(_SLIDING_BASE) == sliding != full:
         yield Finding(
             "warning",
             f"rope.freq_base_swa {sliding:g} is read and not used in earlier builds of llama.cpp, such as that of "

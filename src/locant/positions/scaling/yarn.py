@@ -243,6 +243,7 @@ class YaRN(NTKByParts):
             )
         fast = _stated(keys, "rope.scaling.yarn_beta_fast", context.beta_fast)
         slow = _stated(keys, "rope.scaling.yarn_beta_slow", 1.0)
+        fast, slow = _corners_of_llamacpp(fast, slow, "rope.scaling.yarn_beta_", context)
         if slow > fast > 0:
             context.warn(
                 f"rope.scaling.yarn_beta_slow {slow:g} is above yarn_beta_fast {fast:g}: llama.cpp interpolates all "
@@ -332,6 +333,7 @@ class YaRN(NTKByParts):
         relative = usual.attention_scale() / usual.paper_attention_scale()
         fast, slow = numbers.get("--yarn-beta-fast", -1), numbers.get("--yarn-beta-slow", -1)
         fast, slow = usual.beta_fast if fast < 0 else fast, usual.beta_slow if slow < 0 else slow
+        fast, slow = _corners_of_llamacpp(fast, slow, "--yarn-beta-", context)
         if slow > fast > 0:
             context.warn(
                 f"--yarn-beta-slow {slow:g} is above --yarn-beta-fast {fast:g}: llama.cpp interpolates all pairs of "
@@ -372,6 +374,45 @@ def _stated(keys: Fields, name: str, usual: float) -> float:
     """Return a corner of the ramp in a GGUF file, where 0 does not stand for the usual one."""
     stated = keys.number(name)
     return usual if stated is None else stated
+
+
+_NO_TURNS = 1e-30
+"""So few turns that a corner of the ramp lies behind the last feature, as for 0 turns in llama.cpp."""
+
+
+def _corners_of_llamacpp(
+    fast: float, slow: float, name: str, context: GGUFContext | LlamaCppContext
+) -> tuple[float, float]:
+    """Return the corners of the ramp as llama.cpp computes them: 0 turns are those of no pair.
+
+    Args:
+        fast: Turns from which on a pair keeps its frequency.
+        slow: Turns up to which a pair is interpolated.
+        name: The beginning of the names of both.
+        context: Where findings go.
+
+    Raises:
+        ConfigError: One of them is below 0.
+    """
+    for corner, turns in (("fast", fast), ("slow", slow)):
+        if turns < 0:
+            raise ConfigError(
+                f"{name}{corner} is {turns:g}: llama.cpp takes the logarithm of a number below 0, and computes nothing."
+            )
+    if fast == 0:
+        context.wrong(
+            f"{name}fast is 0: llama.cpp keeps the frequencies of all pairs then, as is shown, and scales scores.",
+            "State the turns from which on pairs keep their frequencies; 32 is common.",
+        )
+        return _NO_TURNS, _NO_TURNS
+    if slow == 0:
+        context.wrong(
+            f"{name}slow is 0: llama.cpp ends the ramp at the last feature then, as is shown, and slows no pair by the "
+            "whole factor.",
+            "State the turns up to which pairs are slowed by it; 1 is common.",
+        )
+        return fast, _NO_TURNS
+    return fast, slow
 
 
 def _truncate(rope: Fields, context: RopeContext) -> bool:
