@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from locant.extension import inspect_model
 from locant.rotary_configs import ParsedConfig, read_huggingface
 from locant.rotary_configs.families import model_type
 
@@ -148,3 +151,55 @@ def test_layers_of_one_type_with_other_heads() -> None:
     assert said in _warnings(read_huggingface(wrong))
     alike = {"0": {"head_dim": 128}, "5": {"head_dim": 128}}
     assert "both of the type" not in _warnings(read_huggingface({**wrong, "per_layer_config": alike}))
+
+
+_LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 12345.0}
+
+
+@pytest.mark.parametrize("entry", ["rope_parameters", "rope_scaling"])
+@pytest.mark.parametrize(
+    "name", ["mellum", "laguna", "dory", "zaya", "modernbert", "olmo3", "dots3_note_text", "step3p5", "deepseek_v4"]
+)
+def test_one_group_in_the_place_of_those_for_types_of_layers(name: str, entry: str) -> None:
+    """It is taken for some types, the class has its own beside it, or none: then it fails where it looks for one."""
+    file = {"model_type": name, entry: dict(_LINEAR)}
+    said = _warnings(read_huggingface(file))
+    try:
+        rope = _config_of(file).rope_parameters
+    except Exception:  # ModernBERT's field is one of groups
+        rope = {}
+    groups = [each for each in rope.values() if isinstance(each, dict)]
+    is_taken = any(each.get("factor") == 2.0 for each in groups)
+    assert ("looks for these, and fails" in said) is (not groups)
+    assert ("passes over it, and" in said) is (bool(groups) and not is_taken)
+
+
+@pytest.mark.parametrize("name", ["modernbert", "gemma3_text", "dory", "gemma4_text", "lfm3"])
+def test_null_in_the_place_of_a_group(name: str, tmp_path: Path) -> None:
+    kind = model_type(name)
+    assert kind is not None
+    groups = {**(kind.rope or {}), "full_attention": None}
+    file = {"model_type": name, "rope_parameters": groups, "num_hidden_layers": 6}
+    said = _warnings(read_huggingface(file))
+    is_filled = f"The class of '{name}' in transformers takes its own there, as is shown" in said
+    assert is_filled is (name == "gemma3_text")
+    assert (f"The class of '{name}' in transformers fails there, or refuses the file" in said) is not is_filled
+    (tmp_path / "config.json").write_text(json.dumps(file), encoding="utf-8")
+    assert (inspect_model(tmp_path).checked_against is not None) is is_filled
+
+
+@pytest.mark.parametrize("lacking", [True, False])
+def test_groups_of_step_count_where_all_types_have_one(lacking: bool) -> None:
+    """Step3p7TextConfig makes all groups anew where one is missing, by what stands beside them."""
+    group = {"rope_type": "default", "rope_theta": 7e4}
+    groups = {"full_attention": group} | ({} if lacking else {"sliding_attention": {**group, "rope_theta": 9e4}})
+    file = {"model_type": "step3p5", **_SIZES, "layer_types": ["full_attention", "sliding_attention"] * 3}
+    file |= {"sliding_window": 8, "rope_parameters": groups, "rope_theta": 5e5}
+    parsed = read_huggingface(file)
+    made = _config_of(file).rope_parameters
+    assert {name: config.base for name, config in parsed.configs.items()} == {
+        name: each["rope_theta"] for name, each in made.items()
+    }
+    said = _warnings(parsed)
+    assert ("rope_parameters of config.json has no group for 'sliding_attention'" in said) is lacking
+    assert ("rope_theta is 500000.0 in config.json beside groups of rope_parameters" in said) is not lacking

@@ -12,7 +12,7 @@ from locant.positions.scaling import Unscaled
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import ParsedConfig
 from locant.rotary_configs.class_entries import entries_of_class, entries_of_no_class
-from locant.rotary_configs.families import INDEXERS, NULL_GROUP_STANDS_STILL, ModelType
+from locant.rotary_configs.families import INDEXERS, NULL_GROUP_STANDS_STILL, ModelType, is_in_transformers
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS
 from locant.rotary_configs.usual_values import GROUPS, refuse_impossible, rotary_groups, unusual_values
@@ -85,7 +85,7 @@ def _without_group(group: Any, name: str, attending: Sequence[str], kind: ModelT
             yield Finding(
                 "warning",
                 f"'{layer}' in {name} of config.json is null: it does not say how such layers rotate. "
-                f"{_taken_there(layer, kind)}",
+                f"{_taken_for_null(layer, kind)}",
                 f"State a group for '{layer}', or leave {name} out where the class's own is meant.",
             )
     fills = () if kind is None else kind.fills
@@ -98,6 +98,14 @@ def _without_group(group: Any, name: str, attending: Sequence[str], kind: ModelT
                 f"{_quoted(list(group))}. {_taken_there(missing[0], kind)}",
                 f"Add a group for {_quoted(missing)}.",
             )
+
+
+def _taken_for_null(layer: str, kind: ModelType | None) -> str:
+    """Return a sentence on what classes do with layers of a type for which a file has null."""
+    if kind is None or not is_in_transformers(kind.name) or not kind.rope_by_layer:
+        return "Classes of transformers fail there, or take what they have of their own."
+    does = "takes its own there, as is shown" if layer in kind.null_groups else "fails there, or refuses the file"
+    return f"The class of '{kind.name}' in transformers {does}."
 
 
 def _taken_there(layer: str, kind: ModelType | None) -> str:

@@ -135,6 +135,9 @@ class ModelType:
         fills: Types of layers whose group the class fills in where the file has groups of other types alone.
         fills_share: Whether it fills in the share of a head, too, in a group of the file that has none.
         makes_groups: Whether it makes a group for every type that layers of a file have.
+        one_group: What it does with one group in the place of those for types of layers, by the entry that holds it,
+            if it does not take it for some of them: ``passed over`` or ``fails``.
+        null_groups: Types of layers for which it takes its own group in the place of null.
         null_share: The share of a head that it takes where the file has null for it, if not its default.
         without_switch: The type of all layers where the file switches sliding windows off and states no types.
         beside_scaling: Base and share of a head where the file's group states neither, if not those of :attr:`rope`.
@@ -211,6 +214,8 @@ class ModelType:
     fills: Sequence[str] = ()
     fills_share: bool = False
     makes_groups: bool = False
+    one_group: Mapping[str, Literal["passed over", "fails"]] = field(default_factory=dict)
+    null_groups: Sequence[str] = ()
     null_share: float | None = None
     without_switch: str | None = None
     beside_scaling: Mapping[str, float] = field(default_factory=dict)
@@ -399,6 +404,8 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         fills=facts.get("fills", ()),
         fills_share=facts.get("fills_share", False),
         makes_groups=facts.get("groups_for_all", False),
+        one_group=facts.get("one_group", {}),
+        null_groups=facts.get("null_groups", ()),
         null_share=facts.get("null_share"),
         without_switch=facts.get("without_switch"),
         beside_scaling=facts.get("beside_scaling", {}),

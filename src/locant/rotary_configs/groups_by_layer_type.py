@@ -36,6 +36,8 @@ from locant.rotary_configs.families import (
 from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, type_meant
 from locant.rotary_configs.rope_parameters import read_type
 
+_OF_ONE_GROUP = {"fails": "looks for these, and fails", "passed over": "passes over it, and takes its own groups"}
+
 
 def groups_by_layer_type(
     part: Fields,
@@ -120,11 +122,12 @@ def merged_by_type(
     if not given or not (is_new or old not in (None, "default")):
         return given
     said = "has no groups for layer types" if is_new else f"has type {in_json(old)} and no rope_type"
-    taken = "and takes its own groups" if is_new else "and scales nothing"
+    then = _OF_ONE_GROUP[kind.one_group.get("rope_parameters", "passed over")]
+    then = then if is_new else "passes over it, and scales nothing"
     findings.append(
         Finding(
             "warning",
-            f"{where} {said}: the class of '{kind.name}' in transformers passes over it, {taken}.",
+            f"{where} {said}: the class of '{kind.name}' in transformers {then}.",
             "Write rope_parameters with a group for each layer type, and rope_type in each.",
         )
     )
@@ -157,14 +160,19 @@ def groups_are_merged(kind: ModelType, where: str) -> Finding:
     )
 
 
-def one_group_for_all(kind: ModelType, where: str) -> Finding:
-    """Return the finding about one group, of a class that looks for one of each layer type."""
-    return Finding(
-        "warning",
-        f"{where} has no groups for layer types: the class of '{kind.name}' in transformers looks for these, and "
-        "fails or passes over what stands in their place.",
-        "Write a group for each layer type.",
-    )
+def one_group_for_all(kind: ModelType, where: str) -> list[Finding]:
+    """Return the finding about one group of a class that looks for one of each layer type, unless it takes it."""
+    found = kind.one_group.get(where.split()[0])
+    if found is None:
+        return []
+    return [
+        Finding(
+            "warning",
+            f"{where} has no groups for layer types: the class of '{kind.name}' in transformers "
+            f"{_OF_ONE_GROUP[found]}.",
+            "Write a group for each layer type.",
+        )
+    ]
 
 
 def stands_beside_groups(name: str, where: str) -> Finding:

@@ -54,8 +54,27 @@ def stripedhyena(given: dict[str, Any], findings: Findings) -> None:
 
 
 def step3p5(given: dict[str, Any], findings: Findings) -> None:
-    """Step-3.5-Flash (configuration_step3p7.py): base and share of the head by layer, scaling of full attention."""
-    del findings
+    """Step-3.5-Flash (configuration_step3p7.py): base and share of the head by layer, scaling of full attention.
+
+    Groups for all types of layers count in the place of these; where one is missing, the class makes all anew.
+    """
+    stated = given.get("rope_parameters")
+    if isinstance(stated, Mapping) and not given.get("auto_map"):
+        names = given.get("layer_types")
+        names = list(map(str, names)) if isinstance(names, list) else [_FULL]
+        if all(isinstance(stated.get(name), Mapping) for name in names):
+            _pass_over_beside_groups_of_step(given, findings)
+            return
+        lacking = next(name for name in names if not isinstance(stated.get(name), Mapping))
+        del given["rope_parameters"]
+        findings.append(
+            Finding(
+                "warning",
+                f"rope_parameters of config.json has no group for '{lacking}': the class of 'step3p5' in transformers "
+                "passes over it, and makes groups for all types by the entries beside it.",
+                "Write a group for each layer type.",
+            )
+        )
     bases, shares = given.get("rope_theta"), given.get("partial_rotary_factors")
     types, scaling = given.get("layer_types"), given.get("rope_scaling")
     if (
@@ -90,6 +109,20 @@ def step3p5(given: dict[str, Any], findings: Findings) -> None:
     for key in ("rope_theta", "partial_rotary_factors"):
         given.pop(key, None)
     given["rope_parameters"] = groups
+
+
+def _pass_over_beside_groups_of_step(given: dict[str, Any], findings: Findings) -> None:
+    for name in ("rope_scaling", "rope_theta", "partial_rotary_factors"):
+        value = given.pop(name, None)
+        if value is not None:
+            findings.append(
+                Finding(
+                    "warning",
+                    f"{name} is {in_json(value):.60} in config.json beside groups of rope_parameters for all types of "
+                    "layers: the class of 'step3p5' in transformers takes those, and passes over it.",
+                    "Remove it, or correct the groups.",
+                )
+            )
 
 
 def mimo_v2(given: dict[str, Any], findings: Findings) -> None:

@@ -129,7 +129,7 @@ def rope_groups(
     rope = Fields(given, where)
     inside = rope.number("rope_theta")
     if given and kind is not None and kind.rope_by_layer and is_in_transformers(kind.name) and not merges:
-        findings.append(one_group_for_all(kind, where))
+        findings += one_group_for_all(kind, where)
     if kind is not None and merges:
         if inside is not None and base not in (None, inside):
             findings.append(two_bases(kind, inside, base, where))

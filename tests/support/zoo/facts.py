@@ -371,6 +371,8 @@ _AS_FOUND = (
         "fills",
         "fills_share",
         "groups_for_all",
+        "one_group",
+        "null_groups",
         "null_share",
         "without_switch",
         "needed_types",

@@ -18,6 +18,7 @@ _BASE = 12345.0
 _NAMES_OF_BASES = re.compile(r"(^|_)theta$|rotary_emb_base|base_freq")
 _COUNT = 4
 _OTHER_HEAD = 48
+_ENTRIES = ("rope_parameters", "rope_scaling")
 _SCALING = {"rope_type": "linear", "factor": 2.0}
 
 
@@ -27,7 +28,9 @@ def group_facts(found: Architecture) -> dict[str, Any]:
     Of a class with a group for each type of layers: ``bases`` names the entries beside the groups that are bases where
     the file has no group, with the types whose base each of them is; ``fills`` are the types whose group the class
     fills in where the file has those of other types alone, ``fills_share`` is there where it fills in the share of a
-    head in a group without, ``groups_for_all`` where it makes a group for every type that layers of a file have. Of one
+    head in a group without, ``groups_for_all`` where it makes a group for every type that layers of a file have, and
+    ``one_group`` is what becomes of one scaling for all layers in either entry for such groups, and ``null_groups`` are
+    the types for which it takes its own group in the place of null. Of one
     with a single group: ``null_share`` is the share of a head where the file has null for it; ``beside_scaling`` are
     base and share where the group of the file states neither, unless they are those of the class's own group. Of all:
     ``without_switch`` is the type of all layers where the file switches sliding windows off; ``needed_types`` are types
@@ -42,6 +45,8 @@ def group_facts(found: Architecture) -> dict[str, Any]:
         facts["fills"] = _filled(found, rope)
         facts["fills_share"] = _fills_share(found, rope)
         facts["groups_for_all"] = _groups_every_type(found, rope)
+        facts["null_groups"] = [name for name in sorted(rope) if rope[name] and _replaces_null(found, rope, name)]
+        facts["one_group"] = {name: what for name in _ENTRIES if (what := _one_group(found, name)) != "taken"}
     elif isinstance(rope, Mapping):
         facts["null_share"] = null_share(found, rope)
         facts["beside_scaling"] = _beside_scaling(found, rope)
@@ -94,6 +99,23 @@ def _groups_every_type(found: Architecture, rope: Mapping[str, Any]) -> bool:
     others = sorted(KNOWN_TYPES - {*rope})
     configs = [(name, made(found, layer_types=[name, *usual[1:]])) for name in others] if usual else []
     return any(name in _groups(config) for name, config in configs)
+
+
+def _one_group(found: Architecture, entry: str) -> str:
+    """Return what a class with groups by layer type does with one scaling for all: take it, pass over it, or fail.
+
+    A class whose configuration keeps it as it is fails where its model looks for the group of a layer.
+    """
+    groups = _groups(made(found, **{entry: {**_SCALING, "rope_theta": _BASE}}))
+    if not groups:
+        return "fails"
+    is_taken = any(group.get("factor") == _SCALING["factor"] for group in groups.values())
+    return "taken" if is_taken else "passed over"
+
+
+def _replaces_null(found: Architecture, rope: Mapping[str, Any], name: str) -> bool:
+    """Whether a class takes its own group for a type of layers for which a file has null."""
+    return bool(_groups(made(found, rope_parameters={**copy.deepcopy(dict(rope)), name: None})).get(name))
 
 
 def null_share(found: Architecture, rope: Mapping[str, Any]) -> float | None:
