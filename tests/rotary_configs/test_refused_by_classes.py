@@ -10,6 +10,7 @@ import pytest
 import torch
 from zoo.field_kinds import PATH, kinds_of_all
 from zoo.scalings import complete_scaling
+from zoo.whole_heads import computes, whole_heads
 
 from locant.errors import ConfigError
 from locant.extension import inspect_model
@@ -380,3 +381,38 @@ def test_parts_of_types_that_transformers_does_not_have(content: dict[str, Any],
     """SubConfigSpec.get_config_class refuses them, of parts that no class is fixed for."""
     said = [each.message.split(" in '")[0] for each in parts_of_unknown_types(content)]
     assert said == [f"model_type is {in_json(name)}" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("name", "entries", "said"),
+    [
+        ("xglm", {"d_model": 64, "attention_heads": 3}, "d_model is 64, which is no multiple of attention_heads, 3"),
+        ("xglm", {"hidden_size": 100}, "hidden_size is 100, which is no multiple of attention_heads, 16"),
+        ("opt", {"hidden_size": 64, "num_attention_heads": 3}, "hidden_size is 64, which is no multiple of num_"),
+        ("gpt2", {"n_head": 5}, "n_embd is 768, which is no multiple of n_head, 5"),
+        ("bart", {"d_model": 64, "decoder_attention_heads": 3}, "no multiple of decoder_attention_heads, 3"),
+        ("t5", {"d_model": 64, "num_heads": 3}, ""),
+        ("opt", {"hidden_size": 66, "num_attention_heads": 3}, ""),
+    ],
+)
+def test_heads_that_do_not_divide_the_width_of_a_class_without_rotation(
+    name: str, entries: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    assert computes(pytest.importorskip("transformers").CONFIG_MAPPING[name], entries) is not bool(said)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": name, **entries}), encoding="utf-8")
+    for ask in (False, True):
+        warnings = [each for each in inspect_model(tmp_path, ask_class=ask).findings if each.severity != "note"]
+        is_told = any("no multiple of" in each.message for each in warnings)
+        assert any(said in each.message for each in warnings) if is_told else not said or (ask and warnings)
+        assert not is_told or said
+
+
+def test_the_widths_of_classes_are_those_of_the_installed_release() -> None:
+    transformers = pytest.importorskip("transformers")
+    of_type = {name: each["heads"] for each in json.loads(PATH.read_text("utf-8"))["heads"] for name in each["of"]}
+    others = [
+        name
+        for name in ("gpt2", "t5", "xlnet")
+        if whole_heads(transformers.CONFIG_MAPPING[name]) != of_type.get(name, [])
+    ]
+    assert not others or transformers.__version__ < "5.24"

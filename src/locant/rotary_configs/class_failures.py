@@ -12,6 +12,7 @@ from typing import Any
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class, type_taken_for
 from locant.rotary_configs.class_nulls import nulls_of_a_class
+from locant.rotary_configs.class_refusals import no_multiple
 from locant.rotary_configs.families import ModelType, is_in_transformers
 from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION
 from locant.rotary_configs.layer_windows import has_no_window
@@ -280,12 +281,8 @@ def _width_of_no_whole_heads(part: Mapping[str, Any], kind: ModelType) -> Iterat
     own, width = entries_of_class(kind.name), part.get("hidden_size", kind.defaults.get("hidden_size"))
     heads = part.get("num_attention_heads", kind.defaults.get("num_attention_heads"))
     if own is not None and own.whole_heads and is_count(width) and is_count(heads) and width % heads:
-        yield Finding(
-            "warning",
-            f"hidden_size is {width}, which is no multiple of num_attention_heads, {heads}: the class of '{kind.name}' "
-            "in transformers refuses the file.",
-            "State the hidden_size and the num_attention_heads that the weights have.",
-        )
+        then = f"the class of '{kind.name}' in transformers refuses the file."
+        yield no_multiple("hidden_size", width, "num_attention_heads", heads, then)
 
 
 def _has_groups(part: Mapping[str, Any]) -> bool:

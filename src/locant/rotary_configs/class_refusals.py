@@ -5,13 +5,13 @@ Which they are is generated from the classes (``tests/support/zoo/failures.py``)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.class_entries import entries_of_class, values_of_kinds
 from locant.rotary_configs.families import PASSES_OVER_GROUPS, ModelType, is_in_transformers
-from locant.rotary_configs.field_kinds import entries_of_nobody, kinds_of_fields
+from locant.rotary_configs.field_kinds import entries_of_nobody, kinds_of_fields, whole_heads
 from locant.rotary_configs.spellings import LAYERS, is_count
 from locant.rotary_configs.usual_values import GROUPS
 
@@ -92,6 +92,42 @@ def refused_by_fields(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
             "Give each layer one type.",
         )
     yield from _entries_of_nobody(part, kind)
+
+
+def widths_of_no_whole_heads(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield warnings about heads that do not divide the width of a class without rotary positions.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+    """
+    for each in whole_heads(kind.name) if is_in_transformers(kind.name) and not kind.rotates else ():
+        width, size = _first_of(part, each.widths, each.width)
+        heads, count = _first_of(part, each.heads, each.count)
+        if is_count(size) and is_count(count) and size % count:
+            yield no_multiple(width, size, heads, count, f"the class of '{kind.name}' in transformers fails with that.")
+
+
+def no_multiple(width: str, size: int, heads: str, count: int, then: str) -> Finding:
+    """Return the warning about a width that is no multiple of the number of heads.
+
+    Args:
+        width: Name of the width.
+        size: The width.
+        heads: Name of the number of heads.
+        count: The number of heads.
+        then: What becomes of such a file, with a full stop.
+    """
+    return Finding(
+        "warning",
+        f"{width} is {size}, which is no multiple of {heads}, {count}: {then}",
+        f"State the {width} and the {heads} that the weights have.",
+    )
+
+
+def _first_of(part: Mapping[str, Any], names: Sequence[str], usual: int) -> tuple[str, Any]:
+    """Return the name under which a part of a file has an entry, and what it is there or by default."""
+    return next(((name, part[name]) for name in names if name in part), (names[0], usual))
 
 
 def _entries_of_nobody(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """Files that classes of transformers refuse by the fields of their configuration alone, rotary positions or not.
 
 ``field_kinds.json`` is generated from the classes of transformers 5.24 (``tests/support/zoo/field_kinds.py``): kinds of
-values that the fields of classes without rotary positions take, and entries that none may be given.
+values that the fields of classes without rotary positions take, entries that none may be given, and numbers of heads
+that must divide the width.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,29 @@ def kinds_of_fields(model_type: str) -> dict[str, tuple[str, ...]]:
         (each["takes"] for each in _stored()["takes"] if model_type in each["of"]), {}
     )
     return {field: tuple(kinds.split(", ")) for kinds, fields in found.items() for field in fields}
+
+
+@dataclass(frozen=True)
+class WholeHeads:
+    """A number of heads of a class that must divide its width.
+
+    Attributes:
+        widths: Names of the width.
+        width: What it is where a file leaves it out.
+        heads: Names of the number of heads.
+        count: What that is where a file leaves it out.
+    """
+
+    widths: tuple[str, ...]
+    width: int
+    heads: tuple[str, ...]
+    count: int
+
+
+def whole_heads(model_type: str) -> list[WholeHeads]:
+    """Return the numbers of heads that must divide the width of a class without rotary positions."""
+    found = next((each["heads"] for each in _stored()["heads"] if model_type in each["of"]), [])
+    return [WholeHeads(tuple(widths), width, tuple(heads), count) for widths, width, heads, count in found]
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Kinds of values that classes without rotary positions take for their fields, written to ``field_kinds.json``.
 
-Run this file after transformers was updated: ``.venv/bin/python tests/support/zoo/field_kinds.py``. No model is built.
+Run this file after transformers was updated: ``.venv/bin/python tests/support/zoo/field_kinds.py``. For the widths
+that heads must divide, models without numbers are built.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from locant.rotary_configs.class_entries import LISTS_OF_TYPES, READ_BY_SOME
 from locant.rotary_configs.families import model_type
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, LENGTHS, WIDTHS
 from zoo.entries import kinds_of_fields
+from zoo.whole_heads import whole_heads
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "field_kinds.json"
 
@@ -62,10 +64,27 @@ def kinds_of_all(every: int = 1) -> dict[str, list[dict[str, Any]]]:
     return {what: [{"of": names, what: value} for value, names in each.values()] for what, each in found.items()}
 
 
+def heads_of_all() -> list[dict[str, Any]]:
+    """Return the widths that heads must divide in classes without rotary positions, each with the model types."""
+    from transformers import CONFIG_MAPPING
+
+    found: dict[str, tuple[Any, list[str]]] = {}
+    for name in sorted(CONFIG_MAPPING.keys()):
+        kind = model_type(name)
+        if (
+            kind is not None
+            and not kind.rotates
+            and not kind.text_part
+            and (value := whole_heads(CONFIG_MAPPING[name]))
+        ):
+            found.setdefault(json.dumps(value), (value, []))[1].append(name)
+    return [{"of": names, "heads": value} for value, names in found.values()]
+
+
 def main() -> None:
     """Write them."""
     parts = []
-    for what, each in kinds_of_all().items():
+    for what, each in {**kinds_of_all(), "heads": heads_of_all()}.items():
         lines = ",\n".join(map(json.dumps, each))
         parts.append(f"{json.dumps(what)}: [\n{lines}\n]")
     inner = ",\n".join(parts)

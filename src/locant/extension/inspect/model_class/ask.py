@@ -22,7 +22,12 @@ from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
 from locant.rotary_configs.class_entries import values_of_other_kinds
-from locant.rotary_configs.class_refusals import incomplete_groups, refused_by_configuration, refused_by_fields
+from locant.rotary_configs.class_refusals import (
+    incomplete_groups,
+    refused_by_configuration,
+    refused_by_fields,
+    widths_of_no_whole_heads,
+)
 from locant.rotary_configs.class_windows import windows_passed_over
 from locant.rotary_configs.doubts import turns_backwards
 from locant.rotary_configs.families import ModelType
@@ -344,6 +349,7 @@ def without_reading(answer: AskedClass | UnaskedClass | None, content: Mapping[s
     passed = []
     if kind is not None and not has_own_code:
         passed = list(windows_passed_over(part, kind.name, kind.defaults, with_types=True))
+        passed += widths_of_no_whole_heads(part, kind)
     if not isinstance(answer, AskedClass):
         refused = [*passed, *refused_by_configuration(part, kind)]
         if kind is None or not families.is_in_transformers(kind.name):
