@@ -48,7 +48,7 @@ class WholeHeads:
 
 def whole_heads(model_type: str) -> list[WholeHeads]:
     """Return the numbers of heads that must divide the width of a class without rotary positions."""
-    found = next((each["heads"] for each in _stored()["heads"] if model_type in each["of"]), [])
+    found: list[list[Any]] = next((each["heads"] for each in _stored()["heads"] if model_type in each["of"]), [])
     return [WholeHeads(tuple(widths), width, tuple(heads), count) for widths, width, heads, count in found]
 
 
