@@ -205,7 +205,6 @@ def test_doubtful_metadata_is_a_warning(entries: dict[str, Any], said: str) -> N
     ("entries", "said"),
     [
         ({"rope.freq_base": 0.0}, "rope.freq_base in the GGUF metadata of 'qwen2vl' is 0. The base"),
-        ({"rope.freq_base_swa": 0.0}, "rope.freq_base_swa in the GGUF metadata .* is 0. The base"),
         ({"rope.dimension_sections": [-16, 40, 40, 0]}, "rope.dimension_sections .* It must list"),
         ({"rope.dimension_sections": [0, 0, 0, 0]}, "rope.dimension_sections .* It must list"),
         ({"rope.scaling.attn_factor": 0.0}, "rope.scaling.attn_factor in .* is 0: all scores are 0 then"),

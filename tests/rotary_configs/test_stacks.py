@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from locant.errors import ConfigError
 from locant.extension import inspect_model
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import read_huggingface
@@ -80,7 +81,22 @@ def test_a_stack_with_the_positions_that_are_shown_is_not_told_again() -> None:
     assert not _said({"model_type": "csm", "auto_map": {"AutoModel": "modeling_csm.Csm"}})
 
 
-@pytest.mark.parametrize("model_type", ["csm", "dia", "moshi", "neucodec", "qwen3_omni_moe", "t5gemma2"])
+def test_a_stack_of_others_that_is_a_file_of_its_own_is_read_as_its_class() -> None:
+    """modeling_mimi.py and modeling_blt.py: rotate_half of halves, and of neighbours."""
+    mimi = read_huggingface({"model_type": "mimi"})
+    assert (mimi.config.head_dim, mimi.config.base, mimi.config.layout) == (64, 1e4, "half")
+    assert [(len(each.layers), each.window) for each in mimi.layers] == [(8, 250)]
+    published = {"hidden_size": 512, "num_attention_heads": 8, "head_dim": 64, "num_hidden_layers": 8}
+    assert not read_huggingface({"model_type": "mimi", **published, "rope_theta": 1e4, "sliding_window": 250}).findings
+    assert read_huggingface({"model_type": "blt_global_transformer"}).config.layout == "interleaved"
+
+
+def test_sizes_of_a_class_that_do_not_go_together_are_told_as_its_own() -> None:
+    with pytest.raises(ConfigError, match=r"leaves out hidden_size \(2048\) and num_attention_heads \(28\); these are"):
+        read_huggingface({"model_type": "qwen3_omni_moe"})
+
+
+@pytest.mark.parametrize("model_type", ["blt", "csm", "dia", "moshi", "neucodec", "qwen3_omni_moe", "t5gemma2"])
 def test_stacks_are_those_of_the_installed_classes(model_type: str) -> None:
     transformers = pytest.importorskip("transformers")
     if model_type not in transformers.CONFIG_MAPPING:

@@ -306,6 +306,11 @@ def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Fi
             "config.json has neither head_dim nor a hidden_size that num_attention_heads divides: "
             f"{missing} is missing.{_named_model(own.part)}"
         )
+    if width % heads and taken and kind is not None:
+        raise ConfigError(
+            f"The file leaves out {' and '.join(taken)}; these are the values of the class of '{kind.name}', and the "
+            "heads do not divide the width. State both, or head_dim, as the weights have them."
+        )
     if width % heads:
         raise ConfigError(
             f"config.json has neither head_dim nor a hidden_size ({width}) that num_attention_heads ({heads}) divides."

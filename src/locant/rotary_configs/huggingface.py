@@ -77,7 +77,7 @@ from locant.rotary_configs.spellings import (
     with_usual_width,
     without_null_scaling,
 )
-from locant.rotary_configs.stacks import stacks_beside
+from locant.rotary_configs.stacks import kind_of_stack, stacks_beside
 from locant.rotary_configs.text_part_doubts import doubts_about_others
 from locant.rotary_configs.text_parts import (
     entries_of_text,
@@ -141,7 +141,7 @@ def read_config(
     name = text_type(config)
     if families.model_type(name) is None and kind is not None and families.model_type(kind.name) is not None:
         name = kind.name  # of code of its own that is as that of a known type
-    kind = families.model_type(name) or kind
+    kind = families.model_type(name) or kind or kind_of_stack(name)
     findings: list[Finding] = []
     refused: list[Finding] = []
     if kind is None and (named := class_in_architectures(config)) is not None:

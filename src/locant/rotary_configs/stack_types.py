@@ -27,6 +27,21 @@ def stacks_of_type(name: str | None) -> Mapping[str, Mapping[str, Any]]:
 
 
 @functools.cache
+def facts_of_stack(name: str) -> Mapping[str, Any] | None:
+    """Return the facts of a model type that is a stack of other models and a class of its own, such as ``mimi``.
+
+    Args:
+        name: The model type.
+
+    Returns:
+        They, or ``None`` where there are none, or not how the class pairs features.
+    """
+    stacks = (facts for by_way in _stored().values() for facts in by_way.values())
+    found = (facts["facts"] for facts in stacks if facts["type"] == name and "facts" in facts)
+    return next((facts for facts in found if "layout" in facts), None)
+
+
+@functools.cache
 def _stored() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
     stored: dict[str, dict[str, dict[str, Any]]] = json.loads(
         (Path(__file__).parent / "stacks.json").read_text(encoding="utf-8")

@@ -13,12 +13,22 @@ from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, NoRotaryPositionsError, ParsedConfig
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.stack_types import stacks_of_type
+from locant.rotary_configs.stack_types import facts_of_stack, stacks_of_type
 from locant.rotary_configs.text_parts import is_ours, name_of
 
 
 class _Reads(Protocol):
     def __call__(self, config: Mapping[str, Any], *, kind: ModelType | None) -> ParsedConfig: ...
+
+
+def kind_of_stack(name: str | None) -> ModelType | None:
+    """Return the facts of a model type that is known as a stack of other models alone, ``None`` for others.
+
+    Args:
+        name: The model type.
+    """
+    facts = None if name is None else facts_of_stack(name)
+    return None if name is None or facts is None else families.from_facts(name, facts)
 
 
 def stacks_beside(config: Mapping[str, Any], parsed: ParsedConfig, read: _Reads) -> Iterator[Finding]:

@@ -7,6 +7,8 @@ They are written to ``stacks.json``. Run this file after transformers was update
 from __future__ import annotations
 
 import copy
+import importlib
+import inspect
 import json
 import re
 import sys
@@ -80,11 +82,24 @@ def _facts(part: Any) -> dict[str, Any]:
         defaults["default_theta"] = theta
     rope = _group(part)
     facts = {"defaults": defaults, "rope": rope, "partly": "partial_rotary_factor" in rope}
-    facts |= {"windowless": has_no_windows(type(part))}
+    facts |= {"windowless": has_no_windows(type(part)), "layout": _layout(type(part))}
     return {
         "type": part.model_type or type(part).__name__,
         "facts": {name: each for name, each in facts.items() if each},
     }
+
+
+def _layout(config_class: Any) -> str | None:
+    """Return how a class pairs features, ``None`` where its module has other functions than the usual two for it."""
+    name = config_class.__module__.replace(".configuration_", ".modeling_")
+    try:
+        source = inspect.getsource(importlib.import_module(name))
+    except ImportError:  # a class that needs a package that is not installed
+        return None
+    functions = dict(re.findall(r"^def (\w*(?:rotary|rotate)\w*)\((.*?)(?=^\S)", source, re.DOTALL | re.MULTILINE))
+    if {*functions} != {"rotate_half", "apply_rotary_pos_emb"}:
+        return None
+    return "interleaved" if "::2]" in functions["rotate_half"] else "half"
 
 
 def _unlike_its_class(part: Any) -> dict[str, Any]:

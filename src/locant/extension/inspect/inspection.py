@@ -36,6 +36,7 @@ from locant.rotary_configs.named_classes import class_in_architectures, other_ty
 from locant.rotary_configs.pairing import LAYOUT_MARK
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.spellings import stated_layout
+from locant.rotary_configs.stacks import kind_of_stack
 from locant.rotary_configs.text_parts import (
     beside_a_lacking_part,
     text_part,
@@ -352,6 +353,7 @@ def _has_rotary_entries(content: Mapping[str, Any]) -> bool:
     stated = any(speaks_of_rotation(part) for part in parts)
     name = text_type(content)
     is_named = families.model_type(name) is not None or name in families.TURNS_BEFORE_PROJECTIONS
+    is_named = is_named or kind_of_stack(name) is not None
     return any(known) or names or stated or is_named or class_in_architectures(content) is not None
 
 
