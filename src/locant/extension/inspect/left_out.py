@@ -1,4 +1,4 @@
-"""What a config.json leaves out about positions and its class has, in one note with every value.
+"""Entries about positions that a config.json leaves out, in one note with the values that its class has.
 
 Numbers are tried: the file is read again with the class's own value and with others. What layers do as a whole, their
 bases and shares and types, is taken from the reading, where nothing in the file states it.
