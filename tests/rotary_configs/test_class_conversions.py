@@ -146,6 +146,15 @@ def test_heads_that_a_class_computes(name: str) -> None:
     assert "head_dim" not in _said(read_huggingface(_file(name, head_dim=64)))
 
 
+def test_heads_that_a_class_fills_in_for_null() -> None:
+    """SeedOssConfig has 128 features in a head, and divides its width by its heads where the file has null."""
+    file = _file("seed_oss", head_dim=None)
+    parsed = read_huggingface(file)
+    assert parsed.config.head_dim == 64
+    assert "head_dim" not in _said(parsed)
+    assert pytest.importorskip("transformers").CONFIG_MAPPING["seed_oss"].from_dict(file).head_dim == 64
+
+
 def test_the_text_part_of_a_part() -> None:
     """ColQwen2Config holds a whole of Qwen2-VL, whose text part has 80 layers and the base 1000000."""
     sizes = {"hidden_size": 1024, "num_attention_heads": 8}

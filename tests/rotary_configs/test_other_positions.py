@@ -146,7 +146,7 @@ def test_schemes_are_those_of_the_classes_that_are_installed() -> None:
     if not transformers.__version__.startswith("5.24."):
         pytest.skip("the facts are of release 5.24")
     stored = json.loads(PATH.read_text(encoding="utf-8"))
-    for name in ("bert", "t5", "deberta-v2", "mpt", "gpt_neo", "wavlm", "esm", "zamba2"):
+    for name in ("bert", "t5", "deberta-v2", "mpt", "gpt_neo", "wavlm", "esm", "zamba2", "perceiver"):
         config_class = transformers.CONFIG_MAPPING[name]
         assert stored[name] == positions_of(config_class), name
 

@@ -10,6 +10,7 @@ import copy
 import inspect
 import itertools
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -82,8 +83,8 @@ def _facts_of_class(found: Architecture) -> dict[str, Any] | None:
     defaults = _defaults(found, config)
     facts: dict[str, Any] = {"defaults": defaults}
     rope = getattr(config, "rope_parameters", None)
-    if rope:  # classes make their groups from sets of types
-        facts["rope"] = rope if "rope_type" in rope else dict(sorted(rope.items()))
+    if rope:  # in the order of the class, by which DeepSeek-V4's layers are shown
+        facts["rope"] = rope
     facts |= kept_facts(found)
     facts["rotary_dim"] = takes_rotary_dim(found)
     facts["head_is_part"] = takes_part_for_head(found)
@@ -409,4 +410,6 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # some classes make their groups from sets of types
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
     main(sys.argv[1:])

@@ -234,7 +234,7 @@ def _handed_on(found: Architecture, part: str, names: Sequence[str], stated: Map
         usual = getattr(made(found, **{group: dict(stated)}), part, None)
         own = {} if usual is None else usual.to_dict()
         for name in _entries_with_values(own):
-            value = own.get(name, _EXAMPLES.get(name))
+            value = copy.deepcopy(own.get(name, _EXAMPLES.get(name)))  # classes change groups, and copies keep twins
             text = {**stated, name: value} if name not in stated else dict(stated)
             before = getattr(made(found, **{group: text}), part, None)
             after = getattr(made(found, **{group: text, name: _other_value(name, own)}), part, None)
