@@ -12,6 +12,7 @@ from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import read_gguf, read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError, error_finding
 from locant.rotary_configs.huggingface import read_config
+from locant.rotary_configs.usual_values import GROUPS
 
 _SIZES = {"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 4, "num_hidden_layers": 4}
 
@@ -41,6 +42,7 @@ def test_an_entry_without_effect_is_told(model_type: str, more: dict[str, Any], 
         ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 24}}),
         ("qwen3_5_text", {"partial_rotary_factor": 0.25, "rope_parameters": {"partial_rotary_factor": 0.25}}),
         ("llama", {"head_dim": 128}),  # as the sizes say
+        ("llama", {name: {"rope_type": "yarn", "factor": 4.0, "beta_fast": 32} for name in GROUPS}),  # the same twice
         ("smollm3", {"no_rope_layer_interval": 100}),  # a small one has
     ],
 )

@@ -48,6 +48,15 @@ def _note(folder: Path, content: dict[str, Any]) -> str:
             },
             "use_3d_rope true, which it does not read",
         ),
+        (
+            {
+                "model_type": "wav2vec2-conformer",
+                "position_embeddings_type": "rotary",
+                "max_source_positions": 5000,
+                "num_conv_pos_embeddings": 128,
+            },
+            "max_source_positions 5000 and num_conv_pos_embeddings 128, which it does not read",
+        ),
         ({"model_type": "bert", "position_embedding_type": "absolute"}, "position_embedding_type 'absolute', which"),
         (
             {
@@ -94,6 +103,14 @@ def test_entries_beside_a_text_part_that_has_its_windows_off_are_named(tmp_path:
     )
 
 
+def test_a_number_of_features_that_becomes_a_share_is_told(tmp_path: Path) -> None:
+    """configuration_minimax_m2.py converts it; configuration_gptj.py has a field for it."""
+    said = "The class makes partial_rotary_factor 0.5 of rotary_dim 64."
+    assert any(said in each for each in _said(tmp_path, {"model_type": "minimax_m2", **_ROPE, "rotary_dim": 64}))
+    for content in ({"model_type": "minimax_m2"}, {"model_type": "gptj", "rotary_dim": 64}):
+        assert not [each for each in _said(tmp_path, {**_ROPE, **content}) if "The class makes" in each]
+
+
 def test_a_type_that_is_taken_for_another_is_told(tmp_path: Path) -> None:
     group = {"type": "deepseek_yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
     said = _said(
@@ -110,6 +127,7 @@ def test_a_type_that_is_taken_for_another_is_told(tmp_path: Path) -> None:
         {"model_type": "minimax_m2", **_ROPE, "attn_type_list": [0, 0, 0, 1]},
         {"model_type": "qwen2", **_ROPE, "use_sliding_window": True, "sliding_window": 512, "max_window_layers": 2},
         {"model_type": "whisper", "max_source_positions": 1500, "max_target_positions": 448},
+        {"model_type": "wav2vec2-conformer", "position_embeddings_type": "relative", "max_source_positions": 5000},
         {"model_type": "recurrent_gemma", **_ROPE, "attention_window_size": 512},
     ],
 )

@@ -13,7 +13,7 @@ from locant.rotary_configs.layer_patterns import layers_in_words
 
 def test_what_classes_read_is_that_of_the_installed_release() -> None:
     transformers = pytest.importorskip("transformers")
-    stored = {name: each["reads"] for each in json.loads(PATH.read_text(encoding="utf-8")) for name in each["of"]}
+    stored = {name: each for each in json.loads(PATH.read_text(encoding="utf-8")) for name in each.pop("of")}
     found = {name: reads_of(transformers.CONFIG_MAPPING[name]) for name in sorted(stored)[::40]}
     assert {name: reads for name, reads in found.items() if reads != stored[name]} == {} or (
         transformers.__version__ < "5.24"
@@ -39,6 +39,14 @@ def test_a_class_reads_what_its_code_mentions(model_type: str, read: str, unread
     assert unread not in found
     assert is_of_positions(unread)
     assert read_by_class("no such type") is None
+
+
+def test_what_another_entry_takes_away_is_not_read() -> None:
+    """Wav2Vec2ConformerEncoder makes the module that reads it where positions are relative alone."""
+    for kind, is_read in (("rotary", False), ("relative", True)):
+        found = read_by_class("wav2vec2-conformer", {"position_embeddings_type": kind})
+        assert found is not None
+        assert ("max_source_positions" in found) is is_read
 
 
 @pytest.mark.parametrize(

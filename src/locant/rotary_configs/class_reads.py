@@ -46,15 +46,24 @@ def is_of_positions(name: str) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=1024)
-def read_by_class(model_type: str) -> frozenset[str] | None:
-    """Return which entries that look so the class of a model type reads, ``None`` where that is not known."""
-    return next((frozenset(each["reads"]) for each in _stored() if model_type in each["of"]), None)
+def read_by_class(model_type: str, part: Mapping[str, Any] | None = None) -> frozenset[str] | None:
+    """Return which entries that look so the class of a model type reads, ``None`` where that is not known.
+
+    Args:
+        model_type: The model type.
+        part: The entries of a file, by which the class may not need some of them.
+    """
+    each = _by_type().get(model_type)
+    if each is None:
+        return None
+    read = frozenset(each["reads"])
+    for name, values in each.get("unread", {}).items() if part is not None else ():
+        value = part.get(name) if part is not None else None
+        read -= frozenset(values.get(value, ()) if isinstance(value, str) else ())
+    return read
 
 
 @functools.cache
-def _stored() -> list[Mapping[str, Any]]:
-    stored: list[Mapping[str, Any]] = json.loads(
-        (Path(__file__).parent / "class_reads.json").read_text(encoding="utf-8")
-    )
-    return stored
+def _by_type() -> Mapping[str, Mapping[str, Any]]:
+    stored: list[dict[str, Any]] = json.loads((Path(__file__).parent / "class_reads.json").read_text(encoding="utf-8"))
+    return {name: each for each in stored for name in each["of"]}

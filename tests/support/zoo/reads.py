@@ -30,26 +30,43 @@ PATH = Path(locant.__file__).parent / "rotary_configs" / "class_reads.json"
 _ROOT = Path(transformers.__file__).parent
 _SHARED = ("modeling_rope_utils.py", "masking_utils.py", "cache_utils.py")
 _OF_ALL_GROUPS = "convert_rope_params_to_dict"  # of every configuration that has a group of rotary parameters
+_Assumed = tuple[str, str] | None
 _DEFINES = (ast.ClassDef, ast.FunctionDef)
 _LOOKS_UP = ("get", "pop", "setdefault", "getattr", "hasattr")
 
 
-def reads_of(config_class: Any) -> list[str]:
-    """Return the names about positions that a configuration's class, or the models that take it, read of it."""
-    found: set[str] = set()
+def reads_of(config_class: Any) -> dict[str, Any]:
+    """Return the names about positions that a configuration's class, or the models that take it, read of it.
+
+    Beside them stands which of them models do not read where an entry has a value that their code compares it with.
+    """
+    own: set[str] = set()
     for each in config_class.__mro__:
         if each.__module__.startswith("transformers.models."):
-            found |= _in_configuration(each)
+            own |= _in_configuration(each)
+    reads = own | _in_all_models(config_class, None)
+    unread: dict[str, dict[str, list[str]]] = {}
+    for name, value in sorted({each for file in files_of_models(config_class) for each in _compared(file)}):
+        others = own | _in_all_models(config_class, (name, value))
+        if missing := sorted(filter(is_of_positions, reads - others - {name})):
+            unread.setdefault(name, {})[value] = missing
+    found = {"reads": sorted(filter(is_of_positions, reads))}
+    return found | ({"unread": unread} if unread else {})
+
+
+def _in_all_models(config_class: Any, assumed: _Assumed) -> set[str]:
+    """Return what the models that take a configuration, and the code that all of them share, read of it."""
+    found: set[str] = set()
     names: set[str] = set()
     for file in files_of_models(config_class):
-        read, used = _in_models(file)
+        read, used = _in_models(file, assumed)
         found |= read
         names |= used
     if "rope_parameters" in getattr(config_class, "__dataclass_fields__", {}):
         names.add(_OF_ALL_GROUPS)
     for file in _SHARED:
         found |= _in_functions(_ROOT / file, frozenset(names))
-    return sorted(name for name in found if is_of_positions(name))
+    return found
 
 
 def files_of_models(config_class: Any) -> list[Path]:
@@ -77,10 +94,9 @@ def _in_configuration(each: type[Any]) -> frozenset[str]:
 
 
 @cache
-def _in_models(file: Path) -> tuple[frozenset[str], frozenset[str]]:
+def _in_models(file: Path, assumed: _Assumed) -> tuple[frozenset[str], frozenset[str]]:
     """Return what the models of a file read of a configuration, and all names that their code uses."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    defined = _definitions(file)
+    tree, defined = _tree(file, assumed), _definitions(file, assumed)
     exported = next((_strings(each.value) for each in tree.body if isinstance(each, ast.Assign) and _is_all(each)), [])
     reached = _reached(defined, [name for name in exported or defined if name in defined])
     reads = {name for each in reached for name in defined[each].reads}
@@ -91,9 +107,60 @@ def _in_models(file: Path) -> tuple[frozenset[str], frozenset[str]]:
 @cache
 def _in_functions(file: Path, names: frozenset[str]) -> frozenset[str]:
     """Return what the functions of a file that are used elsewhere, and those that they use, read of a configuration."""
-    defined = _definitions(file)
+    defined = _definitions(file, None)
     reached = _reached(defined, [name for name in defined if name in names])
     return frozenset(name for each in reached for name in defined[each].reads)
+
+
+def _tree(file: Path, assumed: _Assumed) -> ast.Module:
+    """Return the code of a file without branches that an entry with a value does not take, and without unused parts."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    _Reduced({node.attr for node in _loads(tree)} | {node.attr for node in _called(tree)}, assumed).visit(tree)
+    return tree
+
+
+class _Reduced(ast.NodeTransformer):
+    """Removes branches that are not taken, and modules that an object makes and nothing asks it for.
+
+    Args:
+        used: Attributes that any code of the file asks for.
+        assumed: An entry and its value; ``None`` for any values.
+    """
+
+    def __init__(self, used: set[str], assumed: _Assumed) -> None:
+        self.used, self.assumed = used, assumed
+
+    def visit_If(self, node: ast.If) -> Any:
+        """Return the branch that is taken."""
+        self.generic_visit(node)
+        compared = _comparison(node.test)
+        if self.assumed is None or compared is None or compared[0] != self.assumed[0]:
+            return node
+        return (node.body if compared == self.assumed else node.orelse) or ast.Pass()
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        """Return nothing where an object keeps what it never takes."""
+        kept = [each for each in node.targets if isinstance(each, ast.Attribute) and each.attr not in self.used]
+        makes = isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
+        return ast.Pass() if makes and len(kept) == len(node.targets) else node
+
+
+@cache
+def _compared(file: Path) -> frozenset[tuple[str, str]]:
+    """Return the entries about positions, with texts, that branches of a file go by."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    found = (_comparison(node.test) for node in ast.walk(tree) if isinstance(node, ast.If))
+    return frozenset(each for each in found if each is not None and is_of_positions(each[0]))
+
+
+def _comparison(test: ast.expr) -> tuple[str, str] | None:
+    """Return the attribute that a condition compares with a text, and the text."""
+    if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)):
+        return None
+    left, right = test.left, test.comparators[0]
+    if isinstance(left, ast.Attribute) and isinstance(right, ast.Constant) and isinstance(right.value, str):
+        return left.attr, right.value
+    return None
 
 
 @dataclass(frozen=True)
@@ -105,20 +172,26 @@ class _Definition:
 
 
 @cache
-def _definitions(file: Path) -> dict[str, _Definition]:
+def _definitions(file: Path, assumed: _Assumed) -> dict[str, _Definition]:
     """Return the classes and functions of a file, those of a file that all models share with their methods apart."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = _tree(file, assumed)
     nodes: Iterable[ast.AST] = ast.walk(tree) if file.name in _SHARED else tree.body
     found = {}
     for node in nodes:
         if isinstance(node, _DEFINES) and not (file.name in _SHARED and isinstance(node, ast.ClassDef)):
-            used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+            asked = {id(each) for call in ast.walk(node) if _is_question(call) for each in ast.walk(call)}
+            used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and id(each) not in asked}
             used |= {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
             reads = {*_reads(node)}
             if file.name in _SHARED:  # whose methods are those of configurations
                 reads |= {each.attr for each in _loads(node)}
             found[node.name] = _Definition(frozenset(reads), frozenset(used))
     return found
+
+
+def _is_question(node: ast.AST) -> bool:
+    """Whether code asks of what kind an object is, which makes none."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
 
 
 def _reached(defined: dict[str, _Definition], roots: Iterable[str]) -> set[str]:
@@ -146,10 +219,14 @@ def _reads(part: ast.AST) -> Iterator[str]:
 
 def _loads(part: ast.AST) -> Iterator[ast.Attribute]:
     """Yield the attributes that are read, and not called."""
-    called = {id(node.func) for node in ast.walk(part) if isinstance(node, ast.Call)}
+    called = {id(node) for node in _called(part)}
     for node in ast.walk(part):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in called:
             yield node
+
+
+def _called(part: ast.AST) -> Iterator[ast.Attribute]:
+    return (node.func for node in ast.walk(part) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
 
 
 def _is_name(node: ast.AST) -> bool:
@@ -168,12 +245,12 @@ def reads_of_all() -> list[dict[str, Any]]:
     """Return what classes of all known model types read, each with the model types."""
     from transformers import CONFIG_MAPPING
 
-    found: dict[str, tuple[list[str], list[str]]] = {}
+    found: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for name in sorted(CONFIG_MAPPING.keys()):
         if model_type(name) is not None:
             reads = reads_of(CONFIG_MAPPING[name])
             found.setdefault(json.dumps(reads), (reads, []))[1].append(name)
-    return [{"of": names, "reads": reads} for reads, names in found.values()]
+    return [{"of": names, **reads} for reads, names in found.values()]
 
 
 def main() -> None:

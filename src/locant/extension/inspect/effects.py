@@ -152,6 +152,8 @@ def _entries(content: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
             continue  # which says where the rotated features stand, or is told as passed over
         if _ABOUT_ROTATION.search(key) or is_about_positions(key):
             yield (*where, key), value
+    if isinstance(part.get(GROUPS[0]), Mapping) and part.get(GROUPS[0]) == part.get(GROUPS[1]):
+        return  # of which one repeats the other
     for name in GROUPS:
         group = part.get(name)
         for path, inner in _groups((*where, name), group) if isinstance(group, Mapping) else ():

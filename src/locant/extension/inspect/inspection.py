@@ -194,7 +194,7 @@ def inspect_model(
             found += flags_where_nothing_rotates(llamacpp) if llamacpp else ()
             answer = class_of(source.content) if asks and answer is None else answer
             found += without_reading(answer, source.content) if source.kind == "huggingface" else ()
-            found += effects_of_entries(source, None, None, None, found)
+            found += [] if hf_overrides or llamacpp else effects_of_entries(source, None, None, None, found)
     else:
         found += parsed.findings
         found += refusals(source.content, source.types) if source.kind == "gguf" else ()

@@ -27,6 +27,7 @@ from locant.rotary_configs.wording import words_of_findings
 
 _BASES = frozenset(["theta", "thetas", "base", "bases"])
 _OTHER_BASE = 1.25  # times
+_DEPTH = 6  # of groups in groups, where the entries of a text part and of its layer types stand
 _OF_A_SHARE = re.compile(r"rotary|partial|rope_pct|rope_head|rope_dim")
 _ROUNDS = frozenset(["pattern", "interval", "period", "every", "idxs", "indices", "types", "type", "offset"])
 _LENGTH = "max_position_embeddings"
@@ -106,11 +107,11 @@ class _File:
         return ", ".join(f"{value} for {name}" for name, value in values.items())
 
 
-def _entries(group: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _entries(group: Mapping[str, Any], depth: int = _DEPTH) -> Iterator[tuple[str, Any]]:
     for name, value in group.items():
         yield name, value
-        if isinstance(value, Mapping):
-            yield from _entries(value)
+        if isinstance(value, Mapping) and depth:
+            yield from _entries(value, depth - 1)
 
 
 def _parts(file: _File) -> Iterator[str]:
@@ -157,16 +158,16 @@ def _is_base(name: str) -> bool:
     return bool(_BASES & words_of(name) and ROTARY & words_of(name))
 
 
-def _with_other_bases(group: Mapping[str, Any]) -> dict[str, Any]:
+def _with_other_bases(group: Mapping[str, Any], depth: int = _DEPTH) -> dict[str, Any]:
     """Return a file in which all bases are others."""
 
     def changed(name: str, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return _with_other_bases(value)
+        if isinstance(value, Mapping) and depth:
+            return _with_other_bases(value, depth - 1)
         if not _BASES & words_of(name):
             return value
         if isinstance(value, list):
-            return [changed(name, each) for each in value]
+            return [each * _OTHER_BASE if is_number(each) and each > 1 else each for each in value]
         return value * _OTHER_BASE if is_number(value) and value > 1 else value
 
     return {name: changed(name, value) for name, value in group.items()}
@@ -267,11 +268,11 @@ def _states_layers(file: _File) -> bool:
     for name, value in file.part.items():
         if value is not None and (name in LISTS_OF_TYPES or (name in read and _is_round(name))):
             return True
-        if isinstance(value, list) and value:
-            turned = [*value[1:], *value[:1]]
-            others = (with_value(file.content, (*file.where, name), each) for each in (None, turned))
-            if not all(is_same(file.parsed, each, file.read) for each in others):
-                return True
+        if isinstance(value, list) and len(value) > 1:
+            for other in (None, [*value[1:], *value[:1]]):
+                changed = read_or_none(with_value(file.content, (*file.where, name), other), file.read)
+                if changed is None or changed.layers != file.parsed.layers:
+                    return True
     return False
 
 

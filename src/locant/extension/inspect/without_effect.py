@@ -12,10 +12,11 @@ from typing import Any
 from locant.extension.inspect.trials import Read, is_same, without
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS
+from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
 from locant.rotary_configs.class_reads import is_of_positions, read_by_class
 from locant.rotary_configs.class_windows import FIRST_LAYERS, SWITCH, has_switch_of_windows, windows_of_class
 from locant.rotary_configs.families import PASSES_OVER_BASE, ModelType, model_type
+from locant.rotary_configs.spellings import is_count
 from locant.rotary_configs.text_parts import (
     BESIDE_TEXT,
     Step,
@@ -74,6 +75,7 @@ def entries_without_effect_in_class(
     if tried := [each for each in unmoved if each.split(" ")[0] not in listed]:
         clauses.append(f"{_in_words(tried)}, any other value of which above 0 gives the same positions")
     sentences = [] if parsed is None else [*_types_under_other_names(content, parsed, told)]
+    sentences += [] if parsed is None else _shares_under_another_name(part, parsed, name, told)
     if clauses:
         whose = f"the class of '{name}' in transformers"
         sentences.insert(0, f"Without effect in {whose}: {'; '.join(clauses)}.")
@@ -98,7 +100,7 @@ def _not_read(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     ]
     levels.append((part, [text_type(content), *([] if steps else [name_of(content)])]))
     for level, types in levels:
-        known = [read for each in types if each is not None and (read := read_by_class(each)) is not None]
+        known = [read for each in types if each is not None and (read := read_by_class(each, level)) is not None]
         kinds = [kind for each in types if (kind := model_type(each)) is not None]
         if not known:
             continue
@@ -159,6 +161,26 @@ def _types_under_other_names(content: Mapping[str, Any], parsed: ParsedConfig, t
             continue
         if stated in taken and (others := taken & TYPES_OF_TRANSFORMERS):
             yield f"The type '{stated}' in {where} is taken as '{min(others)}'."
+
+
+def _shares_under_another_name(
+    part: Mapping[str, Any], parsed: ParsedConfig, name: str, told: set[str]
+) -> Iterator[str]:
+    """Yield that a number of rotated features, which a class has no field for, becomes the share that it has."""
+    own = entries_of_class(name)
+    size: Any = part.get("rotary_dim")
+    if (
+        own is None
+        or "rotary_dim" in own.takes
+        or "rotary_dim" not in (read_by_class(name) or ())
+        or not is_count(size)
+    ):
+        return
+    stated = {*told, *(entry for entry in part if entry != "rotary_dim")} & {"rotary_dim", "partial_rotary_factor"}
+    shares = {size / each.head_dim if each.rotary_dim == size else None for each in parsed.configs.values()}
+    share = next(iter(shares)) if len(shares) == 1 and not stated else None
+    if share is not None:
+        yield f"The class makes partial_rotary_factor {share:.4g} of rotary_dim {size}."
 
 
 def _shown(name: str, value: Any) -> str:
