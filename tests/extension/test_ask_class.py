@@ -231,6 +231,22 @@ def test_nobody_knows_a_novel_model_type(tmp_path: Path) -> None:
     assert any("halves are assumed" in each for each in _said(inspection, "warning"))
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("privacy_filter", "openai_privacy_filter"), ("qwen_3", "qwen3"), ("novel", None)]
+)
+def test_a_model_type_of_nobody_is_told_first(tmp_path: Path, name: str, meant: str | None) -> None:
+    for asks in (True, False):
+        (tmp_path / "config.json").write_text(json.dumps({**_WIDE, "model_type": name, "rope_thata": 1e4}))
+        first, *others = (each.message for each in inspect_model(tmp_path, ask_class=asks).findings)
+        assert first.startswith(f"transformers 5.24 has no class of the model type '{name}'")
+        assert (f"Did you mean '{meant}'?" in first) is (meant is not None)
+        assert any("rope_thata" in each for each in others)
+    coded = {"auto_map": {"AutoConfig": "configuration_novel.NovelConfig"}}
+    for file in ({"model_type": name, **coded}, {"model_type": "llama"}, {"model_type": "vit"}, {}):
+        found = _inspected(tmp_path, **file, rope_theta=1e4).findings
+        assert not any("has no class of the model type" in each.message for each in found)
+
+
 def test_absurd_sizes_are_not_built(tmp_path: Path) -> None:
     """The class of GPT-J makes a table of all positions while it is built."""
     sizes = {"n_embd": 64, "n_head": 4, "n_layer": 2, "rotary_dim": 8}

@@ -6,15 +6,22 @@ code is executed.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import own_entries, own_formats, own_layers
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.hunyuan import hunyuan
 from locant.rotary_configs.own_entries import Findings
-from locant.rotary_configs.sub_configs import is_type_of_transformers
+from locant.rotary_configs.sub_configs import is_type_of_transformers, types_of_transformers
+
+UNKNOWN_TYPE: Final = "unknown model type"
+"""Code of the finding about a model type that transformers does not know."""
+
+_NEAR = 0.85
+"""How alike two names of model types are, up to 1, of which one was meant by the other."""
 
 _LINEAR = """
 comba delta_net gated_deltanet gated_deltaproduct gla gsa hgrn hgrn2 kda lightnet linear_attn mesa_net mom
@@ -127,6 +134,40 @@ def needs_code(config: Mapping[str, Any]) -> list[Finding]:
             "State auto_map as the publisher has it, with the code beside the file, and trust_remote_code=True.",
         )
     ]
+
+
+def type_of_nobody(config: Mapping[str, Any]) -> list[Finding]:
+    """Return that a file has a model type which transformers does not know, and names no code for it, if that is so.
+
+    Args:
+        config: The content of config.json.
+    """
+    name, code = config.get("model_type"), config.get("auto_map")
+    is_told = not isinstance(name, str) or name in OWN_CODE  # of which another finding tells
+    if is_told or is_type_of_transformers(name) or (isinstance(code, Mapping) and "AutoConfig" in code):
+        return []
+    meant = _type_meant(str(name))
+    question = f" Did you mean '{meant}'?" if meant else ""
+    names = "names no code for it in auto_map" if not code else "has no AutoConfig in auto_map"
+    return [
+        Finding(
+            "warning",
+            f"transformers 5.24 has no class of the model type {name!r:.60}, and the file {names}: it refuses the "
+            f"file, unless a package that has one was imported first.{question} What is shown is read from the entries "
+            "alone.",
+            "Name a model type of transformers whose class reads these entries, or the code that does in auto_map.",
+            UNKNOWN_TYPE,
+        )
+    ]
+
+
+def _type_meant(name: str) -> str | None:
+    """Return the model type of transformers that a name is a part of, or nearly; ``None`` for a name unlike all."""
+    known = {each.replace("-", "_").lower(): each for each in types_of_transformers()}
+    plain = name.replace("-", "_").lower()
+    longer = [each for each in known if each.endswith(f"_{plain}")]
+    near = longer if len(longer) == 1 else difflib.get_close_matches(plain, known, n=1, cutoff=_NEAR)
+    return known[near[0]] if near else None
 
 
 def _half(**defaults: Any) -> dict[str, Any]:

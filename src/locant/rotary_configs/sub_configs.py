@@ -20,6 +20,12 @@ def is_type_of_transformers(name: Any) -> bool:
     return isinstance(name, str) and (families.is_in_transformers(name) or name in _stored()["types"])
 
 
+def types_of_transformers() -> list[str]:
+    """Return all model types that transformers has a class of."""
+    names = (name for name in families.known_model_types() if families.is_in_transformers(name))
+    return [*names, *_stored()["types"]]
+
+
 def parts_of_unknown_types(config: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield warnings about parts whose model type transformers does not have, so that it refuses the file.
 

@@ -33,6 +33,7 @@ from locant.rotary_configs.huggingface import read_config, read_huggingface
 from locant.rotary_configs.llamacpp import read_llamacpp
 from locant.rotary_configs.llamacpp_flags import flags_where_nothing_rotates, overridden_metadata, parse_flags
 from locant.rotary_configs.named_classes import class_in_architectures, other_type_in_architectures
+from locant.rotary_configs.own_code import UNKNOWN_TYPE, type_of_nobody
 from locant.rotary_configs.pairing import LAYOUT_MARK
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.spellings import stated_layout
@@ -60,7 +61,7 @@ class Inspection:
         declared_length: Length in tokens that the file declares, where it does.
         parsed: What the file means; ``None`` where it contradicts itself or has no rotary positions, which is a finding
             then, an error or a note.
-        findings: What is wrong or doubtful, errors first.
+        findings: What is wrong or doubtful, errors first, but behind that nobody knows the model type.
         content: What was read: the text part of config.json, or the metadata.
         text_part: Names of the groups of config.json that lead to that text part; none where it is the whole file.
         checked_against: The class of transformers that was asked what it makes of the file, with its release, where one
@@ -236,9 +237,11 @@ def inspect_model(
             vision = read_vision(source.content)
         except UNREADABLE as error:
             found.append(replace(error_finding(error, source.path.name), severity="warning"))
+    found += type_of_nobody(source.content) if source.kind == "huggingface" and answer is None and not engine else []
     found = [finding_in_words_of(source.kind, finding) for finding in found]
     order = ("error", "warning", "note")
-    found = sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity))
+    # Where nobody knows the model type, all else is read by entries that may be of other code.
+    found = sorted(dict.fromkeys(found), key=lambda each: (each.code != UNKNOWN_TYPE, order.index(each.severity)))
     beside = beside_a_lacking_part(source.content) if source.kind == "huggingface" and has_usual_sizes else []
     stated = {name: value for name, value in content.items() if name not in beside}
     length = _declared_length(source.kind, model_type, stated)

@@ -19,6 +19,7 @@ FindingCode = Literal[
     "turns backwards",
     "several axes",
     "beyond published values",
+    "unknown model type",
 ]
 """What a finding is about, for those that other findings go by."""
 
