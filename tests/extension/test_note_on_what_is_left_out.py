@@ -12,6 +12,7 @@ from locant.extension.inspect.inspection import inspect_model
 from locant.positions.scaling.fields import Finding
 
 _SIZES = {"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 4, "num_hidden_layers": 12}
+_EVERY = [0, 1, 1] * 4
 _ROPE = {**_SIZES, "rope_theta": 1e4, "max_position_embeddings": 4096}
 
 
@@ -118,6 +119,8 @@ def test_windows_of_two_sizes_are_named(tmp_path: Path) -> None:
         {"model_type": "qwen2", **_ROPE, "use_sliding_window": False},
         {"model_type": "gemma2", **_ROPE, "head_dim": 64, "sliding_window": 64, "layer_types": ["full_attention"] * 12},
         {"model_type": "cohere2", **_ROPE, "sliding_window": 64, "sliding_window_pattern": 4},
+        # a list in a group states the types, and the class passes over the rotary_dim that it has
+        {"model_type": "minimax_m3_vl_text", **_ROPE, "sparse_attention_config": {"sparse_attention_freq": _EVERY}},
     ],
 )
 def test_what_the_file_states_or_the_scheme_does_not_use_is_not_named(tmp_path: Path, content: dict[str, Any]) -> None:

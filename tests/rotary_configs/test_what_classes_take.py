@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import re
@@ -826,3 +827,54 @@ def test_a_null_scaling_that_takes_the_groups() -> None:
     file = {"model_type": "laguna", **_SIZES, "rope_parameters": _GROUPS}
     assert "rope_scaling is null in config.json: the class of 'laguna'" in _said(file | {"rope_scaling": None})
     assert "rope_scaling is null" not in _said({"model_type": "llama", **_SIZES, "rope_scaling": None})
+
+
+@pytest.mark.parametrize(
+    ("name", "sections", "is_told"),
+    [
+        ("hunyuan_vl_text", [16, 16, 16, 16], False),
+        ("hunyuan_vl_text", [32.0, 32.0], False),
+        ("qwen2_vl_text", [16, 16, 16, 16], True),
+        ("qwen2_vl_text", [16.0, 24.0, 24.0], True),
+    ],
+)
+def test_a_class_with_as_many_axes_as_there_are_sections(name: str, sections: list[float], is_told: bool) -> None:
+    """HunYuanVLTextModel expands positions by the number of sections, Qwen2-VL's class takes three."""
+    group = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": sections}
+    said = _said({"model_type": name, **_SIZES, "hidden_size": 1024, "head_dim": 128, "rope_parameters": group})
+    assert ("passes over the others or fails" in said or "numbers with a fraction" in said) is is_told
+
+
+def test_sparse_layers_of_minimax_by_their_group() -> None:
+    """MiniMaxM3VLTextConfig makes types of sparse_attention_freq; the indexer of such layers rotates as well."""
+    group = {"sparse_attention_freq": [0, 1, 1, 0, 1, 1], "sparse_index_dim": 192}
+    file = {"model_type": "minimax_m3_vl_text", **_SIZES, "num_hidden_layers": 6, "sparse_attention_config": group}
+    file["head_dim"] = 64
+    mapping = pytest.importorskip("transformers").CONFIG_MAPPING
+    types = mapping["minimax_m3_vl_text"].from_dict(copy.deepcopy(file)).layer_types
+    parsed = read_huggingface(file)
+    assert {each.name: list(each.layers) for each in parsed.layers} == {
+        name: [index for index, each in enumerate(types) if each == name] for name in sorted({*types})
+    }
+    about = [each.message for each in parsed.findings if "indexer" in each.message]
+    assert [each.partition(" by the same")[0] for each in about] == [
+        "The indexer of the sparse attention rotates the first 64 of its 192 features"
+    ]
+    group["sparse_index_dim"] = 32
+    assert "The indexer of the sparse attention has 32 features, fewer than the 64" in _said(file)
+    del file["sparse_attention_config"]
+    assert "indexer" not in " ".join(each.message for each in read_huggingface(file).findings)
+
+
+def test_layers_of_dots_without_an_indexer() -> None:
+    file = {"model_type": "dots3_note_text", "num_hidden_layers": 4}
+    for uses, is_told in ((True, True), (False, False)):
+        found = read_huggingface({**file, "use_dsa": uses}).findings
+        assert any(each.message.startswith("The indexer of the sparse attention") for each in found) is is_told
+
+
+@pytest.mark.parametrize(("order", "is_told"), [("local_attn_first", False), ("global_attn_first", True)])
+def test_the_order_of_layers_that_cohere_does_not_read(order: str, is_told: bool) -> None:
+    file = {"model_type": "cohere2", **_SIZES, "order_of_interleaved_layers": order}
+    said = "order_of_interleaved_layers is 'global_attn_first' in config.json, which the class of 'cohere2'"
+    assert (said in _said(file)) is is_told

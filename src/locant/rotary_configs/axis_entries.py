@@ -70,14 +70,15 @@ def read_axes(
     order: AxisOrder = "alternating" if stated else "sections"
     if known is not None:
         usual = tuple(known.get("sections") or [pairs // known["equal"]] * known["equal"])
-        if sections is not None and len(sections) != len(usual):
+        if sections is not None and len(sections) != len(usual) and not known.get("any"):
             context.warn(
                 f"mrope_section has {len(sections)} axes; the class of '{kind.name if kind else ''}' in transformers "
                 f"has {len(usual)}, and passes over the others or fails.",
                 f"State the pairs of {len(usual)} axes.",
             )
         sections = usual if sections is None else sections
-        if any(isinstance(size, float) for name in theirs for size in rope.values[name] or ()):
+        are_floats = any(isinstance(size, float) for name in theirs for size in rope.values[name] or ())
+        if are_floats and not known.get("fractions"):
             context.warn(
                 f"mrope_section in {rope.where} has numbers with a fraction, by which the class of "
                 f"'{kind.name if kind else ''}' in transformers cannot split features: it fails, also where they are "

@@ -41,7 +41,7 @@ hybrid_override_pattern linear_attn_config attn_layer_indices full_attn_idxs att
 global_attn_every_n_layers rope_local_base_freq local_rope_theta global_rope_theta attn_type_list attn_layer_idxs
 block_configs kv_channels attention_head_dim hidden_size_per_head attn_rotary_emb qk_rope_head_dim head_dim rotary_pct
 global_head_dim sliding_window_size local_attention attention_window_size window_size attention_chunk_size
-cross_attention_layers position_embedding_type
+cross_attention_layers position_embedding_type order_of_interleaved_layers
 """
 READ_BY_SOME = tuple(_OF_SOME.split())
 """Entries that say how layers rotate in some classes, and that all others pass over."""
@@ -188,6 +188,8 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
             entry in _LISTS_OF_ONES and isinstance(value, list) and all(each == 1 for each in value)
         )
         says_nothing = says_nothing or (entry == "rotary_pct" and value == 1)
+        # Of Cohere 2's own code; the types of the class are in that order.
+        says_nothing = says_nothing or (value == "local_attn_first" and kind.layer_types[:1] == ["sliding_attention"])
         says_nothing = says_nothing or (entry in HEAD_SIZES and value in (_computed_head(given), given.get("head_dim")))
         own_share = (kind.rope or {}).get("partial_rotary_factor", kind.defaults.get("partial_rotary_factor"))
         head = _computed_head(given)

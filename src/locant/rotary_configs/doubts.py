@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,8 @@ from locant.rotary_configs.families import INDEXERS, NULL_GROUP_STANDS_STILL, Mo
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS
 from locant.rotary_configs.usual_values import GROUPS, refuse_impossible, rotary_groups, unusual_values
+
+_WITH_INDEXER = ("indexed_attention", "minimax_m3_sparse")
 
 
 def refuse_impossible_values(part: Mapping[str, Any], *, takes_small_bases: bool = False) -> None:
@@ -218,16 +220,21 @@ def is_of_indexer(name: str) -> bool:
     return name.startswith("index")
 
 
-def notes_on_indexers(part: Fields, kind: ModelType | None, config: RotaryConfig) -> list[Finding]:
+def notes_on_indexers(
+    part: Fields, kind: ModelType | None, names: Collection[str], configs: Mapping[str, RotaryConfig]
+) -> list[Finding]:
     """Return a note on the indexer of sparse attention, which rotates queries and keys of its own.
 
     Args:
         part: The text part of config.json.
         kind: The facts of its class, where they are known.
-        config: What the attention does.
+        names: Types of the layers.
+        configs: What their attention does.
     """
-    if kind is None or kind.name not in INDEXERS:
+    sparse = next((name for name in _WITH_INDEXER if name in names), None)
+    if kind is None or kind.name not in INDEXERS or sparse is None or part.flag("use_dsa") is False:
         return []
+    config = configs[sparse] if sparse in configs else next(iter(configs.values()))
     layout, place = INDEXERS[kind.name]
     stated = part.flag("indexer_rope_interleave")
     if stated is not None and stated is not (layout == "interleaved"):
@@ -240,6 +247,17 @@ def notes_on_indexers(part: Fields, kind: ModelType | None, config: RotaryConfig
             )
         ]
     size = part.whole("index_head_dim")
+    assert config.rotary_dim is not None
+    if size is not None and size < config.rotary_dim:
+        return [
+            Finding(
+                "warning",
+                f"The indexer of the sparse attention has {size} features, fewer than the {config.rotary_dim} that the "
+                f"attention rotates: the class of '{kind.name}' in transformers fails there, or turns the two features "
+                "of a pair by different angles.",
+                "Compare with the shapes of the indexer's weights.",
+            )
+        ]
     of = "its features" if size is None else f"its {size} features"
     other = "as the attention does" if layout == config.layout else f"unlike the attention, which has '{config.layout}'"
     return [

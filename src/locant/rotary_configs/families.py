@@ -40,7 +40,7 @@ WINDOW_WITHOUT_POSITIONS = frozenset(["smollm3"])
 """Model types with ``use_sliding_window`` whose layers without positions, and no others, have the window."""
 
 INDEXERS: dict[str, tuple[RotaryLayout, Literal["first", "last"]]] = {
-    **dict.fromkeys(("axk2", "deepseek_v32"), ("half", "first")),
+    **dict.fromkeys(("axk2", "deepseek_v32", "minimax_m3_vl_text"), ("half", "first")),
     **dict.fromkeys(("dots3_note_text", "glm_moe_dsa", "mistral_large4_text"), ("interleaved", "first")),
     "hy_v4": ("half", "last"),
     "hy_v4_vl_text": ("interleaved", "last"),
@@ -130,7 +130,8 @@ class ModelType:
         switch: An entry and the value of it with which the class rotates.
         features: First rotated feature, number of them and features of the head in the class's own size, by layer type.
         axes: Of a class with positions of several axes: ``sections`` where the file has none, or the number of axes
-            that share the pairs in ``equal`` parts, and the ``order`` of :mod:`~locant.rotary_configs.axes`.
+            that share the pairs in ``equal`` parts, and the ``order`` of :mod:`~locant.rotary_configs.axes`; ``any``
+            where it has as many axes as a file has sections, which may have ``fractions`` that are 0.
         bases: Entries beside the groups of layer types that are bases where the file has no group, with their types.
         fills: Types of layers whose group the class fills in where the file has groups of other types alone.
         fills_share: Whether it fills in the share of a head, too, in a group of the file that has none.

@@ -53,6 +53,7 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "hf_olmo": own_entries.olmo,
     "llada": own_entries.olmo,
     "mpt": own_entries.mpt,
+    "minimax_m3_vl_text": own_layers.minimax_m3,
     "gpt_oss": own_formats.gpt_oss,
     own_formats.PARAMS_JSON: own_formats.params_json,
     own_formats.DEEPSEEK_ARGS: own_formats.deepseek_args,

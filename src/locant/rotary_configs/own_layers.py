@@ -125,6 +125,19 @@ def _pass_over_beside_groups_of_step(given: dict[str, Any], findings: Findings) 
             )
 
 
+def minimax_m3(given: dict[str, Any], findings: Findings) -> None:
+    """MiniMax-M3 (configuration_minimax_m3_vl.py): layers that attend to chosen blocks, and their indexer."""
+    del findings
+    sparse = given.get("sparse_attention_config")
+    if not isinstance(sparse, Mapping):
+        return
+    chosen = sparse.get("sparse_attention_freq")
+    if isinstance(chosen, list) and given.get("layer_types") is None:
+        given["layer_types"] = ["minimax_m3_sparse" if each else _FULL for each in chosen]
+    if (size := sparse.get("sparse_index_dim")) is not None:
+        given["index_head_dim"] = size
+
+
 def mimo_v2(given: dict[str, Any], findings: Findings) -> None:
     """MiMo-V2-Flash (configuration_mimo_v2_flash.py): a base for sliding layers, ``hybrid_layer_pattern``.
 
@@ -215,6 +228,7 @@ def dots3_note(given: dict[str, Any], findings: Findings) -> None:
     if isinstance(types, list) and uses_indexer is not None:
         given["layer_types"] = [_INDEXED if each == _FULL else each for each in types]
     if uses_indexer is False:
+        given["use_dsa"] = False
         findings.append(
             Finding(
                 "note",

@@ -29,9 +29,10 @@ from locant.extension.inspect.model_class.small_model import (
     quiet,
     reduced_entries,
 )
-from locant.extension.inspect.model_class.turning_axes import axes_of_class, takes_axes
+from locant.extension.inspect.model_class.turning_axes import takes_axes
 from locant.rotary_configs.class_windows import windows_of_class
 from zoo.architectures import Architecture, architecture, architectures, config_with_model, is_of_decoder
+from zoo.axes import axis_facts
 from zoo.cases import SWITCHED_ON, sections, usual_entries
 from zoo.failures import failure_facts, refusal_facts
 from zoo.groups import group_facts, null_share
@@ -113,8 +114,7 @@ def _facts_of_class(found: Architecture) -> dict[str, Any] | None:
         facts["switch"] = {on: getattr(small, on)}
     facts |= _seen(small, layers)
     if facts["rotates"] and takes_axes(model_class(found.config_class) or found.config_class):
-        with quiet():
-            facts["axes"] = axes_of_class(build(found.config_class(**copy.deepcopy(entries))), layers)
+        facts["axes"] = axis_facts(found, entries, layers)
     return facts | (_changed(found, entries, layers) if facts["rotates"] else {})
 
 

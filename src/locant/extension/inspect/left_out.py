@@ -191,8 +191,8 @@ def _shares(file: _File) -> Iterator[str]:
     """Yield which part of a head rotates, where nothing in the file is about that."""
     if file.states(_OF_A_SHARE) or {"partial_rotary_factor", "rotary_dim", "rotary_pct"} & file.told:
         return
-    if "rotary_dim" in file.kind.defaults:
-        values = {name: f"{each.rotary_dim}" for name, each in file.parsed.configs.items()}
+    values = {name: f"{each.rotary_dim}" for name, each in file.parsed.configs.items()}
+    if {f"{file.kind.defaults.get('rotary_dim')}"} == {*values.values()}:  # some have the entry, and pass over it
         yield f"rotary_dim {file.layers_of(values)}"
         return
     own = entries_of_class(file.kind.name)
@@ -265,15 +265,26 @@ def _layers(file: _File) -> Iterator[str]:
 def _states_layers(file: _File) -> bool:
     """Whether an entry of the file says which layers are of which type."""
     read = read_by_class(file.kind.name) or frozenset()
-    for name, value in file.part.items():
-        if value is not None and (name in LISTS_OF_TYPES or (name in read and _is_round(name))):
-            return True
-        if isinstance(value, list) and len(value) > 1:
-            for other in (None, [*value[1:], *value[:1]]):
-                changed = read_or_none(with_value(file.content, (*file.where, name), other), file.read)
-                if changed is None or changed.layers != file.parsed.layers:
-                    return True
+    if any(
+        value is not None and (name in LISTS_OF_TYPES or (name in read and _is_round(name)))
+        for name, value in file.part.items()
+    ):
+        return True
+    for path, value in _lists(file.part, file.where):
+        for other in (None, [*value[1:], *value[:1]]):
+            changed = read_or_none(with_value(file.content, path, other), file.read)
+            if changed is None or changed.layers != file.parsed.layers:
+                return True
     return False
+
+
+def _lists(group: Mapping[str, Any], where: Path) -> Iterator[tuple[Path, list[Any]]]:
+    """Yield the lists in a group and in those within it."""
+    for name, value in group.items():
+        if isinstance(value, list) and len(value) > 1:
+            yield (*where, name), value
+        elif isinstance(value, Mapping):
+            yield from _lists(value, (*where, name))
 
 
 def _is_round(name: str) -> bool:
