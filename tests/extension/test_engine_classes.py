@@ -101,6 +101,21 @@ def test_the_length_that_vllm_derives_is_told_of_all_models(tmp_path: Path) -> N
     assert "serves 262144 by default" in _said(tmp_path, {"model_type": "olmo2", **_SIZES, "rope_scaling": linear})
 
 
+def test_the_length_that_vllm_serves_is_told_by_what_it_derives_it_from(tmp_path: Path) -> None:
+    lists = {"short_factor": [1.0] * 48, "long_factor": [4.0] * 48}
+    file = {
+        "model_type": "phi4_multimodal",
+        "max_position_embeddings": 131072,
+        "original_max_position_embeddings": 4096,
+    }
+    said = _said(tmp_path, {**file, "rope_scaling": {"type": "longrope", **lists}})
+    assert "vLLM: serves 4096 by default, the original length of the scaling 'longrope'." in said
+    linear = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6}
+    said = _said(tmp_path, {"model_type": "gemma4_text", "max_position_embeddings": 4096, "rope_scaling": linear})
+    assert "serves 16384 by default, which it derives from the factor of the scaling 'linear'" in said
+    assert "the scaling 'none'" not in said
+
+
 def test_converters_are_those_of_the_release_that_is_installed() -> None:
     ctranslate2 = pytest.importorskip("ctranslate2")
     pytest.importorskip("transformers")

@@ -353,6 +353,23 @@ def test_vllm_pairs_neighbours_in_hy_v4() -> None:
     assert not any("indexer" in each.message for each in served.findings)  # which is said of transformers
 
 
+def test_vllm_reads_rotary_dim_of_few_classes() -> None:
+    """config.rotary_dim in gpt_j.py, bailing_moe.py and minimax_m2.py alone."""
+    sizes = {"head_dim": 128, "hidden_size": 256, "num_attention_heads": 2, "rotary_dim": 32}
+    assert read_vllm({}, {"model_type": "minimax_m2", **sizes}).config.rotary_dim == 32
+    for model_type in ("llama", "qwen2", "cohere2"):
+        assert read_vllm({}, {"model_type": model_type, **sizes}).config.rotary_dim == 128
+
+
+@pytest.mark.parametrize("model_type", ["qwen2_vl", "qwen3_vl"])
+def test_vllm_refuses_axes_of_other_pairs_than_rotate(model_type: str) -> None:
+    """MRotaryEmbedding.__init__: assert sum(self.mrope_section) == rotary_dim // 2."""
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24], "partial_rotary_factor": 0.5}
+    part = {"model_type": f"{model_type}_text", "head_dim": 128, "rope_parameters": rope}
+    with pytest.raises(ConfigError, match=r"sums to 64 pairs, but 64 rotated .* 32 pairs\. vLLM refuses them"):
+        read_vllm({}, {"model_type": model_type, "text_config": part})
+
+
 def test_vllm_widens_yarns_ramp_for_several_axes() -> None:
     # MRotaryEmbedding makes its table four times as long, and YaRN's correction range with that length.
     axes = {"rope_type": "yarn", "mrope_section": [2, 3, 3], **_EXTENDED, "rope_theta": 1e4}

@@ -252,3 +252,10 @@ def test_a_window_that_the_whole_hands_on(group: str, takes: bool) -> None:
         else:
             assert _text_of_class(file).sliding_window == (window if takes else 128)
     assert "sliding_window" not in _warnings(read_huggingface({"model_type": "unlimited_ocr", group: sizes}))
+
+
+def test_a_share_beside_a_text_part_that_is_left_out_is_passed_over() -> None:
+    """``Qwen2_5OmniThinkerConfig`` makes a text part of its own, which reads nothing that stands beside it."""
+    thinker = {"model_type": "qwen2_5_omni_thinker", "partial_rotary_factor": 0.5, "rope_theta": 5e5}
+    read = read_huggingface({"model_type": "qwen2_5_omni", "thinker_config": thinker})
+    assert (read.config.base, read.config.rotary_dim) == (1e6, 128)

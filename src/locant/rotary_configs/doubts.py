@@ -129,7 +129,7 @@ def _quoted(names: list[str]) -> str:
     return " and ".join(f"'{name}'" for name in names)
 
 
-def with_checked_axes(parsed: ParsedConfig, name: str, *, splits: bool) -> ParsedConfig:
+def with_checked_axes(parsed: ParsedConfig, name: str, *, splits: bool, in_vllm: bool = False) -> ParsedConfig:
     """Return a reading with a warning where the axes of its positions have not as many pairs as are rotated.
 
     Args:
@@ -137,6 +137,7 @@ def with_checked_axes(parsed: ParsedConfig, name: str, *, splits: bool) -> Parse
         name: The entry that lists the pairs of each axis.
         splits: Whether the engine splits the features by the list, which fails where the sum is another, unless the
             pairs of the axes alternate.
+        in_vllm: Whether the engine is vLLM, which refuses any other sum.
 
     Raises:
         ConfigError: The engine cannot split the features so.
@@ -151,6 +152,8 @@ def with_checked_axes(parsed: ParsedConfig, name: str, *, splits: bool) -> Parse
             f"{name} {list(sections)} sums to {sum(sections)} pairs, but {rotated} rotated features are {rotated // 2} "
             "pairs."
         )
+        if in_vllm:
+            raise ConfigError(f"{message} vLLM refuses them. Correct {name}.")
         if splits and not axes["interleaved"]:
             raise ConfigError(f"{message} transformers fails where it splits the features. Correct {name}.")
         findings.append(Finding("warning", message, f"Correct {name}; pairs beyond it take the positions of others."))

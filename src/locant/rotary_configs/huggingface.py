@@ -158,8 +158,8 @@ def read_config(
     if kind is not None and in_vllm:
         latent = vllm_latent_heads(config)
         shares_part = latent is not None and latent.shares
-        kind = replace(kind, takes_rotary_dim=True, turns_odd_share=False)
         kind = replace(kind, rotates_partly=True, turns_any_share=True, turns_share_of_part=shares_part)
+        kind = replace(kind, turns_odd_share=False)
     if kind is not None and is_replaced:
         kind = replace(kind, fills=())
     given = Spelled({key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK})
@@ -373,7 +373,7 @@ def _read_entries(
     read = {key: value for key, value in part.values.items() if key not in part.passed_over}
     findings += doubts_about(read, {*of_class, *by_logarithm}, kind, names)
     parsed = ParsedConfig(configs, tuple(dict.fromkeys(findings)), multimodal, layers)
-    return with_checked_axes(parsed, "mrope_section", splits=True)
+    return with_checked_axes(parsed, "mrope_section", splits=True, in_vllm=in_vllm)
 
 
 def _is_about_rotation(key: str, value: Any, kind: ModelType | None) -> bool:

@@ -29,7 +29,8 @@ SIZES = (*LAYERS, *HEADS, *WIDTHS)
 ENTRIES_OF_TEXT = (*SIZES, *HEAD_SIZES, *_BASE_AND_SCALING)
 """Sizes of layers, and base and scaling, of which a text part has some."""
 
-ABOUT_ROTATION = (*ROPE_KEYS, "max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
+_LENGTHS_AND_SHARE = ("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
+ABOUT_ROTATION = tuple(dict.fromkeys((*ROPE_KEYS, *_LENGTHS_AND_SHARE)))
 """Entries about rotation that a file may have beside its text part."""
 
 _OF_LAYERS = (*WINDOW_ENTRIES, *READ_BY_SOME, "layer_types", "layers_block_type", "use_sliding_window")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import Llama3, Proportional, Unscaled
+from locant.positions.scaling import Llama3, LongRoPE, Proportional, Unscaled
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
@@ -170,10 +170,14 @@ def _rotated_otherwise(config: RotaryConfig, served: RotaryConfig) -> Iterator[F
 def _served_otherwise(config: RotaryConfig, served: RotaryConfig) -> Iterator[Finding]:
     """Yield where vLLM serves another length than the declared one."""
     told = config.scaling.depends_on_length and not served.scaling.depends_on_length  # by the scaling itself
-    if config.max_length and served.max_length not in (None, config.max_length) and not told:
+    by = next((each.scaling for each in (config, served) if not isinstance(each.scaling, Unscaled)), None)
+    if config.max_length and served.max_length not in (None, config.max_length) and not told and by is not None:
+        why = f"which it derives from the factor of the scaling '{by.name}'"
+        if isinstance(by, LongRoPE):
+            why = "the original length of the scaling 'longrope'"
         yield Finding(
             "warning",
             f"transformers: declared for {config.max_length} tokens. vLLM: serves {served.max_length} by default, "
-            f"which it derives from the factor of the scaling '{config.scaling.name}'.",
+            f"{why}.",
             f"Start vLLM with --max-model-len {config.max_length}, if that is the length the model was made for.",
         )
