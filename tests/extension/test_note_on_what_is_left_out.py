@@ -43,6 +43,10 @@ def _said(folder: Path, content: dict[str, Any], *, ask_class: bool = False) -> 
         ({"model_type": "nemotron", **_ROPE}, ["partial_rotary_factor 0.5"]),
         ({"model_type": "persimmon", **_ROPE}, ["partial_rotary_factor 0.5"]),
         ({"model_type": "phi", **_ROPE}, ["partial_rotary_factor 0.5"]),
+        ({"model_type": "gptj", **_ROPE}, ["rotary_dim 64"]),
+        # Of 36 features the class turns 32, which is the even number below 0.9 of them.
+        ({"model_type": "moonshine", "hidden_size": 288, "rope_theta": 1e4}, ["partial_rotary_factor 0.9"]),
+        ({"model_type": "clvp_encoder", **_ROPE}, []),  # whose share no entry changes
         ({"model_type": "gpt_neox", **_ROPE, "rotary_emb_base": 10000}, ["rotary_pct 0.25"]),
         ({"model_type": "mistral", **_ROPE}, ["sliding_window 4096"]),
         ({"model_type": "qwen3", **_ROPE, "hidden_size": 1024}, ["head_dim 128"]),

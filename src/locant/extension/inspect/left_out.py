@@ -191,17 +191,20 @@ def _shares(file: _File) -> Iterator[str]:
     """Yield which part of a head rotates, where nothing in the file is about that."""
     if file.states(_OF_A_SHARE) or {"partial_rotary_factor", "rotary_dim", "rotary_pct"} & file.told:
         return
-    values = {name: f"{each.rotary_dim}" for name, each in file.parsed.configs.items()}
-    if {f"{file.kind.defaults.get('rotary_dim')}"} == {*values.values()}:  # some have the entry, and pass over it
-        yield f"rotary_dim {file.layers_of(values)}"
+    configs, own = file.parsed.configs, entries_of_class(file.kind.name)
+    number = file.kind.defaults.get("rotary_dim")
+    if {number} == {each.rotary_dim for each in configs.values()}:
+        yield f"rotary_dim {number}"
         return
-    own = entries_of_class(file.kind.name)
+    stored = [value for name, value in _entries(file.kind.rope or {}) if name == "partial_rotary_factor"]
     name = "rotary_pct" if own is not None and "rotary_pct" in own.reads else "partial_rotary_factor"
-    values = {
-        layer: f"{each.rotary_dim / each.head_dim:.4g}"
-        for layer, each in file.parsed.configs.items()
-        if each.rotary_dim is not None and (each.rotary_dim != each.head_dim or name == "rotary_pct")
-    }
+    values = {}
+    for layer, config in configs.items() if stored else ():
+        assert config.rotary_dim is not None
+        if config.rotary_dim != config.head_dim or name == "rotary_pct":
+            # Of an odd number of features, or a fraction of one, the class takes fewer.
+            near = [each for each in stored if 0 <= each * config.head_dim - config.rotary_dim < 2]
+            values[layer] = f"{(near or [config.rotary_dim / config.head_dim])[0]:.4g}"
     if values:
         yield f"{name} {file.layers_of(values)}"
 
