@@ -72,6 +72,7 @@ def _note(folder: Path, content: dict[str, Any]) -> str:
             {"model_type": "llama", **_ROPE, "rope_parameters": _YARN, "rope_scaling": _YARN},
             "rope_scaling and rope_theta, of which rope_parameters says the same",
         ),
+        ({"model_type": "llama", **_ROPE, "rope_scaling": _YARN}, "rope_theta, of which rope_scaling says the same"),
         (
             {
                 "model_type": "llama",

@@ -27,7 +27,6 @@ from locant.rotary_configs.wording import words_of_findings
 
 _BASES = frozenset(["theta", "thetas", "base", "bases"])
 _OTHER_BASE = 1.25  # times
-_DEPTH = 6  # of groups in groups, where the entries of a text part and of its layer types stand
 _OF_A_SHARE = re.compile(r"rotary|partial|rope_pct|rope_head|rope_dim")
 _ROUNDS = frozenset(["pattern", "interval", "period", "every", "idxs", "indices", "types", "type", "offset"])
 _LENGTH = "max_position_embeddings"
@@ -107,11 +106,11 @@ class _File:
         return ", ".join(f"{value} for {name}" for name, value in values.items())
 
 
-def _entries(group: Mapping[str, Any], depth: int = _DEPTH) -> Iterator[tuple[str, Any]]:
+def _entries(group: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in group.items():
         yield name, value
-        if isinstance(value, Mapping) and depth:
-            yield from _entries(value, depth - 1)
+        if isinstance(value, Mapping):
+            yield from _entries(value)
 
 
 def _parts(file: _File) -> Iterator[str]:
@@ -158,12 +157,12 @@ def _is_base(name: str) -> bool:
     return bool(_BASES & words_of(name) and ROTARY & words_of(name))
 
 
-def _with_other_bases(group: Mapping[str, Any], depth: int = _DEPTH) -> dict[str, Any]:
+def _with_other_bases(group: Mapping[str, Any]) -> dict[str, Any]:
     """Return a file in which all bases are others."""
 
     def changed(name: str, value: Any) -> Any:
-        if isinstance(value, Mapping) and depth:
-            return _with_other_bases(value, depth - 1)
+        if isinstance(value, Mapping):
+            return _with_other_bases(value)
         if not _BASES & words_of(name):
             return value
         if isinstance(value, list):

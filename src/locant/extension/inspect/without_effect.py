@@ -59,7 +59,7 @@ def entries_without_effect_in_class(
 
     groups: dict[str, Iterable[tuple[str, str]]] = {
         "beside use_sliding_window false": _switched_off(content, model_type(name)),
-        "of which rope_parameters says the same": _repeated(part),
+        **{f"of which {name} says the same": _repeated(part, name) for name in GROUPS},
         "beside rope_scaling": [(_NEW, f"{_NEW} null")] if _is_null_beside_old_name(part) else [],
         "which it does not read": _not_read(content),
     }
@@ -130,12 +130,12 @@ def _switched_off(content: Mapping[str, Any], kind: ModelType | None) -> list[tu
     return [(name, _shown(name, part[name])) for name in names if part.get(name) is not None]
 
 
-def _repeated(part: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what says beside ``rope_parameters`` what stands in that group as well."""
-    group = part.get(_NEW)
+def _repeated(part: Mapping[str, Any], group_name: str) -> Iterator[tuple[str, str]]:
+    """Yield what says beside a group of rotary parameters what stands in that group as well."""
+    group = part.get(group_name)
     if not isinstance(group, Mapping):
         return
-    for name in (_OLD, "rope_theta", "partial_rotary_factor"):
+    for name in (*([_OLD] if group_name == _NEW else []), "rope_theta", "partial_rotary_factor"):
         value = part.get(name)
         own = group if name == _OLD else group.get(name)
         if value is not None and (value == own or _says_less(value, own)):
