@@ -416,3 +416,45 @@ def test_the_widths_of_classes_are_those_of_the_installed_release() -> None:
         if whole_heads(transformers.CONFIG_MAPPING[name]) != of_type.get(name, [])
     ]
     assert not others or transformers.__version__ < "5.24"
+
+
+@pytest.mark.parametrize("name", ["qwen2", "mistral", "nemotron", "llama", "stablelm"])
+def test_heads_of_the_whole_part_of_what_divides_the_width(name: str) -> None:
+    """q_proj and o_proj are of num_attention_heads * head_dim features, where no check refuses the width."""
+    sizes = {**_SMALL, "hidden_size": 66, "num_attention_heads": 4, "num_key_value_heads": 4}
+    file = {"model_type": name, **sizes, "vocab_size": 32}
+    floors = model_type(name).floors_head
+    assert computes(pytest.importorskip("transformers").CONFIG_MAPPING[name], file) is floors
+    assert floors is (name not in ("llama", "stablelm"))
+    if not floors:
+        with pytest.raises(ConfigError, match="that num_attention_heads"):
+            read_huggingface(file)
+        return
+    parsed = read_huggingface(file)
+    assert parsed.config.head_dim == 16
+    said = "hidden_size is 66, which is no multiple of num_attention_heads, 4: the class of"
+    assert any(each.message.startswith(said) and "each head 16 features" in each.message for each in parsed.findings)
+
+
+@pytest.mark.parametrize("name", ["gemma3_text", "olmo3", "dots3_note_text", "step3p5", "mellum"])
+def test_a_null_base_of_a_class_with_groups_by_layer_type(name: str) -> None:
+    mapping = pytest.importorskip("transformers").CONFIG_MAPPING
+    groups = mapping[name].from_dict({"model_type": name, "rope_theta": None}).rope_parameters
+    fails = any(each["rope_theta"] is None for each in groups.values())
+    said = f"rope_theta of the file is null, with which the class of '{name}' in transformers fails"
+    found = read_huggingface({"model_type": name, "rope_theta": None}).findings
+    assert any(each.message.startswith(said) for each in found) is fails is (name != "mellum")
+    inside = {"model_type": name, "rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 5e4}}
+    found = read_huggingface(inside).findings if name == "dots3_note_text" else ()
+    assert not any(each.message.startswith(said) for each in found)
+
+
+def test_a_width_of_0_is_not_compared(tmp_path: Path) -> None:
+    """Nemotron's class makes a model of it, whose queries and keys are 0."""
+    file = {"model_type": "nemotron", **_SMALL, "hidden_size": 0, "head_dim": 32}
+    (tmp_path / "config.json").write_text(json.dumps(file), encoding="utf-8")
+    found = inspect_model(tmp_path)
+    assert "layers without a feature show nothing" in str(found.not_compared)
+    said = " ".join(each.message for each in found.findings)
+    assert "or one whose layers have no features" in said
+    assert "have no positions" not in said

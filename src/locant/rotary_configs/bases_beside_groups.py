@@ -105,11 +105,18 @@ def has_null_base(part: Fields) -> bool:
     return bool(stated) and not any(stated)
 
 
-def null_bases(part: Fields, kind: ModelType | None) -> Iterator[Finding]:
-    """Yield that bases of layer types are null, where the class has its own ones."""
+def null_bases(part: Fields, kind: ModelType | None, inside: float | None) -> Iterator[Finding]:
+    """Yield that bases of layer types are null, where the class has its own ones.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        inside: The base in the one group of the file, which the class takes in the place of ``rope_theta`` beside it.
+    """
     if kind is None or not kind.rope_by_layer:
         return
-    for name in _BASES_OF_TYPES:
+    counts = inside is None and "rope_theta" in kind.fails_with_null
+    for name in (*_BASES_OF_TYPES, *(("rope_theta",) if counts else ())):
         if name in part.values and part.values[name] is None:
             yield null_of(name, kind, "its own base", "State the base that the weights were trained with.")
 

@@ -156,10 +156,11 @@ def _sizes_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
                 f"State the {name} that the weights have.",
             )
         elif is_null or (isinstance(value, int) and not isinstance(value, bool) and value < 1):
+            of_nothing = value == 0 and name in WIDTHS
             yield Finding(
                 "warning",
                 f"{name} is {in_json(value)} in config.json: the class of '{kind.name}' in transformers makes no model "
-                "of that.",
+                f"of that{', or one whose layers have no features' if of_nothing else ''}.",
                 f"State the {name} that the weights have.",
             )
 

@@ -148,6 +148,8 @@ class ModelType:
         fails_with: Scalings with which the class fails.
         fails_headless: Scalings with which it fails where the size of its heads is null, as it is where left out.
         needs_head: Whether it fails where the size of its heads is null, as it is in some where it is left out.
+        floors_head: Whether its heads have the whole part of what they divide the width by, where ``head_dim`` is
+            missing.
         fails_with_null: Entries beside its groups of which it makes no model where they are null.
         choices: All values that it takes for entries about attention of which it refuses others, by their names, those
             of a group behind the name of that.
@@ -226,6 +228,7 @@ class ModelType:
     fails_with: Sequence[str] = ()
     fails_headless: Sequence[str] = ()
     needs_head: bool = False
+    floors_head: bool = False
     fails_with_null: Sequence[str] = ()
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -416,6 +419,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         fails_with=facts.get("fails_with", ()),
         fails_headless=facts.get("fails_headless", ()),
         needs_head=facts.get("needs_head", False),
+        floors_head=facts.get("floors_head", False),
         fails_with_null=facts.get("fails_with_null", ()),
         needs=facts.get("needs", {}),
         choices=facts.get("choices", {}),

@@ -9,6 +9,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.scaling import FrequencyScaling, LongRoPE
 from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.class_refusals import no_multiple
 from locant.rotary_configs.families import ModelType, is_in_transformers, model_type
 from locant.rotary_configs.head_shares import (
     angles_of_a_share,
@@ -306,12 +307,15 @@ def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Fi
             "config.json has neither head_dim nor a hidden_size that num_attention_heads divides: "
             f"{missing} is missing.{_named_model(own.part)}"
         )
-    if width % heads and taken and kind is not None:
+    if width > heads and width % heads and kind is not None and kind.floors_head:
+        then = f"the class of '{kind.name}' in transformers gives each head {width // heads} features."
+        findings.append(no_multiple(WIDTHS[0], width, HEADS[0], heads, then))
+    elif width % heads and taken and kind is not None:
         raise ConfigError(
             f"The file leaves out {' and '.join(taken)}; these are the values of the class of '{kind.name}', and the "
             "heads do not divide the width. State both, or head_dim, as the weights have them."
         )
-    if width % heads:
+    elif width % heads:
         raise ConfigError(
             f"config.json has neither head_dim nor a hidden_size ({width}) that num_attention_heads ({heads}) divides."
         )

@@ -180,7 +180,7 @@ def rope_groups(
             findings.append(base_is_passed_over(part, kind, base, own))
         base = own
     local = first_stated(part.number("rope_local_base_freq"), part.number("local_rope_theta"))
-    findings += null_bases(part, kind)
+    findings += null_bases(part, kind, inside)
     if kind is not None and kind.rope_by_layer and kind.rope is not None:
         takes_one_for_all = any({LOCAL, GLOBAL} <= {*types} for types in kind.bases.values())
         if GLOBAL not in kind.rope or LOCAL not in kind.rope or takes_one_for_all:

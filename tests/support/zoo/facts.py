@@ -381,7 +381,8 @@ _AS_FOUND = (
         "computes_head",
         "refuses",
     ),
-    *("fails_with", "odd_share", "needs_sections", "fails_headless", "needs_head", "fails_with_share"),
+    *("fails_with", "odd_share", "needs_sections", "fails_headless", "needs_head", "floors_head"),
+    "fails_with_share",
     *("fails_with_groups", "fails_with_null", "needs", "keeps_short_list"),
     *_OF_CONFIGURATION,
 )

@@ -125,7 +125,8 @@ def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tr
     """Return with what a class fails that has one rotation for all layers.
 
     ``fails_headless`` are types of scalings with which it fails where ``head_dim`` is null, and not where it is a
-    number; ``needs_head`` is there where it fails with null for ``head_dim`` in any case; ``fails_with_null`` are the
+    number; ``needs_head`` is there where it fails with null for ``head_dim`` in any case, ``floors_head`` where it
+    computes with heads that do not divide the width, and no ``head_dim``; ``fails_with_null`` are the
     entries beside its group of which it makes no model where they are null, and ``needs`` those that it has no value
     for. ``fails_with_share`` is there where it fails with a share of a head and no scaling; of latent attention,
     ``fails_with_groups`` where it fails with fewer heads of keys than of queries.
@@ -150,6 +151,7 @@ def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tr
             if _is_made(found, each) and not _is_made(found, {**each, "head_dim": None})
         ]
     facts["needs_head"] = needs_head(found, entries)
+    facts["floors_head"] = floors_head(found, entries)
     facts["needs"] = needed_entries(found, entries)
     facts["fails_with_null"] = nulls_that_fail(found, entries)
     if rope and (entries.get(_LATENT) is not None or (is_flat and "partial_rotary_factor" not in rope)):
@@ -168,6 +170,25 @@ def needs_head(found: Architecture, entries: Mapping[str, Any]) -> bool:
     """
     is_number = entries.get("head_dim", 1) is not None  # a class without the entry may look for it all the same
     return is_number and _is_made(found, entries) and not _is_made(found, {**entries, "head_dim": None})
+
+
+def floors_head(found: Architecture, entries: Mapping[str, Any]) -> bool:
+    """Whether a class computes with a width that its heads do not divide, and no size of heads: with the whole part.
+
+    Args:
+        found: The class.
+        entries: The entries of a small model that it computes.
+    """
+    width, heads = entries.get("hidden_size"), entries.get("num_attention_heads")
+    is_stated = isinstance(getattr(found.config_class, "head_dim", None), int)
+    if not isinstance(width, int) or not isinstance(heads, int) or heads < 2 or is_stated:
+        return False
+    rest = {name: value for name, value in entries.items() if name != "head_dim"}
+    wider = {**rest, "hidden_size": width // heads * heads + heads // 2}
+    config = made(found, **wider)
+    if config is None or getattr(config, "head_dim", None) not in (None, width // heads):
+        return False
+    return _computes(found, {**rest, "hidden_size": width // heads * heads}) and _computes(found, wider)
 
 
 def _computes(found: Architecture, entries: Mapping[str, Any]) -> bool:

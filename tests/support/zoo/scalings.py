@@ -52,8 +52,8 @@ def scaling_facts(rope: Mapping[str, Any], usual: Sequence[ObservedLayer], tried
     found = [name for name in SCALINGS if (is_flat or name != "longrope") and fails(name)]
     if found and tried(rope_parameters=with_entries(rope, {})) is not None:
         facts["fails_with"] = found
-    odd = part // 2 + 1
-    layers = tried(rope_parameters=with_entries(rope, {"partial_rotary_factor": odd / head})) if odd % 2 else None
+    odd = part // 2 + 1 + part // 2 % 2
+    layers = tried(rope_parameters=with_entries(rope, {"partial_rotary_factor": odd / head}))
     changed = next((each.rotation for each in layers or () if each.rotation is not None), None)
     if changed is not None and changed.rotary_dim == odd + 1:
         facts["odd_share"] = True

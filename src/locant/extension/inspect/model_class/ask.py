@@ -32,6 +32,7 @@ from locant.rotary_configs.class_windows import windows_passed_over
 from locant.rotary_configs.doubts import turns_backwards
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.own_code import needs_code
+from locant.rotary_configs.spellings import WIDTHS
 from locant.rotary_configs.text_parts import is_taken_for_ministral, text_part, text_part_names, text_type
 
 if TYPE_CHECKING:
@@ -110,6 +111,10 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
     is_of_another_class = bool(names) and not any(name in content for name in names)
     if name not in transformers.CONFIG_MAPPING or (is_of_another_class and text_part(content) is not content):
         return None
+    if any(text_part(content).get(width) == 0 for width in WIDTHS):
+        return UnaskedClass(
+            name, transformers.__version__, "layers without a feature show nothing", refuses_the_file=False
+        )
     positions = tuple(each for each in _POSITIONS if longest is None or each < longest)
     release = transformers.__version__
     config_class = transformers.CONFIG_MAPPING[name]
