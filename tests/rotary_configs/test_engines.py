@@ -437,6 +437,38 @@ def test_vllm_takes_the_base_of_dbrx_from_its_attention_group() -> None:
     assert (read.base, read.scaling, read.head_dim) == (5e5, Unscaled(), 16)
 
 
+def test_vllm_takes_every_group_of_gpt_oss_for_yarn() -> None:
+    """OAIAttention in vLLM's models/gpt_oss.py, which looks for the numbers of YaRN by their names."""
+    model = {"model_type": "gpt_oss", "head_dim": 64, "rope_theta": 5e5, "max_position_embeddings": 32768}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
+    with pytest.raises(ConfigError, match="has no beta_fast and no beta_slow: vLLM's class of gpt-oss takes every"):
+        read_vllm({}, {**model, "rope_scaling": yarn})
+    with pytest.raises(ConfigError, match="has no original_max_position_embeddings and no beta_fast and no beta_slow"):
+        read_vllm({}, {**model, "rope_scaling": {"rope_type": "linear", "factor": 4.0}})
+    whole = {**yarn, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False, "partial_rotary_factor": 0.5}
+    read = read_vllm({}, {**model, "rope_scaling": {**whole, "attention_factor": 1.0}})
+    assert read.config.rotary_dim == 64
+    assert read.config.scaling == YaRN(factor=4.0, original_length=8192, truncate=False)
+    assert any(
+        "attention_factor of rope_scaling in config.json: vLLM's class" in each.message for each in read.findings
+    )
+    assert read_vllm({}, model).config.scaling == read_huggingface(model).config.scaling  # those of the class
+
+
+@pytest.mark.parametrize("model_type", ["gte", "muse_spark_text", "step3p5"])
+def test_vllm_has_shares_of_its_own_in_some_classes(model_type: str) -> None:
+    """GteNewModelConfig, MuseSpark1xAttention and Step3p5Attention, which look at no partial_rotary_factor."""
+    read = read_vllm({}, {"model_type": model_type, "head_dim": 64, "partial_rotary_factor": 0.5})
+    assert {each.rotary_dim for each in read.configs.values()} == {64}
+
+
+def test_vllm_scales_nothing_in_muse_spark() -> None:
+    """MuseSpark1xAttention makes its RotaryEmbedding of a base alone."""
+    part = {"model_type": "muse_spark_text", "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+    read = read_vllm({}, {"model_type": "muse_spark", "text_config": part})
+    assert read.config.scaling == Unscaled()
+
+
 def test_vllm_passes_over_the_factor_of_proportional() -> None:
     rope = {"rope_type": "proportional", "factor": 8.0, "partial_rotary_factor": 0.5, "rope_theta": 1e4}
     read = read_vllm({}, {"model_type": "llama", **_SHORT, "rope_parameters": rope})

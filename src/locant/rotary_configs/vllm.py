@@ -13,16 +13,16 @@ from locant.parsing import parse_json
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled, YaRN
 from locant.positions.scaling.contexts import VllmContext, VllmLengths
-from locant.positions.scaling.fields import Fields, Finding, in_json
+from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.around_scalings import length_of_class
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, by_layer, with_equivalent_base
 from locant.rotary_configs.engine_classes import runs_class_of_transformers
 from locant.rotary_configs.huggingface import read_config
-from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
 from locant.rotary_configs.text_parts import text_part
+from locant.rotary_configs.vllm_groups import with_own_groups
 from locant.rotary_configs.vllm_overrides import GROUPS, names_in, placed, with_overrides, with_share_of_file
 from locant.rotary_configs.wording import speaks_of
 
@@ -78,18 +78,12 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
         return _with_findings(parsed, configs, findings, given, config, model_type)
     where = FORMAT if given else "config.json"
     if nested is merged:
-        merged = nested = with_share_of_file(config, merged)
+        merged = with_own_groups(with_share_of_file(config, merged), model_type, where, findings)
     for name, part in merged.items():
         if part is nested:
-            nested = with_share_of_file(config, nested)
-            if model_type.startswith(_HAS_LEGACY_GROUPS):
-                nested = _with_groups_by_layer(nested, where, findings)
+            nested = with_own_groups(with_share_of_file(config, nested), model_type, where, findings)
             merged[name] = _in_huggingface_terms(_with_ntk_of_its_own(nested, model_type), model_type, where, findings)
     merged = _in_huggingface_terms(_with_ntk_of_its_own(merged, model_type), model_type, where, findings)
-    if model_type.startswith(_HAS_LEGACY_GROUPS):
-        merged = _with_groups_by_layer(merged, where, findings)
-    if model_type == "dbrx":
-        merged = _with_base_of_attention_group(merged)
     parsed = read_config(merged, in_vllm=True, is_replaced=is_replaced)
     configs = {}
     for layer, read in parsed.configs.items():
@@ -184,50 +178,6 @@ def _with_ntk_of_its_own(part: Mapping[str, Any], model_type: str) -> Mapping[st
     if "ntk" in kinds or ("dynamic" in kinds and any(group.get("alpha") is not None for group in groups)):
         return in_usual_names({**part, "model_type": model_type}, [])
     return part
-
-
-_HAS_LEGACY_GROUPS = "gemma4"  # whose class in vLLM takes one group for layers of both types (gemma4.py)
-
-
-def _with_groups_by_layer(part: Mapping[str, Any], where: str, findings: list[Finding]) -> dict[str, Any]:
-    """Return a configuration with one group for all layers as vLLM's class of Gemma 4 takes it for each type.
-
-    Layers with a window have the same scaling, and the base ``rope_local_base_freq``, or 10000; a share of the head
-    that the group does not state is the whole.
-
-    Raises:
-        ConfigError: There is no base, without which it fails.
-    """
-    made = dict(part)
-    for name in GROUPS:
-        rope = part.get(name)
-        if not isinstance(rope, Mapping) or not rope or any(isinstance(each, Mapping) for each in rope.values()):
-            continue
-        base = rope.get("rope_theta", made.pop("rope_theta", None))
-        if base is None:
-            raise ConfigError(f"{name} of {where} has no rope_theta, and vLLM's class of Gemma 4 fails without.")
-        local = made.pop("rope_local_base_freq", None)
-        local = 10_000.0 if local is None else local
-        full = {"partial_rotary_factor": 1.0, **rope, "rope_theta": base}
-        made[name] = {GLOBAL: full, LOCAL: {**full, "rope_theta": local}}
-        findings.append(
-            Finding(
-                "warning",
-                f"{name} of {where} has no groups for layer types: vLLM's class of Gemma 4 scales layers of both types "
-                f"by it, and gives those with a window the base {in_json(local)}.",
-                "Write a group for each layer type.",
-            )
-        )
-    return made
-
-
-def _with_base_of_attention_group(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration as vLLM's class of DBRX reads it: the base in ``attn_config``, and never a scaling."""
-    group = part.get("attn_config")
-    base = Fields(group, "attn_config of config.json").number("rope_theta") if isinstance(group, Mapping) else None
-    if base is None:
-        return dict(part)
-    return {key: value for key, value in part.items() if key not in GROUPS} | {"rope_theta": base}
 
 
 def _without_original(rope: Mapping[str, Any]) -> dict[str, Any]:

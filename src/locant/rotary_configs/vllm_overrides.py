@@ -44,9 +44,6 @@ _OWN_BASES = {  # set_default_rope_theta in vllm/model_executor/models
 }
 _LOOKS_BY_LAYER = frozenset(("dory", "embedding_gemma2_text", "gemma3_text", "gemma3n_text", "modernbert"))
 """Model types whose classes in vLLM take ``rope_parameters[layer_type]``, whatever is there."""
-_SHARE_BY_LAYER = frozenset(["step3p5"])
-"""Model types whose classes in vLLM take ``partial_rotary_factors``, a list, or else whole heads (``step3p5.py``)."""
-
 _USUAL_BASE = 10_000.0
 
 
@@ -162,8 +159,6 @@ class _Overrides:
         stated = next((name for name in _SHARES if part.get(name) is not None), None)
         kind = self._kind
         if stated is None or kind is None or not self._is_gathered or not is_number(part[stated]):
-            return filled
-        if kind.name in _SHARE_BY_LAYER:
             return filled
         if stated != _SHARES[0] and self._share({name: part[name] for name in GROUPS if name in part}) is not None:
             return filled  # that of the class, of which the share has another name
