@@ -485,3 +485,13 @@ def test_a_class_whose_text_part_has_another_name_in_the_file_is_asked(tmp_path:
     sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "unlimited_ocr", "language_config": sizes}))
     assert str(inspect_model(tmp_path).checked_against).startswith("UnlimitedOcrTextModel")
+
+
+def test_a_default_file_of_heads_with_an_odd_share_is_read_as_its_class(tmp_path: Path) -> None:
+    """Glm4MoeConfig has 96 heads in 4096 features, 42 for each, of which half are 21."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "glm4_moe"}), encoding="utf-8")
+    found = inspect_model(tmp_path)
+    assert str(found.checked_against).startswith("Glm4MoeModel")
+    assert found.parsed is not None
+    assert (found.parsed.config.head_dim, found.parsed.config.rotary_dim) == (42, 22)
+    assert not any("does something else" in each.message for each in found.findings)

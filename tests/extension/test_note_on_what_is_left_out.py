@@ -41,6 +41,8 @@ def _said(folder: Path, content: dict[str, Any], *, ask_class: bool = False) -> 
             ],
         ),
         ({"model_type": "nemotron", **_ROPE}, ["partial_rotary_factor 0.5"]),
+        # heads of 42 features, 21 of which are turned with one more by a base that is shown for that
+        ({"model_type": "glm4_moe"}, ["rope_theta 10000", "partial_rotary_factor 0.5"]),
         ({"model_type": "persimmon", **_ROPE}, ["partial_rotary_factor 0.5"]),
         ({"model_type": "phi", **_ROPE}, ["partial_rotary_factor 0.5"]),
         ({"model_type": "gptj", **_ROPE}, ["rotary_dim 64"]),

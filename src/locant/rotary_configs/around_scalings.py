@@ -32,6 +32,7 @@ def base_of_one_more(features: int, base: float, context: RopeContext) -> float:
         f"The share of a head is {features} features, an odd number: the class rotates {features + 1} of them by "
         f"frequencies for {features}, which those shown are by their base. No other engine does.",
         "State a share that is an even number of features.",
+        "odd share",
     )
     return float(base ** ((features + 1) / features))
 

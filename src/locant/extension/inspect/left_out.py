@@ -45,7 +45,8 @@ def values_left_out(
         said: What was found so far; entries that a finding names are not told again.
     """
     others = [each for each in said if each.code != "base of the class"]
-    file = _File(content, parsed, read, kind, words_of_findings(others), len(others) < len(said))
+    is_odd = any(each.code == "odd share" for each in said)
+    file = _File(content, parsed, read, kind, words_of_findings(others), len(others) < len(said), is_odd)
     layers = [*_layers(file)]
     numbers = _numbers(file, with_rounds=not layers)
     items = [*_parts(file), *_scaling(file), *_bases(file), *_shares(file), *numbers, *layers, *_sections(file)]
@@ -73,6 +74,7 @@ class _File:
         kind: The facts of its class.
         told: Words of what was found about it.
         lacks_base: Whether a note of the reading says that its base is the class's.
+        is_odd: Whether an odd number of features is turned with one more, by a base of the reading's own.
     """
 
     content: Mapping[str, Any]
@@ -81,6 +83,7 @@ class _File:
     kind: ModelType
     told: set[str]
     lacks_base: bool
+    is_odd: bool
 
     @property
     def part(self) -> Mapping[str, Any]:
@@ -144,10 +147,12 @@ def _bases(file: _File) -> Iterator[str]:
         same, name = None if other is None else other.configs.get(layer), _name_of_base(file.kind, layer)
         if file.part.get(name or "rope_theta") == config.base or not (same is None or same.base == config.base):
             continue  # stated, whether the class reads it there or not
+        features = config.rotary_dim
+        base = config.base ** ((features - 1) / features) if file.is_odd and features else config.base
         if name is None:
-            bases[layer] = f"{config.base:.10g}"
+            bases[layer] = f"{base:.10g}"
         else:
-            named.append(f"{name} {config.base:.10g}")
+            named.append(f"{name} {base:.10g}")
     if bases:
         yield f"rope_theta {file.layers_of(bases)}"
     yield from named
@@ -201,8 +206,8 @@ def _shares(file: _File) -> Iterator[str]:
     for layer, config in configs.items() if stored else ():
         assert config.rotary_dim is not None
         if config.rotary_dim != config.head_dim or name == "rotary_pct":
-            # Of an odd number of features, or a fraction of one, the class takes fewer.
-            near = [each for each in stored if 0 <= each * config.head_dim - config.rotary_dim < 2]
+            # Of an odd number of features, or a fraction of one, the class takes fewer, or one more.
+            near = [each for each in stored if -1 <= each * config.head_dim - config.rotary_dim < 2]
             values[layer] = f"{(near or [config.rotary_dim / config.head_dim])[0]:.4g}"
     if values:
         yield f"{name} {file.layers_of(values)}"

@@ -32,9 +32,9 @@ class _WithFindings:
 
     findings: list[Finding]
 
-    def warn(self, message: str, remedy: str) -> None:
+    def warn(self, message: str, remedy: str, code: FindingCode | None = None) -> None:
         """Add a warning."""
-        self.findings.append(Finding("warning", message, remedy))
+        self.findings.append(Finding("warning", message, remedy, code))
 
     def wrong(self, message: str, remedy: str) -> None:
         """Add an error about what cannot be meant, though the engine computes something of it."""

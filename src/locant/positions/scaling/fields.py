@@ -18,6 +18,7 @@ FindingCode = Literal[
     "needed by the class",
     "turns backwards",
     "several axes",
+    "odd share",
     "beyond published values",
     "unknown model type",
 ]
