@@ -33,6 +33,7 @@ from locant.training import (
 )
 from locant.training.checkpoint import Snapshot, checkpoint_folders, snapshot_path
 from locant.training.recipe import apply_overrides
+from locant.training.trainer import Trainer
 from locant.translation import Translator
 
 
@@ -225,6 +226,27 @@ def test_a_time_budget_is_kept(recipe_data, tmp_path, monkeypatch):
     assert len(validations(tmp_path / "run")) == 8
     rates = [row["learning_rate"] for row in read_metrics(tmp_path / "run") if row["kind"] == "training"]
     assert rates[-1] < 0.2 * max(rates)
+
+
+def test_validating_takes_a_fifth_of_a_time_budget_at_most(recipe_data, tmp_path, monkeypatch):
+    seconds, measure = [0.0], Trainer._measure
+
+    def clock():
+        seconds[0] += 0.01
+        return seconds[0]
+
+    def slow(trainer, weights):
+        seconds[0] += 0.4
+        return measure(trainer, weights)
+
+    monkeypatch.setattr("locant.training.budget.perf_counter", clock)
+    monkeypatch.setattr(Trainer, "_measure", slow)
+    changes = ["training.steps=null", "training.minutes=0.05", "training.validate_every=null"]
+    summary = train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
+    assert summary.reason == "0.05 minutes are over"
+    times = [row["seconds"] for row in read_metrics(tmp_path / "run") if row["kind"] == "validation"]
+    # The first after an eighth of three seconds, the second 1.6 seconds after that, the last when time is over.
+    assert times == pytest.approx([0.8, 2.8, 3.4], abs=0.1)
 
 
 @pytest.mark.slow

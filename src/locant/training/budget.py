@@ -15,6 +15,8 @@ from locant.settings import Settings
 
 # Updates before the first estimate of how many a time budget allows, and what is taken for it until then.
 _ESTIMATE_FROM, _FIRST_ESTIMATE = 10, 1000.0
+_VALIDATIONS, _TRAINED_FOR_VALIDATED = 8, 4.0
+"""Validations of a time budget, and the least seconds of updates for one of validation."""
 
 
 class Budget(Settings):
@@ -71,6 +73,21 @@ class Budget(Settings):
         if self.minutes and seconds >= 60 * self.minutes:
             return f"{self.minutes:g} minutes are over"
         return ""
+
+    def validation_due(self, seconds: float, validations: int, *, ended: float, took: float) -> bool:
+        """Whether an eighth of the minutes has passed for each validation and one more.
+
+        Validating may take a fifth of the time at most, so that little time is not spent on it: the next one waits
+        four times as long as the last one took.
+
+        Args:
+            seconds: Time trained.
+            validations: Done so far.
+            ended: When the last one ended, in seconds trained.
+            took: How many seconds it took.
+        """
+        eighth = 60 * (self.minutes or math.inf) / _VALIDATIONS
+        return seconds >= max(eighth * (1 + validations), ended + _TRAINED_FOR_VALIDATED * took)
 
 
 class Clock:

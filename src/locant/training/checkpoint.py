@@ -85,6 +85,8 @@ class Progress(LoopProgress):
         stage: The stage of the corpus, from 0.
         stage_epoch: The epoch with which it began.
         validated: The step of the newest validation.
+        validation_ended: When it ended, in seconds trained.
+        validation_seconds: How long it took.
     """
 
     epoch: int = 0
@@ -97,6 +99,8 @@ class Progress(LoopProgress):
     stage: int = 0
     stage_epoch: int = 0
     validated: int = 0
+    validation_ended: float = 0.0
+    validation_seconds: float = 0.0
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:

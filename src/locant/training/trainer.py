@@ -323,8 +323,9 @@ class Trainer:
         if snapshot in progress.snapshots:
             snapshot.sha256 = saved.save_snapshot(self.run, progress.step, usable)
         before, progress.seconds = progress.seconds, self.loop.clock.seconds
+        progress.validation_ended, progress.validation_seconds = progress.seconds, progress.seconds - before
         # Validating is no part of the speed of training.
-        progress.interval["since"] = progress.interval.get("since", 0.0) + progress.seconds - before
+        progress.interval["since"] = progress.interval.get("since", 0.0) + progress.validation_seconds
         report = ValidationReport(progress.step, **asdict(scores), seconds=progress.seconds, best=better)
         if self._log:
             self._log.write("validation", asdict(report))
@@ -384,8 +385,8 @@ class Trainer:
             return True
         if settings.validate_every or not settings.minutes:
             return progress.step % (settings.validate_every or 1000) == 0
-        eighth = 60 * settings.minutes / 8
-        return progress.seconds >= eighth * (1 + progress.validations)
+        ended, took = progress.validation_ended, progress.validation_seconds
+        return self.loop.budget.validation_due(progress.seconds, progress.validations, ended=ended, took=took)
 
     def _reason_to_stop(self) -> str:
         return "stopped" if self.loop.stopping else self._patience_over()
