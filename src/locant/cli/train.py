@@ -92,8 +92,11 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError("--resume-if-exists goes with a recipe and --output; leave one of the two out.")
     elif not options.output and not options.dry_run:
         raise UsageError("Say where the run should go: --output FOLDER (or --resume FOLDER to go on with one).")
-    elif not recipes and not (options.source or options.tsv):
-        raise UsageError("Say what to train on: a recipe (see `locant recipes`), --source and --target, or --tsv.")
+    elif not recipes and not any(override.startswith(("corpus.", "corpus=")) for override in overrides):
+        raise UsageError(
+            "Say what to train on: a recipe (see `locant recipes`), --source and --target, --tsv, or keys of a corpus, "
+            "such as corpus.kind=jsonl corpus.train=pairs.jsonl."
+        )
 
     from locant.cli.progress import TrainingProgress
     from locant.training import load_recipe, plan_training, resume_training, train
