@@ -29,6 +29,9 @@ from locant.text.line_blocks import Columns, JsonFields, ParallelLines, TextFile
 from locant.text.pairs import ParallelText, count_different, hold_out, in_memory, survey, turned
 from locant.text.store import StoredText, TextStore
 
+_SHOWN_FILES = 4
+"""Files that the description of a corpus names."""
+
 
 def load_corpus(settings: CorpusSettings, store: TextStore | None = None) -> Corpus:
     """Open a corpus and read it once, so that mistakes in the data surface before any long work.
@@ -261,4 +264,7 @@ def _resolved(settings: FileCorpus, paths: Sequence[Path]) -> list[Path]:
 def _description(settings: FilesCorpus | TsvCorpus | JsonlCorpus | HuggingFaceCorpus) -> str:
     if isinstance(settings, HuggingFaceCorpus):
         return f"Dataset {settings.dataset}{f' ({settings.config})' if settings.config else ''}."
-    return f"Local files in {settings.folder}."
+    train = [*settings.train.source, *settings.train.target] if isinstance(settings, FilesCorpus) else settings.train
+    more = " and more" if len(train) > _SHOWN_FILES else ""
+    place = "" if settings.folder == Path() else f" in {settings.folder}"
+    return f"Local files {', '.join(map(str, train[:_SHOWN_FILES]))}{more}{place}."
