@@ -307,14 +307,15 @@ def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Fi
             "config.json has neither head_dim nor a hidden_size that num_attention_heads divides: "
             f"{missing} is missing.{_named_model(own.part)}"
         )
-    if width > heads and width % heads and kind is not None and kind.floors_head:
-        then = f"the class of '{kind.name}' in transformers gives each head {width // heads} features."
-        findings.append(no_multiple(WIDTHS[0], width, HEADS[0], heads, then))
-    elif width % heads and taken and kind is not None:
+    is_floored = width > heads and kind is not None and kind.floors_head
+    if width % heads and taken and kind is not None and (width // heads % 2 or not is_floored):
         raise ConfigError(
             f"The file leaves out {' and '.join(taken)}; these are the values of the class of '{kind.name}', and the "
             "heads do not divide the width. State both, or head_dim, as the weights have them."
         )
+    if width % heads and is_floored and kind is not None:
+        then = f"the class of '{kind.name}' in transformers gives each head {width // heads} features."
+        findings.append(no_multiple(WIDTHS[0], width, HEADS[0], heads, then))
     elif width % heads:
         raise ConfigError(
             f"config.json has neither head_dim nor a hidden_size ({width}) that num_attention_heads ({heads}) divides."
