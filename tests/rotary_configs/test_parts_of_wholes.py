@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import pytest
+import torch
 
 from locant.errors import ConfigError
 from locant.rotary_configs import ParsedConfig, read_huggingface
@@ -259,3 +260,20 @@ def test_a_share_beside_a_text_part_that_is_left_out_is_passed_over() -> None:
     thinker = {"model_type": "qwen2_5_omni_thinker", "partial_rotary_factor": 0.5, "rope_theta": 5e5}
     read = read_huggingface({"model_type": "qwen2_5_omni", "thinker_config": thinker})
     assert (read.config.base, read.config.rotary_dim) == (1e6, 128)
+
+
+@pytest.mark.parametrize(("base", "is_made"), [(77.0, True), (None, False)])
+def test_a_rotation_of_the_whole_beside_that_of_its_text_part(base: float | None, is_made: bool) -> None:
+    """MusicFlamingoConfig has a group of its own, by which times of sound are turned."""
+    transformers = pytest.importorskip("transformers")
+    file = {"model_type": "musicflamingo", "text_config": {"model_type": "qwen2", **_SIZES}, "rope_theta": base}
+    config = transformers.CONFIG_MAPPING["musicflamingo"].from_dict(copy.deepcopy(file))
+    assert config.rope_parameters["rope_theta"] == base
+    try:
+        with torch.device("meta"):
+            transformers.AutoModel.from_config(config)
+    except TypeError:
+        assert not is_made
+    said = [each.message for each in read_huggingface(file).findings if each.severity != "note"]
+    fails = "rope_theta is null in config.json: the class of 'musicflamingo' in transformers takes it for a rotation"
+    assert [each.startswith(fails) for each in said if "rope_theta" in each] == ([] if is_made else [True])

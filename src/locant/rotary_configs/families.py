@@ -165,6 +165,7 @@ class ModelType:
         turns_share_of_part: Whether it rotates a share of the separate part of heads of latent attention (vLLM).
         text_part: Name of the nested group that is the text part of a multimodal model, or has it.
         of_whole: Entries about rotary positions that the class of a whole has for something else than its text part.
+        whole_nulls: Those of them with null for which it fails.
         text_names: Other names of that group that the class takes.
         text_type: Model type of that part where it does not state one.
         has_one_text_type: Whether that is its type also where it states another.
@@ -242,6 +243,7 @@ class ModelType:
     turns_share_of_part: bool = False
     text_part: tuple[str, ...] = ()
     of_whole: tuple[str, ...] = ()
+    whole_nulls: tuple[str, ...] = ()
     text_names: tuple[str, ...] = ()
     text_type: str | None = None
     has_one_text_type: bool = False
@@ -431,6 +433,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         needs_sections=facts.get("needs_sections", False),
         text_part=tuple(facts.get("text_part", ())),
         of_whole=tuple(facts.get("of_whole", ())),
+        whole_nulls=tuple(facts.get("whole_nulls", ())),
         text_names=tuple(facts.get("text_names", ())),
         text_type=facts.get("text_type"),
         has_one_text_type=facts.get("one_text_type", False),

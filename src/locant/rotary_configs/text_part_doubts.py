@@ -297,6 +297,14 @@ def _refused_parts_beside(config: Mapping[str, Any]) -> Iterator[Finding]:
     whole, steps = families.model_type(name_of(config)), steps_to_text(config)
     if whole is None or not is_ours(config):
         return
+    for name in whole.whole_nulls:
+        if name in config and config[name] is None:
+            yield Finding(
+                "warning",
+                f"{name} is null in config.json: the class of '{whole.name}' in transformers takes it for a rotation "
+                "beside that of its text part, and fails.",
+                f"Leave {name} out, or state the one that the weights were trained with.",
+            )
     for name, usual in whole.parts_need_type.items():
         part = config.get(name)
         if isinstance(part, Mapping) and "model_type" not in part:

@@ -76,9 +76,9 @@ def nulls_that_fail(found: Architecture, entries: Mapping[str, Any]) -> list[str
     rest = {name: value for name, value in entries.items() if name != "rope_parameters"}
     names = {*entries_of_class(found), "rope_theta", "partial_rotary_factor"}
     chosen = [name for name in sorted(names) if _NULLABLE.search(name)]
-    if not _is_made(found, rest):
+    if not is_made(found, rest):
         return []
-    failing = [name for name in chosen if not _is_made(found, {**rest, name: None})]
+    failing = [name for name in chosen if not is_made(found, {**rest, name: None})]
     usual = {name: getattr(found.config_class, name, None) for name in names if OF_SIZES.search(name)}
     sizes = [name for name, value in sorted(usual.items()) if isinstance(value, int) and value is not True]
     sizes = [name for name in sizes if name not in {*chosen, *_TOLD} and made(found, **{name: None}) is not None]
@@ -142,13 +142,13 @@ def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tr
     if isinstance(heads, int) and isinstance(size, int):  # a class that computes the size of heads has the same then
         entries = {**entries, "hidden_size": heads * size}
     is_flat = isinstance(rope, Mapping) and "rope_type" in rope
-    if is_flat and "head_dim" in entries and _LATENT not in entries and _is_made(found, {**entries, "head_dim": None}):
+    if is_flat and "head_dim" in entries and _LATENT not in entries and is_made(found, {**entries, "head_dim": None}):
         scaled = {name: with_entries(rope, complete_scaling(name, part // 2)) for name in SCALINGS}
         whole = {name: {**entries, "rope_parameters": group} for name, group in scaled.items()}
         facts["fails_headless"] = [
             name
             for name, each in whole.items()
-            if _is_made(found, each) and not _is_made(found, {**each, "head_dim": None})
+            if is_made(found, each) and not is_made(found, {**each, "head_dim": None})
         ]
     facts["needs_head"] = needs_head(found, entries)
     facts["floors_head"] = floors_head(found, entries)
@@ -169,7 +169,7 @@ def needs_head(found: Architecture, entries: Mapping[str, Any]) -> bool:
         entries: The entries of a small model that it computes.
     """
     is_number = entries.get("head_dim", 1) is not None  # a class without the entry may look for it all the same
-    return is_number and _is_made(found, entries) and not _is_made(found, {**entries, "head_dim": None})
+    return is_number and is_made(found, entries) and not is_made(found, {**entries, "head_dim": None})
 
 
 def floors_head(found: Architecture, entries: Mapping[str, Any]) -> bool:
@@ -193,7 +193,7 @@ def floors_head(found: Architecture, entries: Mapping[str, Any]) -> bool:
 
 def _computes(found: Architecture, entries: Mapping[str, Any]) -> bool:
     """Whether a class makes a model of entries, and computes a text with it."""
-    if not _is_made(found, entries):
+    if not is_made(found, entries):
         return False
     try:
         with quiet(), torch.no_grad():
@@ -205,8 +205,13 @@ def _computes(found: Architecture, entries: Mapping[str, Any]) -> bool:
     return True
 
 
-def _is_made(found: Architecture, entries: Mapping[str, Any]) -> bool:
-    """Whether a class makes a model of entries; frequencies are computed while it is made, numbers are not kept."""
+def is_made(found: Architecture, entries: Mapping[str, Any]) -> bool:
+    """Whether a class makes a model of entries; frequencies are computed while it is made, numbers are not kept.
+
+    Args:
+        found: The class.
+        entries: Entries of its configuration.
+    """
     try:
         with quiet(), torch.device("meta"):
             config = config_with_model(found, copy.deepcopy(dict(entries)))

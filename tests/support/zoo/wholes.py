@@ -11,6 +11,7 @@ from locant.extension.inspect.model_class.small_model import quiet
 from locant.rotary_configs.families import is_in_transformers, known_model_types, model_type
 from locant.rotary_configs.text_parts import BESIDE_TEXT, ENTRIES_OF_TEXT, SIZES
 from zoo.architectures import Architecture, text_part_of
+from zoo.failures import is_made
 from zoo.left_out import entries_of_class, made
 
 _DEPTH = 11
@@ -32,7 +33,8 @@ def facts_of_whole(found: Architecture, names: re.Pattern[str]) -> dict[str, Any
     """Return the facts of a class with a text part.
 
     ``text_part`` is the name of that group, ``text_type`` the model type of it, which may be a whole itself;
-    ``of_whole`` are entries that the class has for something else;
+    ``of_whole`` are entries that the class has for something else, ``whole_nulls`` those of them with null for which it
+    fails;
     ``text_names`` are other names of the group; ``text_defaults`` is what the class gives it where it leaves that out,
     otherwise than the class of the part, and ``text_alone`` what a file without that part has. ``one_text_type`` is
     there where any model type is passed over that the part states, ``parts_need_type`` names other parts that must
@@ -54,7 +56,11 @@ def facts_of_whole(found: Architecture, names: re.Pattern[str]) -> dict[str, Any
     alone = _tried(text_alone, found, part, text_type, names)
     facts = {
         "text_part": [part],
-        "of_whole": _entries_of_whole(found),
+        "of_whole": [
+            *_entries_of_whole(found),
+            *(_rotation_of_whole(found) if (nulls := _nulls_of_whole(found)) else ()),
+        ],
+        "whole_nulls": nulls,
         "text_names": other_names_of_text(found, part),
         "text_type": text_type,
         "text_defaults": given,
@@ -107,6 +113,20 @@ def _entries_of_whole(found: Architecture) -> list[str]:
     config = made(found)
     saved = {} if config is None else config.to_dict()
     return [name for name in (*BESIDE_TEXT, *SIZES) if name in fields or saved.get(name) is not None]
+
+
+def _rotation_of_whole(found: Architecture) -> list[str]:
+    """Return the entries that a class takes into a group of rotary parameters beside its text part."""
+    usual = getattr(made(found), "rope_parameters", None)
+    names = (name for name in _EXAMPLES if name != "rope_parameters")
+    return [name for name in names if getattr(made(found, **{name: _EXAMPLES[name]}), "rope_parameters", None) != usual]
+
+
+def _nulls_of_whole(found: Architecture) -> list[str]:
+    """Return the entries with null for which a class fails that has a rotation beside that of its text part."""
+    if not getattr(made(found), "rope_parameters", None) or not is_made(found, {}):
+        return []
+    return [name for name in _rotation_of_whole(found) if not is_made(found, {name: None})]
 
 
 def has_one_text_type(found: Architecture, part: str, text_type: str | None) -> bool:
