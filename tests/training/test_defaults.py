@@ -136,6 +136,14 @@ def test_rotary_positions_unless_others_are_given_or_wanted(open_recipe, model, 
     assert not leaves_open(recipe)
 
 
+def test_why_the_warm_up_is_so_long_is_true_of_few_updates_and_of_many(open_recipe):
+    for steps, warmup in ((20, 10), (700, 70), (90_000, 1000)):
+        chosen = planned({**open_recipe, "training": {"steps": steps}}).choices
+        (choice,) = (choice for choice in chosen if choice.key == "training.warmup_steps")
+        assert choice.value == warmup
+        assert choice.reason == "a tenth of the updates, at least 10 and at most 1,000"
+
+
 def test_dropout_follows_the_passes_over_the_text(open_recipe):
     dropouts = [planned(open_recipe, repeat=repeat).recipe.model["dropout"] for repeat in (10_000, 100, 1)]
     assert dropouts == sorted(dropouts)

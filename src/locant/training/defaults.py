@@ -268,7 +268,7 @@ class _Planner:
             self._choose("training.learning_rate", 0.003, "recurrent models bear no more")
         updates = self._target_tokens() / self._update_tokens(self._get("batches.tokens"))
         warmup = max(10, min(1000, round(0.1 * updates)))
-        self._choose("training.warmup_steps", warmup, "a tenth of the updates, at most 1,000")
+        self._choose("training.warmup_steps", warmup, "a tenth of the updates, at least 10 and at most 1,000")
 
     def _validation(self) -> None:
         """Choose how often and on how much the model is measured, for about a twentieth of the time."""
