@@ -14,6 +14,7 @@ from zoo.facts import facts_of, mentions_rotation
 from zoo.verdict import Verdict, first_line, judge
 
 WITHOUT = "without rotation"
+_WANTS_OTHERS = "required positional argument"  # of a class that no text alone makes run, whatever its sizes are
 
 
 def verdicts(found: Architecture, seeds: Iterable[int]) -> Iterator[Verdict]:
@@ -44,7 +45,7 @@ def _of_case(found: Architecture, seed: int) -> Verdict:
             outcome = outcome or Verdict(found.model_type, seed, "", "", "not built", first_line(error))
             continue
         judged = judge(case, found.config_class)
-        if judged.outcome != "not built":
+        if judged.outcome != "not built" or _WANTS_OTHERS in judged.reason:
             return judged
         outcome = outcome or judged
     assert outcome is not None
