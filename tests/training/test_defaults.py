@@ -1,6 +1,7 @@
 """Settings that a recipe leaves open: what they follow, and that what is given stays."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -272,6 +273,18 @@ def test_a_dry_run_measures_this_machine_and_writes_nothing(corpus, tmp_path, mo
     assert "about 2 minutes" in shown
     assert "decoding.usual_source_length is chosen when" in shown
     assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_says_how_much_cleaning_removes(corpus, tmp_path, capsys):
+    lines = (corpus / "train.en").read_text(encoding="utf-8").splitlines()
+    table = tmp_path / "numbered.tsv"  # whose first column is a number, too short for many a sentence
+    table.write_text("".join(f"{number}\t{line}\n" for number, line in enumerate(lines)), encoding="utf-8")
+    assert main(["train", "--tsv", str(table), "--minutes", "1", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    (found,) = re.findall(r"over ([\d,]+) pairs \(cleaning removes ([\d,]+)\);", shown)
+    kept, removed = map(int, found)
+    assert removed > 200
+    assert kept + removed <= len(lines)
 
 
 def test_words_count_once_however_often_their_sentence_stands(corpus):

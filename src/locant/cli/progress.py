@@ -314,9 +314,10 @@ def show_plan(plan: TrainingPlan, console: PlainConsole) -> None:
         console.print(table)
     if "usual_source_length" not in plan.recipe.decoding.model_fields_set:
         console.print("decoding.usual_source_length is chosen when all the text has been tokenised", soft_wrap=True)
+    kept = f"{plan.pairs:,} pairs" + (f" (cleaning removes {plan.removed:,})" if plan.removed else "")
     console.print(
         f"expected: {plan.steps:,} updates in about {_duration(plan.seconds)}, {plan.epochs:.1f} passes over "
-        f"{plan.pairs:,} pairs; {plan.parameters / 1e6:.1f} million parameters at {plan.tokens_per_second:,.0f} target "
+        f"{kept}; {plan.parameters / 1e6:.1f} million parameters at {plan.tokens_per_second:,.0f} target "
         f"tokens a second, {plan.memory / 1e9:.1f} GB of memory",
         soft_wrap=True,
     )

@@ -132,6 +132,7 @@ class _Planner:
         self._device, self._processes, self._measure = device, processes, measure
         self._choices: list[Choice] = []
         evaluation = chain(corpus.valid, corpus.test or ())
+        self._all_pairs = len(corpus.train)
         self._text = text_statistics(corpus.train, recipe.cleaning, evaluation)
         self._budget()
         self._tokens = self._vocabulary(tokenizers)
@@ -149,6 +150,7 @@ class _Planner:
             recipe=recipe,
             choices=tuple(self._choices),
             pairs=self._text.pairs,
+            removed=self._all_pairs - self._text.pairs,
             tokens_per_pair=self._tokens.lengths[1],
             parameters=speed.parameters,
             tokens_per_second=speed.tokens_per_second,

@@ -31,6 +31,7 @@ class TrainingPlan:
         recipe: Complete.
         choices: What the recipe left open.
         pairs: Training pairs; of a large text an estimate of those that cleaning keeps.
+        removed: Pairs of the text that cleaning removes; of a large text likewise an estimate.
         tokens_per_pair: Target tokens, EOS included.
         parameters: Of the model.
         tokens_per_second: Target tokens, measured here by a few updates.
@@ -45,6 +46,7 @@ class TrainingPlan:
     recipe: Recipe
     choices: tuple[Choice, ...]
     pairs: int
+    removed: int
     tokens_per_pair: float
     parameters: int
     tokens_per_second: float
