@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from locant.errors import ConfigError
 from locant.rotary_configs import families, read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError, error_finding
 
@@ -98,7 +99,41 @@ def test_a_switch_of_the_rotation_is_told_by_what_it_leaves() -> None:
     assert "but learned ones" in _said("esm")
     assert "leaves it out ('absolute')" in _said("esm")
     assert "causal masks or a recurrence alone tell the order" in _said("zamba2")
-    assert "has convolutions alone" in _said("wav2vec2-bert", position_embeddings_type=None)
+    assert "has none at all, and the convolutions of its blocks" in _said(
+        "wav2vec2-bert", position_embeddings_type=None
+    )
+
+
+def test_a_word_that_a_conformer_does_not_know_leaves_it_without_positions() -> None:
+    with pytest.raises(NoRotaryPositionsError, match=r"has none at all, .* is 'rope' in config.json") as refused:
+        read_huggingface({"model_type": "wav2vec2-conformer", "position_embeddings_type": "rope"})
+    assert error_finding(refused.value, "config.json").severity == "warning"
+    with pytest.raises(ConfigError, match=r"is 'rope' in config.json, .* it refuses the file") as raised:
+        read_huggingface({"model_type": "wav2vec2-bert", "position_embeddings_type": "rope"})
+    assert not isinstance(raised.value, NoRotaryPositionsError)
+
+
+@pytest.mark.parametrize("name", [*families.TURNS_BEFORE_PROJECTIONS])
+def test_the_words_of_conformers_are_those_of_their_classes(name: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    if name not in transformers.CONFIG_MAPPING:
+        pytest.skip("an older release")
+    config_class = transformers.CONFIG_MAPPING[name]
+    assert config_class().position_embeddings_type == families.TURNS_BEFORE_PROJECTIONS[name][-1]
+    known = []
+    for word in ("rotary", "relative", "relative_key", "rope"):
+        try:
+            config = config_class(
+                hidden_size=16, num_attention_heads=2, num_hidden_layers=1, position_embeddings_type=word
+            )
+        except Exception:
+            assert name in families.REFUSES_OTHER_WORDS
+            continue
+        assert word != "rope" or name not in families.REFUSES_OTHER_WORDS
+        encoder = transformers.AutoModel.from_config(config).encoder
+        has_distances = hasattr(encoder.layers[0].self_attn, "distance_embedding")
+        known += [word] if encoder.embed_positions is not None or has_distances else []
+    assert known == ["rotary", *families.TURNS_BEFORE_PROJECTIONS[name]]
 
 
 def test_a_switch_that_is_left_out_beside_a_base_is_doubted() -> None:

@@ -141,8 +141,8 @@ def test_a_text_part_by_any_name_beside_sizes_of_the_whole() -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({"model_type": "wav2vec2-conformer"}, "this model has others"),
-        ({"model_type": "wav2vec2-bert", "position_embeddings_type": "relative_key"}, "this model has others"),
+        ({"model_type": "wav2vec2-conformer"}, "this model has relative ones"),
+        ({"model_type": "wav2vec2-bert", "position_embeddings_type": "relative_key"}, "this model has relative ones"),
         ({"model_type": "dinov3_vit", "rope_theta": 100.0}, "reads images"),
         ({"model_type": "sam2_video"}, "reads images"),
     ],
@@ -344,3 +344,10 @@ def test_types_that_transformers_has_are_those_of_the_release_that_is_installed(
     if transformers.__version__.startswith("5.24"):
         assert sub_configs() == json.loads(PATH.read_text(encoding="utf-8"))
         assert all(map(is_type_of_transformers, transformers.CONFIG_MAPPING.keys()))
+
+
+def test_what_neobert_saves_of_its_heads_is_no_misspelling() -> None:
+    """NeoBERTConfig (model.py) computes dim_head from the width and the heads."""
+    file = {"model_type": "neobert", "hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 28}
+    parsed = read_huggingface({**file, "dim_head": 64, "max_length": 4096})
+    assert not [each for each in parsed.findings if "dim_head" in each.message]

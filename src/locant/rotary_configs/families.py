@@ -50,8 +50,16 @@ INDEXERS: dict[str, tuple[RotaryLayout, Literal["first", "last"]]] = {
 SHARES_BESIDE_GROUPS = frozenset(["deepseek_v4", "lfm3", "ultrabert"])
 """Model types with a rotation for every layer type that heed a ``partial_rotary_factor`` beside their groups."""
 
-TURNS_BEFORE_PROJECTIONS = frozenset(["wav2vec2-bert", "wav2vec2-conformer"])
-"""Model types that have relative positions, or turn hidden states before queries and keys are projected from them."""
+TURNS_BEFORE_PROJECTIONS: Mapping[str, tuple[str, ...]] = {
+    "wav2vec2-bert": ("relative", "relative_key"),
+    "wav2vec2-conformer": ("relative",),
+}
+"""Model types that turn hidden states before queries and keys are projected from them, where their
+``position_embeddings_type`` is ``rotary``, with the other ones that they know, which are of relative positions; the
+last one is what they have where a file leaves it out."""
+
+REFUSES_OTHER_WORDS = frozenset(["wav2vec2-bert"])
+"""Those of them that refuse a file with a word that they do not know; the others have no positions then."""
 
 HEEDS_MSCALE = frozenset(["phimoe"])
 """Model types whose classes scale by ``short_mscale`` and ``long_mscale``."""

@@ -355,9 +355,10 @@ def conformer(given: dict[str, Any], findings: Findings) -> None:
 
 
 def neobert(given: dict[str, Any], findings: Findings) -> None:
-    """NeoBERT (model.py): ``max_length``."""
+    """NeoBERT (model.py): ``max_length``; it saves ``dim_head``, which it computes from the width and the heads."""
     del findings
     rename(given, "max_length", "max_position_embeddings")
+    given.pop("dim_head", None)
 
 
 def mixformer(given: dict[str, Any], findings: Findings) -> None:

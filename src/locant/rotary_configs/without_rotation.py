@@ -100,12 +100,8 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
     if part.flag("alibi"):
         raise NoRotaryPositionsError("config.json has alibi true: the model has ALiBi in place of rotary positions.")
     stated = part.get("position_embedding_type")
-    if name in families.TURNS_BEFORE_PROJECTIONS and part.values.get("position_embeddings_type") != "rotary":
-        others = "has others" if part.values.get("position_embeddings_type", "relative") else "has convolutions alone"
-        raise NoRotaryPositionsError(
-            f"The class of the model type '{name}' has rotary positions where position_embeddings_type is 'rotary' "
-            f"alone: this model {others}."
-        )
+    if name is not None and name in families.TURNS_BEFORE_PROJECTIONS:
+        _refuse_other_words(part.values, name)
     if kind is not None and kind.reads_images:
         raise NoRotaryPositionsError(
             f"The class of the model type '{name}' in transformers reads images: what it rotates by are rows and "
@@ -133,6 +129,37 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
         raise NoRotaryPositionsError(
             f"config.json has position_embedding_type '{stated}': the model has no rotary positions."
         )
+
+
+def _refuse_other_words(part: Mapping[str, Any], name: str) -> None:
+    """Refuse a model whose class turns hidden states by one word of ``position_embeddings_type``, where it has another.
+
+    Args:
+        part: The text part of config.json.
+        name: The model type.
+
+    Raises:
+        NoRotaryPositionsError: It has another one.
+        ConfigError: It has one that the class refuses.
+    """
+    words, key = families.TURNS_BEFORE_PROJECTIONS[name], "position_embeddings_type"
+    stated = part.get(key, words[-1])
+    if stated == "rotary":
+        return
+    said = f"The class of the model type '{name}' has rotary positions where {key} is 'rotary' alone: this model has"
+    if stated in words:
+        raise NoRotaryPositionsError(f"{said} relative ones.")
+    none = f"{said} none at all, and the convolutions of its blocks alone tell the order."
+    if stated is None:
+        raise NoRotaryPositionsError(none)
+    known = " and ".join(f"'{word}'" for word in (*words, "rotary"))
+    unknown = f"{key} is {in_json(stated)} in config.json, and the class of '{name}' in transformers knows {known}"
+    if name in families.REFUSES_OTHER_WORDS or not isinstance(stated, str):
+        raise ConfigError(f"{unknown} alone: it refuses the file.")
+    raise NoRotaryPositionsError(
+        f"{none} {unknown}.",
+        f"State the {key} that the weights were trained with, or null for none.",
+    )
 
 
 def _switched_off(part: Fields, kind: ModelType, key: str, on: Any, value: Any) -> NoRotaryPositionsError:
