@@ -18,7 +18,13 @@ from locant.extension.inspect.model_class.small_model import build, quiet
 from locant.positions.scaling.fields import in_json
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.class_refusals import NEVER_NULL, REQUIRED, incomplete_groups, refused_by_configuration
+from locant.rotary_configs.class_refusals import (
+    NEVER_NULL,
+    REQUIRED,
+    grids_of_other_sizes,
+    incomplete_groups,
+    refused_by_configuration,
+)
 from locant.rotary_configs.families import ModelType, model_type
 from locant.rotary_configs.sub_configs import parts_of_unknown_types
 
@@ -315,6 +321,47 @@ def test_the_kinds_of_values_of_classes_are_those_of_the_installed_release() -> 
         by_type = {name: each[what] for each in stored[what] for name in each["of"]}
         others = [name for each in found for name in each["of"] if by_type.get(name) != each[what]]
         assert not others or transformers.__version__ < "5.24"
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"model_type": "falcon", "rotary": True}, "rotary is true in config.json: the class of 'falcon'"),
+        ({"model_type": "mimi", "sliding_window": None}, "sliding_window is null in config.json, where the class"),
+        ({"model_type": "mimi", "frame_size": 1920}, "frame_size is 1920 in config.json: the class of 'mimi'"),
+    ],
+)
+def test_entries_that_a_class_does_not_let_a_file_set(entries: dict[str, Any], said: str) -> None:
+    """Properties without a setter, and fields of stacks, which are whole numbers."""
+    usual = {"hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2, "model_type": entries["model_type"]}
+    assert not any("refuses" in each.message for each in read_huggingface(usual).findings)
+    assert [each.message for each in read_huggingface({**usual, **entries}).findings if said in each.message]
+    transformers = pytest.importorskip("transformers")
+    with pytest.raises(Exception, match=r"setter|StrictDataclass|expected|sliding_window"):
+        transformers.CONFIG_MAPPING[usual["model_type"]](**entries)
+
+
+def test_an_entry_that_falcon_does_not_let_a_file_set_is_told_with_alibi_too() -> None:
+    file = {"model_type": "falcon", "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2, "alibi": True}
+    with pytest.raises(
+        ConfigError, match=r"rotary is true in config.json: .* refuses a file which states it"
+    ) as raised:
+        read_huggingface({**file, "rotary": True})
+    assert not isinstance(raised.value, NoRotaryPositionsError)
+
+
+def test_a_grid_of_axial_positions_of_another_size_than_the_file_says_is_told() -> None:
+    kind = model_type("reformer")
+    assert kind is not None
+    file = {"axial_pos_shape": [64, 64], "max_position_embeddings": 524288}
+    found = [each.message for each in grids_of_other_sizes(file, kind)]
+    assert len(found) == 1
+    assert "a grid of 4096 positions" in found[0]
+    assert "fails with texts of more than 4096 tokens, and trains with texts of exactly 4096" in found[0]
+    for fitting in ({**file, "axial_pos_shape": [512, 1024]}, {**file, "axial_pos_embds": False}, {}):
+        assert not [*grids_of_other_sizes(fitting, kind)]
+    found = [each.message for each in grids_of_other_sizes({"hidden_size": 128}, kind)]
+    assert ["which is 256 together, and hidden_size 128" in each for each in found] == [True]
 
 
 def test_a_rotated_part_of_another_size_than_the_angles_of_its_class_is_told() -> None:

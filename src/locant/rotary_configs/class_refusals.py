@@ -5,6 +5,7 @@ Which they are is generated from the classes (``tests/support/zoo/failures.py``)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,7 @@ def refused_by_configuration(part: Mapping[str, Any], kind: ModelType | None) ->
     """
     if kind is None or not is_in_transformers(kind.name):
         return
-    yield from _entries_of_nobody(part, kind) if kind.rotates else ()
+    yield from entries_that_nobody_sets(part, kind)
     yield from _types_without_a_window(part, kind)
     for name, choices in kind.choices.items():
         *groups, entry = name.split(".")
@@ -80,8 +81,6 @@ def refused_by_fields(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
         part: The text part of config.json.
         kind: The facts of its class.
     """
-    if not is_in_transformers(kind.name):
-        return
     yield from values_of_kinds(part, kind.name, kinds_of_fields(kind.name))
     types, count = part.get("layer_types"), next((part[name] for name in LAYERS if is_count(part.get(name))), None)
     if isinstance(types, list) and count is not None and len(types) != count:
@@ -91,7 +90,6 @@ def refused_by_fields(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
             "refuses the file.",
             "Give each layer one type.",
         )
-    yield from _entries_of_nobody(part, kind)
 
 
 def widths_of_no_whole_heads(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
@@ -106,6 +104,37 @@ def widths_of_no_whole_heads(part: Mapping[str, Any], kind: ModelType) -> Iterat
         heads, count = _first_of(part, each.heads, each.count)
         if is_count(size) and is_count(count) and size % count:
             yield no_multiple(width, size, heads, count, f"the class of '{kind.name}' in transformers fails with that.")
+
+
+def grids_of_other_sizes(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield warnings about axial positions of Reformer that are not as many as the file says, or not as wide.
+
+    ``AxialPositionEmbeddings`` (modeling_reformer.py) compares the length of a text with the product of the axes.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+    """
+    if kind.name != "reformer" or not part.get("axial_pos_embds", True):
+        return
+    shape, widths = part.get("axial_pos_shape", [64, 64]), part.get("axial_pos_embds_dim", [64, 192])
+    length, width = part.get("max_position_embeddings", 4096), part.get("hidden_size", 256)
+    if isinstance(shape, list) and all(map(is_count, shape)) and is_count(length) and math.prod(shape) != length:
+        found = math.prod(shape)
+        yield Finding(
+            "warning",
+            f"axial_pos_shape is {in_json(shape)}, a grid of {found} positions, and max_position_embeddings {length}: "
+            f"the class of 'reformer' in transformers fails with texts of more than {found} tokens, and trains with "
+            f"texts of exactly {found}.",
+            "State the axial_pos_shape that the weights were trained with, and its product as max_position_embeddings.",
+        )
+    if isinstance(widths, list) and all(map(is_count, widths)) and is_count(width) and sum(widths) != width:
+        yield Finding(
+            "warning",
+            f"axial_pos_embds_dim is {in_json(widths)}, which is {sum(widths)} together, and hidden_size {width}: the "
+            "class of 'reformer' in transformers fails with that.",
+            "State the axial_pos_embds_dim that the weights have, of which the sum is hidden_size.",
+        )
 
 
 def no_multiple(width: str, size: int, heads: str, count: int, then: str) -> Finding:
@@ -130,7 +159,13 @@ def _first_of(part: Mapping[str, Any], names: Sequence[str], usual: int) -> tupl
     return next(((name, part[name]) for name in names if name in part), (names[0], usual))
 
 
-def _entries_of_nobody(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+def entries_that_nobody_sets(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield warnings about entries that a class of transformers has as properties without a setter.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+    """
     for name in sorted(entries_of_nobody(kind.name) & {*part}):
         yield Finding(
             "warning",

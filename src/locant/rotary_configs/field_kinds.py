@@ -1,8 +1,8 @@
 """Files that classes of transformers refuse by the fields of their configuration alone, rotary positions or not.
 
 ``field_kinds.json`` is generated from the classes of transformers 5.24 (``tests/support/zoo/field_kinds.py``): kinds of
-values that the fields of classes without rotary positions take, entries that none may be given, and numbers of heads
-that must divide the width.
+values that the fields of classes without rotary positions, and of stacks, take, entries that none may be given, and
+numbers of heads that must divide the width.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def entries_of_nobody(model_type: str) -> frozenset[str]:
 
 
 def kinds_of_fields(model_type: str) -> dict[str, tuple[str, ...]]:
-    """Return the kinds of values that a class without rotary positions takes for its fields about positions."""
+    """Return the kinds of values that a class which rotates nothing, or a stack, takes for its fields."""
     found: Mapping[str, list[str]] = next(
         (each["takes"] for each in _stored()["takes"] if model_type in each["of"]), {}
     )

@@ -33,7 +33,12 @@ from locant.rotary_configs.class_entries import (
 )
 from locant.rotary_configs.class_failures import doubts_about_class, types_of_no_rotation
 from locant.rotary_configs.class_groups import base_of_class, with_groups_of_file
-from locant.rotary_configs.class_refusals import null_of, refused_by_configuration
+from locant.rotary_configs.class_refusals import (
+    entries_that_nobody_sets,
+    null_of,
+    refused_by_configuration,
+    refused_by_fields,
+)
 from locant.rotary_configs.doubts import (
     doubts_about,
     is_of_indexer,
@@ -77,6 +82,7 @@ from locant.rotary_configs.spellings import (
     with_usual_width,
     without_null_scaling,
 )
+from locant.rotary_configs.stack_types import facts_of_stack
 from locant.rotary_configs.stacks import kind_of_stack, stacks_beside
 from locant.rotary_configs.text_part_doubts import doubts_about_others
 from locant.rotary_configs.text_parts import (
@@ -180,6 +186,9 @@ def read_config(
         without_unread(given, kind, findings)
         kind = with_groups_of_file(kind, given.get("layer_types"))
         kind = kind if in_vllm else replace(kind, passes_over_types=not reads_types_of_layers(kind))
+    elif kind is not None and facts_of_stack(kind.name) is not None and not has_own_code:
+        refused = [*refused_by_fields(given, kind), *entries_that_nobody_sets(given, kind)]
+        findings += refused
     if is_known and kind is not None:
         for alias, usual in kind.aliases.items():
             if alias in given and given.has_none(usual):

@@ -1,4 +1,4 @@
-"""Kinds of values that classes without rotary positions take for their fields, written to ``field_kinds.json``.
+"""Kinds of values that classes without rotary positions, and stacks, take, written to ``field_kinds.json``.
 
 Run this file after transformers was updated: ``.venv/bin/python tests/support/zoo/field_kinds.py``. For the widths
 that heads must divide, models without numbers are built.
@@ -16,20 +16,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
 from locant.extension.inspect.model_class.small_model import quiet
-from locant.rotary_configs.class_entries import LISTS_OF_TYPES, READ_BY_SOME
 from locant.rotary_configs.families import model_type
-from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, LENGTHS, WIDTHS
+from locant.rotary_configs.stack_types import facts_of_stack
 from zoo.entries import kinds_of_fields
 from zoo.whole_heads import whole_heads
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "field_kinds.json"
 
-_TRIED = sorted({*READ_BY_SOME, *LISTS_OF_TYPES, *HEAD_SIZES, *HEADS, *LAYERS, *LENGTHS, *WIDTHS, "sliding_window"})
 _VALUES = (8, ["full_attention"], "rope", {}, None)
 
 
 def _cannot_be_set(config_class: Any) -> list[str]:
-    """Return the properties of a class with which it cannot be made, whatever their value is."""
+    """Return the properties of a class with which it cannot be made, whatever their value is.
+
+    Those of ``PreTrainedConfig`` are left out: they are no entries of files, and the same in all classes.
+    """
+    from transformers import PreTrainedConfig
 
     def is_made(**entries: Any) -> bool:
         try:
@@ -39,7 +41,8 @@ def _cannot_be_set(config_class: Any) -> list[str]:
             return False
 
     fields = getattr(config_class, "__dataclass_fields__", {})
-    others = [name for name in _TRIED if isinstance(inspect.getattr_static(config_class, name, None), property)]
+    own = [name for name in dir(config_class) if not name.startswith("_") and not hasattr(PreTrainedConfig, name)]
+    others = [name for name in own if isinstance(inspect.getattr_static(config_class, name), property)]
     others = [name for name in others if name not in fields and name not in config_class.attribute_map]
     return [name for name in others if not any(is_made(**{name: value}) for value in _VALUES)] if is_made() else []
 
@@ -55,9 +58,9 @@ def kinds_of_all(every: int = 1) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, dict[str, tuple[Any, list[str]]]] = {"takes": {}, "fixed": {}}
     for name in sorted(CONFIG_MAPPING.keys())[::every]:
         kind = model_type(name)
-        if kind is None or kind.text_part:
+        if (kind is None and facts_of_stack(name) is None) or (kind is not None and kind.text_part):
             continue
-        facts = {"takes": {} if kind.rotates else kinds_of_fields(CONFIG_MAPPING[name])}
+        facts = {"takes": {} if kind is not None and kind.rotates else kinds_of_fields(CONFIG_MAPPING[name])}
         for what, value in (*facts.items(), ("fixed", _cannot_be_set(CONFIG_MAPPING[name]))):
             if value:
                 found[what].setdefault(json.dumps(value), (value, []))[1].append(name)

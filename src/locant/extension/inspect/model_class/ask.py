@@ -23,6 +23,7 @@ from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
 from locant.rotary_configs.class_entries import values_of_other_kinds
 from locant.rotary_configs.class_refusals import (
+    grids_of_other_sizes,
     incomplete_groups,
     refused_by_configuration,
     refused_by_fields,
@@ -354,7 +355,7 @@ def without_reading(answer: AskedClass | UnaskedClass | None, content: Mapping[s
     passed = []
     if kind is not None and not has_own_code:
         passed = list(windows_passed_over(part, kind.name, kind.defaults, with_types=True))
-        passed += widths_of_no_whole_heads(part, kind)
+        passed += [*widths_of_no_whole_heads(part, kind), *grids_of_other_sizes(part, kind)]
     if not isinstance(answer, AskedClass):
         refused = [*passed, *refused_by_configuration(part, kind)]
         if kind is None or not families.is_in_transformers(kind.name):
