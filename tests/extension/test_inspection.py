@@ -123,7 +123,7 @@ _SIXTEEN = {"rope": {"factor": 16.0}}
         (_changed("DeepSeek-V3", head_dim=128), "warning", "head_dim 128 and qk_rope_head_dim 64"),
         (_changed("DeepSeek-V3", model_type="mistral4", head_dim=96), "error", "head_dim 96 and qk_rope_head_dim 64"),
         # attention scale
-        (_changed("DeepSeek-V3", rope={"mscale": ...}), "warning", "one without the other"),
+        (_changed("DeepSeek-V3", rope={"mscale": ...}), "warning", "neither without the other"),
         (_changed(_YARN, rope={"attention_factor": 1.0}), "note", "scale 1, as .* up to 0.25, .* mscale: 1.13863"),
         (_changed(_YARN, rope={"attn_factor": 1.0}), "error", "Did you mean 'attention_factor'"),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any, ClassVar
@@ -329,6 +330,17 @@ def test_scores_scaled_by_the_class(name: str, scales: bool) -> None:
     group = _YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}
     parsed = read_huggingface({"model_type": name, **_SIZES, "rope_parameters": group})
     assert any("multiply all scores" in each.message for each in parsed.findings) is scales
+
+
+@pytest.mark.parametrize(("name", "scales"), [("youtu", True), ("deepseek_v3", True), ("llama", False)])
+def test_scores_are_multiplied_by_mscale_all_dim_alone(name: str, scales: bool) -> None:
+    """``yarn_apply_mscale`` asks for no ``mscale``; cosine and sine are scaled by both or by neither."""
+    group = {**_YARN, "mscale_all_dim": 1.0}
+    said = [each.message for each in read_huggingface({"model_type": name, **_SIZES, "rope_parameters": group}).findings]
+    assert any("for cosine and sine transformers takes neither without the other" in each for each in said)
+    assert any("multiply all scores by" in each for each in said) is scales
+    classes = pytest.importorskip("transformers.models.youtu.modeling_youtu")
+    assert classes.yarn_apply_mscale(group, 1.0) == pytest.approx((0.1 * math.log(group["factor"]) + 1) ** 2)
 
 
 def _sources() -> Path:

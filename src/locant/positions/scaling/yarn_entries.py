@@ -20,13 +20,15 @@ def stated_scales(rope: Fields, context: RopeContext, factor: float) -> dict[str
         factor: The factor of the scaling.
     """
     mscale, mscale_all_dim = rope.number("mscale"), rope.number("mscale_all_dim")
+    weight_of_scores = mscale_all_dim or None  # attention multiplies scores by it whether there is an mscale or not
     if bool(mscale) != bool(mscale_all_dim):
         theirs = mscale_of(factor, 1.0 if mscale is None else mscale) / mscale_of(factor, mscale_all_dim or 0.0)
-        if not math.isclose(theirs, rope.number("attention_factor") or mscale_of(factor), rel_tol=1e-6):
+        taken = rope.number("attention_factor") or mscale_of(factor)
+        if not math.isclose(theirs, taken, rel_tol=1e-6):
             context.warn(
                 f"mscale is {_or_missing(mscale)} and mscale_all_dim {_or_missing(mscale_all_dim)} in {rope.where}: "
-                "transformers ignores one without the other, DeepSeek's own code does not, and scales cosine and sine "
-                f"by {theirs:.6g}.",
+                f"for cosine and sine transformers takes neither without the other, and scales them by {taken:.6g}; "
+                f"DeepSeek's own code scales them by {theirs:.6g}.",
                 "State both, or attention_factor.",
             )
         elif rope.number("attention_factor") is None:
@@ -45,8 +47,8 @@ def stated_scales(rope: Fields, context: RopeContext, factor: float) -> dict[str
             f"attention scale is {usual:.6g}. By DeepSeek's own code it would be 1.",
             "State attention_factor, or leave both out.",
         )
-    weight_of_scores, attention_factor = mscale_all_dim or None, rope.number("attention_factor")
-    if weight_of_scores is not None and context.scales_scores:
+    attention_factor = rope.number("attention_factor")
+    if weight_of_scores is not None and context.scales_scores and factor > 1:
         whole = mscale_of(factor, weight_of_scores)
         context.note(
             f"Models of DeepSeek's family also multiply all scores by {whole**2:.6g}, the square of "
