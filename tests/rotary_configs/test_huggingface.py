@@ -270,7 +270,7 @@ def test_what_the_class_passes_over_is_said(config: dict[str, Any], severity: st
         ),
         (_scaled(**(_YARN | {"factor": 8.0})), "factor 8 makes 16384 of .* 2048, but .* is 8192", "Set factor to 4"),
         (_scaled(**(_YARN | {"factor": 2.0})), "declared for 8192 tokens, but .* extends it to 4096", "left out"),
-        (_scaled(**_YARN, mscale=0.7), "for cosine and sine transformers takes neither without the other", "State both"),
+        (_scaled(**_YARN, mscale=0.7), "cosine and sine transformers takes neither without", "State both"),
         (_scaled(**_YARN, mscale=1.0), "without mscale_all_dim, and so without effect in transformers", "state both"),
         (
             _scaled(**_YARN, mscale=1.0, mscale_all_dim=0.0),

@@ -248,6 +248,9 @@ def _is_refused(config_class: Any, content: dict[str, Any]) -> bool:
     return False
 
 
+_SHORT: dict[str, Any] = {"type": "yarn", "factor": 4.0}
+
+
 @pytest.mark.parametrize("name", ["gpt2", "bert", "gptj"])
 def test_groups_that_no_class_reads_must_be_complete(name: str) -> None:
     """``_check_received_keys`` of modeling_rope_utils.py: KeyError, also for classes without rotary positions."""
@@ -268,6 +271,26 @@ def test_groups_that_no_class_reads_must_be_complete(name: str) -> None:
         later = {"model_type": name, "rope_parameters": {"rope_type": rope_type}, "rope_scaling": None}
         assert not _is_refused(config_class, later)
         assert not [*refused_by_configuration(later, _known(name))]
+
+
+@pytest.mark.parametrize(
+    ("entries", "is_refused"),
+    [
+        ({"rope_scaling": _SHORT, "rope_theta": 1e4}, False),
+        ({"rope_parameters": None, "rope_scaling": _SHORT, "rope_theta": 1e4}, False),
+        ({"rope_scaling": _SHORT}, True),
+        ({"rope_scaling": _SHORT, "rope_theta": None}, True),
+        ({"rope_scaling": _SHORT | {"rope_theta": 1e4}}, True),
+        ({"rope_parameters": _SHORT, "rope_theta": 1e4}, True),
+        ({"rope_parameters": _SHORT, "rope_scaling": _SHORT, "rope_theta": 1e4}, True),
+    ],
+)
+@pytest.mark.parametrize("name", ["jamba", "gpt2", "codegen"])
+def test_a_group_beside_a_base_is_brought_in_order(name: str, entries: dict[str, Any], is_refused: bool) -> None:
+    """``PreTrainedConfig.__post_init__`` asks for ``rope_scaling`` and ``rope_theta`` of classes that read neither."""
+    config_class = pytest.importorskip("transformers").CONFIG_MAPPING[name]
+    assert _is_refused(config_class, json.loads(json.dumps(entries))) is is_refused
+    assert bool([*refused_by_configuration(entries, _known(name))]) is is_refused
 
 
 def test_a_class_that_is_switched_off_fills_in_bases_and_lengths() -> None:

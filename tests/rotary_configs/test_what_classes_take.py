@@ -336,7 +336,8 @@ def test_scores_scaled_by_the_class(name: str, scales: bool) -> None:
 def test_scores_are_multiplied_by_mscale_all_dim_alone(name: str, scales: bool) -> None:
     """``yarn_apply_mscale`` asks for no ``mscale``; cosine and sine are scaled by both or by neither."""
     group = {**_YARN, "mscale_all_dim": 1.0}
-    said = [each.message for each in read_huggingface({"model_type": name, **_SIZES, "rope_parameters": group}).findings]
+    parsed = read_huggingface({"model_type": name, **_SIZES, "rope_parameters": group})
+    said = [each.message for each in parsed.findings]
     assert any("for cosine and sine transformers takes neither without the other" in each for each in said)
     assert any("multiply all scores by" in each for each in said) is scales
     classes = pytest.importorskip("transformers.models.youtu.modeling_youtu")

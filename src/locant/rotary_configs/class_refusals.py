@@ -208,7 +208,7 @@ def incomplete_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
         return
     reads = kind.rotates and kind.name not in PASSES_OVER_GROUPS
     stated = str(group.get("rope_type", group.get("type")))
-    filled = ("rope_theta", _LENGTH) if reads else ()
+    filled = ("rope_theta", _LENGTH) if reads or _is_brought_in_order(part) else ()
     missing = [each for each in REQUIRED.get(stated, ()) if each not in group and each not in filled]
     if not missing:
         missing = [each for each in NEVER_NULL.get(stated, ()) if group.get(each, "") is None]
@@ -219,6 +219,15 @@ def incomplete_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
             f"such a file{'' if reads else f', also of the class of {kind.name!r}, which does not read the group'}.",
             f"State {' and '.join(missing)}." if reads else f"Leave {name} out.",
         )
+
+
+def _is_brought_in_order(part: Mapping[str, Any]) -> bool:
+    """Whether a group of a class that reads none gets a base and a length all the same.
+
+    ``PreTrainedConfig`` does so with ``rope_scaling`` where a base stands beside it, and sets ``rope_parameters``, if
+    the file has that, afterwards.
+    """
+    return bool(part.get("rope_scaling") and part.get("rope_theta")) and part.get("rope_parameters") is None
 
 
 def null_of(name: str, kind: ModelType | None, shown: str, remedy: str) -> Finding:
