@@ -7,7 +7,7 @@ import json
 import pytest
 from zoo.reads import PATH, reads_of
 
-from locant.rotary_configs.class_reads import is_of_positions, read_by_class
+from locant.rotary_configs.class_reads import is_of_positions, read_by_class, read_for_nothing
 from locant.rotary_configs.layer_patterns import layers_in_words
 
 
@@ -47,6 +47,12 @@ def test_what_another_entry_takes_away_is_not_read() -> None:
         found = read_by_class("wav2vec2-conformer", {"position_embeddings_type": kind})
         assert found is not None
         assert ("max_source_positions" in found) is is_read
+
+
+def test_modules_that_a_class_makes_and_never_uses() -> None:
+    """Wav2Vec2ConformerEncoder makes ``pos_conv_embed``, and calls it nowhere; Wav2Vec2Encoder does."""
+    assert read_for_nothing("wav2vec2-conformer") == {"num_conv_pos_embeddings", "num_conv_pos_embedding_groups"}
+    assert not read_for_nothing("wav2vec2")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Entries that look as if they were about positions, and whether the code of a class of transformers mentions them.
 
 ``class_reads.json`` is generated from the sources of transformers 5.24 (``tests/support/zoo/reads.py``): names that the
-class of a configuration, and the models that take it, read of it.
+class of a configuration, and the models that take it, read of it; apart from them those that they read for modules
+alone which they make and never use.
 """
 
 from __future__ import annotations
@@ -61,6 +62,15 @@ def read_by_class(model_type: str, part: Mapping[str, Any] | None = None) -> fro
         value = part.get(name) if part is not None else None
         read -= frozenset(values.get(value, ()) if isinstance(value, str) else ())
     return read
+
+
+def read_for_nothing(model_type: str) -> frozenset[str]:
+    """Return which such entries the class of a model type reads for modules alone that it makes and never uses.
+
+    Args:
+        model_type: The model type.
+    """
+    return frozenset(_by_type().get(model_type, {}).get("idle", ()))
 
 
 @functools.cache

@@ -38,7 +38,8 @@ _LOOKS_UP = ("get", "pop", "setdefault", "getattr", "hasattr")
 def reads_of(config_class: Any) -> dict[str, Any]:
     """Return the names about positions that a configuration's class, or the models that take it, read of it.
 
-    Beside them stands which of them models do not read where an entry has a value that their code compares it with.
+    Beside them stands which of them models do not read where an entry has a value that their code compares it with, and
+    which others they read for modules alone that they make and never use.
     """
     own: set[str] = set()
     for each in config_class.__mro__:
@@ -51,15 +52,16 @@ def reads_of(config_class: Any) -> dict[str, Any]:
         if missing := sorted(filter(is_of_positions, reads - others - {name})):
             unread.setdefault(name, {})[value] = missing
     found = {"reads": sorted(filter(is_of_positions, reads))}
-    return found | ({"unread": unread} if unread else {})
+    idle = sorted(filter(is_of_positions, _in_all_models(config_class, None, with_unused=True) - reads))
+    return found | ({"unread": unread} if unread else {}) | ({"idle": idle} if idle else {})
 
 
-def _in_all_models(config_class: Any, assumed: _Assumed) -> set[str]:
+def _in_all_models(config_class: Any, assumed: _Assumed, *, with_unused: bool = False) -> set[str]:
     """Return what the models that take a configuration, and the code that all of them share, read of it."""
     found: set[str] = set()
     names: set[str] = set()
     for file in files_of_models(config_class):
-        read, used = _in_models(file, assumed)
+        read, used = _in_models(file, assumed, with_unused=with_unused)
         found |= read
         names |= used
     if "rope_parameters" in getattr(config_class, "__dataclass_fields__", {}):
@@ -94,9 +96,10 @@ def _in_configuration(each: type[Any]) -> frozenset[str]:
 
 
 @cache
-def _in_models(file: Path, assumed: _Assumed) -> tuple[frozenset[str], frozenset[str]]:
+def _in_models(file: Path, assumed: _Assumed, *, with_unused: bool) -> tuple[frozenset[str], frozenset[str]]:
     """Return what the models of a file read of a configuration, and all names that their code uses."""
-    tree, defined = _tree(file, assumed), _definitions(file, assumed)
+    tree = _tree(file, assumed, with_unused=with_unused)
+    defined = _definitions(file, assumed, with_unused=with_unused)
     exported = next((_strings(each.value) for each in tree.body if isinstance(each, ast.Assign) and _is_all(each)), [])
     reached = _reached(defined, [name for name in exported or defined if name in defined])
     reads = {name for each in reached for name in defined[each].reads}
@@ -112,10 +115,11 @@ def _in_functions(file: Path, names: frozenset[str]) -> frozenset[str]:
     return frozenset(name for each in reached for name in defined[each].reads)
 
 
-def _tree(file: Path, assumed: _Assumed) -> ast.Module:
+def _tree(file: Path, assumed: _Assumed, *, with_unused: bool = False) -> ast.Module:
     """Return the code of a file without branches that an entry with a value does not take, and without unused parts."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    _Reduced({node.attr for node in _loads(tree)} | {node.attr for node in _called(tree)}, assumed).visit(tree)
+    used = None if with_unused else {node.attr for node in (*_loads(tree), *_called(tree))}
+    _Reduced(used, assumed).visit(tree)
     return tree
 
 
@@ -123,11 +127,11 @@ class _Reduced(ast.NodeTransformer):
     """Removes branches that are not taken, and modules that an object makes and nothing asks it for.
 
     Args:
-        used: Attributes that any code of the file asks for.
+        used: Attributes that any code of the file asks for; ``None`` to keep all modules.
         assumed: An entry and its value; ``None`` for any values.
     """
 
-    def __init__(self, used: set[str], assumed: _Assumed) -> None:
+    def __init__(self, used: set[str] | None, assumed: _Assumed) -> None:
         self.used, self.assumed = used, assumed
 
     def visit_If(self, node: ast.If) -> Any:
@@ -140,6 +144,8 @@ class _Reduced(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         """Return nothing where an object keeps what it never takes."""
+        if self.used is None:
+            return node
         kept = [each for each in node.targets if isinstance(each, ast.Attribute) and each.attr not in self.used]
         makes = isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
         return ast.Pass() if makes and len(kept) == len(node.targets) else node
@@ -172,9 +178,9 @@ class _Definition:
 
 
 @cache
-def _definitions(file: Path, assumed: _Assumed) -> dict[str, _Definition]:
+def _definitions(file: Path, assumed: _Assumed, *, with_unused: bool = False) -> dict[str, _Definition]:
     """Return the classes and functions of a file, those of a file that all models share with their methods apart."""
-    tree = _tree(file, assumed)
+    tree = _tree(file, assumed, with_unused=with_unused)
     nodes: Iterable[ast.AST] = ast.walk(tree) if file.name in _SHARED else tree.body
     found = {}
     for node in nodes:

@@ -13,7 +13,7 @@ from locant.extension.inspect.trials import Read, is_same, without
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import ParsedConfig
 from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
-from locant.rotary_configs.class_reads import is_of_positions, read_by_class
+from locant.rotary_configs.class_reads import is_of_positions, read_by_class, read_for_nothing
 from locant.rotary_configs.class_windows import FIRST_LAYERS, SWITCH, has_switch_of_windows, windows_of_class
 from locant.rotary_configs.families import PASSES_OVER_BASE, ModelType, model_type
 from locant.rotary_configs.spellings import is_count
@@ -53,6 +53,7 @@ def entries_without_effect_in_class(
     if name is None or read_by_class(name) is None:
         return []
     where, part = tuple(text_part_names(content)), text_part(content)
+    unread, idle = [*_not_read(content)], read_for_nothing(name)
 
     def changes_nothing(entry: str) -> bool:
         return parsed is None or entry not in part or is_same(parsed, without(content, (*where, entry)), read)
@@ -61,7 +62,8 @@ def entries_without_effect_in_class(
         "beside use_sliding_window false": _switched_off(content, model_type(name)),
         **{f"of which {name} says the same": _repeated(part, name) for name in GROUPS},
         "beside rope_scaling": [(_NEW, f"{_NEW} null")] if _is_null_beside_old_name(part) else [],
-        "which it does not read": _not_read(content),
+        "of which it makes modules that it never uses": [each for each in unread if each[0] in idle],
+        "which it does not read": [each for each in unread if each[0] not in idle],
     }
     listed, clauses = set(told), list[str]()
     for why, entries in groups.items():
