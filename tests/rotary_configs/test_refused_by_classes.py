@@ -233,6 +233,16 @@ def test_own_sections_that_are_not_all_pairs_of_the_class() -> None:
     assert "fails" not in whole
 
 
+def test_an_own_text_part_without_a_value_that_it_needs() -> None:
+    """Step3p7TextConfig has sliding_window null, and its model makes a mask of a window in any case."""
+    flat = {"sliding_window": 512, "layer_types": ["full_attention", "sliding_attention"] * 2, "head_dim": 32}
+    said = [each for each in _warnings(model_type="step3p7", **flat) if "looks for its text part" in each]
+    assert "takes its own, with which it fails" in said[0]
+    transformers = pytest.importorskip("transformers")
+    if "step3p7" in transformers.CONFIG_MAPPING:
+        assert transformers.CONFIG_MAPPING["step3p7"]().get_text_config().sliding_window is None
+
+
 def _known(name: str) -> ModelType:
     kind = model_type(name)
     assert kind is not None

@@ -385,7 +385,7 @@ def _without_its_group(config: Mapping[str, Any]) -> Iterator[Finding]:
     if known.flat:
         return
     beside = "" if not steps else f" '{steps[-1].name}' of"
-    fails = ", with which it fails" if _splits_other_pairs(known) else ""
+    fails = ", with which it fails" if _splits_other_pairs(known) or _lacks_values(known) else ""
     yield Finding(
         "warning",
         f"The class of '{known.name}' in transformers looks for its text part in '{known.text_part[0]}', which{beside} "
@@ -393,6 +393,15 @@ def _without_its_group(config: Mapping[str, Any]) -> Iterator[Finding]:
         "part here.",
         f"Put the entries of the text part into '{known.text_part[0]}'.",
     )
+
+
+def _lacks_values(whole: ModelType) -> bool:
+    """Whether the own text part of a class has no value for an entry that it needs, such as Step 3.7's window."""
+    part = families.model_type(whole.text_type)
+    if part is None:
+        return False
+    own = {**part.defaults, **whole.text_defaults, **whole.text_alone}
+    return any(all(own.get(name) is None for name in (entry, *others)) for entry, others in part.needs.items())
 
 
 def _splits_other_pairs(whole: ModelType) -> bool:
