@@ -44,6 +44,9 @@ def _said(folder: Path, content: dict[str, Any], *, ask_class: bool = False) -> 
         # heads of 42 features, 21 of which are turned with one more by a base that is shown for that
         ({"model_type": "glm4_moe"}, ["rope_theta 10000", "partial_rotary_factor 0.5"]),
         ({"model_type": "persimmon", **_ROPE}, ["partial_rotary_factor 0.5"]),
+        # entries of other classes, which this one does not read, say nothing of its share
+        ({"model_type": "stablelm", **_ROPE, "rope_pct": 0.5}, ["partial_rotary_factor 0.25"]),
+        ({"model_type": "glm4_moe", **_ROPE, "rotary_percent": 0.25}, ["partial_rotary_factor 0.5"]),
         ({"model_type": "phi", **_ROPE}, ["partial_rotary_factor 0.5"]),
         ({"model_type": "gptj", **_ROPE}, ["rotary_dim 64"]),
         # Of 36 features the class turns 32, which is the even number below 0.9 of them.
@@ -125,6 +128,8 @@ def test_windows_of_two_sizes_are_named(tmp_path: Path) -> None:
         {"model_type": "qwen2", **_ROPE, "use_sliding_window": False},
         {"model_type": "gemma2", **_ROPE, "head_dim": 64, "sliding_window": 64, "layer_types": ["full_attention"] * 12},
         {"model_type": "cohere2", **_ROPE, "sliding_window": 64, "sliding_window_pattern": 4},
+        # of which the class makes no types of layers, and fails
+        {"model_type": "exaone4", **_ROPE, "sliding_window": 64, "sliding_window_pattern": None},
         # a list in a group states the types, and the class passes over the rotary_dim that it has
         {"model_type": "minimax_m3_vl_text", **_ROPE, "sparse_attention_config": {"sparse_attention_freq": _EVERY}},
     ],

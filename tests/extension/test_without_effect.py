@@ -55,7 +55,7 @@ def _note(folder: Path, content: dict[str, Any]) -> str:
                 "max_source_positions": 5000,
                 "num_conv_pos_embeddings": 128,
             },
-            "num_conv_pos_embeddings 128, of which it makes modules that it never uses; max_source_positions 5000, which",
+            "num_conv_pos_embeddings 128, of which it makes modules that it never uses; max_source_positions",
         ),
         ({"model_type": "bert", "position_embedding_type": "absolute"}, "position_embedding_type 'absolute', which"),
         (

@@ -7,7 +7,7 @@ bases and shares and types, is taken from the reading, where nothing in the file
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,10 +95,16 @@ class _File:
         """The groups that lead to it."""
         return tuple(text_part_names(self.content))
 
-    def states(self, pattern: re.Pattern[str]) -> bool:
-        """Whether an entry of the text part, or of a group in it, has a name with a pattern, and a value; no base."""
+    def states(self, pattern: re.Pattern[str], read: Collection[str] | None = None) -> bool:
+        """Whether an entry of the text part, or of a group in it, has a name with a pattern, and a value; no base.
+
+        Args:
+            pattern: The pattern.
+            read: What the class reads; entries of the text part beside these say nothing. ``None`` for all.
+        """
+        unread = {name for name in self.part if read is not None and name not in read}
         return any(
-            pattern.search(name) and value is not None and not _BASES & words_of(name)
+            pattern.search(name) and value is not None and not _BASES & words_of(name) and name not in unread
             for name, value in _entries(self.part)
         )
 
@@ -193,7 +199,8 @@ def _scaling_of_class(kind: ModelType) -> str | None:
 
 def _shares(file: _File) -> Iterator[str]:
     """Yield which part of a head rotates, where nothing in the file is about that."""
-    if file.states(_OF_A_SHARE) or {"partial_rotary_factor", "rotary_dim", "rotary_pct"} & file.told:
+    is_told = {"partial_rotary_factor", "rotary_dim", "rotary_pct"} & file.told
+    if is_told or file.states(_OF_A_SHARE, read_by_class(file.kind.name)):
         return
     configs, own = file.parsed.configs, entries_of_class(file.kind.name)
     number = file.kind.defaults.get("rotary_dim")
@@ -263,6 +270,8 @@ def _layers(file: _File) -> Iterator[str]:
     own, layers = entries_of_class(file.kind.name), file.parsed.layers
     if own is None or own.reads.isdisjoint(LISTS_OF_TYPES) or {*LISTS_OF_TYPES} & file.told:
         return
+    if any(name in file.told and _is_round_of(name, file.kind) for name in file.part):
+        return  # of which a class that fails makes no types
     if not layers or (len(layers) == 1 and layers[0].name == ALL_LAYERS) or _states_layers(file):
         return
     if len(layers) > 1 or layers[0].window or file.kind.rope_by_layer:
@@ -271,9 +280,8 @@ def _layers(file: _File) -> Iterator[str]:
 
 def _states_layers(file: _File) -> bool:
     """Whether an entry of the file says which layers are of which type."""
-    read = read_by_class(file.kind.name) or frozenset()
     if any(
-        value is not None and (name in LISTS_OF_TYPES or (name in read and _is_round(name)))
+        value is not None and (name in LISTS_OF_TYPES or _is_round_of(name, file.kind))
         for name, value in file.part.items()
     ):
         return True
@@ -297,6 +305,11 @@ def _lists(group: Mapping[str, Any], where: Path) -> Iterator[tuple[Path, list[A
 def _is_round(name: str) -> bool:
     """Whether an entry says which layers are of which type."""
     return bool(_ROUNDS & words_of(name)) or name.startswith("no_rope_layer")
+
+
+def _is_round_of(name: str, kind: ModelType) -> bool:
+    """Whether an entry that the class reads says so."""
+    return _is_round(name) and name in (read_by_class(kind.name) or ())
 
 
 def _sections(file: _File) -> Iterator[str]:
