@@ -365,10 +365,13 @@ def test_every_class_takes_what_is_read(entries: dict[str, Any]) -> None:
         except Exception:  # whatever a class raises for it
             continue
         try:
-            found = read_huggingface({"model_type": name, **copy.deepcopy(entries)}).configs
+            parsed = read_huggingface({"model_type": name, **copy.deepcopy(entries)})
         except ConfigError as error:  # of other entries, which these small files leave out
             wrong += [(name, error)] if "eep one of them" in str(error) else []
             continue
+        if any(finding.code == "odd share" for finding in parsed.findings):
+            continue  # a base of the reading's own stands for that of an odd number of features
+        found = parsed.configs
         if list(found) == ["all"] and theirs and "rope_theta" in theirs:
             scaling = found["all"].scaling
             read = found["all"].base, scaling.name, scaling.as_options().get("factor")
