@@ -57,6 +57,15 @@ def _note(folder: Path, content: dict[str, Any]) -> str:
             },
             "num_conv_pos_embeddings 128, of which it makes modules that it never uses; max_source_positions",
         ),
+        (
+            {
+                "model_type": "cohere2_moe",
+                "num_hidden_layers": 4,
+                "layer_types": ["full_attention"] * 4,
+                "sliding_window": 4096,
+            },
+            "sliding_window 4096, as no layer has a window",
+        ),
         ({"model_type": "bert", "position_embedding_type": "absolute"}, "position_embedding_type 'absolute', which"),
         (
             {

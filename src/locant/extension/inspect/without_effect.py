@@ -60,6 +60,7 @@ def entries_without_effect_in_class(
 
     groups: dict[str, Iterable[tuple[str, str]]] = {
         "beside use_sliding_window false": _switched_off(content, model_type(name)),
+        "as no layer has a window": _of_no_layer(part, name) if parsed is None else [],
         **{f"of which {name} says the same": _repeated(part, name) for name in GROUPS},
         "beside rope_scaling": [(_NEW, f"{_NEW} null")] if _is_null_beside_old_name(part) else [],
         "of which it makes modules that it never uses": [each for each in unread if each[0] in idle],
@@ -130,6 +131,16 @@ def _switched_off(content: Mapping[str, Any], kind: ModelType | None) -> list[tu
     own = windows_of_class(kind.name)
     names = ("sliding_window", *(sorted(own.sizes - {"sliding_window"}) if own is not None else ()), FIRST_LAYERS)
     return [(name, _shown(name, part[name])) for name in names if part.get(name) is not None]
+
+
+def _of_no_layer(part: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
+    """Return windows of a class that gives them to layers of some types, where the file has layers of others alone."""
+    own, types = windows_of_class(name), part.get("layer_types")
+    if own is None or "layer_types" not in (read_by_class(name) or ()) or not isinstance(types, list):
+        return []
+    if not types or not all(each == "full_attention" for each in types):
+        return []
+    return [(entry, _shown(entry, part[entry])) for entry in sorted(own.sizes) if is_count(part.get(entry))]
 
 
 def _repeated(part: Mapping[str, Any], group_name: str) -> Iterator[tuple[str, str]]:
