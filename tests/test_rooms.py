@@ -54,6 +54,9 @@ DOORS = {
     "positions/huggingface/configurations.py": {"rotary_configs"},
 }
 
+# Folders of a room that build on each other: modules of one import it and those before it, modules beside them none.
+FOLDERS = {"rotary_configs": ["classes", "huggingface", "gguf", "engines"]}
+
 LONGEST = 500  # lines of a module
 
 PACKAGE = Path(locant.__file__).parent
@@ -104,6 +107,20 @@ def test_imports_run_downwards() -> None:
             if not allowed(parts[1], room) and room not in door
         ]
     assert not wrong, "\n".join(["Imports that do not run downwards:", *wrong])
+
+
+@pytest.mark.parametrize("room", FOLDERS)
+def test_folders_of_a_room_build_on_each_other(room: str) -> None:
+    folders, wrong = FOLDERS[room], []
+    for path in (path for path in MODULES if path.is_relative_to(PACKAGE / room)):
+        own = path.parent.name if path.parent.name in folders else ""
+        below = {own, *folders[: folders.index(own)]} if own else set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"locant.{room}"):
+                names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+                if names[2] in {*folders} - below:
+                    wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno} imports {names[2]}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_modules_are_short_enough_to_read() -> None:

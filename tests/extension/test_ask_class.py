@@ -24,8 +24,9 @@ from locant.extension.inspect.model_class.rotation import MeasuredRotation
 from locant.extension.inspect.model_class.small_model import build
 from locant.extension.inspect.model_class.unasked import UnaskedClass, failure_of_file
 from locant.positions.rotary.config import RotaryConfig
-from locant.rotary_configs import families, layer_windows
 from locant.rotary_configs.base import LayerType, NoRotaryPositionsError, ParsedConfig
+from locant.rotary_configs.classes import families
+from locant.rotary_configs.huggingface import layer_windows
 
 _WIDE = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4, "max_position_embeddings": 8192}
 
@@ -404,7 +405,7 @@ def test_layers_that_did_nothing_with_a_text_are_told(tmp_path: Path, monkeypatc
     """Those of Mllama that attend to an image; without knowing its list they are read as rotating."""
     entries = {"model_type": "mllama_text_model", "cross_attention_layers": [1, 2]}
     assert not _said(_inspected(tmp_path, **entries), "warning")
-    monkeypatch.setattr("locant.rotary_configs.layers._LISTED_LAYERS", frozenset())
+    monkeypatch.setattr("locant.rotary_configs.huggingface.layers._LISTED_LAYERS", frozenset())
     inspection = _inspected(tmp_path, **entries)
     said = "in layers 1, 2: does not attend to the text (by the file alone: rotates). What the class does is shown."
     assert any(said in each for each in _said(inspection, "note"))

@@ -11,7 +11,7 @@ from locant.extension.inspect.keys_left_out import keys_left_out
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import read_gguf, read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError, error_finding
-from locant.rotary_configs.huggingface import read_config
+from locant.rotary_configs.huggingface.reading import read_config
 from locant.rotary_configs.usual_values import GROUPS
 
 _SIZES = {"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 4, "num_hidden_layers": 4}

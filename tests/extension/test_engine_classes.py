@@ -11,7 +11,7 @@ from zoo.conversions import what_is_written
 from zoo.engines import PATH, of_ctranslate2
 
 from locant.extension.inspect.inspection import inspect_model
-from locant.rotary_configs.engine_classes import ctranslate2_reads_scaling, vllm_has_class
+from locant.rotary_configs.huggingface.engine_classes import ctranslate2_reads_scaling, vllm_has_class
 
 _SIZES: dict[str, Any] = {
     "hidden_size": 2048,

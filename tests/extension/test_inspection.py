@@ -15,7 +15,7 @@ from published_models import GEMMA_3, MODELS
 from safetensors.torch import save_file
 
 from locant.extension import Inspection, inspect_model
-from locant.rotary_configs.families import is_in_transformers
+from locant.rotary_configs.classes.families import is_in_transformers
 
 
 def _inspected(tmp_path: Path, content: Any) -> Inspection:

@@ -21,8 +21,8 @@ from zoo.survey import verdicts
 from zoo.windows import window_verdicts
 
 from locant.positions.scaling.fields import Fields
-from locant.rotary_configs import families
-from locant.rotary_configs.layers import layer_names
+from locant.rotary_configs.classes import families
+from locant.rotary_configs.huggingface.layers import layer_names
 
 _RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 

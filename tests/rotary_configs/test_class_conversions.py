@@ -15,7 +15,7 @@ from locant.errors import ConfigError
 from locant.extension.inspect.inspection import inspect_model
 from locant.rotary_configs import read_huggingface, read_vllm
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.class_entries import type_taken_for
+from locant.rotary_configs.classes.entries import type_taken_for
 
 _SIZES: dict[str, Any] = {
     "hidden_size": 512,

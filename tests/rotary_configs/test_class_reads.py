@@ -7,7 +7,7 @@ import json
 import pytest
 from zoo.reads import PATH, reads_of
 
-from locant.rotary_configs.class_reads import is_of_positions, read_by_class, read_for_nothing
+from locant.rotary_configs.classes.reads import is_of_positions, read_by_class, read_for_nothing
 from locant.rotary_configs.layer_patterns import layers_in_words
 
 

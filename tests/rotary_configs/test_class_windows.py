@@ -10,7 +10,7 @@ import pytest
 from locant.extension.inspect.model_class.ask import without_reading
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.class_windows import has_switch_of_windows, passes_over_window, windows_of_class
+from locant.rotary_configs.classes.windows import has_switch_of_windows, passes_over_window, windows_of_class
 
 _SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4, "rope_theta": 10000.0}
 

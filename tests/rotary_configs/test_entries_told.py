@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from locant.extension import inspect_model
-from locant.rotary_configs import families, read_huggingface
+from locant.rotary_configs import read_huggingface
+from locant.rotary_configs.classes import families
 
 _SCALED_BY_CLASS = [
     name

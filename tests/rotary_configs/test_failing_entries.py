@@ -15,7 +15,7 @@ from locant.extension.inspect.model_class.small_model import model_class, quiet
 from locant.positions.scaling import LongRoPE
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import read_huggingface
-from locant.rotary_configs.families import model_type
+from locant.rotary_configs.classes.families import model_type
 
 _SMALL: dict[str, Any] = {
     "hidden_size": 64,

@@ -10,8 +10,8 @@ from locant.errors import ConfigError
 from locant.positions.scaling.ntk import NTKAware
 from locant.rotary_configs import read_gguf, read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.families import layout_of as layout_of_class
-from locant.rotary_configs.gguf_architectures import (
+from locant.rotary_configs.classes.families import layout_of as layout_of_class
+from locant.rotary_configs.gguf.architectures import (
     CONVERTED_FROM_HALVES,
     HALF,
     INTERLEAVED,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from locant.rotary_configs import ParsedConfig, read_gguf
-from locant.rotary_configs.gguf_architectures import KNOWN
+from locant.rotary_configs.gguf.architectures import KNOWN
 
 _TOKENS = 24
 _RECORDS: dict[str, Any] = json.loads(Path(__file__).with_name("gguf_graphs.json").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Keys about positions that llama.cpp passes over, by what its loader reads (``gguf_keys.json``)."""
+"""Keys about positions that llama.cpp passes over, by what its loader reads (``keys.json``)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from locant.errors import ConfigError
-from locant.rotary_configs import ParsedConfig, gguf_architectures, read_gguf
-from locant.rotary_configs.gguf_keys import architectures_that_read, keys_without_effect, needed_by
-from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN, TAKES_ROPE_PATTERN
-from locant.rotary_configs.gguf_loading import refusals
-from locant.rotary_configs.gguf_sliding import COMPRESS_RATIOS
-from locant.rotary_configs.gguf_windows import PATTERN, WINDOW, WINDOW_EVERYWHERE, WINDOWS
+from locant.rotary_configs import ParsedConfig, read_gguf
+from locant.rotary_configs.gguf import architectures as gguf_architectures
+from locant.rotary_configs.gguf.keys import architectures_that_read, keys_without_effect, needed_by
+from locant.rotary_configs.gguf.layers import LINEAR_BETWEEN, TAKES_ROPE_PATTERN
+from locant.rotary_configs.gguf.loading import refusals
+from locant.rotary_configs.gguf.sliding import COMPRESS_RATIOS
+from locant.rotary_configs.gguf.windows import PATTERN, WINDOW, WINDOW_EVERYWHERE, WINDOWS
 
 _SIZES = {"embedding_length": 256, "attention.head_count": 2, "block_count": 4, "context_length": 2048}
 

@@ -14,7 +14,7 @@ from locant.extension.source import Source
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import ParsedConfig, read_gguf, read_llamacpp
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.gguf_loading import refusals
+from locant.rotary_configs.gguf.loading import refusals
 
 _SIZES = {"attention.key_length": 32, "context_length": 2048, "block_count": 4}
 _YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 512}

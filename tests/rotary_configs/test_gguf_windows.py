@@ -15,7 +15,7 @@ from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import FrequencyScaling, Linear, Llama3, Unscaled, YaRN
 from locant.rotary_configs import ParsedConfig, read_gguf, write_gguf
-from locant.rotary_configs.gguf_loading import refusals
+from locant.rotary_configs.gguf.loading import refusals
 
 _WINDOW, _PATTERN = "attention.sliding_window", "attention.sliding_window_pattern"
 

@@ -11,7 +11,7 @@ import pytest
 
 from locant.extension import inspect_model
 from locant.rotary_configs import ParsedConfig, read_huggingface
-from locant.rotary_configs.families import model_type
+from locant.rotary_configs.classes.families import model_type
 
 _SIZES = {
     **{"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 6},

@@ -15,8 +15,8 @@ from locant.errors import ConfigError
 from locant.positions import RotaryConfig
 from locant.positions.scaling import SCALINGS, DynamicNTK, Linear, LongRoPE, NTKAware, Proportional, Unscaled
 from locant.rotary_configs import read_huggingface, read_vllm, write_huggingface
-from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.huggingface import read_config
+from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.huggingface.reading import read_config
 
 
 def _llama(**entries: Any) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from locant.positions.scaling import (
     Unscaled,
     YaRN,
 )
-from locant.rotary_configs import families, read_huggingface, write_huggingface
+from locant.rotary_configs import read_huggingface, write_huggingface
+from locant.rotary_configs.classes import families
 
 pytest.importorskip("transformers")
 

@@ -8,7 +8,7 @@ import pytest
 
 from locant.errors import ConfigError
 from locant.rotary_configs import read_huggingface
-from locant.rotary_configs.vllm import read_vllm
+from locant.rotary_configs.engines.vllm import read_vllm
 
 _QWEN = {"model_type": "qwen2", "hidden_size": 3584, "num_attention_heads": 28, "max_position_embeddings": 131072}
 _LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}

@@ -10,7 +10,7 @@ from locant.errors import ConfigError
 from locant.positions import Linear, LongRoPE, Unscaled, YaRN
 from locant.positions.rotary.config import RotaryConfig
 from locant.rotary_configs import ParsedConfig, read_gguf, read_llamacpp
-from locant.rotary_configs.llamacpp_flags import overridden_metadata
+from locant.rotary_configs.gguf.llamacpp_flags import overridden_metadata
 
 _MODEL = RotaryConfig(head_dim=32, max_length=2048)
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from locant.errors import ConfigError
-from locant.rotary_configs import families, read_huggingface
+from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError, error_finding
+from locant.rotary_configs.classes import families
 
 
 def _said(name: str, **entries: Any) -> str:

@@ -12,11 +12,12 @@ import pytest
 from locant.errors import ConfigError
 from locant.extension.inspect.model_class.ask import without_reading
 from locant.positions.scaling import Llama3, LongRoPE, YaRN
-from locant.rotary_configs import families, read_huggingface, read_vllm
+from locant.rotary_configs import read_huggingface, read_vllm
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.families import is_in_transformers, known_model_types, model_type
-from locant.rotary_configs.own_code import OWN_CODE, needs_code
-from locant.rotary_configs.sub_configs import is_type_of_transformers
+from locant.rotary_configs.classes import families
+from locant.rotary_configs.classes.families import is_in_transformers, known_model_types, model_type
+from locant.rotary_configs.classes.own_code import OWN_CODE, needs_code
+from locant.rotary_configs.classes.sub_configs import is_type_of_transformers
 
 _SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
 _GPT_OSS = {"num_hidden_layers": 4, "hidden_size": 2880, "head_dim": 64, "num_attention_heads": 64}

@@ -20,7 +20,7 @@ from locant.parsing import parse_json
 from locant.positions import RotaryConfig
 from locant.rotary_configs import read_gguf, read_huggingface
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.hunyuan import PUBLISHED_ALPHA
+from locant.rotary_configs.classes.hunyuan import PUBLISHED_ALPHA
 
 _FILES: dict[str, Any] = parse_json(
     (Path(__file__).parents[1] / "support" / "published_files.json").read_text(encoding="utf-8")

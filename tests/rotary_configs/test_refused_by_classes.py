@@ -18,15 +18,15 @@ from locant.extension.inspect.model_class.small_model import build, quiet
 from locant.positions.scaling.fields import in_json
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.class_refusals import (
+from locant.rotary_configs.classes.families import ModelType, model_type
+from locant.rotary_configs.classes.refusals import (
     NEVER_NULL,
     REQUIRED,
     grids_of_other_sizes,
     incomplete_groups,
     refused_by_configuration,
 )
-from locant.rotary_configs.families import ModelType, model_type
-from locant.rotary_configs.sub_configs import parts_of_unknown_types
+from locant.rotary_configs.classes.sub_configs import parts_of_unknown_types
 
 _SMALL: dict[str, Any] = {
     "hidden_size": 64,

@@ -30,8 +30,8 @@ from locant.rotary_configs import (
     write_huggingface,
 )
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.class_entries import PASSES_OVER_GROUPS, TYPES_OF_TRANSFORMERS
-from locant.rotary_configs.families import (
+from locant.rotary_configs.classes.entries import PASSES_OVER_GROUPS, TYPES_OF_TRANSFORMERS
+from locant.rotary_configs.classes.families import (
     NULL_GROUP_STANDS_STILL,
     PASSES_OVER_BASE,
     SCALES_SCORES,

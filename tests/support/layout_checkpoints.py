@@ -15,7 +15,7 @@ from locant.extension.inspect.model_class.small_model import quiet
 from locant.extension.layouts.asked import ask_layout, checkpoint_class, typed_config
 from locant.extension.layouts.proof import logits_of, read_in, token_ids
 from locant.extension.load import quiet_transformers
-from locant.rotary_configs.pairing import LAYOUT_MARK
+from locant.rotary_configs.huggingface.pairing import LAYOUT_MARK
 
 SMALL: dict[str, Any] = {
     "hidden_size": 64,

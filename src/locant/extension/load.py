@@ -13,8 +13,8 @@ from locant.extension.inspect.engine_configs import to_engine_config
 from locant.extension.inspect.inspection import inspect_model
 from locant.extension.source import EXTRA, Source, load_source
 from locant.parsing import read_json_file
-from locant.rotary_configs.pairing import LAYOUT_MARK
-from locant.rotary_configs.text_parts import text_part
+from locant.rotary_configs.huggingface.pairing import LAYOUT_MARK
+from locant.rotary_configs.huggingface.text_parts import text_part
 
 if TYPE_CHECKING:
     import torch

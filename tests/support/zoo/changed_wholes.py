@@ -17,7 +17,8 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.extension.inspect.model_class.small_model import HEADS, quiet
-from locant.rotary_configs import ParsedConfig, families, read_huggingface
+from locant.rotary_configs import ParsedConfig, read_huggingface
+from locant.rotary_configs.classes import families
 from zoo.architectures import TEXT_PARTS, Architecture, architecture, text_part_of
 from zoo.cases import LENGTH, draw_case, nested_case
 from zoo.changed import ChangedVerdict, read_file, said_of_class

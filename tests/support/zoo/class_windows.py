@@ -1,4 +1,4 @@
-"""Entries about windows that change what the classes of transformers compute, written to ``class_windows.json``.
+"""Entries about windows that change what the classes of transformers compute, written to ``windows.json``.
 
 Run this file after transformers was updated: ``.venv/bin/python tests/support/zoo/class_windows.py``. Small models
 read a text with one value of each entry and with another; names after the command show what came out for these alone.
@@ -23,11 +23,11 @@ import torch
 import locant
 from locant.extension.inspect.model_class.inputs import text_inputs
 from locant.extension.inspect.model_class.small_model import HEADS, model_class, quiet, reduced_entries
-from locant.rotary_configs.class_windows import WINDOW_SIZES
+from locant.rotary_configs.classes.windows import WINDOW_SIZES
 from zoo.architectures import Architecture, architecture, architectures, config_with_model
 from zoo.cases import SWITCHED_ON, usual_entries
 
-PATH = Path(locant.__file__).parent / "rotary_configs" / "class_windows.json"
+PATH = Path(locant.__file__).parent / "rotary_configs" / "classes" / "windows.json"
 
 _LAYERS = 4
 _TOKENS = 24

@@ -25,7 +25,7 @@ from zoo.conversions import what_is_written
 
 _MODELS = "vllm/model_executor/models"
 
-PATH = Path(locant.__file__).parent / "rotary_configs" / "engine_classes.json"
+PATH = Path(locant.__file__).parent / "rotary_configs" / "huggingface" / "engine_classes.json"
 
 _TEXT_MAPPINGS = (
     "MODEL_MAPPING_NAMES",

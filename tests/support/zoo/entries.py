@@ -1,4 +1,4 @@
-"""Entries about positions that the classes of transformers have, written to ``class_entries.json``.
+"""Entries about positions that the classes of transformers have, written to ``entries.json``.
 
 Run this file after transformers was updated: ``.venv/bin/python tests/support/zoo/entries.py``. No model is built.
 """
@@ -17,14 +17,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
 from locant.extension.inspect.model_class.small_model import quiet
-from locant.rotary_configs.class_entries import (
+from locant.rotary_configs.classes.entries import (
     KINDS_OF_VALUES,
     LISTS_OF_TYPES,
     READ_BY_SOME,
     TYPES_OF_OTHERS,
     TYPES_OF_TRANSFORMERS,
 )
-from locant.rotary_configs.families import model_type
+from locant.rotary_configs.classes.families import model_type
 from locant.rotary_configs.layer_types import KNOWN_TYPES, PRESENT_NAMES, WITHOUT_ATTENTION
 from locant.rotary_configs.spellings import HEADS, LAYERS, WIDTHS, is_about_positions
 from zoo.architectures import Architecture, architecture
@@ -32,7 +32,7 @@ from zoo.facts import NOT_ABOUT_THEM
 from zoo.failures import OF_SIZES
 from zoo.left_out import depth_of, layer_types, made
 
-PATH = Path(locant.__file__).parent / "rotary_configs" / "class_entries.json"
+PATH = Path(locant.__file__).parent / "rotary_configs" / "classes" / "entries.json"
 
 _ABOUT_POSITIONS = re.compile(
     r"rope|rotary|nope|theta|window|pattern|interval|period|attn_layer|max_position|attention_chunk_size$|^(global_)?head_dim$"

@@ -30,7 +30,7 @@ from locant.extension.inspect.model_class.small_model import (
     reduced_entries,
 )
 from locant.extension.inspect.model_class.turning_axes import takes_axes
-from locant.rotary_configs.class_windows import windows_of_class
+from locant.rotary_configs.classes.windows import windows_of_class
 from zoo.architectures import Architecture, architecture, architectures, config_with_model, is_of_decoder
 from zoo.axes import axis_facts
 from zoo.cases import SWITCHED_ON, sections, usual_entries
@@ -49,7 +49,7 @@ from zoo.scalings import keeps_short_list, scaling_facts, with_share
 from zoo.verdict import SHORT
 from zoo.wholes import facts_of_whole
 
-PATH = Path(locant.__file__).parent / "rotary_configs" / "model_types.json"
+PATH = Path(locant.__file__).parent / "rotary_configs" / "classes" / "model_types.json"
 
 _ABOUT_POSITIONS = re.compile(
     r"rope|rotary|nope|head_dim|kv_channels|theta|window|pattern|interval|period|attn_layer|position|chunk_size"

@@ -16,12 +16,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
 from locant.extension.inspect.model_class.small_model import quiet
-from locant.rotary_configs.families import model_type
-from locant.rotary_configs.stack_types import facts_of_stack
+from locant.rotary_configs.classes.families import model_type
+from locant.rotary_configs.classes.stack_types import facts_of_stack
 from zoo.entries import kinds_of_fields
 from zoo.whole_heads import whole_heads
 
-PATH = Path(locant.__file__).parent / "rotary_configs" / "field_kinds.json"
+PATH = Path(locant.__file__).parent / "rotary_configs" / "classes" / "field_kinds.json"
 
 _VALUES = (8, ["full_attention"], "rope", {}, None)
 

@@ -1,4 +1,4 @@
-"""Keys about positions that llama.cpp reads of the files of every architecture, written to ``gguf_keys.json``.
+"""Keys about positions that llama.cpp reads of the files of every architecture, written to ``keys.json``.
 
 Run this file after llama.cpp was updated, with the folder of its sources, which the source package of llama-cpp-python
 brings along: ``.venv/bin/python tests/support/zoo/gguf_keys.py vendor/llama.cpp "llama-cpp-python 0.3.36"``. A key is
@@ -17,7 +17,7 @@ from typing import Any
 
 import locant
 
-PATH = Path(locant.__file__).parent / "rotary_configs" / "gguf_keys.json"
+PATH = Path(locant.__file__).parent / "rotary_configs" / "gguf" / "keys.json"
 
 _ABOUT_POSITIONS = re.compile(
     r"rope|sliding_window|causal|alibi|relative_buckets|_interval$|recurrent|_swa$|compress_r"

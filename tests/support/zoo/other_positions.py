@@ -22,11 +22,11 @@ from torch import nn
 
 import locant
 from locant.extension.inspect.model_class.small_model import build, model_class, quiet, reduced_entries
-from locant.rotary_configs.families import known_model_types, model_type
-from locant.rotary_configs.other_positions import LENGTHS, READ_BY_OTHERS
+from locant.rotary_configs.classes.families import known_model_types, model_type
+from locant.rotary_configs.classes.other_positions import LENGTHS, READ_BY_OTHERS
 from zoo.cases import usual_entries
 
-PATH = Path(locant.__file__).parent / "rotary_configs" / "other_positions.json"
+PATH = Path(locant.__file__).parent / "rotary_configs" / "classes" / "other_positions.json"
 
 _OTHER = 37
 _SWITCHES = ("relative_attention", "position_biased_input", "has_relative_attention_bias", "has_spatial_attention_bias")

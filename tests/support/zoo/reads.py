@@ -1,4 +1,4 @@
-"""Entries about positions that the code of classes of transformers reads, written to ``class_reads.json``.
+"""Entries about positions that the code of classes of transformers reads, written to ``reads.json``.
 
 Run this file after transformers was updated: ``.venv/bin/python tests/support/zoo/reads.py``. No model is built: what
 counts are attributes of a configuration, and names that are looked for in one, in the code that models can reach.
@@ -22,10 +22,10 @@ import transformers
 
 import locant
 from locant.extension.inspect.model_class.small_model import model_class, quiet
-from locant.rotary_configs.class_reads import is_of_positions
-from locant.rotary_configs.families import model_type
+from locant.rotary_configs.classes.families import model_type
+from locant.rotary_configs.classes.reads import is_of_positions
 
-PATH = Path(locant.__file__).parent / "rotary_configs" / "class_reads.json"
+PATH = Path(locant.__file__).parent / "rotary_configs" / "classes" / "reads.json"
 
 _ROOT = Path(transformers.__file__).parent
 _SHARED = ("modeling_rope_utils.py", "masking_utils.py", "cache_utils.py")

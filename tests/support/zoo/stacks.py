@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
 from locant.extension.inspect.model_class.small_model import HEADS, build, model_class, quiet, reduced_entries
-from locant.rotary_configs.families import is_in_transformers, model_type
+from locant.rotary_configs.classes.families import is_in_transformers, model_type
 from locant.rotary_configs.spellings import HEAD_SIZES, LAYERS, WIDTHS
 from locant.rotary_configs.spellings import HEADS as HEAD_COUNTS
 from locant.rotary_configs.vision import vision_types
@@ -28,7 +28,7 @@ from zoo.architectures import Architecture, architectures, text_part_of
 from zoo.facts import has_no_windows
 from zoo.left_out import made
 
-PATH = Path(locant.__file__).parent / "rotary_configs" / "stacks.json"
+PATH = Path(locant.__file__).parent / "rotary_configs" / "classes" / "stacks.json"
 
 _SIZES = (*LAYERS, *HEAD_COUNTS, *WIDTHS, *HEAD_SIZES, "max_position_embeddings", "sliding_window")
 _GIVEN = re.compile(r"^rope_|hidden_size$|head_dim$|num_attention_heads$|num_hidden_layers$|max_position_embeddings$")

@@ -13,9 +13,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
-from locant.rotary_configs.families import is_in_transformers
+from locant.rotary_configs.classes.families import is_in_transformers
 
-PATH = Path(locant.__file__).parent / "rotary_configs" / "sub_configs.json"
+PATH = Path(locant.__file__).parent / "rotary_configs" / "classes" / "sub_configs.json"
 _OF_BACKBONES = "backbone_config"  # which may be of timm
 
 

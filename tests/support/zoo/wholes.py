@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from locant.extension.inspect.model_class.small_model import quiet
-from locant.rotary_configs.families import is_in_transformers, known_model_types, model_type
-from locant.rotary_configs.text_parts import BESIDE_TEXT, ENTRIES_OF_TEXT, SIZES
+from locant.rotary_configs.classes.families import is_in_transformers, known_model_types, model_type
+from locant.rotary_configs.huggingface.text_parts import BESIDE_TEXT, ENTRIES_OF_TEXT, SIZES
 from zoo.architectures import Architecture, text_part_of
 from zoo.failures import is_made
 from zoo.left_out import entries_of_class, made

@@ -38,7 +38,7 @@ from locant.extension.load import load_config, load_model, load_tokenizer
 from locant.extension.source import resolve_model
 from locant.files import write_json
 from locant.rotary_configs.base import UNREADABLE
-from locant.rotary_configs.huggingface import read_huggingface
+from locant.rotary_configs.huggingface.reading import read_huggingface
 from locant.runtime import choose_device, environment
 from locant.settings import Settings
 

@@ -28,9 +28,9 @@ from locant.extension.source import Source, load_source, resolve_model
 from locant.files import replacing_folder, require_new_folder
 from locant.locks import holding
 from locant.positions.rotary.config import RotaryConfig
-from locant.rotary_configs import families
-from locant.rotary_configs.huggingface import read_huggingface
-from locant.rotary_configs.text_parts import text_part
+from locant.rotary_configs.classes import families
+from locant.rotary_configs.huggingface.reading import read_huggingface
+from locant.rotary_configs.huggingface.text_parts import text_part
 
 if TYPE_CHECKING:
     import torch

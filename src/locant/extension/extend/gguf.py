@@ -15,8 +15,8 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
 from locant.positions.scaling.contexts import FACTORS, LONG_FACTORS, SHORT_FACTORS
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.gguf import read_gguf
-from locant.rotary_configs.gguf_writer import write_gguf
+from locant.rotary_configs.gguf.reading import read_gguf
+from locant.rotary_configs.gguf.writing import write_gguf
 from locant.rotary_configs.layer_types import LOCAL
 
 if TYPE_CHECKING:

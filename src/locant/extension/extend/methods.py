@@ -12,11 +12,11 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.frequency import ExtensionMethod
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.class_entries import type_taken_for
-from locant.rotary_configs.huggingface import read_huggingface
-from locant.rotary_configs.huggingface_writer import write_huggingface
+from locant.rotary_configs.classes.entries import type_taken_for
+from locant.rotary_configs.huggingface.reading import read_huggingface
+from locant.rotary_configs.huggingface.text_parts import text_part
+from locant.rotary_configs.huggingface.writing import write_huggingface
 from locant.rotary_configs.layer_types import LOCAL
-from locant.rotary_configs.text_parts import text_part
 
 AUTO = "auto"
 """The method that measures the others and takes one of them."""

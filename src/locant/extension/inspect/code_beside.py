@@ -18,12 +18,12 @@ from locant.extension.inspect.code_facts import (
     parsed,
 )
 from locant.positions.scaling.fields import Finding
-from locant.rotary_configs import families
-from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.named_classes import class_in_architectures
-from locant.rotary_configs.own_code import OWN_CODE
+from locant.rotary_configs.classes import families
+from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.own_code import OWN_CODE
+from locant.rotary_configs.huggingface.named_classes import class_in_architectures
+from locant.rotary_configs.huggingface.text_parts import text_part
 from locant.rotary_configs.spellings import in_names_of_all
-from locant.rotary_configs.text_parts import text_part
 from locant.rotary_configs.usual_values import GROUPS
 
 _MOST_FILES = 24

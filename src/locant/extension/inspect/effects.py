@@ -19,11 +19,11 @@ from locant.extension.source import Source
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.families import ModelType, is_in_transformers, model_type
-from locant.rotary_configs.gguf import read_gguf
-from locant.rotary_configs.huggingface import read_config
+from locant.rotary_configs.classes.families import ModelType, is_in_transformers, model_type
+from locant.rotary_configs.gguf.reading import read_gguf
+from locant.rotary_configs.huggingface.reading import read_config
+from locant.rotary_configs.huggingface.text_parts import text_part, text_part_names, text_type
 from locant.rotary_configs.spellings import is_about_positions
-from locant.rotary_configs.text_parts import text_part, text_part_names, text_type
 from locant.rotary_configs.usual_values import GROUPS
 from locant.rotary_configs.wording import words_of_findings
 

@@ -10,15 +10,15 @@ from typing import Any, Literal
 from locant.errors import ConfigError, LocantError, UsageError, nearest
 from locant.extension.inspect.inspection import Inspection
 from locant.positions.rotary.config import RotaryConfig
-from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS, UNREADABLE, error_finding, only_config
-from locant.rotary_configs.ctranslate2 import write_ctranslate2
-from locant.rotary_configs.gguf_architectures import CONVERTED_FROM_HALVES, layout_of, model_type_of
-from locant.rotary_configs.huggingface import read_huggingface
-from locant.rotary_configs.huggingface_writer import write_huggingface
-from locant.rotary_configs.llamacpp import write_llamacpp
-from locant.rotary_configs.vllm import FORMAT as VLLM
-from locant.rotary_configs.vllm import write_vllm
+from locant.rotary_configs.classes import families
+from locant.rotary_configs.engines.ctranslate2 import write_ctranslate2
+from locant.rotary_configs.engines.vllm import FORMAT as VLLM
+from locant.rotary_configs.engines.vllm import write_vllm
+from locant.rotary_configs.gguf.architectures import CONVERTED_FROM_HALVES, layout_of, model_type_of
+from locant.rotary_configs.gguf.llamacpp import write_llamacpp
+from locant.rotary_configs.huggingface.reading import read_huggingface
+from locant.rotary_configs.huggingface.writing import write_huggingface
 from locant.rotary_configs.wording import in_words_of
 
 

@@ -12,9 +12,10 @@ from typing import Any
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Llama3, LongRoPE, Proportional, Unscaled
 from locant.positions.scaling.fields import Finding
-from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
-from locant.rotary_configs.engine_classes import (
+from locant.rotary_configs.classes import families
+from locant.rotary_configs.engines.vllm import read_vllm
+from locant.rotary_configs.huggingface.engine_classes import (
     ctranslate2_base,
     ctranslate2_factor_types,
     ctranslate2_reads_scaling,
@@ -23,9 +24,8 @@ from locant.rotary_configs.engine_classes import (
     ctranslate2_sets_corners,
     vllm_has_class,
 )
+from locant.rotary_configs.huggingface.text_parts import text_part, text_type
 from locant.rotary_configs.spellings import is_count
-from locant.rotary_configs.text_parts import text_part, text_type
-from locant.rotary_configs.vllm import read_vllm
 
 
 def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) -> Iterator[Finding]:

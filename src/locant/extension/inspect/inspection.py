@@ -22,31 +22,31 @@ from locant.extension.inspect.stored_frequencies import stored_findings
 from locant.extension.source import Source, check_layers, check_sizes, load_source, resolve_model
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
-from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, NoRotaryPositionsError, ParsedConfig, error_finding
-from locant.rotary_configs.class_nulls import NEEDED
-from locant.rotary_configs.doubts import doubts_about
-from locant.rotary_configs.gguf import read_gguf
-from locant.rotary_configs.gguf_architectures import CONVERTED_FROM_HALVES
-from locant.rotary_configs.gguf_loading import refusals
-from locant.rotary_configs.huggingface import read_config, read_huggingface
-from locant.rotary_configs.llamacpp import read_llamacpp
-from locant.rotary_configs.llamacpp_flags import flags_where_nothing_rotates, overridden_metadata, parse_flags
-from locant.rotary_configs.named_classes import class_in_architectures, other_type_in_architectures
-from locant.rotary_configs.own_code import UNKNOWN_TYPE, type_of_nobody
-from locant.rotary_configs.pairing import LAYOUT_MARK
-from locant.rotary_configs.rotary_names import misplaced_names
-from locant.rotary_configs.spellings import stated_layout
-from locant.rotary_configs.stacks import kind_of_stack
-from locant.rotary_configs.text_parts import (
+from locant.rotary_configs.classes import families
+from locant.rotary_configs.classes.nulls import NEEDED
+from locant.rotary_configs.classes.own_code import UNKNOWN_TYPE, type_of_nobody
+from locant.rotary_configs.classes.without_rotation import speaks_of_rotation
+from locant.rotary_configs.engines.vllm import read_vllm
+from locant.rotary_configs.gguf.architectures import CONVERTED_FROM_HALVES
+from locant.rotary_configs.gguf.llamacpp import read_llamacpp
+from locant.rotary_configs.gguf.llamacpp_flags import flags_where_nothing_rotates, overridden_metadata, parse_flags
+from locant.rotary_configs.gguf.loading import refusals
+from locant.rotary_configs.gguf.reading import read_gguf
+from locant.rotary_configs.huggingface.doubts import doubts_about
+from locant.rotary_configs.huggingface.named_classes import class_in_architectures, other_type_in_architectures
+from locant.rotary_configs.huggingface.pairing import LAYOUT_MARK
+from locant.rotary_configs.huggingface.reading import read_config, read_huggingface
+from locant.rotary_configs.huggingface.stacks import kind_of_stack
+from locant.rotary_configs.huggingface.text_parts import (
     beside_a_lacking_part,
     text_part,
     text_part_names,
     text_type,
 )
+from locant.rotary_configs.rotary_names import misplaced_names
+from locant.rotary_configs.spellings import stated_layout
 from locant.rotary_configs.vision import VisionRotary, read_vision
-from locant.rotary_configs.vllm import read_vllm
-from locant.rotary_configs.without_rotation import speaks_of_rotation
 from locant.rotary_configs.wording import finding_in_words_of, in_words_of
 
 

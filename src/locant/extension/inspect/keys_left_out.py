@@ -9,8 +9,9 @@ from locant.positions.scaling import YaRN
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.families import ModelType, is_in_transformers, model_type
-from locant.rotary_configs.gguf_architectures import (
+from locant.rotary_configs.classes.families import ModelType, is_in_transformers, model_type
+from locant.rotary_configs.classes.own_code import in_usual_names
+from locant.rotary_configs.gguf.architectures import (
     BASE_OF_GRAPH,
     OWN_SIZES,
     READS_BETAS,
@@ -18,11 +19,10 @@ from locant.rotary_configs.gguf_architectures import (
     SEPARATE_PART,
     model_type_of,
 )
-from locant.rotary_configs.gguf_deviations import USUAL_BASE
-from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN, ROPE_PATTERN, SWITCHED, TAKES_ROPE_PATTERN
-from locant.rotary_configs.gguf_sliding import SLIDING, SLIDING_ATTENTION
-from locant.rotary_configs.gguf_windows import PATTERN, WINDOWS, windows_of
-from locant.rotary_configs.own_code import in_usual_names
+from locant.rotary_configs.gguf.deviations import USUAL_BASE
+from locant.rotary_configs.gguf.layers import LINEAR_BETWEEN, ROPE_PATTERN, SWITCHED, TAKES_ROPE_PATTERN
+from locant.rotary_configs.gguf.sliding import SLIDING, SLIDING_ATTENTION
+from locant.rotary_configs.gguf.windows import PATTERN, WINDOWS, windows_of
 from locant.rotary_configs.wording import words_of_findings
 
 _SIZE = "rope.dimension_count"

@@ -16,12 +16,12 @@ from locant.positions.scaling import Unscaled
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig
-from locant.rotary_configs.class_entries import LISTS_OF_TYPES, entries_of_class
-from locant.rotary_configs.class_reads import is_of_positions, read_by_class
-from locant.rotary_configs.families import ModelType, model_type
+from locant.rotary_configs.classes.entries import LISTS_OF_TYPES, entries_of_class
+from locant.rotary_configs.classes.families import ModelType, model_type
+from locant.rotary_configs.classes.reads import is_of_positions, read_by_class
+from locant.rotary_configs.huggingface.text_parts import name_of, steps_to_text, text_part, text_part_names
 from locant.rotary_configs.layer_patterns import pattern_in_words
 from locant.rotary_configs.spellings import ROTARY, head_size, words_of
-from locant.rotary_configs.text_parts import name_of, steps_to_text, text_part, text_part_names
 from locant.rotary_configs.usual_values import GROUPS
 from locant.rotary_configs.wording import words_of_findings
 

@@ -12,12 +12,11 @@ from typing import Any
 from locant.extension.inspect.trials import Read, is_same, without
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
-from locant.rotary_configs.class_reads import is_of_positions, read_by_class, read_for_nothing
-from locant.rotary_configs.class_windows import FIRST_LAYERS, SWITCH, has_switch_of_windows, windows_of_class
-from locant.rotary_configs.families import PASSES_OVER_BASE, ModelType, model_type
-from locant.rotary_configs.spellings import is_count
-from locant.rotary_configs.text_parts import (
+from locant.rotary_configs.classes.entries import TYPES_OF_TRANSFORMERS, entries_of_class
+from locant.rotary_configs.classes.families import PASSES_OVER_BASE, ModelType, model_type
+from locant.rotary_configs.classes.reads import is_of_positions, read_by_class, read_for_nothing
+from locant.rotary_configs.classes.windows import FIRST_LAYERS, SWITCH, has_switch_of_windows, windows_of_class
+from locant.rotary_configs.huggingface.text_parts import (
     BESIDE_TEXT,
     Step,
     name_of,
@@ -26,6 +25,7 @@ from locant.rotary_configs.text_parts import (
     text_part_names,
     text_type,
 )
+from locant.rotary_configs.spellings import is_count
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
 from locant.rotary_configs.wording import words_of_findings
 

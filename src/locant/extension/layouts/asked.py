@@ -17,10 +17,10 @@ from locant.extension.layouts.low_rank import build_low_rank, low_rank_config, t
 from locant.extension.layouts.rows import RotatedRows, RotatingLayer, rotated_rows
 from locant.extension.source import EXTRA
 from locant.positions.rotary.config import RotaryLayout
-from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
-from locant.rotary_configs.huggingface import read_config
-from locant.rotary_configs.text_parts import text_part, text_type
+from locant.rotary_configs.classes import families
+from locant.rotary_configs.huggingface.reading import read_config
+from locant.rotary_configs.huggingface.text_parts import text_part, text_type
 
 if TYPE_CHECKING:
     from torch import nn

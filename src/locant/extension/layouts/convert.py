@@ -31,9 +31,9 @@ from locant.extension.source import Source, load_source, resolve_model
 from locant.files import replacing_folder, require_new_folder
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scheme import require_choice
-from locant.rotary_configs.families import INDEXERS
-from locant.rotary_configs.pairing import LAYOUT_MARK
-from locant.rotary_configs.text_parts import text_part, text_type
+from locant.rotary_configs.classes.families import INDEXERS
+from locant.rotary_configs.huggingface.pairing import LAYOUT_MARK
+from locant.rotary_configs.huggingface.text_parts import text_part, text_type
 
 _CARD, _CONFIG, _ADAPTER = "README.md", "config.json", "adapter_config.json"
 _QUANTIZED = ("quantization_config", "compression_config", "quantization")

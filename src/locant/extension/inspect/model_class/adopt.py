@@ -21,9 +21,9 @@ from locant.extension.inspect.model_class.observe import ObservedLayer
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig
+from locant.rotary_configs.huggingface.layer_windows import WINDOW_ENTRIES
+from locant.rotary_configs.huggingface.layers import layers_without_positions
 from locant.rotary_configs.identify import identify
-from locant.rotary_configs.layer_windows import WINDOW_ENTRIES
-from locant.rotary_configs.layers import layers_without_positions
 
 _ABOUT_LAYERS = ("layer_types", "layers_block_type", "no_rope_layers", "layer_rope_theta", "use_sliding_window")
 _ABOUT_BASES = ("rope_theta", "rotary_emb_base", "rope_scaling", "rope_local_base_freq")

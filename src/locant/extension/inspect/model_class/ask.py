@@ -19,22 +19,22 @@ from locant.extension.inspect.model_class.unasked import (
     is_too_deep,
 )
 from locant.positions.scaling.fields import Finding
-from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
-from locant.rotary_configs.class_entries import values_of_other_kinds
-from locant.rotary_configs.class_refusals import (
+from locant.rotary_configs.classes import families
+from locant.rotary_configs.classes.entries import values_of_other_kinds
+from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.own_code import needs_code
+from locant.rotary_configs.classes.refusals import (
     grids_of_other_sizes,
     incomplete_groups,
     refused_by_configuration,
     refused_by_fields,
     widths_of_no_whole_heads,
 )
-from locant.rotary_configs.class_windows import windows_passed_over
-from locant.rotary_configs.doubts import turns_backwards
-from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.own_code import needs_code
+from locant.rotary_configs.classes.windows import windows_passed_over
+from locant.rotary_configs.huggingface.doubts import turns_backwards
+from locant.rotary_configs.huggingface.text_parts import is_taken_for_ministral, text_part, text_part_names, text_type
 from locant.rotary_configs.spellings import WIDTHS
-from locant.rotary_configs.text_parts import is_taken_for_ministral, text_part, text_part_names, text_type
 
 if TYPE_CHECKING:
     from locant.extension.inspect.model_class.observe import ObservedLayer

@@ -1,0 +1,1 @@
+"""Rotary positions in the settings of vLLM and CTranslate2."""

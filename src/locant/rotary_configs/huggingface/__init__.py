@@ -1,0 +1,1 @@
+"""Rotary positions in the config.json of Hugging Face's transformers."""

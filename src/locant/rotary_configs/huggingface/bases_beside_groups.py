@@ -1,0 +1,187 @@
+"""The bases that a config.json states beside its groups of rotary parameters, and which of them a class takes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.positions.scaling.checks import is_number
+from locant.positions.scaling.fields import Fields, Finding, agreed
+from locant.rotary_configs.classes.families import (
+    MERGES_INTO_FULL_LAYERS,
+    PASSES_OVER_BASE,
+    TAKES_ROTARY_EMB_BASE,
+    ModelType,
+    is_in_transformers,
+)
+from locant.rotary_configs.classes.groups import base_in
+from locant.rotary_configs.classes.refusals import null_of
+from locant.rotary_configs.huggingface.layers import layer_count
+from locant.rotary_configs.layer_types import LOCAL
+
+_BASES_OF_TYPES = ("rope_local_base_freq", "local_rope_theta", "global_rope_theta")
+"""Entries beside the groups that are the base of one type of layers."""
+
+
+def base_beside_groups(part: Fields, kind: ModelType | None, findings: list[Finding]) -> float | None:
+    """Return the base that stands beside the groups, under the name that the class takes."""
+    base, neox = part.number("rope_theta"), part.number("rotary_emb_base")
+    if neox is None or neox == base:
+        return base
+    if kind is None or not is_in_transformers(kind.name):
+        return agreed(base, neox, "rope_theta and rotary_emb_base differ.")
+    if kind.name not in TAKES_ROTARY_EMB_BASE:
+        findings.append(_other_base(part, kind, "rotary_emb_base", neox, "rope_theta"))
+        return base
+    if base is not None:
+        findings.append(_other_base(part, kind, "rope_theta", base, f"rotary_emb_base, {neox:g}"))
+    return neox
+
+
+def _other_base(part: Fields, kind: ModelType, name: str, value: float, taken: str) -> Finding:
+    """Return the finding about a base under a name that the class does not read."""
+    part.pass_over(name)
+    return Finding(
+        "warning",
+        f"{name} is {value:g} in config.json, which the class of '{kind.name}' in transformers passes over: it takes "
+        f"{taken}.",
+        f"Remove {name}, or state it by the other name if the weights were trained with it.",
+    )
+
+
+def bases_by_layer(part: Fields, kind: ModelType | None) -> tuple[float, ...] | None:
+    """Return the base of every layer by ``layer_rope_theta``, 0 for one that does not rotate, where the file has it.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class; only those of Granite take the list for bases, others for a switch.
+
+    Raises:
+        ConfigError: It is no list of numbers, or has not one for every layer.
+    """
+    if kind is not None and not kind.name.startswith("granite"):
+        return None
+    bases, count = part.numbers("layer_rope_theta"), layer_count(part, kind)
+    if bases is not None and count is not None and len(bases) < count:
+        raise ConfigError(f"layer_rope_theta in {part.where} is about {len(bases)} layers, but there are {count}.")
+    return bases
+
+
+def bases_of_a_switch(part: Fields, kind: ModelType | None, taken: Collection[float]) -> Iterator[Finding]:
+    """Yield that bases stand in ``layer_rope_theta``, of which a class takes only which layers rotate.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+        taken: The bases of its rotations.
+    """
+    listed = part.values.get("layer_rope_theta")
+    if kind is None or kind.name.startswith("granite") or not is_in_transformers(kind.name):
+        return
+    bases = [each for each in listed if is_number(each)] if isinstance(listed, list) else []
+    others = [f"{each:g}" for each in dict.fromkeys(bases) if each and each not in taken]
+    if others and taken:
+        yield Finding(
+            "warning",
+            f"The base {' and '.join(others)} in layer_rope_theta of {part.where} has no effect: the class of "
+            f"'{kind.name}' in transformers takes from that list only which layers rotate, all of them by the base "
+            f"{' or '.join(f'{each:g}' for each in sorted({*taken}))}.",
+            "State the base that the weights were trained with in rope_parameters.",
+        )
+
+
+def name_of_base(base: float) -> str:
+    """Return the key of the configuration of layers that are told apart by their base alone."""
+    return f"base {base:.10g}"
+
+
+def has_null_base(part: Fields) -> bool:
+    """Whether a file states that there is no base, with null: in its one group of rotary parameters, or else beside."""
+    groups = (part.values.get(name) for name in ("rope_parameters", "rope_scaling"))
+    found = [group for group in groups if isinstance(group, Mapping)]
+    stated = [group["rope_theta"] for group in found if "rope_theta" in group]
+    stated = stated or [part.values[name] for name in ("rope_theta",) if name in part.values]
+    return bool(stated) and not any(stated)
+
+
+def null_bases(part: Fields, kind: ModelType | None, inside: float | None) -> Iterator[Finding]:
+    """Yield that bases of layer types are null, where the class has its own ones.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        inside: The base in the one group of the file, which the class takes in the place of ``rope_theta`` beside it.
+    """
+    if kind is None or not kind.rope_by_layer:
+        return
+    counts = inside is None and "rope_theta" in kind.fails_with_null
+    for name in (*_BASES_OF_TYPES, *(("rope_theta",) if counts else ())):
+        if name in part.values and part.values[name] is None:
+            yield null_of(name, kind, "its own base", "State the base that the weights were trained with.")
+
+
+def bases_of_types_beside(part: Fields, taken: Collection[float | None], where: str) -> Iterator[Finding]:
+    """Yield that a base of one type of layers stands beside groups that all have other ones."""
+    for name in _BASES_OF_TYPES:
+        stated = part.number(name)
+        if stated is not None and stated not in taken:
+            part.pass_over(name)
+            yield Finding(
+                "warning",
+                f"{name} is {stated:g} beside the groups of {where}, where the group of such layers has its own: it is "
+                "passed over.",
+                "Remove it, or state it in the group of the layers that it is meant for.",
+            )
+
+
+def is_passed_over(base: float, groups: Mapping[str, Any]) -> bool:
+    """Whether the groups of all layer types have bases of their own, none of which is the one beside them."""
+    own = [group.get("rope_theta") for group in groups.values() if isinstance(group, Mapping)]
+    return bool(own) and None not in own and base not in own
+
+
+def base_passed_over_for_groups(part: Fields, base: float, where: str) -> Finding:
+    """Return the finding about a base beside groups that all have their own."""
+    part.pass_over("rope_theta")
+    return Finding(
+        "warning",
+        f"rope_theta {base:g} stands beside the groups of {where}, which all have their own: it is passed over.",
+        "Remove it, or state it in the group of the layers that it is meant for.",
+    )
+
+
+def base_is_passed_over(part: Fields, kind: ModelType, stated: float, own: float | None) -> Finding:
+    """Return the finding about a base that a class passes over: ``own`` is its own, where it has one for all layers."""
+    part.pass_over("rope_theta")
+    said = f"rope_theta is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes over"
+    if not kind.rope:
+        return Finding(
+            "warning",
+            f"{said}: it has the base {own:g}, which no entry changes.",
+            "Name a model type whose class reads the base, if the weights were trained with that one.",
+        )
+    groups = "its own groups" if own is None else f"its own group, with {own:g}"
+    always = kind.name in PASSES_OVER_BASE
+    where = "" if always else " where the file has no rope_parameters or rope_scaling"
+    return Finding(
+        "warning",
+        f"{said}{where}: it takes {groups}.",
+        "State rope_theta in a group rope_parameters, with its rope_type.",
+    )
+
+
+def drops_base(kind: ModelType, base: float) -> bool:
+    """Whether a class with the same base for layers of all types takes another one for full attention alone."""
+    own = {base_in(group) for group in (kind.rope or {}).values()}
+    return kind.name in MERGES_INTO_FULL_LAYERS and len(own) == 1 and base not in own
+
+
+def base_of_full_layers(kind: ModelType, base: float) -> Finding:
+    """Return the finding about a base that a class takes for layers of full attention alone."""
+    return Finding(
+        "warning",
+        f"rope_theta is {base:g} in config.json, which the class of '{kind.name}' in transformers takes for layers of "
+        f"full attention alone: those with a window keep {base_in((kind.rope or {}).get(LOCAL)):g}.",
+        "State rope_parameters with a group for each layer type.",
+    )

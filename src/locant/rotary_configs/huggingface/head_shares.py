@@ -1,0 +1,195 @@
+"""Shares of attention heads that rotate, by config.json and by the model's class, and findings about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from locant.errors import ConfigError
+from locant.positions.scaling.contexts import OF_THE_CLASS
+from locant.positions.scaling.fields import Fields, Finding, agreed
+from locant.rotary_configs.base import NoRotaryPositionsError
+from locant.rotary_configs.classes.families import SHARES_BESIDE_GROUPS, ModelType, is_in_transformers
+from locant.rotary_configs.classes.refusals import null_of
+
+
+def share_of_head(
+    part: Fields, rope: Fields, kind: ModelType | None, layer: str, findings: list[Finding]
+) -> float | None:
+    """Return the share of a head that layers of one type rotate, ``None`` where nobody states one.
+
+    Args:
+        part: The text part of config.json.
+        rope: The rotary parameters of that type.
+        kind: The facts of the class, where they are known.
+        layer: The type.
+        findings: Where findings go.
+
+    Raises:
+        ConfigError: Two shares contradict each other, or one is none.
+    """
+    percent = "rotary_percent" if kind is None and part.values.get("rotary_pct") is None else "rotary_pct"  # Megatron's
+    beside = agreed(
+        part.number("partial_rotary_factor"), part.number(percent), f"partial_rotary_factor and {percent} differ."
+    )
+    inside = rope.number("partial_rotary_factor")
+    is_of_file = rope.where.startswith("'")  # a group for this layer type, of which the class takes 1 without a share
+    if kind is not None and inside is None and _passes_over_share(kind) and (beside is not None or is_of_file):
+        group = None if is_of_file and not kind.fills_share else (kind.rope or {}).get(layer)
+        share = group.get("partial_rotary_factor") if isinstance(group, Mapping) else None
+        if beside not in (None, 1 if share is None else share):
+            part.pass_over("partial_rotary_factor")
+            taken = "the whole head" if is_of_file else "its own"
+            findings.append(_share_beside_groups(kind, beside, layer, taken))
+        return share
+    if kind is not None and kind.keeps_its_share and part.values.get("rotary_pct") is None and beside is not None:
+        own = (kind.rope or {}).get("partial_rotary_factor")
+        own = own if inside is None else inside
+        if own is not None and beside != own:
+            findings.append(_share_is_its_own(kind, beside, own))
+            beside = own
+    if inside is not None and beside not in (None, inside) and kind is not None and is_in_transformers(kind.name):
+        part.pass_over("partial_rotary_factor")
+        findings.append(_share_beside_another(kind, beside, inside, rope.where))
+        beside = inside
+    message = f"partial_rotary_factor is {inside} in {rope.where} but {beside} next to it; keep one of them."
+    fraction = agreed(inside, beside, message)
+    is_of_all = kind is not None and not kind.rope_by_layer and "qk_rope_head_dim" not in kind.defaults
+    if fraction == 0 and kind is not None and is_of_all and is_in_transformers(kind.name):
+        if rotates_partly(kind):
+            raise NoRotaryPositionsError(
+                "partial_rotary_factor is 0: no feature of a head is rotated then, so the model has no rotary "
+                "positions. A share from 0.25 to 1 is usual."
+            )
+        return fraction  # which the class passes over
+    if fraction is not None and not 0 < fraction <= 1:
+        raise ConfigError(f"partial_rotary_factor must be above 0 and at most 1; got {fraction:g}.")
+    if fraction is not None or kind is None:
+        return fraction
+    default = kind.rope or {}
+    own = default.get(layer)
+    default = own if isinstance(own, Mapping) else default
+    found = default.get("partial_rotary_factor", kind.defaults.get("partial_rotary_factor"))
+    if rope.values and not rope.where.startswith(OF_THE_CLASS):
+        found = kind.beside_scaling.get("partial_rotary_factor", found)
+    if not isinstance(found, int | float):
+        return None
+    takes_null = kind.null_share is not None and "partial_rotary_factor" not in kind.fails_with_null
+    if "partial_rotary_factor" in part.values and takes_null and is_in_transformers(kind.name):
+        findings.append(_null_share(kind, found))
+        return kind.null_share
+    null = next((name for name in ("partial_rotary_factor", "rotary_pct") if name in part.values), None)
+    if null is not None:
+        remedy = "State the share of a head that the model was trained with."
+        findings.append(null_of(null, kind, f"{found:g}", remedy))
+    return found
+
+
+def rotates_partly(kind: ModelType) -> bool:
+    """Whether the class heeds a share of the head without a scaling; 'proportional' alone may read it."""
+    groups = (kind.rope or {}).values() if kind.rope_by_layer and is_in_transformers(kind.name) else ()
+    types = {
+        group.get("rope_type") for group in groups if isinstance(group, Mapping) and "partial_rotary_factor" in group
+    }
+    return kind.turns_any_share or (kind.rotates_partly and types != {"proportional"})
+
+
+def _passes_over_share(kind: ModelType) -> bool:
+    """Whether a class with a rotation for every layer type takes their shares from their groups alone."""
+    return kind.rope_by_layer and is_in_transformers(kind.name) and kind.name not in SHARES_BESIDE_GROUPS
+
+
+def share_beside_a_part(kind: ModelType, share: float, rotated: int) -> Finding:
+    """Return the finding about a share beside the size of a separate rotated part, which the class takes alone."""
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {share:g}, which the class of '{kind.name}' in transformers passes over: it rotates "
+        f"{rotated} features of a head, by qk_rope_head_dim.",
+        "Remove partial_rotary_factor, or state the qk_rope_head_dim that the weights have.",
+    )
+
+
+def angles_of_a_share(kind: ModelType, share: float, angles: int, rotated: int) -> Finding:
+    """Return the finding about a share by which a class has angles for other features than it rotates."""
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {share:g}, by which the class of '{kind.name}' in transformers computes angles "
+        f"for {angles} features, but {rotated} features of a head are rotated, by qk_rope_head_dim: it fails then.",
+        "Leave partial_rotary_factor out.",
+    )
+
+
+def fails_with_a_share(kind: ModelType, fraction: float | None, *, is_scaled: bool) -> Finding:
+    """Return the finding about a share with which a class fails, as it rotates whole heads."""
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {fraction}{' beside a scaling' if is_scaled else ''}: the class of '{kind.name}' in "
+        "transformers has frequencies for that part of a head then, rotates whole heads, and fails. What is shown "
+        "rotates the part.",
+        "Remove the entry, or name a model type whose class rotates a part of the head.",
+    )
+
+
+def share_passed_over(kind: ModelType, fraction: float | None) -> Finding:
+    """Return the finding about a share that a class passes over, as it rotates whole heads."""
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {fraction}, which the class of '{kind.name}' in transformers passes over: it "
+        "rotates all features of a head.",
+        "Remove the entry, or name a model type whose class rotates a part of the head.",
+    )
+
+
+def _share_beside_groups(kind: ModelType, share: float, layer: str, taken: str) -> Finding:
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {share:g} beside the groups of the layer types, where the class of '{kind.name}' in "
+        f"transformers passes over it for '{layer}': it takes {taken} there.",
+        "State it in the group of the layer type in rope_parameters, where it is meant.",
+    )
+
+
+def _null_share(kind: ModelType, usual: float) -> Finding:
+    return Finding(
+        "warning",
+        f"partial_rotary_factor of the file is null: the class of '{kind.name}' in transformers rotates a share of "
+        f"{kind.null_share:g} of each head then, and {usual:g} where it is left out.",
+        "State the share of a head that the model was trained with.",
+    )
+
+
+def _share_beside_another(kind: ModelType, beside: float, inside: float, where: str) -> Finding:
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {inside:g} in {where} and {beside:g} next to it: the class of '{kind.name}' in "
+        "transformers takes the first; releases 4 took the second.",
+        "Keep one of them.",
+    )
+
+
+def _share_is_its_own(kind: ModelType, stated: float, own: float) -> Finding:
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes "
+        f"over: it rotates a share of {own:g} of each head.",
+        "Compare with the code that trained the model.",
+    )
+
+
+def rotary_dim_passed_over(kind: ModelType, stated: int, rotated: int) -> Finding:
+    """Return the finding about a number of rotated features that a class passes over."""
+    return Finding(
+        "warning",
+        f"rotary_dim is {stated} in config.json, which the class of '{kind.name}' in transformers passes over: it "
+        f"rotates {rotated} features of a head.",
+        "State partial_rotary_factor, or name a model type whose class reads rotary_dim.",
+    )
+
+
+def whole_heads_without_rotary_dim(kind: ModelType, features: int) -> Finding:
+    """Return the note on a file without the entry by which the heads of its class may rotate in part."""
+    return Finding(
+        "note",
+        f"The file has neither rotary_dim nor partial_rotary_factor; all {features} features of a head are rotated, as "
+        f"the class of '{kind.name}' in transformers does then.",
+        "Compare with the model's publication.",
+    )

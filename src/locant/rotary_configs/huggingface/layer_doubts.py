@@ -1,0 +1,314 @@
+"""Doubts about entries on layers: types that no class knows, layers that are not there, windows that no mask has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from locant.errors import ConfigError
+from locant.positions.scaling.fields import Fields, Finding, in_json
+from locant.rotary_configs.base import LayerType
+from locant.rotary_configs.classes.entries import LISTS_OF_TYPES, READ_BY_SOME, entries_of_class
+from locant.rotary_configs.classes.families import HALVES_FOR_BOTH_WAYS, LOOKS_BOTH_WAYS, ModelType, is_in_transformers
+from locant.rotary_configs.classes.windows import SWITCH, has_switch_of_windows, windows_of_class
+from locant.rotary_configs.classes.windows import windows_passed_over as windows_passed_over_by_class
+from locant.rotary_configs.huggingface.layer_windows import WINDOW_ENTRIES
+from locant.rotary_configs.huggingface.layers import layer_names
+from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
+from locant.rotary_configs.spellings import LENGTHS, is_count, layers_of_other_kinds, words_of
+
+_INDICES = ("full_attn_idxs", "attn_layer_indices", "attn_layer_idxs")
+_BLOCKS = ("recurrent", "attention")
+_ROUNDS = frozenset(["interval", "period", "pattern", "every", "idxs", "indices"])
+_WHICH_ROTATE = ("no_rope_layers", "no_rope_layer_interval", "layer_rope_theta")
+
+_OF_CACHES = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
+"""What the caches of transformers read of any configuration with layers of a type (``cache_utils.py``)."""
+
+
+def _round_of_no_layers(part: Fields, kind: ModelType) -> Iterator[Finding]:
+    """Yield that a round of layers has none of them, by which classes divide the number of each layer."""
+    entry = kind.period[0] if kind.period is not None else ""
+    value = part.values.get(entry)
+    states_types = any(part.values.get(name) is not None for name in LISTS_OF_TYPES)
+    if value == 0 and not isinstance(value, bool) and not states_types:
+        yield Finding(
+            "error",
+            f"{entry} is 0 in {part.where}, from which the class of '{kind.name}' in transformers makes no types of "
+            "layers: it fails. What is shown has the types of its own round.",
+            f"State {entry} as the weights were trained, or the types of all layers in layer_types.",
+        )
+
+
+def doubts_about_layer_types(part: Fields, kind: ModelType | None, count: int) -> Iterator[Finding]:
+    """Yield warnings about types of layers that transformers does not know, and about layers beyond the last.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class; code of people's own may have other types.
+        count: The number of layers; 0 where it is not known.
+    """
+    if kind is None or not is_in_transformers(kind.name):
+        return
+    own = entries_of_class(kind.name)
+    known = {*KNOWN_TYPES, *RENAMED, *WITHOUT_ATTENTION, *kind.layer_types, *kind.behaviour, *(kind.rope or {})}
+    known -= own.refuses_types if own is not None else set()
+    yield from _round_of_no_layers(part, kind)
+    for entry in LISTS_OF_TYPES:
+        stated = part.values.get(entry)
+        others = sorted({*map(str, stated)} - {GLOBAL, "attention"}) if isinstance(stated, list) else []
+        if kind.passes_over_types and others and known.issuperset(others):
+            has = {*part.values, *kind.defaults, *(own.takes if own is not None else ())}
+            missing = [each for name, each in _OF_CACHES.items() if name in others and each not in has]
+            fails = f" Its cache looks for {' and '.join(missing)}, which nothing states, and fails." if missing else ""
+            yield Finding(
+                "warning",
+                f"{entry} of {part.where} has layers of the type {' and '.join(others)}, which the class of "
+                f"'{kind.name}' in transformers passes over: all its layers are alike.{fails}",
+                f"Remove {entry}, or name a model type whose class reads it.",
+            )
+        for name in dict.fromkeys(stated) if isinstance(stated, list) else ():
+            if isinstance(name, str) and name not in known:
+                yield Finding(
+                    "warning",
+                    f"'{name}' in {entry} of {part.where} is no layer type that transformers knows: it refuses the "
+                    f"file, or takes such layers for others.{type_meant(name, known)}",
+                    f"Correct it in {entry}.",
+                )
+    blocks = part.values.get("block_types") if "block_types" in kind.defaults else None
+    for name in dict.fromkeys(blocks) if isinstance(blocks, list) else ():
+        if name not in _BLOCKS:
+            yield Finding(
+                "warning",
+                f"'{name}' in block_types of {part.where} is not 'recurrent': the class of '{kind.name}' in "
+                "transformers takes such layers for attention.",
+                "State 'recurrent' or 'attention'.",
+            )
+    for entry in _INDICES:
+        chosen = stated if isinstance(stated := part.values.get(entry), list) else ()
+        beyond = [each for each in chosen if isinstance(each, int) and each >= count]
+        if count and beyond:
+            yield Finding(
+                "warning",
+                f"{entry} of {part.where} has {', '.join(map(str, beyond))}, but there are {count} layers, from 0: the "
+                "class passes over it.",
+                f"Correct {entry}, or the number of layers.",
+            )
+
+
+def types_that_may_stand_still(part: Fields, name: str | None, names: Sequence[str]) -> list[Finding]:
+    """Return the warning about a file with types of layers, of which nothing tells which of them rotate.
+
+    Args:
+        part: The text part of config.json, whose class is not known and whose rotation is one for all layers.
+        name: Its model type.
+        names: Types of the layers.
+    """
+    attending = sorted({*names} - WITHOUT_ATTENTION)
+    if len(attending) < 2 or any(part.values.get(entry) is not None for entry in _WHICH_ROTATE):
+        return []
+    who = "without model_type the class" if name is None else f"the model type '{name}'"
+    return [
+        Finding(
+            "warning",
+            f"Layers are of the types {' and '.join(attending)} by {part.where}, and {who} is not known here: that all "
+            "of them rotate is assumed.",
+            "Compare with the attention of the model's class: in some only layers with a window rotate.",
+        )
+    ]
+
+
+def other_kinds_of_layers(part: Fields, known: Collection[str]) -> list[Finding]:
+    """Return findings about entries of code of people's own by which some layers have no attention.
+
+    Args:
+        part: The text part of config.json.
+        known: Entries of the class, where it was asked: what they do was seen.
+    """
+    untaken = {*part.untaken()} - {*known}
+    return [
+        Finding(
+            "warning",
+            f"'{name}' in config.json says which layers are of another kind, and nothing known here reads it: they may "
+            "have no attention. What is shown is the rotation of those that have.",
+            "Compare with the code that runs the model.",
+        )
+        for name in layers_of_other_kinds({name: value for name, value in part.values.items() if name in untaken})
+    ]
+
+
+def windows_for_both_ways(part: Fields, kind: ModelType | None, layers: Sequence[LayerType]) -> list[Finding]:
+    """Return the note on a window that its class halves, as its tokens look ahead too, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        layers: The layers as they were read.
+    """
+    value, both = part.get("sliding_window"), part.get("use_bidirectional_attention")
+    if kind is None or kind.name not in HALVES_FOR_BOTH_WAYS or both not in (True, "all") or not is_count(value):
+        return []
+    halved = value // 2 + 1
+    if all(each.window != halved for each in layers):
+        return []
+    return [
+        Finding(
+            "note",
+            f"sliding_window is {value} in config.json, of which the class of '{kind.name}' in transformers makes "
+            f"{halved}, as use_bidirectional_attention is {in_json(both)}: so many tokens to each side, with the "
+            "token itself.",
+            "Nothing is to be done, if the model was trained with tokens that look ahead.",
+        )
+    ]
+
+
+def windows_of_other_sizes(part: Fields, kind: ModelType | None, layers: Sequence[LayerType]) -> list[Finding]:
+    """Return the note on an entry of which a class makes windows of another size, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        layers: The layers as they were read.
+    """
+    own = None if kind is None else windows_of_class(kind.name)
+    stated = {name: part.values[name] for name in (own.sizes if own is not None else ()) if is_count(part.get(name))}
+    shown = sorted({each.window for each in layers if each.window is not None})
+    if kind is None or len(stated) != 1 or not shown or {*shown} & {*stated.values()}:
+        return []
+    (name, value), sizes = next(iter(stated.items())), " and ".join(map(str, shown))
+    sides = " to each side" if kind.name in LOOKS_BOTH_WAYS else ""
+    return [
+        Finding(
+            "note",
+            f"{name} is {value} in config.json, of which the class of '{kind.name}' in transformers makes "
+            f"{'a window' if len(shown) == 1 else 'windows'} of {sizes} tokens{sides}, each token itself among them.",
+            "Nothing has to be done.",
+        )
+    ]
+
+
+def types_beside_rounds(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[Finding]:
+    """Return the warning about types of layers beside an entry by which layers have other types, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        names: The types as they were read.
+    """
+    stated = [entry for entry in LISTS_OF_TYPES if isinstance(part.values.get(entry), list)]
+    rounds = [name for name, value in part.values.items() if _ROUNDS & words_of(name) and value]
+    if not stated or not rounds or kind is None or kind.passes_over_types:
+        return []
+    rest = Fields({name: value for name, value in part.values.items() if name not in stated}, part.where)
+    try:
+        others = layer_names(rest, kind)
+    except ConfigError:  # of rounds that nothing reads beside the types
+        return []
+    entry = next((name for name in rounds if name in READ_BY_SOME and name not in rest.untaken()), None)
+    if entry is None or len(others) != len(names) or others == tuple(names):
+        return []
+    return [
+        Finding(
+            "warning",
+            f"{entry} is {in_json(part.values[entry])} in config.json, by which other layers would be of other types "
+            f"than by {stated[0]}: {stated[0]} is taken, as the class of '{kind.name}' takes it.",
+            "Remove the one that the weights were not trained with.",
+        )
+    ]
+
+
+def windows_of_whole_texts(part: Fields, layers: Sequence[LayerType]) -> list[Finding]:
+    """Return the note on a window that is as long as the longest text of the model, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        layers: The layers as they were read.
+    """
+    length = next((name for name in LENGTHS if is_count(part.values.get(name))), None)
+    windows = {each.window for each in layers if each.attends}
+    stated = [name for name in WINDOW_ENTRIES if is_count(value := part.values.get(name)) and value in windows]
+    return [
+        Finding(
+            "note",
+            f"{name} is {part.values[name]} in config.json, no less than the {part.values[length]} tokens of {length}: "
+            "the window hides nothing in texts of that length.",
+            "Nothing is to be done, unless longer texts are read.",
+        )
+        for name in stated
+        if length is not None and part.values[name] >= part.values[length]
+    ]
+
+
+def windows_passed_over(part: Fields, kind: ModelType | None, layers: Sequence[LayerType]) -> list[Finding]:
+    """Return the finding about a ``sliding_window`` that no layer of the class has, or its switch, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        layers: The layers as they were read.
+    """
+    value, switch = part.get("sliding_window"), part.get(SWITCH)
+    if kind is None:
+        return []
+    if passed := list(windows_passed_over_by_class(part.values, kind.name, kind.defaults)):
+        return passed
+    shown = sorted({each.window for each in layers if each.window is not None})
+    if switch is False and shown and not has_switch_of_windows(kind.name):
+        return [
+            Finding(
+                "warning",
+                f"{SWITCH} is false in config.json, which the class of '{kind.name}' in transformers passes over: "
+                f"layers keep their window of {' or '.join(map(str, shown))} tokens.",
+                "State null for the window, if the model was trained without one.",
+            )
+        ]
+    if switch is False or not (is_count(value) or switch is True):
+        return []
+    entry, stated = ("sliding_window", value) if is_count(value) else (SWITCH, "true")
+    if switch is None and kind.defaults.get(SWITCH) is False:
+        return [
+            Finding(
+                "note",
+                f"sliding_window is {value} in config.json, without effect: use_sliding_window is left out, which the "
+                f"class of '{kind.name}' in transformers has false, so that no layer has a window.",
+                "State use_sliding_window true, if the model was trained with the window.",
+            )
+        ]
+    if kind.is_windowless and windows_of_class(kind.name) is None:
+        return [
+            Finding(
+                "warning",
+                f"{entry} is {stated} in config.json, but the masks of the class of '{kind.name}' in transformers "
+                "have no window: every token sees the whole text.",
+                "Remove the entry, or name a model type whose class has windows.",
+            )
+        ]
+    if kind.is_windowless or not is_in_transformers(kind.name) or not layers or shown:
+        return []
+    return [
+        Finding(
+            "note",
+            f"{entry} is {stated} in config.json, without effect: the class of '{kind.name}' in transformers gives a "
+            "window to none of these layers.",
+            "State in layer_types which layers slide, if the class reads it and the model was trained so.",
+        )
+    ]
+
+
+def original_length_without_scaling(part: Fields, is_scaled: bool) -> list[Finding]:
+    """Return the finding about an original length beside no scaling that could be computed from it, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        is_scaled: Whether any layer has a scaling.
+    """
+    entry = "original_max_position_embeddings"
+    value = part.get(entry)
+    if is_scaled or not is_count(value) or value == part.get("max_position_embeddings"):
+        return []
+    return [
+        Finding(
+            "note",
+            f"{entry} is {value} in config.json, without effect: there is no scaling that it could belong to.",
+            "State the scaling as well, if the weights were trained with one.",
+        )
+    ]

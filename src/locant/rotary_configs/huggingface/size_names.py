@@ -1,0 +1,38 @@
+"""Sizes of layers under names that other classes of transformers have for them, which a class passes over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from locant.positions.scaling.fields import Finding
+from locant.rotary_configs.classes.entries import entries_of_class
+from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.spellings import HEADS, LAYERS, WIDTHS, is_count
+
+
+def without_sizes_of_others(given: dict[str, Any], kind: ModelType, findings: list[Finding]) -> None:
+    """Remove sizes under names that other classes have for them, with an error where the class's own is left out.
+
+    Args:
+        given: The entries of a text part, which are changed.
+        kind: The facts of its class.
+        findings: Where findings go.
+    """
+    own = entries_of_class(kind.name)
+    taken = frozenset[str]() if own is None else own.size_names | {*kind.aliases}
+    for names in (HEADS, WIDTHS, LAYERS):
+        read = [name for name in names if name in taken]
+        for name in [name for name in names if read and name not in taken and is_count(given.get(name))]:
+            value = given.pop(name)
+            aliases = (other for other, usual in kind.aliases.items() if usual in read)
+            if all(given.get(each) is None for each in (*read, *aliases)):
+                usual = kind.defaults.get(read[0])
+                takes = "" if usual is None else f": it takes {usual} for {read[0]}"
+                findings.append(
+                    Finding(
+                        "error",
+                        f"'{name}' in config.json is {value}, which the class of '{kind.name}' in transformers passes "
+                        f"over{takes}. Did you mean '{read[0]}'?",
+                        f"State {read[0]}, as the weights have it.",
+                    )
+                )
