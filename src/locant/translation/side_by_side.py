@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
@@ -19,18 +20,22 @@ Piece: TypeAlias = Callable[[Callable[[], bool]], Result]
 # that says nothing, because threads take a while to begin.
 _QUIET, _JUDGED = 0.75, 0.003
 
+# Seconds for which calls then have twice the threads, before as many as cores are tried again; they double, up to the
+# longest, while those do not have enough. What twice as many had says nothing: beside a busy core it is as much.
+_SHORTEST, _LONGEST = 0.05, 1.0
+
 
 class SideBySide:
     """Threads for pieces of work that need not wait for each other; any number of callers may share them.
 
     Where something else keeps a core busy, a system that gives each program its turn may let all threads share the
-    other cores and leave that one alone. So where a call had much less of the processors than it could have had, the
-    next ones have twice the threads, and the busy core is shared too.
+    other cores and leave that one alone. So where a call had much less of the processors than it could have had, those
+    of some time after it have twice the threads, and the busy core is shared too.
     """
 
     def __init__(self) -> None:
         self._made: tuple[tuple[int, int], ThreadPoolExecutor] | None = None
-        self._crowded = False
+        self._crowded_until, self._pause = -math.inf, _SHORTEST
 
     def run(self, work: Sequence[Piece[Result]], threads: int) -> Iterator[Result]:
         """Yield what pieces of work return, in the order in which they are done.
@@ -47,7 +52,8 @@ class SideBySide:
             return
         executor = self._executor(2 * threads)
         pile, begun = _Pile(work), time.perf_counter()
-        others = min(len(work), 2 * threads if self._crowded else threads) - 1
+        crowded = begun < self._crowded_until
+        others = min(len(work), 2 * threads if crowded else threads) - 1
         workers: list[Future[tuple[float, float]]] = []
         try:
             with suppress(RuntimeError):  # where the program ends, or the system gives no thread, the caller does all
@@ -64,15 +70,23 @@ class SideBySide:
             for _ in range(left):
                 yield pile.done.get().result()
             came = [worker.result() for worker in workers if not worker.cancel()]
-            self._judge([(spent, ended), *came], begun, min(len(work), threads))
+            if not crowded:
+                self._judge([(spent, ended), *came], begun, min(len(work), threads))
         finally:
             pile.abandon()
             wait([worker for worker in workers if not worker.cancel()])
 
     def _judge(self, spent: list[tuple[float, float]], begun: float, threads: int) -> None:
-        taken = max(ended for _, ended in spent) - begun
-        if taken > _JUDGED:
-            self._crowded = sum(seconds for seconds, _ in spent) < _QUIET * threads * taken
+        """Judge a call by the processors' time that each thread took, and when it ended."""
+        latest = max(ended for _, ended in spent)
+        taken = latest - begun
+        if taken <= _JUDGED:
+            return
+        if sum(seconds for seconds, _ in spent) >= _QUIET * threads * taken:
+            self._pause = _SHORTEST
+            return
+        self._crowded_until = latest + self._pause
+        self._pause = min(2 * self._pause, _LONGEST)
 
     def _executor(self, threads: int) -> ThreadPoolExecutor:
         key = (os.getpid(), threads)  # a child of fork has none of its parent's threads
