@@ -83,8 +83,8 @@ def test_yarn_and_longrope(tmp_path: Path) -> None:
     assert isinstance(scaling, LongRoPE)
     assert list(scaling.long_factors) == [3.0] * 64
     missing = _written(tmp_path / "n.gguf", "phi3", **longrope)
-    (error,) = [each for each in inspect_model(missing).findings if each.severity == "error"]
-    assert "needs the tensors" in error.message
+    error = next(each for each in inspect_model(missing).findings if each.severity == "error")
+    assert "has neither rope_factors_short.weight nor rope_factors_long.weight: llama.cpp scales" in error.message
 
 
 def test_an_unknown_architecture_is_a_diagnosis(tmp_path: Path) -> None:

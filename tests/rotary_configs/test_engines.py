@@ -732,7 +732,7 @@ def test_gguf_without_a_type_is_linear() -> None:
         (_file(rope__scaling__attn_factor=0.0), {}, "attn_factor in .* is 0: all scores are 0 then"),
         (_file(rope__scaling__type="yarn", rope__scaling__factor=-2.0), {}, "takes its logarithm, which is no number"),
         (_of("phi2", attn_factor=8.0) | {"phi2.rope.dimension_count": 1}, {}, "must be even; got 1"),
-        (_file(rope__scaling__type="longrope"), {}, "needs the tensors"),
+        (_file(rope__scaling__type=""), {}, "Unknown rope.scaling.type ''"),
         (_of("llama"), {"rope_freqs.weight": [1.0, 2.0]}, "holds 2 factors, but 32 rotated features are 16 pairs"),
         (_of("llama"), {"rope_freqs.weight": [1.0] * 15 + [0.0]}, "rope_freqs.weight holds 0 for pair 15"),
         (_of("llama"), {"rope_freqs.weight": [math.nan] * 16}, "rope_freqs.weight holds nan for pair 0"),

@@ -231,3 +231,24 @@ def test_what_a_file_states_is_in_the_table_or_told(key: str, monkeypatch: pytes
         shown = {each.window for each in found.parsed.layers}
         shown |= {number for each in configs for number in (each.base, each.rotary_dim)}
         assert keys[key] in shown or any(key in each.message for each in found.findings), (architecture, keys)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "scaling", "said", "remedy"),
+    [
+        ("phi3", Linear(factor=4.0), "takes the type for 'linear' with the factor 4", "Convert the model again"),
+        ("qwen2", Linear(factor=4.0), "takes the type for 'linear' with the factor 4", "llama.cpp loads no such lists"),
+        ("llama", Unscaled(), "scales nothing", "Convert the model again"),
+    ],
+)
+def test_longrope_without_its_lists(architecture: str, scaling: Any, said: str, remedy: str) -> None:
+    """llama_context: yarn_ext_factor is 0 with the type 'longrope', and freq_scale is 1 / factor."""
+    factor = {} if scaling == Unscaled() else {"rope__scaling__factor": 4.0}
+    parsed = _read(architecture, rope__scaling__type="longrope", **factor)
+    assert parsed.config.scaling == scaling
+    (error,) = [each for each in parsed.findings if each.severity == "error"]
+    assert error.message == (
+        "rope.scaling.type is 'longrope', but the file has neither rope_factors_short.weight nor "
+        f"rope_factors_long.weight: llama.cpp {said}, as is shown."
+    )
+    assert remedy in error.remedy

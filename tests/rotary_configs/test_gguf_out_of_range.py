@@ -58,14 +58,34 @@ def test_yarn_with_a_base_below_1_has_the_ramp_of_ggml() -> None:
     parsed = _read("qwen2", {"rope.freq_base": 0.5, **_YARN})
     expected = [0.5 ** (-i / 16) / (4 if i else 1) for i in range(16)]
     assert [float(each) for each in parsed.config.frequencies(2048)] == pytest.approx(expected)
-    with pytest.raises(ConfigError, match=r"base .* is 1: YaRN divides by its logarithm, which is 0"):
-        _read("qwen2", {"rope.freq_base": 1.0, **_YARN})
 
 
-def test_yarn_by_flags_with_a_base_of_1_is_refused() -> None:
+_BLENDED = [0.25 + 0.75 * (1 - pair / 31) for pair in range(16)]
+
+
+@pytest.mark.parametrize(
+    ("base", "original", "ratios"),
+    [
+        (1.0, 64, _BLENDED),  # the corners are infinitely far away, on either side
+        (1.0, 4, [1.0] + [0.25] * 15),  # both are before the first pair
+        (1.0, 2048, [1.0] * 16),  # both are behind the last
+        (0.5, 64, [1.0] * 16),  # the corner of slow pairs is before that of fast ones
+    ],
+)
+def test_yarn_with_a_base_up_to_1_has_the_ramp_of_ggml(base: float, original: int, ratios: list[float]) -> None:
+    """ggml_rope_yarn_corr_dims: MAX(0, start) and MIN(n_dims - 1, end); b11739 was run with these numbers."""
+    expected = [ratio * base ** (-i / 16) for i, ratio in enumerate(ratios)]
+    keys = {"rope.freq_base": base, **_YARN, "rope.scaling.original_context_length": original}
+    parsed = _read("qwen2", keys)
+    assert [float(each) for each in parsed.config.frequencies(2048)] == pytest.approx(expected)
+    assert any(each.message.startswith(f"The base {base:g} has a logarithm that is not") for each in parsed.findings)
+    flags = f"--rope-freq-base {base} --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx {original}"
+    run = read_llamacpp(flags, _read("qwen2", {}).configs)
+    assert [float(each) for each in run.config.frequencies(2048)] == pytest.approx(expected)
+
+
+def test_yarn_by_flags_with_a_base_below_1() -> None:
     yarn = "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 512"
-    with pytest.raises(ConfigError, match="--rope-freq-base is 1: YaRN divides by its logarithm"):
-        read_llamacpp(f"--rope-freq-base 1 {yarn}", _read("qwen2", {}).configs)
     below = read_llamacpp(f"--rope-freq-base 0.5 {yarn}", _read("qwen2", {}).configs).config
     expected = [0.5 ** (-i / 16) / (4 if i else 1) for i in range(16)]
     assert [float(each) for each in below.frequencies(2048)] == pytest.approx(expected)

@@ -7,7 +7,8 @@ multiplies cosine and sine whatever the type of the scaling is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 
 from locant.positions.scaling import FrequencyScaling, LongRoPE, YaRN
 from locant.positions.scaling.forms import gguf_factors
@@ -42,11 +43,43 @@ def mixed(scaling: YaRN, mix: float, rotary_dim: int, base: float) -> tuple[floa
         scaling: YaRN.
         mix: ``yarn_ext_factor``: 1 for YaRN, 0 for interpolation.
         rotary_dim: Number of rotated features.
-        base: Base of the unscaled frequencies.
+        base: Base of the unscaled frequencies; up to 1 the ramp has no two corners in their order.
     """
     interpolated = 1 / (scaling.stretch or 1.0)
-    ratios = (1 / divisor for divisor in gguf_factors(scaling, rotary_dim, base))
+    if base > 1:
+        ratios = [1 / divisor for divisor in gguf_factors(scaling, rotary_dim, base)]
+    else:
+        ratios = [interpolated + kept * (1 - interpolated) for kept in _ramp(scaling, rotary_dim, base)]
     return tuple(1 / (interpolated + mix * (ratio - interpolated)) for ratio in ratios)
+
+
+def _ramp(scaling: YaRN, rotary_dim: int, base: float) -> Iterator[float]:
+    """Yield how far every pair keeps its frequency (``ggml_rope_yarn_corr_dims`` and ``rope_yarn_ramp``)."""
+    low = max(0.0, _rounded(math.floor, _corner(scaling, scaling.beta_fast, rotary_dim, base)))
+    high = min(rotary_dim - 1.0, _rounded(math.ceil, _corner(scaling, scaling.beta_slow, rotary_dim, base)))
+    for pair in range(rotary_dim // 2):
+        yield 1 - min(1.0, max(0.0, (pair - low) / max(0.001, high - low)))
+
+
+def _corner(scaling: YaRN, turns: float, rotary_dim: int, base: float) -> float:
+    """Return the pair of so many turns in the trained length, infinitely far away where all pairs turn alike."""
+    logarithm = math.log(scaling.trained_length / (turns * 2 * math.pi))
+    if base == 1:
+        return math.copysign(math.inf, logarithm)
+    return rotary_dim * logarithm / (2 * math.log(base))
+
+
+def _rounded(by: Callable[[float], int], corner: float) -> float:
+    return corner if math.isinf(corner) else float(by(corner))
+
+
+def of_small_base_in_yarn(said: str) -> str:
+    """Return that YaRN finds the corners of its ramp by a base up to 1.
+
+    Args:
+        said: The base, with where it stands.
+    """
+    return f"{said} has a logarithm that is not above 0, by which YaRN's ramp finds its corners"
 
 
 def of_both(

@@ -270,9 +270,7 @@ class LongRoPE(FactorLists):
 
     @classmethod
     def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:
-        """Read lengths and attention scale, and the lists from their tensors."""
-        if SHORT_FACTORS not in context.tensors or LONG_FACTORS not in context.tensors:
-            raise ConfigError(f"rope.scaling.type 'longrope' needs the tensors {SHORT_FACTORS} and {LONG_FACTORS}.")
+        """Read lengths and attention scale, and the lists from their tensors, both of which are there."""
         context.note(
             "llama.cpp takes the long factors for all texts once the context exceeds the original length.",
             "A RotaryConfig with final_length does the same.",

@@ -29,7 +29,7 @@ from locant.rotary_configs.base import (
     only_config,
     with_equivalent_base,
 )
-from locant.rotary_configs.factor_products import mixed, of_both, one_list
+from locant.rotary_configs.factor_products import mixed, of_both, of_small_base_in_yarn, one_list
 from locant.rotary_configs.gguf.architectures import LOG_MULTIPLIER_UNIT
 from locant.rotary_configs.gguf.deviations import alpha_beside_a_base, check_demanded_base
 from locant.rotary_configs.gguf.llamacpp_flags import (
@@ -224,8 +224,6 @@ def _scaling(flags: _Flags) -> FrequencyScaling:
     original = flags.stated.original or own.trained_by(flags.model.max_length)
     if original is None and runs == "yarn":
         original = flags.model.max_length
-    if runs == "yarn" and flags.base == 1 and factor != 1:
-        raise ConfigError("--rope-freq-base is 1: YaRN divides by its logarithm, which is 0. State another base.")
     stated = scale.flag if scale and flags.kind is None else None
     context = LlamaCppContext(flags.numbers, stated, factor, original, own, flags.findings)
     return _with_scale_of_cosines(types[runs].from_llamacpp(context), runs, flags)
@@ -321,7 +319,8 @@ def _with_scale_of_cosines(scaling: FrequencyScaling, runs: str, flags: _Flags) 
         ConfigError: The file does not say for which length it is.
     """
     own, config, mix = flags.model.scaling, flags.model, flags.numbers.get("--yarn-ext-factor", -1.0)
-    is_mixed = isinstance(scaling, YaRN) and mix > 0 and mix != 1
+    is_small = flags.base <= 1
+    is_mixed = isinstance(scaling, YaRN) and ((mix > 0 and mix != 1) or (is_small and scaling.stretch != 1))
     scale, said = 1.0, []
     if not isinstance(scaling, YaRN):
         if runs != "yarn" and (magnitude := flags.numbers.get("--yarn-attn-factor", -1)) >= 0:
@@ -332,7 +331,9 @@ def _with_scale_of_cosines(scaling: FrequencyScaling, runs: str, flags: _Flags) 
             scale *= of_file if abs(of_file - 1) > 1e-6 else 1
             said += [f"rope.scaling.attn_factor {of_file:g} of the file stays without YaRN"]
     if is_mixed:
+        mix = mix if mix > 0 else 1.0
         said = [f"--yarn-ext-factor {mix:g} mixes YaRN with interpolation"]
+        said = said if mix != 1 else [of_small_base_in_yarn(f"The base {flags.base:g}")]
     if scale == 1 and not is_mixed:
         return scaling
     length = config.max_length or scaling.trained

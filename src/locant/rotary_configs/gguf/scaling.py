@@ -14,7 +14,7 @@ from locant.positions.scaling.contexts import FACTORS, LONG_FACTORS, SHORT_FACTO
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import gguf_factors
 from locant.positions.scaling.longrope import LongRoPE
-from locant.rotary_configs.factor_products import mixed, multiplied, of_both, one_list
+from locant.rotary_configs.factor_products import mixed, multiplied, of_both, of_small_base_in_yarn, one_list
 from locant.rotary_configs.gguf.architectures import (
     LOADS_DIVISORS,
     LOADS_LISTS,
@@ -57,7 +57,7 @@ def scaling_of(
     check_rotary_dim(rotary_dim)  # of which lists of factors are made
     # llama.cpp takes a file without a type for linear, and one without a factor for unscaled.
     stated = keys.text("rope.scaling.type")
-    kind = stated or "linear"
+    kind = "linear" if stated is None else stated
     keys.flag("rope.scaling.finetuned")
     types = {scaling.gguf_type: scaling for scaling in SCALINGS.values() if scaling.gguf_type}
     if kind not in types:
@@ -84,8 +84,10 @@ def scaling_of(
     kind = runs if kind != "longrope" else kind
     if LONG_FACTORS in loaded:
         kind, factor = "longrope", 1.0 if kind == "none" else factor
-    elif kind == "longrope" and {SHORT_FACTORS, LONG_FACTORS} & {*tensors}:
-        kind = "linear"  # which llama.cpp computes without the lists
+    elif kind == "longrope":  # which llama.cpp computes otherwise without the lists
+        kind = "yarn" if mix else "linear"
+        if not {SHORT_FACTORS, LONG_FACTORS} & {*tensors}:
+            findings.append(_without_lists(architecture, kind, factor))
     context = GGUFContext(
         tensors=loaded,
         kind=stated,
@@ -101,8 +103,6 @@ def scaling_of(
     if kind == "longrope" and LONG_FACTORS in loaded and factor != 1:
         divides = types["yarn" if stated == "yarn" else "linear"].from_gguf(heeded, context)
         context = _with_lists_divided(context, divides, rotary_dim, base)
-    if base == 1 and kind == "yarn" and factor != 1:
-        raise ConfigError(f"The base in {keys.where} is 1: YaRN divides by its logarithm, which is 0.")
     scaling = types[kind].from_gguf(heeded, context)
     if not given and stated == kind and kind in ("linear", "yarn") and FACTORS not in loaded:
         findings.append(_note_on_missing_factor(kind, keys))
@@ -111,9 +111,12 @@ def scaling_of(
         unit = LOG_MULTIPLIER_UNIT.get(architecture)
         multiplier = keys.number("rope.scaling.yarn_log_multiplier") or 0.0
         findings.append(_note_on_scores(scaling, multiplier / unit if unit else 0.0))
-    if isinstance(scaling, YaRN) and mix is not None and mix not in (0, 1):
-        divisors = mixed(scaling, mix, rotary_dim, base)
-        findings.append(_of_one_list(f"rope.scaling.yarn_ext_factor {mix:g}: llama.cpp mixes YaRN with interpolation"))
+    is_mixed = mix is not None and mix not in (0, 1)
+    if isinstance(scaling, YaRN) and factor != 1 and (is_mixed or base <= 1):
+        divisors = mixed(scaling, 1 if mix is None else mix, rotary_dim, base)
+        by_base = f"{of_small_base_in_yarn(f'The base {base:g}')}: llama.cpp computes it so"
+        by_mix = f"rope.scaling.yarn_ext_factor {mix}: llama.cpp mixes YaRN with interpolation"
+        findings.append(_of_one_list(by_mix if is_mixed else by_base))
         scaling = one_list(divisors, scaling.trained_length, scaling.attention_scale(), scaling.reach)
     elif attention not in (None, 1) and not isinstance(scaling, YaRN | LongRoPE):
         beside = f"rope.scaling.type '{stated}'" if stated else "no rope.scaling.type"
@@ -152,6 +155,20 @@ def _of_one_list(said: str) -> Finding:
         "warning",
         f"{said}, as is shown. That is no scaling with a name; it is shown as LongRoPE whose two lists are the same.",
         "Remove the key, unless the weights were trained so.",
+    )
+
+
+def _without_lists(architecture: str, kind: str, factor: float) -> Finding:
+    """Return that the type means lists of factors which the file does not have."""
+    does = "scales nothing" if factor == 1 else f"takes the type for '{kind}' with the factor {factor:g}"
+    remedy = "Convert the model again, so that the file has both; of a model in several files they may be in another."
+    if architecture not in LOADS_LISTS | LOADS_LISTS_BY_TYPE:
+        remedy = f"State the type that is meant; for the architecture '{architecture}' llama.cpp loads no such lists."
+    return Finding(
+        "error",
+        f"rope.scaling.type is 'longrope', but the file has neither {SHORT_FACTORS} nor {LONG_FACTORS}: llama.cpp "
+        f"{does}, as is shown.",
+        remedy,
     )
 
 
