@@ -40,16 +40,16 @@ lint: $(BIN)/locant
 test: $(BIN)/locant
 	$(MAKE) --no-print-directory --jobs 2 lint tests
 
-# Three processes that begin at once would each compile all that they import; one does so before, while lint has the other core.
+# Four processes that begin at once would each compile all that they import; one does so before, while lint has the other core.
 $(VENV)/compiled: $(BIN)/locant
 	-@$(BIN)/pytest --collect-only --quiet > /dev/null
 	@touch $@
 
 # Where there is no chromium the tests in a browser are skipped, and the last line says so. A process takes neighbouring
-# tests as long as it can (worksteal), so that what a module's tests share is rarely made twice. There is one more than two
-# cores need, because tests wait: for browsers, servers and processes that they start.
+# tests as long as it can (worksteal), so that what a module's tests share is rarely made twice. There are two more than
+# two cores need, because tests wait: for browsers, servers and processes that they start.
 tests: $(VENV)/compiled
-	$(BIN)/pytest -m "not slow" --numprocesses 3 --dist worksteal
+	$(BIN)/pytest -m "not slow" --numprocesses 4 --dist worksteal
 
 # The tests that `make test` leaves out: small trainings to a score, what torch compiles, wheels, pages that train, sweeps over
 # all classes, and the rest of the cases of which it takes some.

@@ -165,6 +165,7 @@ def test_words_that_are_asked_for(run: Path) -> None:
     assert len(labels) == len(set(labels))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dialect", ["concatenated", "learned"])
 def test_words_of_other_codes(make_run: RunMaker, dialect: str) -> None:
     if dialect == "learned":

@@ -32,12 +32,13 @@ class RotaryWithContent(Rotary):
         return ((q[..., :2] @ k[..., :2].mT + k[..., 0].unsqueeze(-2)) * nearness).to(q.dtype)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_conforms(name: str) -> None:
     check_scheme(SCHEMES[name], **OPTIONS.get(name, {}))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", SCALINGS)
 def test_scaled_rotary_embeddings_conform(kind: str) -> None:
     check_scheme(Rotary, scaling=SCALINGS[kind])
@@ -179,6 +180,7 @@ def test_every_check_finds_something() -> None:
     assert {check for _, check, _ in BROKEN} == set(CHECKS)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scheme", [PacksItCannot, ClaimsNotToReadKeys, HoldsAFunction, ReadsNumbers])
 def test_only_what_is_broken_is_named(scheme: type[PositionScheme]) -> None:
     assert list(examine_scheme(scheme).problems) == [check for kind, check, _ in BROKEN if kind is scheme]

@@ -130,6 +130,7 @@ def assert_parts(checkpoint: Path, count: int) -> None:
         assert together.optimizer[f"exp_avg/{name}"].shape == weight.shape
 
 
+@pytest.mark.slow
 def test_torchrun_goes_on_with_the_machines_that_are_left(recipe, whole, tmp_path):
     run = tmp_path / "run"
     command = ["train", recipe, "training.parallel=fsdp", EVERY_UPDATE, "--output", run, "--resume-if-exists"]
@@ -163,6 +164,7 @@ def test_machines_that_share_no_folder_prepare_each_for_itself(recipe, whole, tm
     assert "was prepared from another text" in (tmp_path / "process-0.log").read_text()
 
 
+@pytest.mark.slow
 def test_the_first_process_alone_reads_the_parent_and_aligns_the_text(recipe, whole, tmp_path, monkeypatch):
     put_aligner(tmp_path, monkeypatch)
     start = [f"finetuning.parent={whole}", "finetuning.test_sentences=0", "training.steps=3", "finetuning.lora.rank=2"]
