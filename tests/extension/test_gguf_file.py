@@ -57,7 +57,7 @@ def test_what_gguf_writes_is_read(order: str, tmp_path: Path) -> None:
         if not name.startswith("GGUF."):
             expected = field.contents()
             assert metadata[name] == (expected if not isinstance(expected, list) else None)
-            assert types[name] == field.types[0].name.lower()
+            assert types[name] == " of ".join(each.name.lower() for each in field.types)
     assert tensors["rope_freqs.weight"] == tuple(_llama3_factors().tolist())
     config = inspect_model(path).parsed.config  # type: ignore[union-attr]
     assert (config.head_dim, config.base, config.layout) == (128, 500000.0, "interleaved")

@@ -9,8 +9,9 @@ import pytest
 from locant.errors import ConfigError
 from locant.rotary_configs import ParsedConfig, read_gguf
 from locant.rotary_configs.gguf import architectures as gguf_architectures
-from locant.rotary_configs.gguf.keys import architectures_that_read, keys_without_effect, needed_by
+from locant.rotary_configs.gguf.keys import keys_without_effect
 from locant.rotary_configs.gguf.layers import LINEAR_BETWEEN, TAKES_ROPE_PATTERN
+from locant.rotary_configs.gguf.loader_facts import architectures_that_read, needed_by
 from locant.rotary_configs.gguf.loading import refusals
 from locant.rotary_configs.gguf.sliding import COMPRESS_RATIOS
 from locant.rotary_configs.gguf.windows import PATTERN, WINDOW, WINDOW_EVERYWHERE, WINDOWS

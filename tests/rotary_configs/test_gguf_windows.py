@@ -22,6 +22,7 @@ _WINDOW, _PATTERN = "attention.sliding_window", "attention.sliding_window_patter
 
 def _metadata(architecture: str, **keys: Any) -> dict[str, Any]:
     usual = {"attention.key_length": 64, "context_length": 4096, "embedding_length": 512, "block_count": 8}
+    usual["attention.head_count"] = 8
     return {"general.architecture": architecture} | {f"{architecture}.{key}": v for key, v in (usual | keys).items()}
 
 

@@ -76,10 +76,13 @@ class _Head:
         for _ in range(keys):
             name = self.text()
             kind = self.take("I")
+            self._need(4 if kind == _ARRAY else 0)
+            element = struct.unpack_from(f"{self.order}I", self.data, self.offset)[0] if kind == _ARRAY else None
             value = self._value(kind)
             if name in metadata:
                 raise self.damaged(f"the key '{name[:80]}' is there twice")
-            metadata[name], types[name] = value, TYPES[kind]
+            of = "" if element is None else f" of {TYPES[element]}"
+            metadata[name], types[name] = value, f"{TYPES[kind]}{of}"
         return metadata, self._factors(tensors, metadata.get("general.alignment", 32)), types
 
     def take(self, code: str) -> Any:

@@ -20,12 +20,17 @@ import locant
 PATH = Path(locant.__file__).parent / "rotary_configs" / "gguf" / "keys.json"
 
 _ABOUT_POSITIONS = re.compile(
-    r"rope|sliding_window|causal|alibi|relative_buckets|_interval$|recurrent|_swa$|compress_r"
+    r"rope|sliding_window|causal|alibi|relative_buckets|_interval$|recurrent|_swa$|compress_r|_mla$"
 )
 _KEY = re.compile(r"LLM_KV_\w+")
 _NEEDED = re.compile(r"^\s*ml\.get_(?:key|arr|key_or_arr|arr_n)\((LLM_KV_\w+),(?!.*\bfalse\)).*\);", re.MULTILINE)
 _SLIDING_BASE = "rope.freq_base_swa"
 _LAYER_BASE = re.compile("get_rope_freq_base|rope_freq_base_train_swa")
+_WITHOUT_HEADS = re.compile(r"n_head_kv(?:\(\w*\))? == 0")
+_ONE_SIZE = re.compile(
+    r"n_embd_head == (?:hparams\.n_embd_head_[kv]\(\)|n_embd_head_v)\)|requires n_embd_head_k == n_embd_head_v"
+    r"|n_embd_v_gqa == n_embd_k_gqa"
+)
 
 
 def _body(text: str, start: int) -> str:
@@ -109,15 +114,27 @@ class Sources:
         body = "" if owner is None else _unconditional(self._functions[owner, "load_arch_hparams"])
         return self.names(" ".join(_NEEDED.findall(body)))
 
-    def has_one_base(self, owner: str | None) -> bool:
-        """Return whether the graph of a class gives all layers the base of the context.
+    def graph(self, owner: str | None) -> str:
+        """Return the code of the graph of a class, which an ancestor may have, or another class whose graph it is.
 
         Args:
             owner: The class.
         """
         while owner is not None and owner not in self._graphs:
             owner = self.parents.get(owner)
-        return owner is not None and not _LAYER_BASE.search(self._graphs[owner])
+        if owner is None:
+            return ""
+        others = {*re.findall(r"make_unique<(llama_model_\w+)::graph", self._graphs[owner])} - {owner}
+        return "".join([self._graphs[owner], *(self._graphs.get(each, "") for each in sorted(others))])
+
+    def has_one_base(self, owner: str | None) -> bool:
+        """Return whether the graph of a class gives all layers the base of the context.
+
+        Args:
+            owner: The class.
+        """
+        graph = self.graph(owner)
+        return bool(graph) and not _LAYER_BASE.search(graph)
 
     def names(self, code: str) -> list[str]:
         """Return the keys about positions that some code names."""
@@ -149,6 +166,14 @@ def facts(folder: Path, source: str) -> dict[str, Any]:
             name
             for each, name in named
             if _SLIDING_BASE in sources.names(loaders[name]) and sources.has_one_base(sources.classes[each])
+        ),
+        "without heads in some layers": sorted(
+            name
+            for each, name in named
+            if _WITHOUT_HEADS.search(loaders[name] + weights[name] + sources.graph(sources.classes[each]))
+        ),
+        "keys as long as values": sorted(
+            name for each, name in named if _ONE_SIZE.search(loaders[name] + sources.graph(sources.classes[each]))
         ),
         "heads by rope.dimension_count": sorted(
             name for name, code in weights.items() if re.search(r"qk_rope\w*\s*=\s*hparams\.n_rot", code)

@@ -192,6 +192,7 @@ def inspect_model(
             words = {word.strip("'.,:;") for word in found[0].message.split()}
             found += [each for each in doubts_about(content) if each.message.split(" ")[0].strip("'") not in words]
         if isinstance(error, NoRotaryPositionsError):
+            found += refusals(source.content, source.types) if source.kind == "gguf" else ()
             found += flags_where_nothing_rotates(llamacpp) if llamacpp else ()
             answer = class_of(source.content) if asks and answer is None else answer
             found += without_reading(answer, source.content) if source.kind == "huggingface" else ()

@@ -1,25 +1,21 @@
 """Keys about positions in GGUF files that have no effect, because llama.cpp does not read or not use them.
 
-``keys.json`` is generated from the sources of llama.cpp (``tests/support/zoo/gguf_keys.py``): the keys that its
-loader reads for every architecture, and for one alone; those without which it loads no file; the architectures whose
-loader overrides ``attention.causal``, and those whose loader reads a base of sliding attention that the graph does not
-ask for. What graphs do with a key that is read stands in :mod:`locant.rotary_configs.gguf.architectures`.
+What graphs do with a key that is read stands in :mod:`locant.rotary_configs.gguf.architectures`.
 """
 
 from __future__ import annotations
 
 import difflib
 import functools
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.gguf.architectures import RAISES_BASE
 from locant.rotary_configs.gguf.deviations import USUAL_BASE
 from locant.rotary_configs.gguf.layers import SWITCHED
+from locant.rotary_configs.gguf.loader_facts import loader_facts
 from locant.rotary_configs.gguf.windows import PATTERN, WINDOW, has_windows
 
 YARN_KEYS = ("log_multiplier", "ext_factor", "attn_factor", "beta_fast", "beta_slow")
@@ -66,8 +62,8 @@ def keys_without_effect(
     unknown = [key for key in stated if key not in _known() and _ABOUT_POSITIONS.search(key)]
     for key in unknown:
         yield _unknown(key, stated[key], own, architecture)
-    read = {*_facts()["every architecture"], *_facts()["architectures"].get(architecture, ())}
-    takes_size = architecture in _facts()["heads by rope.dimension_count"]
+    read = {*loader_facts()["every architecture"], *loader_facts()["architectures"].get(architecture, ())}
+    takes_size = architecture in loader_facts()["heads by rope.dimension_count"]
     slides = has_windows(Fields(own, ""), architecture)
 
     def is_passed_over(key: str) -> bool:
@@ -89,7 +85,7 @@ def keys_without_effect(
             f"{subject} no effect: llama.cpp {where}.",
             "Nothing has to be done, unless positions were meant to change.",
         )
-    if stated.get(_CAUSAL) is True and architecture in _facts()["bidirectional"]:
+    if stated.get(_CAUSAL) is True and architecture in loader_facts()["bidirectional"]:
         yield Finding(
             "note",
             f"{_CAUSAL} true has no effect: in the architecture '{architecture}' llama.cpp lets every token see those "
@@ -114,7 +110,7 @@ def _unknown(key: str, value: Any, own: Mapping[str, Any], architecture: str) ->
 
 def _meant(key: str, architecture: str) -> str | None:
     """Return the key that a name means which llama.cpp does not know: by config.json's name, or nearly its own."""
-    read = {*_facts()["every architecture"], *_facts()["architectures"].get(architecture, ())}
+    read = {*loader_facts()["every architecture"], *loader_facts()["architectures"].get(architecture, ())}
     by_name = _IN_CONFIG_JSON.get(key.rsplit(".", 1)[-1].removeprefix("rope_"))
     if by_name is not None:
         return by_name if by_name in read else None
@@ -128,18 +124,8 @@ def without_sliding_base(own: Mapping[str, Any], architecture: str) -> Mapping[s
         own: The metadata.
         architecture: ``general.architecture``.
     """
-    is_read = _SLIDING_BASE in _facts()["architectures"].get(architecture, ())
+    is_read = _SLIDING_BASE in loader_facts()["architectures"].get(architecture, ())
     return own if is_read else {key: value for key, value in own.items() if key != _SLIDING_BASE}
-
-
-def architectures_that_read(key: str) -> frozenset[str]:
-    """Return the architectures of which llama.cpp reads a key, where it does not read it of all."""
-    return frozenset(name for name, keys in _facts()["architectures"].items() if key in keys)
-
-
-def needed_by(architecture: str) -> tuple[str, ...]:
-    """Return the keys about positions of an architecture without which llama.cpp loads no file."""
-    return tuple(_facts()["needed"].get(architecture, ()))
 
 
 def base_of_earlier_graphs(keys: Fields, architecture: str, full: float, sliding: float) -> Iterator[Finding]:
@@ -151,7 +137,7 @@ def base_of_earlier_graphs(keys: Fields, architecture: str, full: float, sliding
         full: The base of full attention.
         sliding: That of sliding attention.
     """
-    if architecture in _facts()["one base"] and keys.number(_SLIDING_BASE) == sliding != full:
+    if architecture in loader_facts()["one base"] and keys.number(_SLIDING_BASE) == sliding != full:
         yield Finding(
             "warning",
             f"rope.freq_base_swa {sliding:g} is read and not used in earlier builds of llama.cpp, such as that of "
@@ -162,14 +148,11 @@ def base_of_earlier_graphs(keys: Fields, architecture: str, full: float, sliding
 
 
 @functools.cache
-def _facts() -> Mapping[str, Any]:
-    stored: dict[str, Any] = json.loads((Path(__file__).parent / "keys.json").read_text(encoding="utf-8"))
-    return stored
-
-
-@functools.cache
 def _known() -> frozenset[str]:
     """Return the keys about positions that llama.cpp reads for some architecture."""
     return frozenset(
-        (*_facts()["every architecture"], *(key for keys in _facts()["architectures"].values() for key in keys))
+        (
+            *loader_facts()["every architecture"],
+            *(key for keys in loader_facts()["architectures"].values() for key in keys),
+        )
     )

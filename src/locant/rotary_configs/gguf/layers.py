@@ -8,6 +8,7 @@ from typing import Any
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, number_of_layers
+from locant.rotary_configs.gguf.loader_facts import loader_facts
 from locant.rotary_configs.gguf.sliding import CHUNKED, COMPRESS_RATIOS, COMPRESSED, FULL, MAIN, SLIDING
 from locant.rotary_configs.gguf.windows import WINDOW_EVERYWHERE, sliding_layers, window_of
 
@@ -72,9 +73,9 @@ def layers_of(
     attends = _attends(keys, architecture, count)
     rotates = tuple(turns and at for turns, at in zip(_rotates(keys, architecture, slides), attends, strict=True))
     if not any(attends):
-        of_heads = _listed(keys, "attention.head_count_kv", count) is not None
+        of_heads = _listed(keys, _heads_by_layer(keys), count) is not None
         stated = ("attention.recurrent_layers", "full_attention_interval", "block_count")
-        by = "attention.head_count_kv" if of_heads else next(name for name in stated if keys.get(name) is not None)
+        by = _heads_by_layer(keys) if of_heads else next(name for name in stated if keys.get(name) is not None)
         raise NoRotaryPositionsError(
             f"By {by} in {keys.where} no layer has attention: llama.cpp rotates none.",
             f"Compare {by} with the configuration that the file was made from.",
@@ -109,9 +110,10 @@ def _count(keys: Fields) -> int | None:
 
 def _attends(keys: Fields, architecture: str, count: int) -> tuple[bool, ...]:
     """Return for every layer whether it has attention, not a state space or a convolution."""
-    heads = _listed(keys, "attention.head_count_kv", count)
-    if heads is not None and 0 in heads:
-        return tuple(heads[index] != 0 for index in range(count))
+    if architecture in loader_facts()["without heads in some layers"]:
+        of_keys = _listed(keys, _heads_by_layer(keys), count) or (1,) * count
+        of_queries = _listed(keys, "attention.head_count", count) if architecture == "deci" else None
+        return tuple(bool(of_keys[index] and (of_queries is None or of_queries[index])) for index in range(count))
     if architecture not in LINEAR_BETWEEN:
         return (True,) * count
     recurrent = _listed(keys, "attention.recurrent_layers", count)
@@ -121,6 +123,12 @@ def _attends(keys: Fields, architecture: str, count: int) -> tuple[bool, ...]:
         return (not for_all,) * count
     every = keys.whole("full_attention_interval") or LINEAR_BETWEEN[architecture]
     return tuple((index + 1) % every == 0 for index in range(count))
+
+
+def _heads_by_layer(keys: Fields) -> str:
+    """Return the key that tells which layers have heads: queries have as many as keys where a file does not say."""
+    name = "attention.head_count_kv"
+    return "attention.head_count" if keys.get(name) is None else name
 
 
 def _listed(keys: Fields, name: str, count: int) -> list[Any] | None:

@@ -29,6 +29,7 @@ from locant.rotary_configs.gguf.layers import layers_of
 from locant.rotary_configs.gguf.scaling import Tensors, scaling_of
 from locant.rotary_configs.gguf.sizes import sizes_of, sliding_sizes
 from locant.rotary_configs.gguf.sliding import FULL, SLIDING, by_layer_types, passes_over_base, states_own_sizes
+from locant.rotary_configs.gguf.windows import has_windows
 from locant.rotary_configs.huggingface.doubts import with_checked_axes
 from locant.rotary_configs.huggingface.layers import layers_without_positions
 from locant.rotary_configs.unusual_bases import config_class
@@ -36,6 +37,7 @@ from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
 from locant.rotary_configs.wording import speaks_of, words_of, words_of_findings
 
 _SECTIONS = "rope.dimension_sections"
+_OF_SLIDING_HEADS = ("attention.key_length_swa", "rope.dimension_count_swa")
 
 
 @speaks_of("gguf", "The GGUF file")
@@ -83,6 +85,8 @@ def _read(
     """Return what the keys of an architecture say."""
     if architecture not in SEVERAL_AXES and own.get(_SECTIONS) in ([0] * 3, [0] * 4):
         del own[_SECTIONS]  # what llama.cpp has where the file says nothing
+    if not has_windows(Fields(own, ""), architecture):
+        own = {key: value for key, value in own.items() if key not in _OF_SLIDING_HEADS or value != 0}
     keys = Fields(own, f"the GGUF metadata of '{architecture}'")
     read = without_sliding_base(own, architecture)
     refuse_impossible(read, keys.where, takes_small_bases=True)
@@ -228,8 +232,10 @@ def _notes_on_parts(keys: Fields, architecture: str, rotary_dim: int) -> Iterato
             f"'{architecture}' in transformers pairs halves, and the converter permutes no weights.",
             "Compare the scores of the two: one of them reads the weights otherwise than they were trained.",
         )
+    if architecture not in SEPARATE_PART:
+        return
     whole = keys.whole("attention.key_length_mla") or keys.whole("attention.key_length")
-    if architecture in SEPARATE_PART and whole is not None and whole > rotary_dim:
+    if whole is not None and whole > rotary_dim:
         yield Finding(
             "note",
             f"Heads have {whole} features, of which the last {rotary_dim} are rotated, a part of their own that the "

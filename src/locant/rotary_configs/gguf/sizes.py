@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
-from locant.rotary_configs.base import NoRotaryPositionsError, number_of_layers
+from locant.rotary_configs.base import number_of_layers
 from locant.rotary_configs.gguf.architectures import (
     HALVES_FULL_ATTENTION,
     OWN_HEADS,
@@ -39,11 +39,10 @@ def sizes_of(keys: Fields, architecture: str, findings: list[Finding], *, has_ow
     Raises:
         ConfigError: A size is missing, or llama.cpp loads no file with it.
     """
-    if keys.get(_SIZE) == 0 and not {architecture} & (WHOLE_HEADS | SEPARATE_PART | OWN_SIZES):
-        raise NoRotaryPositionsError(
-            f"{_SIZE} in {keys.where} is 0: llama.cpp rotates no feature, so that there are no rotary positions and no "
-            "others.",
-            f"State {_SIZE}, the number of features of a head that the model was trained to rotate.",
+    if keys.get(_SIZE) == 0 and not {architecture} & (WHOLE_HEADS | SEPARATE_PART | ROTATES_WHOLE_HEADS):
+        raise ConfigError(
+            f"{_SIZE} in {keys.where} is 0: llama.cpp never comes to the end of the first layer then, on a processor. "
+            "State the number of features of a head that the model was trained to rotate."
         )
     head_dim, rotary_dim = _stated(keys, architecture, findings)
     if architecture not in SEPARATE_PART:
@@ -95,7 +94,8 @@ def sliding_sizes(keys: Fields, architecture: str) -> tuple[int, int]:
 
 
 def _stated(keys: Fields, architecture: str, findings: list[Finding]) -> tuple[int, int]:
-    rotary_dim, head_dim = keys.whole(_SIZE), keys.whole("attention.key_length")
+    is_unread = architecture in ROTATES_WHOLE_HEADS and keys.get(_SIZE) == 0
+    rotary_dim, head_dim = None if is_unread else keys.whole(_SIZE), keys.whole("attention.key_length")
     if architecture in SIZES_BY_LATENT:  # key_length is that of the latent, which is not rotated
         rotary_dim = int(keys.need(rotary_dim, _SIZE, "the rotated part of the head has no other size"))
         return rotary_dim, rotary_dim

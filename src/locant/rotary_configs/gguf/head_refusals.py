@@ -1,0 +1,103 @@
+"""Heads of GGUF files with which llama.cpp ends: sizes and numbers that the graph of the architecture does not have.
+
+Source: ``load_arch_tensors`` and the graphs in ``src/models``, whose assertions are in ``keys.json``, and what build
+b11739 did with such files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from locant.positions.scaling.fields import Finding
+from locant.rotary_configs.gguf.architectures import KNOWN, SEPARATE_PART, SIZES_BY_LATENT
+from locant.rotary_configs.gguf.loader_facts import loader_facts
+
+_HEADS, _KEYS = "attention.head_count", "attention.head_count_kv"
+_RATIOS = "attention.compress_ratios"
+_KNOWN_RATIOS = (0, 4, 128)
+_OF_FIRST_LAYER = frozenset(("modern-bert",))  # whose graph takes the number of heads of the first layer for all
+
+
+def refused_heads(metadata: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
+    """Yield an error for heads with which llama.cpp ends.
+
+    Args:
+        metadata: The file's keys and values.
+        architecture: ``general.architecture``.
+    """
+    prefix = f"{architecture}."
+    own = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
+    yield from _of_two_lengths(own, architecture)
+    yield from _without_heads(own, architecture)
+    whole_name = "attention.key_length_mla" if architecture in SIZES_BY_LATENT else "attention.key_length"
+    whole, rotated = own.get(whole_name, 0), own.get("rope.dimension_count", 0)
+    if architecture in SEPARATE_PART and _is_count(whole) and _is_count(rotated) and rotated >= whole:
+        yield _ends(
+            f"{prefix}rope.dimension_count is {rotated}, but a head has {whole} features by {whole_name}, and the "
+            "rotated ones are a part of them",
+            "Compare both with the configuration that the file was made from.",
+        )
+    ratios, count = own.get(_RATIOS), own.get("block_count")
+    if architecture == "deepseek4" and isinstance(ratios, Sequence) and isinstance(count, int):
+        wrong = next((each for each in ratios if each not in _KNOWN_RATIOS), None)
+        if wrong is not None:
+            yield _ends(
+                f"{prefix}{_RATIOS} has {wrong}, where llama.cpp knows 0, 4 and 128", "Convert the model again."
+            )
+        elif len(ratios) < count:
+            yield _ends(f"{prefix}{_RATIOS} lists {len(ratios)} of {count} layers", "List all layers.")
+
+
+def _of_two_lengths(own: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
+    """Yield that keys and values of a head are of two lengths, where the graph has one for both."""
+    if architecture not in loader_facts()["keys as long as values"]:
+        return
+    names = ("attention.key_length", "attention.value_length")
+    stated = [own.get(name) for name in names]
+    heads, width = _first(own.get(_HEADS)), own.get("embedding_length")
+    usual = width // heads if _is_count(heads) and _is_count(width) else None
+    lengths = [usual if each is None else each for each in stated]
+    if not all(map(_is_count, lengths)) or lengths[0] == lengths[1]:
+        return
+    missing = next((name for name, each in zip(names, stated, strict=True) if each is None), None)
+    by = "" if missing is None else f" ({missing} is missing: embedding_length / attention.head_count counts)"
+    yield _ends(
+        f"A key has {lengths[0]} features and a value {lengths[1]}{by}, where the graph of '{architecture}' has one "
+        "size for both",
+        f"State {' and '.join(f'{architecture}.{name}' for name in names)}.",
+    )
+
+
+def _without_heads(own: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
+    """Yield that layers have no heads, where the architecture has attention in all of them."""
+    if architecture not in KNOWN or architecture in loader_facts()["without heads in some layers"]:
+        return
+    name = next((name for name in (_KEYS, _HEADS) if _has_zero(own.get(name), architecture)), None)
+    if name is not None:
+        where = "some layers" if isinstance(own[name], Sequence) else "all layers"
+        yield _ends(
+            f"{architecture}.{name} is 0 in {where}, where the architecture '{architecture}' has attention in every "
+            "one that it rotates",
+            "State the number of heads of every layer.",
+        )
+    elif own.get(_HEADS) is None and own.get("embedding_length") is not None:
+        yield _ends(f"{architecture}.{_HEADS} is missing, and counts as 0", "Convert the model again.")
+
+
+def _has_zero(heads: Any, architecture: str) -> bool:
+    if isinstance(heads, Sequence) and not isinstance(heads, str):
+        return 0 in (heads[:1] if architecture in _OF_FIRST_LAYER else heads)
+    return heads == 0 and not isinstance(heads, bool)
+
+
+def _first(heads: Any) -> Any:
+    return heads[0] if isinstance(heads, Sequence) and heads else heads
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _ends(what: str, remedy: str) -> Finding:
+    return Finding("error", f"{what}: llama.cpp ends when it loads the file.", remedy)

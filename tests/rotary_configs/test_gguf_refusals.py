@@ -1,0 +1,137 @@
+"""Files that llama.cpp refuses to load, or ends with: build b11739 was run with every one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locant.extension import Inspection, inspect_model
+from locant.extension.inspect import inspection
+from locant.extension.source import Source
+from locant.rotary_configs import read_gguf
+from locant.rotary_configs.gguf.loading import refusals
+
+_SIZES = {"embedding_length": 256, "attention.head_count": 2, "block_count": 4, "context_length": 2048}
+_LATENT = {
+    **{"rope.dimension_count": 64, "attention.key_length": 576, "attention.value_length": 512},
+    **{"attention.key_length_mla": 192, "attention.value_length_mla": 128},
+}
+_COMPRESSED = {
+    **{"rope.dimension_count": 64, "attention.key_length": 128, "attention.value_length": 128},
+    **{"attention.compress_ratios": [0, 0, 4, 128], "attention.compress_rope_freq_base": 16e4},
+    **{"attention.sliding_window": 8},
+}
+
+
+def _metadata(architecture: str, keys: dict[str, Any]) -> dict[str, Any]:
+    own = {key: value for key, value in {**_SIZES, **keys}.items() if value is not None}
+    return {"general.architecture": architecture} | {f"{architecture}.{key}": own[key] for key in own}
+
+
+def _refused(architecture: str, keys: dict[str, Any], types: dict[str, str] | None = None) -> list[str]:
+    found = refusals(
+        _metadata(architecture, keys), {f"{architecture}.{key}": kind for key, kind in (types or {}).items()}
+    )
+    return [each.message for each in found if each.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "said"),
+    [
+        ("llama", {"attention.key_length": 96}, "A key has 96 features and a value 128 (attention.value_length is"),
+        ("olmo2", {"attention.value_length": 64}, "A key has 128 features and a value 64 (attention.key_length is"),
+        ("bert", {"attention.key_length": 96, "attention.value_length": 64}, "A key has 96 features and a value 64, "),
+        ("llama", {"attention.head_count_kv": [2, 0, 2, 0]}, "llama.attention.head_count_kv is 0 in some layers"),
+        ("gemma3", {"attention.head_count_kv": 0}, "gemma3.attention.head_count_kv is 0 in all layers"),
+        ("qwen2", {"attention.head_count": None}, "qwen2.attention.head_count is missing, and counts as 0"),
+        ("llama", {"nextn_predict_layers": 4}, "llama.nextn_predict_layers is 4 of 4 layers, and none is left for"),
+        ("bert", {"block_count": 0}, "bert.block_count 0 is no layer"),
+        ("bert", {"context_length": None}, "bert.context_length is missing"),
+        ("mpt", {"rope.scaling.type": "YARN"}, "mpt.rope.scaling.type 'YARN' is unknown"),
+        (
+            "deepseek2",
+            {**_LATENT, "attention.key_length_mla": 64},
+            "deepseek2.rope.dimension_count is 64, but a head has 64 features by attention.key_length_mla",
+        ),
+        ("deepseek4", {**_COMPRESSED, "attention.compress_ratios": [0, 0, 4, 64]}, "compress_ratios has 64, where"),
+        ("deepseek4", {**_COMPRESSED, "attention.compress_ratios": [0, 4]}, "compress_ratios lists 2 of 4 layers"),
+        ("ernie4_5", {"rope.dimension_sections": [8, 12, 12]}, "rope.dimension_sections has 3 values for 4 axes"),
+    ],
+)
+def test_keys_with_which_llama_cpp_ends(architecture: str, keys: dict[str, Any], said: str) -> None:
+    (message,) = _refused(architecture, keys)
+    assert said in message
+    assert "refuses to load the file" in message or message.endswith("llama.cpp ends when it loads the file.")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys"),
+    [
+        ("llama", {"attention.key_length": 96, "attention.value_length": 96}),
+        ("minicpm3", {"attention.key_length": 96, "rope.dimension_count": 32}),  # values are shorter there
+        ("lfm2", {"attention.head_count_kv": [2, 0, 2, 0]}),
+        ("modern-bert", {"attention.head_count_kv": [2, 0, 2, 0]}),
+        ("mamba", {"attention.head_count": None}),
+        ("deepseek2", _LATENT),
+        ("deepseek4", _COMPRESSED),
+        ("llama", {"nextn_predict_layers": 1}),
+    ],
+)
+def test_files_that_llama_cpp_loads(architecture: str, keys: dict[str, Any]) -> None:
+    assert not _refused(architecture, keys)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "key", "value", "kind"),
+    [
+        ("llama", "nextn_predict_layers", 1, "int32"),
+        ("phi3", "attention.sliding_window", 8, "int32"),
+        ("gemma3", "attention.sliding_window_pattern", 3, "int32"),
+        ("deepseek2", "attention.key_length_mla", 192, "int32"),
+        ("llama", "attention.head_count", [2, 2, 2, 2], "array of int64"),
+        ("qwen2vl", "rope.dimension_sections", [8.0, 12.0, 12.0, 0.0], "array of float32"),
+        ("bert", "attention.causal", 1, "uint32"),
+    ],
+)
+def test_types_that_the_loader_does_not_take(architecture: str, key: str, value: Any, kind: str) -> None:
+    keys = {key: value, **({"attention.sliding_window": 8} if architecture == "gemma3" else {})}
+    keys = {**_LATENT, **keys} if architecture == "deepseek2" else keys
+    (message,) = _refused(architecture, keys, {key: kind})
+    assert f"{architecture}.{key} is" in message
+    assert kind in message
+
+
+def test_a_base_of_sliding_layers_that_is_not_read_may_have_any_type() -> None:
+    """granite-swa.cpp and dflash.cpp read no rope.freq_base_swa."""
+    window = {"attention.sliding_window": 8, "attention.sliding_window_pattern": [1, 0, 1, 0], "rope.freq_base_swa": 3}
+    types = {"attention.sliding_window_pattern": "array of bool", "rope.freq_base_swa": "uint32"}
+    assert not _refused("granite_swa", window, types)
+    assert "is stored as uint32" in _refused("gemma3", window, types)[0]
+
+
+def _inspect(monkeypatch: pytest.MonkeyPatch, metadata: dict[str, Any]) -> Inspection:
+    source = Source(Path("model.gguf"), "gguf", metadata)
+    monkeypatch.setattr(inspection, "resolve_model", lambda *_, **__: source.path)
+    monkeypatch.setattr(inspection, "load_source", lambda _: source)
+    return inspect_model("model.gguf")
+
+
+@pytest.mark.parametrize("architecture", ["bert", "t5", "jamba", "mpt"])
+def test_files_without_rotary_positions_are_refused_as_well(monkeypatch: pytest.MonkeyPatch, architecture: str) -> None:
+    found = _inspect(monkeypatch, _metadata(architecture, {"block_count": None, "attention.max_alibi_bias": 8.0}))
+    assert found.has_errors
+    assert f"{architecture}.block_count is missing: llama.cpp refuses to load the file." in found.findings[0].message
+
+
+def test_layers_without_heads_are_those_of_queries_where_nothing_is_said_of_keys() -> None:
+    """llama-model.cpp: n_head_kv_arr = n_head_arr."""
+    parsed = read_gguf(_metadata("lfm2", {"attention.head_count": [2, 0, 2, 0], "attention.head_count_kv": None}))
+    assert [(each.layers, each.attends) for each in parsed.layers] == [((0, 2), True), ((1, 3), False)]
+
+
+def test_keys_of_sizes_that_nothing_reads_may_be_0() -> None:
+    zeros = {"attention.key_length_mla": 0, "attention.key_length_swa": 0, "rope.dimension_count_swa": 0}
+    assert read_gguf(_metadata("llama", zeros)).config.rotary_dim == 128
+    assert read_gguf(_metadata("deepseek2-ocr", {"rope.dimension_count": 0})).config.rotary_dim == 128
