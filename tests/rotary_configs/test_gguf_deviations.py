@@ -252,3 +252,64 @@ def test_longrope_without_its_lists(architecture: str, scaling: Any, said: str, 
         f"rope_factors_long.weight: llama.cpp {said}, as is shown."
     )
     assert remedy in error.remedy
+
+
+@pytest.mark.parametrize("scaling", [{}, {"type": "linear", "factor": 4.0}, {"type": "yarn", "factor": 4.0}])
+def test_deepseek_v4_takes_no_attention_scale_of_the_file(scaling: dict[str, Any]) -> None:
+    """deepseek4.cpp: dsv4_rope_attn_factor takes away what rope_yarn multiplies by, and nothing else is handed over."""
+    keys = {f"rope__scaling__{key}": value for key, value in {**scaling, "attn_factor": 0.5}.items()}
+    sizes = {"rope__dimension_count": 64, "attention__compress_rope_freq_base": 16e4}
+    parsed = _read("deepseek4", attention__compress_ratios=[0, 0, 4, 128], **sizes, **keys)
+    assert {each.attention_scale() for each in parsed.configs.values()} == {1.0}
+    assert any("passes over rope.scaling.attn_factor 0.5 in the arch" in each.message for each in parsed.findings)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "scale", "said"),
+    [
+        ({}, 1.2, "rope.scaling.yarn_attn_factor 1.2 beside no rope.scaling.type: llama.cpp multiplies"),
+        ({"type": "linear", "factor": 4.0, "attn_factor": 0.5}, 0.6, "attn_factor 0.5 and rope.scaling.yarn_attn_fac"),
+        ({"type": "yarn", "factor": 4.0, "yarn_ext_factor": 0.0}, 1.2, "beside rope.scaling.type 'yarn': llama.cpp"),
+        ({"type": "yarn", "factor": 4.0}, 1.1386294361119891, "yarn_attn_factor has no effect since December 2025"),
+    ],
+)
+def test_grok_is_magnified_without_yarn(scaling: dict[str, Any], scale: float, said: str) -> None:
+    """llama_context: yarn_attn_factor of the file stays where yarn_ext_factor is 0."""
+    keys = {f"rope__scaling__{key}": value for key, value in {**scaling, "yarn_attn_factor": 1.2}.items()}
+    parsed = _read("grok", **keys)
+    assert parsed.config.attention_scale() == pytest.approx(scale)
+    assert any(said in each.message for each in parsed.findings)
+
+
+def test_layers_that_keep_the_factor_beside_none_are_magnified_as_well() -> None:
+    keys = {"rope__scaling__type": "none", "rope__scaling__factor": 4.0, "rope__scaling__attn_factor": 0.5}
+    parsed = _read("gpt-oss", **{key.replace(".", "__"): value for key, value in _WINDOW.items()}, **keys)
+    assert {name: each.attention_scale() for name, each in parsed.configs.items()} == {
+        "full_attention": 0.5,
+        "sliding_attention": 0.5,
+    }
+    assert float(parsed.configs["sliding_attention"].frequencies()[0]) == 0.25
+    assert not [each for each in parsed.findings if "rope.scaling.factor 4 has no effect" in each.message]
+
+
+def test_modern_bert_has_heads_of_the_first_layer_in_all() -> None:
+    sliding = {"attention__sliding_window": 8, "attention__key_length_swa": 64}
+    parsed = _read("modern-bert", **sliding)
+    assert {each.head_dim for each in parsed.configs.values()} == {128}
+    assert any("passes over attention.key_length_swa 64" in each.message for each in parsed.findings)
+
+
+def test_a_pattern_without_a_window_is_told_to_lack_it() -> None:
+    said = [each.message for each in _read("gemma3", attention__sliding_window_pattern=3).findings]
+    assert any(
+        each.startswith("attention.sliding_window_pattern 3 has no effect: with no attention.sl") for each in said
+    )
+
+
+def test_more_pairs_than_a_head_has_features_end_the_program() -> None:
+    """ggml_mrope_cache_init: GGML_ASSERT(sect_dims <= ne0)."""
+    parsed = _read("qwen2vl", rope__dimension_sections=[64, 64, 64, 0])
+    assert parsed.findings[0].severity == "error"
+    assert "[64, 64, 64] are more pairs than a head has features, 128: llama.cpp ends" in parsed.findings[0].message
+    (one,) = _read("dflash", rope__dimension_sections=[64, 0, 0, 0], rope__freq_base=1e4).configs.values()
+    assert one.layout == "half"

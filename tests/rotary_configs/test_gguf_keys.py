@@ -79,7 +79,10 @@ def test_keys_of_windows_that_are_off_have_no_effect(architecture: str, keys: di
     (said,) = [each for _, each in _said(architecture, **keys) if "no effect" in each]
     assert all(f"{key} " in said for key in keys)
     off = [each for _, each in _said("gemma3", **{WINDOW: 0, PATTERN: 2}) if "no effect" in each]
-    assert off == [f"{PATTERN} 2 has no effect: llama.cpp passes over it in the architecture 'gemma3'."]
+    assert off == [
+        f"{PATTERN} 2 has no effect: with no {WINDOW} above 0 llama.cpp gives no layer of the architecture 'gemma3' a "
+        "window."
+    ]
     assert not any("no effect" in each for _, each in _said("gemma3", **{WINDOW: 8, PATTERN: [1, 0, 1, 0]}))
 
 

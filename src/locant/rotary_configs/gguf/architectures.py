@@ -109,6 +109,9 @@ have 32 and 1, whatever the file says."""
 READS_MIX = frozenset(("grok",))
 """Architectures that heed ``yarn_ext_factor`` and ``yarn_attn_factor``."""
 
+NEVER_MAGNIFIES = PASSES_OVER_SCALING | {"deepseek4"}
+"""Architectures whose graph does not multiply cosine and sine by ``rope.scaling.attn_factor``."""
+
 SCALES_SCORES = frozenset(("deepseek2", "deepseek32", "glm-dsa", "mistral4"))
 """Architectures whose graphs multiply all scores by a square that goes by YaRN's factor (``kq_scale``)."""
 

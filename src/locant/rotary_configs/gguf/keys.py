@@ -73,6 +73,14 @@ def keys_without_effect(
         is_unused = is_unused or (key in _OF_WINDOWS and not slides)
         return is_unused and not _TOLD_OF.search(key)
 
+    if rotates and not slides and PATTERN in stated and PATTERN in read and not own.get(WINDOW):
+        yield Finding(
+            "note",
+            f"{PATTERN} {in_json(stated[PATTERN]):.40} has no effect: with no {WINDOW} above 0 llama.cpp "
+            f"gives no layer of the architecture '{architecture}' a window.",
+            f"State {WINDOW}, if layers have one.",
+        )
+        del stated[PATTERN]
     passed_over = [
         f"{key} {in_json(value):.40}" for key, value in stated.items() if key in _known() and is_passed_over(key)
     ]

@@ -109,6 +109,15 @@ def _read(
         raise NoRotaryPositionsError(f"{error} {bias.message}", bias.remedy) from error
     has_own = states_own_sizes(keys, architecture)
     head_dim, rotary_dim = sizes_of(keys, architecture, findings, has_own=has_own)
+    if sum(sections) > head_dim:
+        findings.append(
+            Finding(
+                "error",
+                f"{_SECTIONS} {sections} are more pairs than a head has features, {head_dim}: llama.cpp ends when it "
+                "rotates.",
+                "Convert the model again; config.json has them as mrope_section.",
+            )
+        )
     base = base_of_graph(keys, architecture, head_dim, findings)
     length = keys.whole("context_length")
     given = {name.removesuffix(".weight") + ".weight": tuple(values) for name, values in (tensors or {}).items()}
@@ -208,6 +217,8 @@ def _sections(keys: Fields, architecture: str, findings: list[Finding]) -> list[
     """Return the numbers of pairs of each axis, where positions have several."""
     stated = keys.numbers(_SECTIONS) or ()
     sections = [int(size) for size in stated if size]
+    if architecture == "dflash" and len(sections) == 1:  # its graph asks for any section; one axis is that of text
+        return []
     has_axes = architecture in SEVERAL_AXES or (
         architecture in AXES_BY_SECTIONS and len(stated) > 1 and all(stated[:2])  # llama_hparams::use_mrope
     )

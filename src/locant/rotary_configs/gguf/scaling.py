@@ -20,6 +20,7 @@ from locant.rotary_configs.gguf.architectures import (
     LOADS_LISTS,
     LOADS_LISTS_BY_TYPE,
     LOG_MULTIPLIER_UNIT,
+    NEVER_MAGNIFIES,
     PASSES_OVER_FACTORS,
     READS_BETAS,
     READS_MIX,
@@ -62,19 +63,6 @@ def scaling_of(
     types = {scaling.gguf_type: scaling for scaling in SCALINGS.values() if scaling.gguf_type}
     if kind not in types:
         raise ConfigError(f"Unknown rope.scaling.type '{kind}'.{nearest(kind, types)} Known: {', '.join(types)}.")
-    attention = keys.number("rope.scaling.attn_factor")
-    if attention == 0:
-        raise ConfigError(f"rope.scaling.attn_factor in {keys.where} is 0: all scores are 0 then.")
-    if attention is not None and attention < 0:
-        findings.append(
-            Finding(
-                "error",
-                f"rope.scaling.attn_factor {attention:g} is below 0: queries and keys both change their sign, so that "
-                f"scores are those of {-attention:g}, which is shown.",
-                f"State {-attention:g}, or compare with the model's publication.",
-            )
-        )
-        attention = -attention
     loaded = _loaded(tensors, architecture, kind, rotary_dim, findings)
     given, by_old_name = keys.number("rope.scaling.factor"), keys.number("rope.scale_linear")
     given = by_old_name if given is None else given
@@ -82,6 +70,8 @@ def scaling_of(
     mix = _mix(keys, architecture)
     runs = "yarn" if mix and kind in ("linear", "longrope") else "linear" if mix == 0 and kind == "yarn" else kind
     kind = runs if kind != "longrope" else kind
+    magnifiers = _magnifiers(keys, architecture, is_yarn=runs == "yarn", findings=findings)
+    attention = math.prod(magnifiers.values()) if magnifiers else None
     if LONG_FACTORS in loaded:
         kind, factor = "longrope", 1.0 if kind == "none" else factor
     elif kind == "longrope":  # which llama.cpp computes otherwise without the lists
@@ -120,7 +110,9 @@ def scaling_of(
         scaling = one_list(divisors, scaling.trained_length, scaling.attention_scale(), scaling.reach)
     elif attention not in (None, 1) and not isinstance(scaling, YaRN | LongRoPE):
         beside = f"rope.scaling.type '{stated}'" if stated else "no rope.scaling.type"
-        said = f"rope.scaling.attn_factor {attention:g} beside {beside}: llama.cpp multiplies cosine and sine by it"
+        names = " and ".join(f"{name} {value:g}" for name, value in magnifiers.items())
+        them = "it" if len(magnifiers) == 1 else "both"
+        said = f"{names} beside {beside}: llama.cpp multiplies cosine and sine by {them}"
         findings.append(_of_one_list(said))
         length = scaling.trained or _declared(keys, "rope.scaling.attn_factor is shown for texts up to it")
         scaling = one_list(gguf_factors(scaling, rotary_dim, base), length, attention, scaling.reach)
@@ -128,6 +120,41 @@ def scaling_of(
         return scaling
     known = _known_scaling(loaded[FACTORS], rotary_dim, base) if scaling == Unscaled() else None
     return known or _listed(keys, scaling, loaded[FACTORS], rotary_dim, base, findings)
+
+
+def _magnifiers(keys: Fields, architecture: str, *, is_yarn: bool, findings: list[Finding]) -> dict[str, float]:
+    """Return the keys whose numbers multiply cosine and sine, or the attention scale of YaRN.
+
+    Raises:
+        ConfigError: One of them is 0.
+    """
+    name = "rope.scaling.attn_factor"
+    found = {name: keys.number(name)}
+    if architecture in NEVER_MAGNIFIES and found[name] not in (None, 1):
+        findings.append(
+            Finding(
+                "warning",
+                f"llama.cpp passes over {name} {found[name]:g} in the architecture '{architecture}': its graph does "
+                "not multiply cosine and sine.",
+                "Compare with the model's publication.",
+            )
+        )
+        return {}
+    if architecture in READS_MIX and not is_yarn:  # the context keeps it where it computes no scale of its own
+        found["rope.scaling.yarn_attn_factor"] = keys.number("rope.scaling.yarn_attn_factor")
+    for name, value in found.items():
+        if value == 0:
+            raise ConfigError(f"{name} in {keys.where} is 0: all scores are 0 then.")
+        if value is not None and value < 0:
+            findings.append(
+                Finding(
+                    "error",
+                    f"{name} {value:g} is below 0: queries and keys both change their sign, so that scores are those "
+                    f"of {-value:g}, which is shown.",
+                    f"State {-value:g}, or compare with the model's publication.",
+                )
+            )
+    return {name: abs(value) for name, value in found.items() if value not in (None, 1)}
 
 
 def _mix(keys: Fields, architecture: str) -> float | None:

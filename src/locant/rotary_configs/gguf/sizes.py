@@ -25,6 +25,7 @@ from locant.rotary_configs.gguf.windows import first_layer_slides, sliding_layer
 _HEADS = "attention.head_count"
 _SIZE = "rope.dimension_count"
 _SWA = "_swa"
+_SIZES_OF_FIRST_LAYER = frozenset(("modern-bert",))  # whose weights hold queries and keys of all layers in one shape
 
 
 def sizes_of(keys: Fields, architecture: str, findings: list[Finding], *, has_own: bool = False) -> tuple[int, int]:
@@ -158,7 +159,8 @@ def _check_heads(keys: Fields, architecture: str, head_dim: int, findings: list[
     own = keys.whole(name)
     if own in (None, head_dim) or architecture in OWN_HEADS:
         return
-    if any(sliding_layers(keys, architecture, number_of_layers(keys, "block_count") or 1) or ()):
+    slides = any(sliding_layers(keys, architecture, number_of_layers(keys, "block_count") or 1) or ())
+    if slides and architecture not in _SIZES_OF_FIRST_LAYER:
         raise ConfigError(
             f"{name} in {keys.where} is {own}, but the graph of '{architecture}' has one size for all layers, that of "
             f"the first, and llama.cpp ends. Only {', '.join(sorted(OWN_HEADS))} have heads of their own in sliding "
@@ -167,7 +169,8 @@ def _check_heads(keys: Fields, architecture: str, head_dim: int, findings: list[
     findings.append(
         Finding(
             "warning",
-            f"llama.cpp passes over {name} {own} in the architecture '{architecture}': no layer slides.",
+            f"llama.cpp passes over {name} {own} in the architecture '{architecture}': "
+            f"{'heads are as long as those of the first layer' if slides else 'no layer slides'}.",
             "Remove the key, or compare with the model's publication.",
         )
     )

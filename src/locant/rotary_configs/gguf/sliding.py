@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import FrequencyScaling, Linear, Unscaled, YaRN
 from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.forms import gguf_factors
 from locant.positions.scaling.out_of_range import LinearOfAnyFactor
 from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.factor_products import one_list
@@ -98,7 +99,7 @@ def by_layer_types(
         findings.append(of_small_base(f"{_BASE} in {keys.where} is {base:g}", base, "llama.cpp"))
     sliding = with_base(full, base, head_dim=head_dim, rotary_dim=rotary_dim, scaling=Unscaled())
     if facts.is_scaled:
-        kept = _kept_factor(keys, findings) if facts.keeps_factor else None
+        kept = _kept_factor(keys, rotary_dim, base, findings) if facts.keeps_factor else None
         same = (base, rotary_dim) == (full.base, full.rotary_dim)
         sliding = replace(sliding, scaling=kept or (full.scaling if same else scaling_again(rotary_dim, base)))
         if sliding == full:
@@ -129,11 +130,13 @@ def passes_over_base(keys: Fields, architecture: str, base: float) -> Iterator[F
         )
 
 
-def _kept_factor(keys: Fields, findings: list[Finding]) -> Linear | None:
+def _kept_factor(keys: Fields, rotary_dim: int, base: float, findings: list[Finding]) -> FrequencyScaling | None:
     """Return the linear scaling that sliding layers keep beside the type 'none' (``llama_context::llama_context``)."""
     factor = keys.number("rope.scaling.factor") or keys.number("rope.scale_linear") or 1.0
     if keys.text("rope.scaling.type") != "none" or factor == 1:
         return None
+    # That the factor has no effect is true of the others alone.
+    findings[:] = [each for each in findings if " has no effect with rope.scaling.type 'none'" not in each.message]
     findings.append(
         Finding(
             "warning",
@@ -142,7 +145,11 @@ def _kept_factor(keys: Fields, findings: list[Finding]) -> Linear | None:
             "Remove the factor.",
         )
     )
-    return Linear(factor=factor) if factor >= 1 else LinearOfAnyFactor(factor=factor)
+    kept = Linear(factor=factor) if factor >= 1 else LinearOfAnyFactor(factor=factor)
+    scale, length = _scale_of_cosines(keys), keys.whole("context_length")
+    if scale == 1 or length is None:
+        return kept
+    return one_list(gguf_factors(kept, rotary_dim, base), length, scale)
 
 
 def _scale_of_cosines(keys: Fields) -> float:
