@@ -65,7 +65,7 @@ KERNEL_TESTS := tests/kernels/test_*_kernel.py tests/kernels/test_border.py test
 OF_KERNELS := not random_calls and not ctranslate2
 NATIVE := tests/kernels/native
 SANITIZED := build/sanitize
-SANITIZE := g++ -std=c++17 -O1 -g -march=native -fopenmp-simd -pthread -DLOCANT_LEAST_WORK=1 -I $(KERNELS)
+SANITIZE := g++ -std=c++17 -O1 -g -march=native -fopenmp-simd -pthread -DLOCANT_LEAST_WORK=1 -DLOCANT_JUDGED=0 -I $(KERNELS)
 FAULTS := -fsanitize=address,undefined -fno-sanitize-recover=all
 EMULATED := -include $(NATIVE)/emulated_avx512.h -DLOCANT_EMULATED_TILES -I $(NATIVE) -Wno-psabi
 sanitize: $(BIN)/locant

@@ -38,8 +38,10 @@ def test_random_calls_of_the_c_interface(tmp_path: Path) -> None:
     compiler = find_compiler()
     assert compiler is not None
     sources = [NATIVE / "fuzz.cpp", *sorted(SOURCES.glob("*.cpp"))]
-    command = [*compiler, "-std=c++17", "-O1", "-march=native", "-DLOCANT_LEAST_WORK=1", "-I", SOURCES, *sources]
-    built = subprocess.run([*command, "-pthread", "-o", tmp_path / "fuzz"], capture_output=True, text=True, check=False)
+    of_tests = ["-DLOCANT_LEAST_WORK=1", "-DLOCANT_JUDGED=0"]
+    command = [*compiler, "-std=c++17", "-O1", "-march=native", "-pthread", *of_tests, "-I", SOURCES, *sources]
+    command += ["-o", tmp_path / "fuzz"]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     run = subprocess.run([tmp_path / "fuzz", "1", "40"], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (0, "40 rounds\n"), run.stderr
@@ -52,6 +54,16 @@ def test_teams_that_wait_are_smaller_for_a_while(tmp_path: Path) -> None:
     subprocess.run(command, check=True)
     run = subprocess.run([tmp_path / "watch"], capture_output=True, text=True, check=False)
     assert run.stdout == "as it should be\n"
+
+
+def test_who_makes_others_wait_leaves_them_within_a_step(tmp_path: Path) -> None:
+    compiler = find_compiler()
+    assert compiler is not None
+    sources = [NATIVE / "leaving.cpp", SOURCES / "threads.cpp"]
+    command = [*compiler, "-std=c++17", "-O1", "-I", SOURCES, *sources, "-pthread", "-o", tmp_path / "leaving"]
+    subprocess.run(command, check=True)
+    run = subprocess.run([tmp_path / "leaving"], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout
 
 
 def test_what_kernels_complain_of_is_raised() -> None:

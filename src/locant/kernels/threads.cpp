@@ -109,10 +109,9 @@ class Pool {
     std::lock_guard<std::mutex> lock(mutex_);
     return watch_.most(std::chrono::steady_clock::now());
   }
-  void note(int threads, Moment begun, Duration waited) {
-    const auto now = std::chrono::steady_clock::now();
+  void note(int threads, Duration step, Duration waited, Moment now) {
     std::lock_guard<std::mutex> lock(mutex_);
-    watch_.note(threads, now - begun, waited, now);
+    watch_.note(threads, step, waited, now);
   }
 
  private:
@@ -175,9 +174,10 @@ void run_in_team(int threads, const Sections* sections, Run run, const void* wor
   Duration waited{0};
   for (Worker* other : others) waited += other->join();
   pool().give_back(others);
-  // All others wait for the one who is late.
-  if (sections) waited += sections->waited() / (job.members - 1);
-  pool().note(job.members, begun, waited);
+  const auto now = std::chrono::steady_clock::now();
+  // All others wait for the one who is late. A team that some have left would have waited to its end.
+  if (sections) waited += sections->crowded() ? now - begun : sections->waited() / (job.members - 1);
+  pool().note(job.members, now - begun, waited, now);
 }
 
 }  // namespace locant

@@ -25,6 +25,7 @@ class Member {
  public:
   int number() const { return 0; }
   int members() const { return 1; }
+  bool left() const { return false; }
   template <class Part, class Then>
   void run(int64_t parts, const Part& part, const Then& then) {
     for (int64_t i = 0; i < parts; i++) part(i);
@@ -99,21 +100,44 @@ class WaitingRoom {
   std::condition_variable changed_;
 };
 
+// Steps are judged after so much time: long beside what interrupts a quiet machine, short beside a translation.
+#ifdef LOCANT_JUDGED
+constexpr Duration kJudged{LOCANT_JUDGED};  // of tests, whose steps are short
+#else
+constexpr Duration kJudged = std::chrono::milliseconds(5);
+#endif
+
+// Whether a step in which threads waited so long for one of them would take no longer with fewer: something else keeps a core
+// busy, and whoever had that core was waited for.
+inline bool waits(Duration step, Duration waited) { return step >= kJudged && waited > step * 2 / 5; }
+
+// How many there should be then.
+inline int fewer(int threads) { return std::max(1, threads * 3 / 4); }
+
 // What a team does together, section by section. Each section is cut into parts, which its members take one after the other,
 // and the next one begins when all of them are done. So whoever comes late finds parts that are done already, and nobody
-// waits for a member that has not come.
+// waits for a member that has not come. Where members wait too long all the same, some of them leave between two sections.
 class Sections {
  public:
   // For how long members have waited, all together.
   Duration waited() const { return Duration(waited_.load()); }
+  // Whether that was so long that some have left, or do so before the next section.
+  bool crowded() const { return crowded_.load(); }
 
  private:
   friend class Member;
+
+  void note(Duration waited, int members) {
+    const Duration all(waited_.fetch_add(waited.count()) + waited.count());
+    if (waits(std::chrono::steady_clock::now() - begun_, all / (members - 1))) crowded_.store(true);
+  }
 
   // Of all sections up to now, and one more for the end of each.
   alignas(64) std::atomic<int64_t> taken_{0};
   alignas(64) std::atomic<int64_t> done_{0};
   std::atomic<int64_t> waited_{0};
+  std::atomic<bool> crowded_{false};
+  const Moment begun_ = std::chrono::steady_clock::now();
   WaitingRoom room_;
 };
 
@@ -127,9 +151,11 @@ class Member {
   int number() const { return number_; }
   // As many as there may be.
   int members() const { return members_; }
+  // Whether it has left its team, and does nothing any more.
+  bool left() const { return left_; }
 
   // Goes through a section of so many parts, at least one: `part(i)` is run by any member for each i, then `then()` by one.
-  // All of it is done when this returns, and seen by this member.
+  // All of it is done when this returns, and seen by this member, unless it has left.
   template <class Part, class Then>
   void run(int64_t parts, const Part& part, const Then& then) {
     if (!sections_) {
@@ -138,6 +164,8 @@ class Member {
       return;
     }
     Sections& all = *sections_;
+    if (number_ >= fewer(members_) && all.crowded()) left_ = true;
+    if (left_) return;
     const int64_t begin = passed_, end = begin + parts;
     passed_ = end + 1;
     for (int64_t next = all.taken_.load(); next < end;) {
@@ -153,13 +181,14 @@ class Member {
       next = all.taken_.load();
     }
     const Duration waited = all.room_.wait([&] { return all.done_.load() >= passed_; });
-    if (waited.count()) all.waited_.fetch_add(waited.count());
+    if (waited.count()) all.note(waited, members_);
   }
 
  private:
   Sections* sections_ = nullptr;
   int number_ = 0, members_ = 1;
   int64_t passed_ = 0;  // parts of the sections behind it, and their ends
+  bool left_ = false;
 };
 
 // What each member of a team does: `run(work, member, members)`.

@@ -150,6 +150,9 @@ class Worker {
     hidden_ = {space.hidden.get(), space.hidden_bytes.get(), space.hidden_scales.get(), f, f_bytes, shape.precision};
   }
 
+  // Whether its thread has left the others, who do the rest.
+  bool left() const { return member_.left(); }
+
   const Rows& input() const { return input_; }
   // What the last product wrote.
   float* product() const { return product_; }

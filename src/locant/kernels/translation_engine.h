@@ -16,6 +16,7 @@
 
 namespace {
 
+// What a thread must have to do: bytes of weights times rows, about a third of a millisecond. For less, two threads take
 // hardly less time than one and much more of the processors': one has to be woken, hands results over, and stays awake at
 // the end. A row takes about as long as four, because reading the weights takes longer than multiplying by them.
 #ifdef LOCANT_LEAST_WORK
@@ -113,8 +114,10 @@ class Passage {
     locant::in_team(threads, [&](const locant::Member& member) {
       Worker worker(shape_, spaces_[0], member, cuts_.back());
       int64_t stage = begun;
-      do work(worker, spaces_[member.number()].scores.get(), 0, stage);
-      while (++stage < stages_ && !deadline.passed());
+      do {
+        work(worker, spaces_[member.number()].scores.get(), 0, stage);
+        if (worker.left()) return;
+      } while (++stage < stages_ && !deadline.passed());
       // Whoever looked at the clock earlier has left the rest to those who went on.
       for (int64_t known = reached.load(); known < stage && !reached.compare_exchange_weak(known, stage);) {
       }

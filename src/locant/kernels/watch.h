@@ -9,9 +9,8 @@
 
 namespace locant {
 
-// Watches the steps of teams of threads. One that takes much longer than it computes has waited: something else keeps a
-// core busy, and whoever had that core was waited for. Teams are then smaller for a while, after which full ones are tried
-// again; while that does not help the while doubles.
+// Watches the steps of teams of threads. After some that waited too long teams are smaller for a while, after which full ones
+// are tried again; while that does not help the while doubles.
 class Watch {
  public:
   // The most threads that a team should have now.
@@ -24,10 +23,10 @@ class Watch {
   void note(int threads, Duration step, Duration waited, Moment now) {
     steps_ += step, waited_ += waited;
     if (steps_ < kJudged) return;
-    const bool waits = waited_ > steps_ * 2 / 5;
+    const bool too_long = waits(steps_, waited_);
     steps_ = waited_ = Duration(0);
-    if (waits) {
-      most_ = std::max(1, threads * 3 / 4);
+    if (too_long) {
+      most_ = fewer(threads);
       until_ = now + pause_;
       pause_ = std::min(2 * pause_, kLongest);
     } else if (most_ == kAny) {
@@ -37,8 +36,6 @@ class Watch {
 
  private:
   static constexpr int kAny = 1 << 30;
-  // After so much time steps are judged: long beside what interrupts a quiet machine, short beside a translation.
-  static constexpr Duration kJudged = std::chrono::milliseconds(5);
   static constexpr Duration kShortest = std::chrono::milliseconds(50), kLongest = std::chrono::seconds(1);
 
   int most_ = kAny;
