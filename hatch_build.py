@@ -43,12 +43,14 @@ _ARM = {
     "armv8": ("-march=armv8-a",),
     "armv8-dotprod": ("-march=armv8.2-a+dotprod",),
     "armv8-dotprod-bf16": ("-march=armv8.2-a+dotprod+bf16",),
+    "armv8-dotprod-bf16-i8mm": ("-march=armv8.2-a+dotprod+bf16+i8mm",),
 }
 # The same for Zig, which names processors in its own way.
 _ARM_OF_ZIG = {
     "armv8": ("-mcpu=generic",),
     "armv8-dotprod": ("-mcpu=generic+v8_2a+dotprod",),
     "armv8-dotprod-bf16": ("-mcpu=generic+v8_2a+dotprod+bf16",),
+    "armv8-dotprod-bf16-i8mm": ("-mcpu=generic+v8_2a+dotprod+bf16+i8mm",),
 }
 
 

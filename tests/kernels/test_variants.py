@@ -88,6 +88,7 @@ def test_arm() -> None:
     assert features(numbers_of({0: (0, 1, 7)}), arm=True) == {"asimd", "crc32"}
     assert features(numbers_of({0: dot_products}), arm=True) == set(VARIANTS["armv8-dotprod"])
     assert features(numbers_of({0: dot_products, 1: (14,)}), arm=True) == set(VARIANTS["armv8-dotprod-bf16"])
+    assert features(numbers_of({0: dot_products, 1: (13, 14)}), arm=True) == set(VARIANTS["armv8-dotprod-bf16-i8mm"])
 
 
 @pytest.fixture(scope="module")

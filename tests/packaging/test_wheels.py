@@ -16,6 +16,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from array import array
 from itertools import groupby
 from pathlib import Path
 
@@ -127,11 +128,27 @@ def test_variants_of_aarch64_agree_under_an_emulator(unpacked: dict[str, Path], 
     expected = values([driver("x86_64", tmp_path), unpacked["x86_64"] / "locant_kernels-x86-64-v2.so"])
     program = driver("aarch64", tmp_path)
     root = os.environ.get("LOCANT_AARCH64_ROOT", "/usr/aarch64-linux-gnu")
+    in_int8 = []
     for path in unpacked["aarch64"].iterdir():
         found = values([str(EMULATOR), "-L", root, "-cpu", "max", program, path])
         compare(found, expected)
         assert ("# step in int8" in found) is ("dotprod" in path.name)
         assert ("# step in bfloat16" in found) is ("bf16" in path.name)
+        if "dotprod" in path.name:
+            in_int8.append(found["# step in int8"])
+    assert len(in_int8) == 3
+    assert all(torch.equal(one, in_int8[0]) for one in in_int8), "matrices and dot products have the same sums"
+
+
+def test_only_the_variants_for_matrices_have_their_instructions(unpacked: dict[str, Path]) -> None:
+    """In the code of Arm's manual (DDI 0487, C7.2): all but the numbers of the three registers."""
+    codes = {0x4E80A400: "smmla", 0x6E40EC00: "bfmmla"}
+    for path in unpacked["aarch64"].iterdir():
+        content = path.read_bytes()
+        words = array("I", content[: len(content) // 4 * 4])
+        found = {codes[code] for word in words if (code := word & 0xFFE0FC00) in codes}
+        features = path.stem.split("-")
+        assert found == {name for name, feature in (("smmla", "i8mm"), ("bfmmla", "bf16")) if feature in features}
 
 
 def test_a_machine_without_a_compiler(tmp_path: Path) -> None:

@@ -141,6 +141,12 @@ class Linear {
         default: return run<6, 1>(x, row, panel, out);
       }
     }
+    const bool in_squares = precision_ == kInt8 ? kSquares<int32_t> : precision_ == kBFloat16 && kSquares<float>;
+    if (in_squares && left >= kLeastSquare) {
+      // Of twelve rows sums are moved about between registers; one row more than pairs comes by itself.
+      if (left >= 8) return run<8, 1>(x, row, panel, out);
+      return left >= 6 ? run<6, 1>(x, row, panel, out) : run<4, 2>(x, row, panel, out);
+    }
     if (left >= 17 || left == 12) return run<12, 1>(x, row, panel, out);
     switch (left) {
       case 1: return run<1, 4>(x, row, panel, out);
@@ -159,7 +165,7 @@ class Linear {
     if (precision_ == kInt8) {
 #ifdef LOCANT_INT8
       alignas(64) int32_t sums[R * kColumns];
-      sum_narrow<R, U, Integers>(x.bytes + row * x.stride, x.stride, weights_of(panel), groups_, sums);
+      sum_bytes<R, U, Integers>(x.bytes + row * x.stride, x.stride, weights_of(panel), groups_, sums);
       finish(sums, x, {row, row + R}, panel, out);
 #endif
       return R;
@@ -169,7 +175,7 @@ class Linear {
       sum_float<R, U>(x.values + row * x.width, x.width, floats_.get() + panel * inputs_ * kColumns, inputs_, sums);
     } else {
 #ifdef LOCANT_BFLOAT16
-      sum_narrow<R, U, Lanes>(x.bytes + row * x.stride, x.stride, weights_of(panel), groups_, sums);
+      sum_bytes<R, U, Lanes>(x.bytes + row * x.stride, x.stride, weights_of(panel), groups_, sums);
 #endif
     }
     finish(sums, x, {row, row + R}, panel, out);

@@ -39,6 +39,21 @@ inline void fetch_ahead(const void* reading, int64_t bytes) {
 template <class Sum>
 constexpr int kRowsFetched = std::is_same<Sum, int32_t>::value ? 4 : 5;
 
+// Whether the processor multiplies small matrices, eight bytes of two rows by those of two columns, whose four sums are one
+// register: an instruction then does twice the work of one that multiplies a row. For fewer rows than these, putting columns
+// side by side takes as long as is gained.
+template <class Sum>
+constexpr bool kSquares = false;
+constexpr int64_t kLeastSquare = 4;
+#ifdef __ARM_FEATURE_MATMUL_INT8
+template <>
+constexpr bool kSquares<int32_t> = true;
+#endif
+#ifdef __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
+template <>
+constexpr bool kSquares<float> = true;
+#endif
+
 // The sums of R rows over one panel of weights. Loops of constant length are unrolled by force, and what follows the sums
 // stands elsewhere: only then do compilers keep them in registers.
 template <int R, int U>
@@ -208,6 +223,62 @@ LOCANT_UNROLL
     *reinterpret_cast<Sums*>(to + r * kColumns) = first;
     *reinterpret_cast<Sums*>(to + r * kColumns + kLanes) = second;
   }
+}
+
+#ifdef __ARM_FEATURE_MATMUL_INT8
+inline Integers multiply_square(Integers sums, Bytes x, Bytes w) {
+  return static_cast<Integers>(vmmlaq_s32(static_cast<int32x4_t>(sums), x, w));
+}
+#endif
+#ifdef __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
+inline Lanes multiply_square(Lanes sums, Bytes x, Bytes w) {
+  return static_cast<Lanes>(vbfmmlaq_f32(static_cast<float32x4_t>(sums), vreinterpretq_bf16_s8(x),
+                                         vreinterpretq_bf16_s8(w)));
+}
+#endif
+
+#if defined(__ARM_FEATURE_MATMUL_INT8) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+// As `sum_narrow`, of an even number of rows and of groups, two rows and two groups at a time.
+template <int R, class Sums, class Sum>
+__attribute__((noinline)) void sum_squares(const uint8_t* x, int64_t stride, const uint8_t* w, int64_t groups, Sum* to) {
+  constexpr int64_t step = kColumns * kGroupBytes, half = step / 2;
+  Sums sums[R / 2][4] = {};  // of two rows and two columns
+  for (int64_t g = 0; g < groups; g += 2, w += 2 * step) {
+    if constexpr (R >= kRowsFetched<Sum>) fetch_ahead(w, 2 * step);
+    const auto wide = [&](int64_t place) { return vreinterpretq_s32_s8(bytes_at(w + place)); };
+    const int32x4_t first = wide(0), second = wide(half), then_first = wide(step), then_second = wide(step + half);
+    const Bytes columns[] = {vreinterpretq_s8_s32(vzip1q_s32(first, then_first)),
+                             vreinterpretq_s8_s32(vzip2q_s32(first, then_first)),
+                             vreinterpretq_s8_s32(vzip1q_s32(second, then_second)),
+                             vreinterpretq_s8_s32(vzip2q_s32(second, then_second))};
+LOCANT_UNROLL
+    for (int r = 0; r < R; r += 2) {
+      const uint8_t* from = x + r * stride + 4 * g;
+      const Bytes rows = vreinterpretq_s8_u8(vcombine_u8(vld1_u8(from), vld1_u8(from + stride)));
+LOCANT_UNROLL
+      for (int c = 0; c < 4; c++) sums[r / 2][c] = multiply_square(sums[r / 2][c], rows, columns[c]);
+    }
+  }
+LOCANT_UNROLL
+  for (int r = 0; r < R; r += 2) {
+LOCANT_UNROLL
+    for (int c = 0; c < 4; c++) {
+      Sum four[4];
+      std::memcpy(four, &sums[r / 2][c], sizeof four);
+      std::memcpy(to + r * kColumns + 2 * c, four, 2 * sizeof(Sum));
+      std::memcpy(to + (r + 1) * kColumns + 2 * c, four + 2, 2 * sizeof(Sum));
+    }
+  }
+}
+#endif
+
+// The same, by whichever takes fewer instructions.
+template <int R, int U, class Sums, class Sum>
+inline void sum_bytes(const uint8_t* x, int64_t stride, const uint8_t* w, int64_t groups, Sum* to) {
+#if defined(__ARM_FEATURE_MATMUL_INT8) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  if constexpr (kSquares<Sum> && R >= kLeastSquare && R % 2 == 0) return sum_squares<R, Sums>(x, stride, w, groups, to);
+#endif
+  sum_narrow<R, U, Sums>(x, stride, w, groups, to);
 }
 #endif
 

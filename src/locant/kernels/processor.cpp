@@ -50,6 +50,6 @@ extern "C" void locant_processor(uint64_t* found) {
   };
   // ARMv8.2, which every such Mac has.
   found[0] = 1u << 1 | 1u << 7 | 1u << 8 | 1u << 12 | has("hw.optional.arm.FEAT_DotProd") << 20;
-  found[1] = has("hw.optional.arm.FEAT_BF16") << 14;
+  found[1] = has("hw.optional.arm.FEAT_I8MM") << 13 | has("hw.optional.arm.FEAT_BF16") << 14;
 #endif
 }

@@ -33,6 +33,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "armv8": ("asimd",),
     "armv8-dotprod": _DOT_PRODUCTS,
     "armv8-dotprod-bf16": (*_DOT_PRODUCTS, "bf16"),
+    "armv8-dotprod-bf16-i8mm": (*_DOT_PRODUCTS, "bf16", "i8mm"),
 }
 """What each variant needs of a processor, the least one of an architecture first; ``hatch_build.py`` builds them."""
 
@@ -70,6 +71,7 @@ _ARM_BITS = {
     "atomics": (0, 8),
     "asimdrdm": (0, 12),
     "asimddp": (0, 20),
+    "i8mm": (1, 13),
     "bf16": (1, 14),
 }
 _XCR0, _LENT = 6, 7

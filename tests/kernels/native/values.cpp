@@ -179,11 +179,17 @@ void translation(Numbers& numbers, int64_t precision, int64_t rotated, int64_t i
   done("join", function<Said(void*, int64_t, const int64_t*, const int64_t*, int64_t, const float*, int64_t)>(
                    "locant_batch_join")(batch, rows, lengths, tokens.data(), count, tables[1], 16));
   encode("locant_batch_encode", batch);
-  for (int step = 0; step < 3; step++) {
-    std::vector<float> values(rows * vocabulary);
+  // Numbers of rows that are multiplied in blocks of other sizes.
+  for (const int64_t decoded : {rows, int64_t{6}, int64_t{7}, int64_t{4}, int64_t{9}, int64_t{26}}) {
+    std::vector<int64_t> kept(decoded);
+    for (int64_t i = 0; i < decoded; i++) kept[i] = i % 4;
+    if (decoded != rows)
+      done("rows", function<Said(void*, int64_t, const int64_t*)>("locant_batch_select")(batch, decoded, kept.data()));
+    std::vector<int64_t> last(decoded);
+    for (int64_t i = 0; i < decoded; i++) last[i] = tokens[(i + decoded) % count];
+    std::vector<float> values(decoded * vocabulary);
     done("step", function<Said(void*, const int64_t*, int64_t, const float*, int64_t, int64_t, float*, int64_t*)>(
-                     "locant_batch_step")(batch, tokens.data() + step, rows, tables[1], 16, vocabulary, values.data(),
-                                          nullptr));
+                     "locant_batch_step")(batch, last.data(), decoded, tables[1], 16, vocabulary, values.data(), nullptr));
     // Of padding and BOS there are none.
     for (float& value : values) value = std::isinf(value) ? 0.0f : value;
     const char* const names[] = {"step in float32", "step in bfloat16", "step in int8"};
