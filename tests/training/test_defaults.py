@@ -145,6 +145,12 @@ def test_why_the_warm_up_is_so_long_is_true_of_few_updates_and_of_many(open_reci
         assert choice.reason == "a tenth of the updates, at least 10 and at most 1,000"
 
 
+@pytest.mark.parametrize(("steps", "every"), [(2, 2), (15, 10), (80, 10), (800, 100), (100_000, 1000)])
+def test_few_updates_are_not_validated_one_by_one(open_recipe, steps, every):
+    plan = planned({**open_recipe, "training": {"steps": steps}})
+    assert plan.recipe.training.validate_every == every
+
+
 def test_dropout_follows_the_passes_over_the_text(open_recipe):
     dropouts = [planned(open_recipe, repeat=repeat).recipe.model["dropout"] for repeat in (10_000, 100, 1)]
     assert dropouts == sorted(dropouts)

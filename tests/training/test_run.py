@@ -228,6 +228,16 @@ def test_a_time_budget_is_kept(recipe_data, tmp_path, monkeypatch):
     assert rates[-1] < 0.2 * max(rates)
 
 
+def test_a_time_budget_of_few_updates_ends_at_a_low_rate(recipe_data, tmp_path, monkeypatch):
+    ticks = itertools.count(step=0.2)
+    monkeypatch.setattr("locant.training.budget.perf_counter", lambda: next(ticks))
+    changes = ["training.steps=null", "training.minutes=0.05", "training.validation_sentences=0"]
+    train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
+    rates = [row["learning_rate"] for row in read_metrics(tmp_path / "run") if row["kind"] == "training"]
+    assert 5 <= len(rates) < 16
+    assert rates[-1] < 0.2 * max(rates)
+
+
 def test_validating_takes_a_fifth_of_a_time_budget_at_most(recipe_data, tmp_path, monkeypatch):
     seconds, measure = [0.0], Trainer._measure
 

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from locant.training import TrainingSettings, learning_rate
+from locant.training.budget import Budget
 
 
 @pytest.mark.parametrize("step", [1, 100, 3999, 4000, 4001, 16_000, 100_000])
@@ -37,3 +38,25 @@ def test_a_time_budget_shortens_the_warm_up_and_ends_at_zero():
     assert learning_rate(settings, 64, 1000, 1000) == pytest.approx(0, abs=1e-12)
     rates = [learning_rate(settings, 64, step, 1000) for step in range(100, 1001)]
     assert rates == sorted(rates, reverse=True)
+
+
+@pytest.mark.parametrize("updates", [4, 8, 12, 40, 400])
+def test_the_rate_falls_to_zero_however_few_updates_the_minutes_allow(updates):
+    """The first of them takes three times as long as the others, and counts for no more than itself."""
+    settings = TrainingSettings(minutes=1, learning_rate=0.01, warmup_steps=10, schedule="cosine")
+    one = 60 / (updates + 2)
+    rates = []
+    for step in range(1, updates + 1):
+        total = settings.budget().total_steps(step, (step + 2) * one, first=3 * one)
+        rates.append(learning_rate(settings, 64, step, total))
+    assert rates[-1] == pytest.approx(0, abs=1e-6)
+    assert rates[0] <= 0.001, "until something is known of the speed, it warms up"
+    assert max(rates) > 0.005
+    estimate = Budget(minutes=1).total_steps(updates // 2, (updates // 2 + 2) * one, first=3 * one)
+    assert estimate == pytest.approx(updates) or (estimate == 1000 and updates < 20)
+
+
+def test_budgets_are_over_in_words():
+    assert Budget(minutes=1).reason_to_stop(5, 60) == "1 minute is over"
+    assert Budget(steps=1).reason_to_stop(1, 60) == "1 step done"
+    assert Budget(steps=20, minutes=2).reason_to_stop(5, 120) == "2 minutes are over"

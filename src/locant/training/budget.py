@@ -13,8 +13,9 @@ from pydantic import Field, model_validator
 from locant.errors import ConfigError
 from locant.settings import Settings
 
-# Updates before the first estimate of how many a time budget allows, and what is taken for it until then.
-_ESTIMATE_FROM, _FIRST_ESTIMATE = 10, 1000.0
+_ESTIMATE_FROM, _ESTIMATE_FROM_SHARE, _FIRST_ESTIMATE = 10, 0.2, 1000.0
+"""Updates, or the share of a time budget, from which on it is estimated how many updates it allows; what is taken for
+that until then."""
 _VALIDATIONS, _TRAINED_FOR_VALIDATED = 8, 4.0
 """Validations of a time budget, and the least seconds of updates for one of validation."""
 
@@ -52,26 +53,28 @@ class Budget(Settings):
             shares.append(seconds / (60 * self.minutes))
         return min(1.0, max(shares))
 
-    def total_steps(self, steps: int, seconds: float) -> float:
+    def total_steps(self, steps: int, seconds: float, first: float = 0.0) -> float:
         """Return how many updates the budget allows; an estimate where time decides.
 
         Args:
-            steps: Updates done.
+            steps: Updates done, with the one that is being done.
             seconds: Time they took.
+            first: Time that the first of them took, which is longer: much is made ready in it.
         """
         limit = self.steps or math.inf
         if not self.minutes:
             return limit
-        if steps < _ESTIMATE_FROM:
+        whole = 60 * self.minutes
+        if steps < 2 or (steps < _ESTIMATE_FROM and seconds < _ESTIMATE_FROM_SHARE * whole):
             return min(limit, _FIRST_ESTIMATE)
-        return min(limit, max(steps + 1.0, steps / seconds * 60 * self.minutes))
+        return min(limit, max(float(steps), 1 + (steps - 1) * (whole - first) / (seconds - first)))
 
     def reason_to_stop(self, steps: int, seconds: float) -> str:
         """Return why training ends after so many updates and seconds; empty while the budget lasts."""
         if self.steps and steps >= self.steps:
-            return f"{self.steps} steps done"
+            return f"{self.steps} step{'' if self.steps == 1 else 's'} done"
         if self.minutes and seconds >= 60 * self.minutes:
-            return f"{self.minutes:g} minutes are over"
+            return f"{self.minutes:g} {'minute is' if self.minutes == 1 else 'minutes are'} over"
         return ""
 
     def validation_due(self, seconds: float, validations: int, *, ended: float, took: float) -> bool:

@@ -65,6 +65,8 @@ _LARGEST_RATE = 0.008
 _GENTLE, _FEW_PASSES = 0.5, 2.0
 """Share of Muon's rate that fine-tuning has from so many passes over the text on; with fewer it has all of it."""
 _WIDEST_OF_MUON = 256
+_LEAST_BETWEEN_VALIDATIONS = 10
+"""Updates; a validation takes as long as several of them."""
 _FILLED = 0.93
 """Share of a batch that is no padding."""
 
@@ -276,7 +278,8 @@ class _Planner:
         """Choose how often and on how much the model is measured, for about a twentieth of the time."""
         if self._get("training.minutes") is None:
             steps = self._get("training.steps")
-            self._choose("training.validate_every", max(1, min(1000, steps // 8)), "an eighth of the updates")
+            every = min(steps, max(_LEAST_BETWEEN_VALIDATIONS, min(1000, steps // 8)))
+            self._choose("training.validate_every", every, "an eighth of the updates, at least 10 and at most 1,000")
         self._choose("training.average_checkpoints", 3, "the last third of the schedule is alike")
         self._choose("training.validation_sentences", 200, "a score to watch; evaluate takes all")
         passes = self._epochs()

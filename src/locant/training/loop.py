@@ -42,11 +42,13 @@ class LoopProgress:
     Attributes:
         step: Updates done.
         seconds: Time trained, in all sessions together.
+        first: Seconds until the first update was done.
         target_tokens: Target tokens trained on.
     """
 
     step: int = 0
     seconds: float = 0.0
+    first: float = 0.0
     target_tokens: int = 0
 
 
@@ -188,12 +190,15 @@ class TrainingLoop(Generic[B]):
         if not (math.isfinite(loss_sum) and math.isfinite(gradient_norm)):
             found = f"the loss was {loss_sum / tokens:g} and the norm of the gradient {gradient_norm:g}"
             raise DivergedError(progress.step + 1, found)
-        rate = self.learning_rate(progress.step + 1, self.budget.total_steps(progress.step, seconds))
+        step = progress.step + 1
+        if step == 1:
+            progress.first = seconds
+        rate = self.learning_rate(step, self.budget.total_steps(step, seconds, progress.first))
         self.optimizer.set_learning_rate(rate)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.stopping = asked > 0
-        progress.step += 1
+        progress.step = step
         progress.seconds = seconds
         progress.target_tokens += tokens
         return Update(loss_sum, nll_sum, tokens, rate, gradient_norm)
