@@ -20,6 +20,7 @@ from processes import start_locant
 from safetensors.torch import load_file
 
 from locant.cli import main
+from locant.cli.progress import TrainingProgress
 from locant.errors import CheckpointError, ConfigError, DataError, StoppedError
 from locant.locks import holding
 from locant.training import Recipe, TrainingCallback, read_metrics, resume_training, train
@@ -88,6 +89,29 @@ def test_the_command_ends_with_the_code_of_the_signal(recipe_data, tmp_path):
     assert process.exitcode == 143
     assert "locant: Stopped by SIGTERM after" in (tmp_path / "log").read_text()
     assert checkpoint_folders(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("step", "said"), [(1, "from the first update"), (11, "from update 10, the newest checkpoint")]
+)
+def test_an_interrupted_command_says_how_to_go_on(recipe_data, tmp_path, monkeypatch, capsys, step, said):
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe_data))
+    run = tmp_path / "my run"
+
+    def on_step(progress, done, report):
+        if report.step == step:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(TrainingProgress, "on_step", on_step)
+    assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(run)]) == 130
+    assert f"locant: interrupted. Go on {said}, by `locant train --resume '{run}'`." in capsys.readouterr().err
+
+
+def test_an_interrupted_preparation_says_that_it_begins_again(recipe_data, tmp_path, monkeypatch, capsys):
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe_data))
+    monkeypatch.setattr("locant.training.run.prepare_data", lambda *_, **__: interrupt())
+    assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(tmp_path / "run")]) == 130
+    assert "Training had not begun; the same command begins it again." in capsys.readouterr().err
 
 
 def test_a_second_request_ends_the_process_at_once(monkeypatch):

@@ -76,8 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"locant: error: The memory of {whose} does not suffice. {_LESS_MEMORY[whose]}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("\nlocant: interrupted.", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(printable(f"\nlocant: interrupted. {error}".rstrip()), file=sys.stderr)
         return 130
     except BrokenPipeError:
         # The reader of our output has gone (`locant translate ... | head`); nothing more to say to it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,16 +108,31 @@ def run(options: argparse.Namespace) -> int:
 
         show_plan(plan_training(load_recipe(_recipe_name(recipes), overrides)), PlainConsole())
         return 0
-    with TrainingProgress() as progress:
-        if options.resume:
-            summary = resume_training(options.resume, overrides, callback=progress)
-        else:
-            recipe = load_recipe(_recipe_name(recipes), overrides)
-            again = options.resume_if_exists
-            summary = train(recipe, options.output, resume_if_exists=again, callback=progress)
+    try:
+        with TrainingProgress() as progress:
+            if options.resume:
+                summary = resume_training(options.resume, overrides, callback=progress)
+            else:
+                recipe = load_recipe(_recipe_name(recipes), overrides)
+                again = options.resume_if_exists
+                summary = train(recipe, options.output, resume_if_exists=again, callback=progress)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_how_to_go_on(options.resume or options.output)) from None
     if os.environ.get("RANK", "0") == "0":
         _show_summary(summary)
     return 0
+
+
+def _how_to_go_on(run: Path) -> str:
+    """Return how to go on with a run that was interrupted."""
+    from locant.training.checkpoint import checkpoint_folders
+    from locant.training.run_folder import has_run
+
+    if not has_run(run):
+        return "Training had not begun; the same command begins it again."
+    saved = checkpoint_folders(run)
+    where = f"update {int(saved[-1].name.rpartition('-')[2]):,}, the newest checkpoint" if saved else "the first update"
+    return f"Go on from {where}, by `locant train --resume {shlex.quote(str(run))}`."
 
 
 def _recipe_name(recipes: list[str]) -> str:
