@@ -200,6 +200,9 @@ def test_a_model_for_one_pair_takes_no_languages(joint, trained, tmp_path, capsy
     Translator(trained, joint, source_language="en", target_language="de").save_pretrained(tmp_path / "run")
     assert main(["translate", str(tmp_path / "run"), "--target-language", "de", "kalo"]) == 2
     assert "between two languages alone (en to de), so none can be chosen" in capsys.readouterr().err
+    Translator(trained, joint).save_pretrained(tmp_path / "unnamed")
+    assert main(["translate", str(tmp_path / "unnamed"), "--target-language", "de", "kalo"]) == 2
+    assert "between two languages alone, so none can be chosen" in capsys.readouterr().err
 
 
 def test_chosen_languages_are_kept_with_a_saved_model(imported, tmp_path):

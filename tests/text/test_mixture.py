@@ -102,6 +102,8 @@ def test_equal_weights_are_one_corpus(texts, pairs, tmp_path):
         ({"web": {"weight": -1}}, {}, "sources.web.weight.*greater than or equal to 0"),
         ({"web": {"wieght": 1}}, {}, r"unknown key '.*web.wieght'. Did you mean 'weight'\?"),
         ({"web": {}}, {"temperature": 0}, "temperature.*greater than 0"),
+        ({"web": {"tag": "a b"}}, {}, "sources.web': the tag 'a b' must be one word without spaces, such as <bt>"),
+        ({"web": {"tag": ""}}, {}, "sources.web': the tag '' must be one word"),
     ],
 )
 def test_wrong_mixtures_are_errors(texts, sources, more, message):

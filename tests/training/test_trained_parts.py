@@ -53,11 +53,16 @@ def test_unknown_parts_and_nothing_to_train_are_errors():
     model = tiny_model(20)
     with pytest.raises(ConfigError, match=r"no part 'encodr'.*Did you mean 'encoder'.*embeddings.*cross_attention"):
         freeze(model, ["encodr"])
-    with pytest.raises(ConfigError, match=r"no part 'encoder\.layers\.7'"):
+    with pytest.raises(ConfigError, match=r"no part 'encoder\.layers\.7'.*Did you mean 'encoder\.layers\.\d'\?"):
         freeze(model, ["encoder.layers.7"])
     with pytest.raises(ConfigError, match=r"Nothing is left to train.*encoder, decoder, embeddings, output"):
         freeze(model, ["encoder", "decoder", "embeddings", "output"])
     assert "positions" not in known_parts(model)
+    with pytest.raises(ConfigError, match=r"no weights of 'positions' \(what a positional scheme learns\); leave"):
+        freeze(model, ["positions"])
+    with pytest.raises(ConfigError, match="Did you mean 'positions'") as refused:
+        freeze(tiny_model(20, position="learned", position_options={"max_positions": 9}), ["position"])
+    assert "encoder.layers.0" in str(refused.value)
 
 
 def test_recurrent_models_have_parts_too():

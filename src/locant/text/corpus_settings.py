@@ -182,10 +182,12 @@ class MixtureSource(Settings):
     corpus: SourceCorpusSettings
     weight: Weight = 1.0
     noise: NoiseSettings | None = None
-    tag: str | None = Field(default=None, pattern=r"^\S+$")
+    tag: str | None = None
 
     @model_validator(mode="after")
     def _own_tag(self) -> Self:
+        if self.tag is not None and self.tag.split() != [self.tag]:
+            raise ValueError(f"the tag '{self.tag}' must be one word without spaces, such as <bt>")
         if self.tag in _SPECIAL:
             raise ValueError(f"the tag {self.tag} is a special token of every vocabulary; choose another, such as <bt>")
         return self

@@ -51,10 +51,12 @@ def part_parameters(model: nn.Module, part: str) -> set[str]:
                 if f".{part}." in f".{name.rpartition('.')[0]}."
             ]
     if not parameters:
-        known = known_parts(model)
+        if part in NAMED_PARTS:
+            raise ConfigError(f"The model has no weights of '{part}' ({NAMED_PARTS[part]}); leave that part out.")
+        known, layers = known_parts(model), _layers(model)
         raise ConfigError(
-            f"The model has no part '{part}' to train or freeze.{nearest(part, known)} Known: {', '.join(known)}, and "
-            "layers such as encoder.layers.0."
+            f"The model has no part '{part}' to train or freeze.{nearest(part, [*known, *layers])} "
+            f"Known: {', '.join(known)}{f', and layers such as {layers[0]}' if layers else ''}."
         )
     return {ours[id(parameter)] for parameter in parameters}
 
@@ -73,6 +75,13 @@ def known_parts(model: nn.Module) -> list[str]:
         if part != "positions" or any(".schemes." in n for n, _ in model.named_parameters())
     ]
     return [*named, *sorted(names - {*NAMED_PARTS, "norm", "layers", "residuals", "schemes"})]
+
+
+def _layers(model: nn.Module) -> list[str]:
+    """Return the names of the layers of both stacks."""
+    return list(
+        dict.fromkeys(found[0].rstrip(".") for name, _ in model.named_parameters() if (found := _LAYER.match(name)))
+    )
 
 
 def _modules(model: nn.Module, kind: type[nn.Module]) -> list[nn.Module]:

@@ -83,9 +83,11 @@ class Translator:
         """
         languages = self.tokenizers.languages
         if languages is None:
+            known = self.source_language and self.target_language
+            named = f" ({self.source_language} to {self.target_language})" if known else ""
             raise ConfigError(
-                f"The model translates between two languages alone ({self.source_language or 'unknown'} to "
-                f"{self.target_language or 'unknown'}), so none can be chosen. Leave the languages out."
+                f"The model translates between two languages alone{named}, so none can be chosen. Leave the languages "
+                "out."
             )
         chosen = source or self.source_language, target or self.target_language
         languages.prefixes(chosen[0] if languages.takes_source else source, chosen[1])
