@@ -27,7 +27,7 @@ class ConfigError(UsageError, ValueError):
 
 
 class DataError(LocantError):
-    """A corpus or input text cannot be used as it is."""
+    """A file that was named (a text, a recipe, a glossary) is missing, or cannot be used as it is."""
 
 
 class CheckpointError(LocantError):

@@ -122,6 +122,8 @@ def test_a_file_that_is_not_utf_8_is_refused_before_any_work(translate, tmp_path
     assert translate("-i", tmp_path / "in.txt") == 1
     assert "in.txt, line 4: byte 1 of the line is not valid UTF-8" in capsys.readouterr().err
     assert translate("-i", tmp_path) == 2
+    assert translate("-i", tmp_path / "none.txt") == 1
+    assert "none.txt does not exist" in capsys.readouterr().err
 
 
 def test_each_line_of_a_pipe_is_answered_before_the_next_is_there(folder: Path, expected) -> None:

@@ -282,10 +282,17 @@ def test_mistakes_are_told_before_any_work(translator, run, text, tmp_path):
         assert message in str(refused.value)
     for corpus, message in (
         (tmp_path, "holds no run, whose training text"),  # a folder of something else
-        (tmp_path / "missing", "holds no run, whose training text"),
+        (tmp_path / "missing", "missing does not exist"),
+        (tmp_path / "missing.yaml", "missing.yaml does not exist"),
+    ):
+        with pytest.raises((CheckpointError, DataError)) as failed:
+            generate_corpus(translator, corpus=corpus, output=output)
+        assert message in str(failed.value)
+    for corpus, message in (
+        (text, "is a file, but --corpus (corpus) takes a run or a recipe"),
         ("bible-modern-englis", "Did you mean 'bible-modern-english'?"),
     ):
-        with pytest.raises(ConfigError) as wrong:
+        with pytest.raises(UsageError) as wrong:
             generate_corpus(translator, corpus=corpus, output=output)
         assert message in str(wrong.value)
     unsaved = Translator(translator.model, translator.tokenizers)
@@ -310,7 +317,6 @@ def test_wrong_usage_of_the_command(run, text, tmp_path, capsys):
         ([str(run), str(text)], "--output FOLDER"),
         ([str(run), "--output", "x"], "Say what to translate"),
         ([str(run), str(text), "--corpus", str(run), "--output", "x"], "Say what to translate"),
-        ([str(run), str(tmp_path / "none.txt"), "--output", "x"], "none.txt does not exist"),
         ([str(run), str(text), "--temperature", "0.5", "--output", "x"], "go with --sampling"),
         ([str(run), str(text), "--direction", "bac", "--output", "x"], "Did you mean 'back'?"),
         ([str(run), str(text), "--target-language", "de", "--output", "x"], "two languages alone"),
@@ -320,6 +326,8 @@ def test_wrong_usage_of_the_command(run, text, tmp_path, capsys):
         error = capsys.readouterr().err
         assert message in error
         assert "Traceback" not in error
+    assert main(["generate", str(run), str(tmp_path / "none.txt"), "--output", "x"]) == 1, "not wrong, but missing"
+    assert "none.txt does not exist" in capsys.readouterr().err
 
 
 def test_the_command_shows_what_it_made(run, text, tmp_path, capsys):

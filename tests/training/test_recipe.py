@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from locant.errors import ConfigError
+from locant.errors import ConfigError, DataError
 from locant.training import Recipe, builtin_recipes, load_recipe, save_recipe
 from locant.training.recipe import apply_overrides
 
@@ -67,7 +67,7 @@ def test_learned_positions_must_cover_the_longest_sentence(recipe_data):
 def test_missing_and_malformed_recipes(tmp_path):
     with pytest.raises(ConfigError, match="Did you mean 'multi30k-en-de'"):
         load_recipe("multi30k-ende")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(DataError, match=r"none.yaml does not exist"):
         load_recipe(tmp_path / "none.yaml")
     (tmp_path / "bad.yaml").write_text("a: [1")
     with pytest.raises(ConfigError, match="not valid YAML"):

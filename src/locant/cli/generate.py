@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locant.cli.translator_options import add_sampling_options, add_translator_options, load, search_overrides
-from locant.errors import UsageError
+from locant.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from locant.training import GeneratedText, GenerationReport
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("Say what to translate: either text files, or --corpus with a run or recipe.")
     for path in options.files:
         if not path.is_file():
-            raise UsageError(f"The file {path} does not exist.")
+            raise DataError(f"The file {path} does not exist.")
     overrides = search_overrides(options, n_best=options.n_best)
     filters = {
         "min_score": options.min_score,
@@ -91,18 +91,21 @@ def run(options: argparse.Namespace) -> int:
                 shown = int(20 * done)
                 bar.console.print(f"{100 * done:>3.0f}%  {numbers}", soft_wrap=True)
 
-        result = generate_corpus(
-            translator,
-            options.files,
-            output=options.output,
-            corpus=options.corpus,
-            direction=options.direction,
-            filters=filters,
-            form=options.format,
-            chunk=options.chunk,
-            callback=show,
-            **overrides,
-        )
+        try:
+            result = generate_corpus(
+                translator,
+                options.files,
+                output=options.output,
+                corpus=options.corpus,
+                direction=options.direction,
+                filters=filters,
+                form=options.format,
+                chunk=options.chunk,
+                callback=show,
+                **overrides,
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("The same command goes on where it was.") from None
     _show(result)
     return 0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from locant.cli.translator_options import add_sampling_options, add_translator_options, load, search_overrides
-from locant.errors import UsageError
+from locant.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from locant.translation.glossary import Glossary
@@ -76,8 +76,10 @@ def run(options: argparse.Namespace) -> int:
     """Translate."""
     if options.text and options.input:
         raise UsageError("Give sentences as arguments or a file with --input, not both.")
-    if options.input and (not options.input.exists() or options.input.is_dir()):
-        raise UsageError(f"The input file {options.input} does not exist.")
+    if options.input and not options.input.exists():
+        raise DataError(f"The input file {options.input} does not exist.")
+    if options.input and options.input.is_dir():
+        raise UsageError(f"{options.input} is a folder; --input takes a file.")
     if kind := _format(options):
         return _translate_document(options, kind)
 

@@ -156,11 +156,15 @@ def _corpus_text(
     Of a corpus of several parts those that are in the model's languages.
     """
     is_run = (name / "recipe.yaml").is_file()
-    if not is_run and name.suffix not in (".yaml", ".yml") and (name.is_dir() or len(name.parts) > 1):
-        raise ConfigError(
-            f"The folder {name} holds no run, whose training text could be translated. Name a run or a recipe, or give "
-            "files of text."
-        )
+    if not is_run and name.suffix not in (".yaml", ".yml"):
+        if name.is_file():
+            raise UsageError(
+                f"{name} is a file, but --corpus (corpus) takes a run or a recipe, whose training text is translated. "
+                "Give a file of text without --corpus."
+            )
+        if name.is_dir() or len(name.parts) > 1:
+            what = "holds no run, whose training text could be translated" if name.is_dir() else "does not exist"
+            raise CheckpointError(f"The folder {name} {what}. Name a run or a recipe, or give files of text.")
     recipe = load_run_recipe(name) if is_run else load_recipe(name)
     corpus = load_corpus(recipe.corpus, run_text_store(name) if is_run else None)
     side, made = (1, "source") if direction == "back" else (0, "target")
@@ -168,16 +172,20 @@ def _corpus_text(
     ours = (target, source) if direction == "back" else (source, target)
     parts = [part for part in corpus.parts if _fits(ours, part) and not part.zero_shot]
     if not parts:
-        pairs = ", ".join(sorted({f"{part.source_language} to {part.target_language}" for part in corpus.parts}))
+        pairs = ", ".join(sorted({_shown(part.source_language, part.target_language) for part in corpus.parts}))
         raise ConfigError(
             f"The corpus {corpus.name} goes from {pairs}, and its {made} side is to be generated, but the model "
-            f"translates {source} to {target}. Take a model for that, or the other direction."
+            f"translates {_shown(source, target)}. Take a model for that, or the other direction."
         )
     chosen = replace(corpus, parts=tuple(parts))
     texts = [clean(part.train, held_out(corpus, part), recipe.cleaning) for part in parts]
     text = survey_lines(lambda: (pair[side] for cleaned in texts for pair in cleaned))
     splits = {"valid": chosen.valid, "test": chosen.test}
     return text, {split: pairs for split, pairs in splits.items() if pairs is not None and len(pairs)}
+
+
+def _shown(source: str | None, target: str | None) -> str:
+    return f"{source or 'a language that is not named'} to {target or 'one that is not named'}"
 
 
 def _fits(languages: tuple[str | None, str | None], part: CorpusPart) -> bool:

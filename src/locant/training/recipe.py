@@ -14,7 +14,7 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, model_validator
 
-from locant.errors import ConfigError, nearest
+from locant.errors import ConfigError, DataError, nearest
 from locant.files import write_text
 from locant.models.architectures import ModelConfig, parse_model_config
 from locant.models.config import PRESETS, TransformerConfig
@@ -178,7 +178,8 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = (), *, changes: Map
         changes: The same as plain data: ``{"training": {"steps": 8000}}``.
 
     Raises:
-        ConfigError: The recipe does not exist or is not YAML, a key is unknown, or a value is wrong.
+        DataError: The file does not exist or cannot be read.
+        ConfigError: No recipe has that name, it is not YAML, a key is unknown, or a value is wrong.
     """
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
@@ -216,8 +217,10 @@ def with_changes(data: dict[str, Any], overrides: Sequence[str], changes: Mappin
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         data = parse_yaml(read_bytes(path, 4 * LARGEST_YAML).decode("utf-8")) or {}
+    except FileNotFoundError:
+        raise DataError(f"The recipe {path} does not exist.") from None
     except OSError as error:
-        raise ConfigError(f"The recipe {path} cannot be read: {error.strerror}.") from None
+        raise DataError(f"The recipe {path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"The recipe {path} cannot be read: byte {error.start + 1} is not valid UTF-8.") from None
     except (yaml.YAMLError, ValueError) as error:
