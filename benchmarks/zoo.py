@@ -27,7 +27,7 @@ from zoo.page import as_json, page  # noqa: E402
 from zoo.survey import verdicts  # noqa: E402
 from zoo.windows import window_verdicts  # noqa: E402
 
-from locant.rotary_configs import families  # noqa: E402
+from locant.rotary_configs.classes import families  # noqa: E402
 from measure import machine  # noqa: E402
 from zoo_run import VERSIONS, read_run, survey  # noqa: E402
 

@@ -31,7 +31,7 @@ from zoo.changed import changed_verdicts  # noqa: E402
 from zoo.changed_page import changes_page, summary  # noqa: E402
 from zoo.changed_wholes import changed_whole_verdicts  # noqa: E402
 
-from locant.rotary_configs import families  # noqa: E402
+from locant.rotary_configs.classes import families  # noqa: E402
 from measure import machine  # noqa: E402
 from zoo_run import read_run, survey  # noqa: E402
 

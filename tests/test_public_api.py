@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import pickle
 import subprocess
@@ -120,6 +121,21 @@ def test_tests_and_benchmarks_import_no_private_names():
                     if alias.name.startswith("_") and not alias.name.startswith("__")
                 ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_benchmarks_import_names_that_are_there():
+    missing = []
+    for path in sorted(PAGE.parents[1].glob("benchmarks/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "locant":
+                room = importlib.import_module(node.module)
+                missing += [
+                    f"{path.relative_to(PAGE.parents[1])}:{node.lineno} imports {alias.name} of {node.module}"
+                    for alias in node.names
+                    if not hasattr(room, alias.name)
+                    and not (hasattr(room, "__path__") and importlib.util.find_spec(f"{node.module}.{alias.name}"))
+                ]
+    assert not missing, "\n".join(missing)
 
 
 def test_stubs_export_for_type_checkers_what_the_packages_export():

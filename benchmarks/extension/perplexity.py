@@ -21,7 +21,8 @@ import torch
 
 from locant.extension.evaluate.documents import cut_documents, read_texts
 from locant.extension.evaluate.prefill import token_losses
-from locant.extension.load import load_model, load_tokenizer, resolve_model
+from locant.extension.load import load_model, load_tokenizer
+from locant.extension.source import resolve_model
 from locant.runtime import keep_freed_memory
 from measure import machine, peak_megabytes, warn_when_busy
 
