@@ -66,6 +66,19 @@ def _note(folder: Path, content: dict[str, Any]) -> str:
             },
             "sliding_window 4096, as no layer has a window",
         ),
+        (
+            {
+                "model_type": "cohere2_moe",
+                "num_hidden_layers": 4,
+                "layer_types": ["full_attention"] * 4,
+                "rope_theta": 50000,
+            },
+            "rope_theta 50000, as no layer rotates",
+        ),
+        (
+            {"model_type": "falcon", **_SIZES, "alibi": True, "rope_theta": 2e4, "rope_scaling": _YARN},
+            "rope_theta 20000.0 and rope_scaling, as no layer rotates",
+        ),
         ({"model_type": "bert", "position_embedding_type": "absolute"}, "position_embedding_type 'absolute', which"),
         (
             {

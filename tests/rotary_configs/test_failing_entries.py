@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import CONFIG_MAPPING
 
 from locant.extension.inspect.model_class.inputs import text_inputs
 from locant.extension.inspect.model_class.small_model import model_class, quiet
@@ -83,6 +84,31 @@ def test_sizes_that_are_null(content: dict[str, Any], said: str) -> None:
     stated = {**content, name: 16 if "index" in name else 8}
     assert _computes(stated)
     assert not [each for each in _findings(stated) if name in each.message]
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ({"model_type": "idefics", **_SMALL}, "cross_layer_interval"),
+        ({"model_type": "llama4_text", **_SMALL, "head_dim": 16}, "interleave_moe_layer_step"),
+        ({"model_type": "qwen3_moe", **_SMALL, "num_experts": 4}, "decoder_sparse_step"),
+    ],
+)
+def test_rounds_of_no_layers(content: dict[str, Any], name: str) -> None:
+    said = [each.message for each in read_huggingface({**content, name: 0}).findings]
+    assert [each for each in said if each.startswith(f"{name} is 0") and each.endswith("divides by it, and fails.")]
+    assert not any(each.startswith(name) for each in (each.message for each in read_huggingface(content).findings))
+    with pytest.raises((ZeroDivisionError, ValueError)):
+        _made({**content, name: 0})
+
+
+def _made(content: dict[str, Any]) -> torch.nn.Module:
+    with quiet(), torch.device("meta"):
+        config = CONFIG_MAPPING[content["model_type"]](**content)
+        made = model_class(type(config))
+        assert made is not None
+        model: torch.nn.Module = made(config)
+    return model
 
 
 def test_null_that_a_class_takes_is_no_finding() -> None:

@@ -205,6 +205,15 @@ def test_latent_attention_that_the_file_leaves_out() -> None:
     assert (config.head_dim, config.rotary_dim, config.layout) == (64, 64, "interleaved")
 
 
+def test_the_window_that_mimo_makes_of_the_tokens_before_each_one() -> None:
+    """configuration_mimo_v2_flash.py of transformers, __post_init__."""
+    parsed = read_huggingface({"model_type": "mimo_v2_flash", **_SIZES, "head_dim": 192, "sliding_window_size": 128})
+    assert {each.window for each in parsed.layers} == {None, 129}
+    said = [each.message for each in parsed.findings if each.message.startswith("sliding_window_size is 128")]
+    assert len(said) == 1
+    assert "a window of 129 tokens" in said[0]
+
+
 @pytest.mark.parametrize("window", [None, 0, -1])
 def test_windows_that_are_none(window: int | None) -> None:
     attn = {"layers": [1], "num_heads": 8, "window_size": window}

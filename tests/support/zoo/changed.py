@@ -40,6 +40,7 @@ _HEDGED = re.compile(
 _OF_ENGINES = re.compile(r"[^.;:]*\b(vLLM|llama\.cpp|CTranslate2|engines)\b[^.;]*")
 _TELLS_FAILURE = re.compile(r"\b(fails?|refuses?|makes no model|raises|cannot|needs?|error)\b")
 _PASSED_OVER = re.compile(r"\bpass(es|ed) over\b|\bno effect\b|\bWithout effect\b|\bnothing reads\b")
+_SAYS_THE_SAME = re.compile(r", of which \w+ says the same")
 _NOTED = re.compile(r"\b(has|have) no effect: positions are the same|\bWithout effect\b")
 _TOKENS = 6
 
@@ -297,7 +298,7 @@ def _has_an_effect(message: str, content: Mapping[str, Any], asked: Asked, truth
 
     Of findings that name other entries, too, one without an effect is enough.
     """
-    own = _OF_ENGINES.sub("", message)
+    own = _SAYS_THE_SAME.sub("", _OF_ENGINES.sub("", message))
     if not _PASSED_OVER.search(own):
         return False
     named = [path for path in _paths(content) if re.search(rf"(?<![\w.]){re.escape(path[-1])}(?![\w.]*\w)", own)]

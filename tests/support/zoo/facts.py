@@ -383,7 +383,7 @@ _AS_FOUND = (
     ),
     *("fails_with", "odd_share", "needs_sections", "fails_headless", "needs_head", "floors_head"),
     "fails_with_share",
-    *("fails_with_groups", "fails_with_null", "needs", "keeps_short_list"),
+    *("fails_with_groups", "fails_with_null", "fails_with_zero", "needs", "keeps_short_list"),
     *_OF_CONFIGURATION,
 )
 

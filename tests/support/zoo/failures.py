@@ -24,6 +24,7 @@ _TOLD = ("head_dim", "hidden_size", "num_attention_heads", "num_hidden_layers") 
 _NULLABLE = re.compile(
     r"(?<!default)(^|_)theta$|base_freq$|^rotary_(emb_base|pct|dim)$|^partial_rotary_factor$|^num_key_value_heads$"
 )
+_ROUNDS = re.compile(r"interval|period|pattern|every|_step$")  # by which classes divide
 _OF_ATTENTION = re.compile(r"attn|attention|position")
 OF_SIZES = re.compile(
     r"(head_dim|heads|_rank|experts?|_size|_dim|top_?k\w*|_layers|experts_per_tok)$|^(index|indexer|linear)_"
@@ -87,6 +88,21 @@ def nulls_that_fail(found: Architecture, entries: Mapping[str, Any]) -> list[str
     return sorted(failing)
 
 
+def zeros_that_fail(found: Architecture, entries: Mapping[str, Any]) -> list[str]:
+    """Return the entries with the length of a round of layers of which a class makes no model where they are 0.
+
+    They are tried beside stated types of layers, and without other lists for all layers, as files leave these out.
+
+    Args:
+        found: The class.
+        entries: The entries of a small model that it computes.
+    """
+    usual = {name: getattr(found.config_class, name, None) for name in entries_of_class(found) if _ROUNDS.search(name)}
+    names = [name for name, value in sorted(usual.items()) if isinstance(value, int) and value is not True and value]
+    rest = {name: value for name, value in entries.items() if name == "layer_types" or not isinstance(value, list)}
+    return [name for name in names if not is_made(found, {**rest, name: 0})] if is_made(found, rest) else []
+
+
 def needed_entries(found: Architecture, entries: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the entries that a class has no value for and fails without, with other names that it takes for them.
 
@@ -126,10 +142,11 @@ def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tr
 
     ``fails_headless`` are types of scalings with which it fails where ``head_dim`` is null, and not where it is a
     number; ``needs_head`` is there where it fails with null for ``head_dim`` in any case, ``floors_head`` where it
-    computes with heads that do not divide the width, and no ``head_dim``; ``fails_with_null`` are the
-    entries beside its group of which it makes no model where they are null, and ``needs`` those that it has no value
-    for. ``fails_with_share`` is there where it fails with a share of a head and no scaling; of latent attention,
-    ``fails_with_groups`` where it fails with fewer heads of keys than of queries.
+    computes with heads that do not divide the width, and no ``head_dim``; ``fails_with_null`` are the entries beside
+    its group of which it makes no model where they are null, ``fails_with_zero`` those with the length of a round of
+    layers of which it makes none where they are 0, and ``needs`` those that it has no value for. ``fails_with_share``
+    is there where it fails with a share of a head and no scaling; of latent attention, ``fails_with_groups`` where it
+    fails with fewer heads of keys than of queries.
 
     Args:
         found: The class.
@@ -154,6 +171,7 @@ def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tr
     facts["floors_head"] = floors_head(found, entries)
     facts["needs"] = needed_entries(found, entries)
     facts["fails_with_null"] = nulls_that_fail(found, entries)
+    facts["fails_with_zero"] = zeros_that_fail(found, entries)
     if rope and (entries.get(_LATENT) is not None or (is_flat and "partial_rotary_factor" not in rope)):
         facts["fails_with_share"] = with_share(rope, entries, _SHARE, tried) is None
     if entries.get(_LATENT) is not None:

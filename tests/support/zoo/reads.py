@@ -42,9 +42,8 @@ def reads_of(config_class: Any) -> dict[str, Any]:
     which others they read for modules alone that they make and never use.
     """
     own: set[str] = set()
-    for each in config_class.__mro__:
-        if each.__module__.startswith("transformers.models."):
-            own |= _in_configuration(each)
+    for each in _classes_of(config_class):
+        own |= _in_configuration(each)
     reads = own | _in_all_models(config_class, None)
     unread: dict[str, dict[str, list[str]]] = {}
     for name, value in sorted({each for file in files_of_models(config_class) for each in _compared(file)}):
@@ -59,7 +58,8 @@ def reads_of(config_class: Any) -> dict[str, Any]:
 def _in_all_models(config_class: Any, assumed: _Assumed, *, with_unused: bool = False) -> set[str]:
     """Return what the models that take a configuration, and the code that all of them share, read of it."""
     found: set[str] = set()
-    names: set[str] = set()
+    own = (node for each in _classes_of(config_class) for node in _called(_source(each)))
+    names = {node.attr for node in own if isinstance(node.value, ast.Name) and node.value.id == "self"}
     for file in files_of_models(config_class):
         read, used = _in_models(file, assumed, with_unused=with_unused)
         found |= read
@@ -82,10 +82,20 @@ def files_of_models(config_class: Any) -> list[Path]:
     return [] if found is None else [Path(inspect.getsourcefile(found) or "")]
 
 
+def _classes_of(config_class: Any) -> list[type[Any]]:
+    """Return the class of a configuration and those that it rests on, of one model or another."""
+    return [each for each in config_class.__mro__ if each.__module__.startswith("transformers.models.")]
+
+
+@cache
+def _source(each: type[Any]) -> ast.Module:
+    return ast.parse(inspect.getsource(each))
+
+
 @cache
 def _in_configuration(each: type[Any]) -> frozenset[str]:
     """Return what the methods of a configuration's class read of it, and other names that it takes."""
-    tree = ast.parse(inspect.getsource(each))
+    tree = _source(each)
     names = getattr(each, "attribute_map", {})
     found: set[str] = {*names, *names.values()}  # either of which may be read for both
     for method in ast.walk(tree):

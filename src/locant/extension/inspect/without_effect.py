@@ -6,12 +6,13 @@ switched off, repeat what the file says elsewhere, or change nothing as the file
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from locant.extension.inspect.trials import Read, is_same, without
 from locant.positions.scaling.fields import Finding, in_json
-from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.base import UNREADABLE, NoRotaryPositionsError, ParsedConfig
 from locant.rotary_configs.classes.entries import TYPES_OF_TRANSFORMERS, entries_of_class
 from locant.rotary_configs.classes.families import PASSES_OVER_BASE, ModelType, model_type
 from locant.rotary_configs.classes.reads import is_of_positions, read_by_class, read_for_nothing
@@ -31,6 +32,9 @@ from locant.rotary_configs.wording import words_of_findings
 
 _NEW, _OLD = GROUPS
 _LONGEST_VALUE = 40
+_HOW_TO_ROTATE = re.compile(
+    r"^rope_(parameters|scaling)$|^rotary_(pct|dim)$|^partial_rotary|(?<!layer_)rope_theta$|_base(_freq)?$"
+)
 
 
 def entries_without_effect_in_class(
@@ -61,6 +65,7 @@ def entries_without_effect_in_class(
     groups: dict[str, Iterable[tuple[str, str]]] = {
         "beside use_sliding_window false": _switched_off(content, model_type(name)),
         "as no layer has a window": _of_no_layer(part, name) if parsed is None else [],
+        "as no layer rotates": _of_no_rotation(content, read) if parsed is None else [],
         **{f"of which {name} says the same": _repeated(part, name) for name in GROUPS},
         "beside rope_scaling": [(_NEW, f"{_NEW} null")] if _is_null_beside_old_name(part) else [],
         "of which it makes modules that it never uses": [each for each in unread if each[0] in idle],
@@ -141,6 +146,26 @@ def _of_no_layer(part: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     if not types or not all(each == "full_attention" for each in types):
         return []
     return [(entry, _shown(entry, part[entry])) for entry in sorted(own.sizes) if is_count(part.get(entry))]
+
+
+def _of_no_rotation(content: Mapping[str, Any], read: Read) -> list[tuple[str, str]]:
+    """Return what says how to rotate, of a class that rotates other files; without it, too, this one does not."""
+    where, part, name = tuple(text_part_names(content)), text_part(content), text_type(content)
+    kind, known = model_type(name), read_by_class(name or "")
+    if kind is None or not kind.rotates or known is None:
+        return []
+
+    def is_no_reason(entry: str) -> bool:
+        try:
+            read(without(content, (*where, entry)))
+        except NoRotaryPositionsError:
+            return True
+        except UNREADABLE:
+            return False
+        return False
+
+    names = [entry for entry in part if _HOW_TO_ROTATE.search(entry) and (entry in known or entry in GROUPS)]
+    return [(entry, _shown(entry, part[entry])) for entry in names if part[entry] is not None and is_no_reason(entry)]
 
 
 def _repeated(part: Mapping[str, Any], group_name: str) -> Iterator[tuple[str, str]]:

@@ -159,6 +159,7 @@ class ModelType:
         floors_head: Whether its heads have the whole part of what they divide the width by, where ``head_dim`` is
             missing.
         fails_with_null: Entries beside its groups of which it makes no model where they are null.
+        fails_with_zero: Entries with the length of a round of layers of which it makes no model where they are 0.
         choices: All values that it takes for entries about attention of which it refuses others, by their names, those
             of a group behind the name of that.
         refuses_scalings: Types of scalings with which it refuses a file, of a class that does not rotate.
@@ -239,6 +240,7 @@ class ModelType:
     needs_head: bool = False
     floors_head: bool = False
     fails_with_null: Sequence[str] = ()
+    fails_with_zero: Sequence[str] = ()
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     refuses_scalings: Sequence[str] = ()
@@ -431,6 +433,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         needs_head=facts.get("needs_head", False),
         floors_head=facts.get("floors_head", False),
         fails_with_null=facts.get("fails_with_null", ()),
+        fails_with_zero=facts.get("fails_with_zero", ()),
         needs=facts.get("needs", {}),
         choices=facts.get("choices", {}),
         refuses_scalings=facts.get("refuses_scalings", ()),

@@ -146,7 +146,16 @@ def mimo_v2(given: dict[str, Any], findings: Findings) -> None:
     """
     pattern, past = given.pop("hybrid_layer_pattern", None), given.pop("sliding_window_size", None)
     if (before := _none_unless_positive(past)) is not None:
-        given["sliding_window"] = before + 1  # tokens before the token itself
+        given["sliding_window"] = before + 1
+        findings.append(
+            Finding(
+                "note",
+                f"sliding_window_size is {before} in config.json, the tokens before each one: the class of "
+                f"'mimo_v2_flash' in transformers makes a window of {before + 1} tokens of it, each token itself among "
+                "them.",
+                "Nothing has to be done.",
+            )
+        )
     given.pop("swa_head_dim", None)
     sliding = given.pop("swa_rope_theta", None)
     if not given.get("auto_map"):

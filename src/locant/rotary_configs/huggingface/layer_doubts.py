@@ -25,18 +25,26 @@ _OF_CACHES = {"sliding_attention": "sliding_window", "chunked_attention": "atten
 """What the caches of transformers read of any configuration with layers of a type (``cache_utils.py``)."""
 
 
-def _round_of_no_layers(part: Fields, kind: ModelType) -> Iterator[Finding]:
+def _rounds_of_no_layers(part: Fields, kind: ModelType) -> Iterator[Finding]:
     """Yield that a round of layers has none of them, by which classes divide the number of each layer."""
-    entry = kind.period[0] if kind.period is not None else ""
-    value = part.values.get(entry)
     states_types = any(part.values.get(name) is not None for name in LISTS_OF_TYPES)
-    if value == 0 and not isinstance(value, bool) and not states_types:
-        yield Finding(
-            "error",
-            f"{entry} is 0 in {part.where}, from which the class of '{kind.name}' in transformers makes no types of "
-            "layers: it fails. What is shown has the types of its own round.",
-            f"State {entry} as the weights were trained, or the types of all layers in layer_types.",
-        )
+    of_types = kind.period[0] if kind.period is not None and not states_types else ""
+    for entry in dict.fromkeys([of_types, *kind.fails_with_zero]):
+        if not (part.values.get(entry) == 0 and part.values[entry] is not False):
+            continue
+        if entry == of_types:
+            yield Finding(
+                "error",
+                f"{entry} is 0 in {part.where}, from which the class of '{kind.name}' in transformers makes no types "
+                "of layers: it fails. What is shown has the types of its own round.",
+                f"State {entry} as the weights were trained, or the types of all layers in layer_types.",
+            )
+        else:
+            yield Finding(
+                "warning",
+                f"{entry} is 0 in {part.where}: the class of '{kind.name}' in transformers divides by it, and fails.",
+                f"State {entry} as the weights were trained.",
+            )
 
 
 def doubts_about_layer_types(part: Fields, kind: ModelType | None, count: int) -> Iterator[Finding]:
@@ -52,7 +60,7 @@ def doubts_about_layer_types(part: Fields, kind: ModelType | None, count: int) -
     own = entries_of_class(kind.name)
     known = {*KNOWN_TYPES, *RENAMED, *WITHOUT_ATTENTION, *kind.layer_types, *kind.behaviour, *(kind.rope or {})}
     known -= own.refuses_types if own is not None else set()
-    yield from _round_of_no_layers(part, kind)
+    yield from _rounds_of_no_layers(part, kind)
     for entry in LISTS_OF_TYPES:
         stated = part.values.get(entry)
         others = sorted({*map(str, stated)} - {GLOBAL, "attention"}) if isinstance(stated, list) else []
