@@ -21,10 +21,11 @@ from locant.models.architectures import require_transformer
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
+from locant.translation.batching import batches, require_ids, require_sentences
 from locant.translation.compiled_search import INTERVAL, CompiledSearch, Searched
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.kernel_weights import kernel_weights
-from locant.translation.search import batches, require_ids, require_sentences, search
+from locant.translation.search import search
 from locant.translation.side_by_side import SideBySide
 from locant.translation.thread_limit import ThreadLimit
 

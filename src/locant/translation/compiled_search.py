@@ -18,8 +18,8 @@ from locant.kernels.outcomes import require_done
 from locant.kernels.translation import nanoseconds
 from locant.models.decoding_settings import DecodingSettings
 from locant.text.tokenizer import EOS
+from locant.translation.batching import require_ids
 from locant.translation.hypotheses import NOT_A_NUMBER, Hypothesis, hypothesis_of
-from locant.translation.search import require_ids
 
 if TYPE_CHECKING:
     from locant.translation.compiled import CompiledTransformer

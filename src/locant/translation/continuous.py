@@ -17,11 +17,12 @@ import torch
 
 from locant.errors import ConfigError, DataError, LocantError
 from locant.models.decoding_settings import DecodingSettings
+from locant.translation.batching import require_ids, require_sentences
 from locant.translation.compiled import CompiledEngine
 from locant.translation.compiled_search import INTERVAL, CompiledSearch
 from locant.translation.engines import Engine
 from locant.translation.hypotheses import Hypothesis
-from locant.translation.search import Pausing, require_ids, require_sentences, samples
+from locant.translation.sampling import Pausing, samples
 from locant.translation.waiting import Line, Request, Room
 
 # More searches beside each other would wait for Python more often than for the kernels.

@@ -15,9 +15,10 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.runtime import choose_device, explaining_memory
+from locant.translation.batching import require_ids
 from locant.translation.compiled import CompiledEngine
 from locant.translation.hypotheses import Hypothesis
-from locant.translation.search import require_ids, search
+from locant.translation.search import search
 
 ENGINES = ("pytorch", "compiled", "ctranslate2", "auto")
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from locant.errors import ConfigError
 from locant.models.decoding_settings import DecodingSettings
+from locant.translation.batching import counted_tokens
 from locant.translation.compiled_search import Searched
-from locant.translation.search import counted_tokens
 
 
 @dataclass(frozen=True, eq=False)
