@@ -292,3 +292,81 @@ def test_a_scale_below_0_turns_pairs_backwards(flags: str) -> None:
     plain = [float(each) for each in _MODEL.frequencies()]
     assert [float(each) for each in parsed.config.frequencies()] == pytest.approx([-each / 4 for each in plain])
     assert f"{flags} turns all pairs backwards" in parsed.findings[0].message
+
+
+def _with_flags(flags: str, architecture: str, keys: dict[str, Any]) -> ParsedConfig:
+    sizes = {"embedding_length": 256, "attention.head_count": 2, "block_count": 4, "context_length": 256}
+    own = {**sizes, **keys}
+    metadata = {"general.architecture": architecture} | {f"{architecture}.{key}": own[key] for key in own}
+    parsed = read_gguf(metadata)
+    return read_llamacpp(flags, parsed.configs, metadata=metadata, layers=parsed.layers)
+
+
+@pytest.mark.parametrize(
+    ("keys", "corners"),
+    [
+        ({}, (8.0, 1.0)),  # load_hparams: yarn_beta_fast = 8.0f
+        ({"rope.scaling.yarn_beta_fast": 16.0, "rope.scaling.yarn_beta_slow": 2.0}, (16.0, 2.0)),
+    ],
+)
+def test_yarn_by_flags_has_the_corners_of_the_file(keys: dict[str, Any], corners: tuple[float, float]) -> None:
+    """llama_context: yarn_beta_fast of the context is that of the file where the flag is below 0; b11739 was run."""
+    scaling = _with_flags("--rope-scaling yarn --rope-scale 4", "grok", keys).config.scaling
+    assert isinstance(scaling, YaRN)
+    assert (scaling.beta_fast, scaling.beta_slow) == corners
+    other = _with_flags("--rope-scaling yarn --rope-scale 4 --yarn-beta-fast 24", "grok", keys).config.scaling
+    assert isinstance(other, YaRN)
+    assert other.beta_fast == 24
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "flags", "scale", "first"),
+    [
+        ("llama", {"rope.scaling.attn_factor": 0.8}, "--rope-scale 2", 0.8, 0.5),
+        ("llama", {"rope.scaling.attn_factor": 0.8}, "--rope-scaling yarn --rope-scale 4", 0.8 * 1.1386294361, 1.0),
+        (
+            "llama",
+            {"rope.scaling.attn_factor": 0.8, "rope.scaling.type": "linear", "rope.scaling.factor": 4.0},
+            "--rope-scaling none",
+            0.8,
+            1.0,
+        ),
+        ("grok", {"rope.scaling.yarn_attn_factor": 1.2}, "--rope-scale 2", 1.2, 0.5),
+        ("grok", {"rope.scaling.yarn_attn_factor": 1.2}, "--rope-scale 2 --yarn-attn-factor 0.7", 0.7, 0.5),
+        ("grok", {"rope.scaling.yarn_attn_factor": 1.2}, "--rope-scaling yarn --rope-scale 4", 1.1386294361, 1.0),
+        ("grok", {"rope.scaling.yarn_ext_factor": 1.0}, "--rope-scaling linear --rope-scale 4", 1.1386294361, 1.0),
+        ("grok", {"rope.scaling.yarn_attn_factor": 1.2}, "--rope-scaling none --yarn-ext-factor 1", 1.0, 1.0),
+    ],
+)
+def test_what_a_file_multiplies_cosines_by_stays_under_flags(
+    architecture: str, keys: dict[str, Any], flags: str, scale: float, first: float
+) -> None:
+    """llama_context: rope_attn_factor multiplies whatever the type is, and yarn_attn_factor without YaRN."""
+    config = _with_flags(flags, architecture, keys).config
+    assert config.attention_scale(256) == pytest.approx(scale)
+    assert float(config.frequencies(256)[0]) == pytest.approx(first)
+
+
+def test_layers_that_keep_the_factor_beside_none_keep_the_attention_scale() -> None:
+    keys = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.attn_factor": 0.8}
+    window = {"attention.sliding_window": 8, "attention.sliding_window_pattern": [1, 0, 1, 0]}
+    run = _with_flags("--rope-scaling none", "gpt-oss", {**keys, **window, "rope.scaling.original_context_length": 64})
+    assert {name: each.attention_scale(256) for name, each in run.configs.items()} == pytest.approx(
+        {"full_attention": 0.8, "sliding_attention": 0.8}
+    )
+    assert float(run.configs["sliding_attention"].frequencies(256)[0]) == 0.25
+    assert any("--rope-scaling none does not reach the factor of the file" in each.message for each in run.findings)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        *("--rope-scaling none", "--rope-scaling linear --rope-scale 8", "--rope-scale 4 --yarn-ext-factor 0.5"),
+        "--rope-scaling linear --rope-scale 4 --yarn-attn-factor 0.7",
+    ],
+)
+def test_deepseek_v4_has_no_attention_scale_under_flags_either(flags: str) -> None:
+    keys: dict[str, Any] = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.dimension_count": 64}
+    keys |= {"attention.compress_ratios": [0, 0, 4, 128], "attention.compress_rope_freq_base": 16e4}
+    run = _with_flags(flags, "deepseek4", {**keys, "rope.scaling.original_context_length": 64})
+    assert {each.attention_scale(256) for each in run.configs.values()} == {1.0}

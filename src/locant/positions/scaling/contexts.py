@@ -308,6 +308,7 @@ class LlamaCppContext(_WithFindings):
         original_length: Length in tokens before that, where it is known.
         own: The scaling of the file.
         findings: Where findings go.
+        corners: ``yarn_beta_fast`` and ``yarn_beta_slow`` of a file whose own scaling is another.
     """
 
     numbers: Mapping[str, float]
@@ -316,6 +317,7 @@ class LlamaCppContext(_WithFindings):
     original_length: int | None
     own: FrequencyScaling
     findings: list[Finding]
+    corners: tuple[float, float] = (32.0, 1.0)
 
 
 @dataclass(frozen=True)

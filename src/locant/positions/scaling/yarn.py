@@ -329,10 +329,12 @@ class YaRN(NTKByParts):
                 f"file, {context.original_length}.",
                 "State the length that the model was trained for before the extension.",
             )
+        (of_fast, of_slow), is_own = context.corners, isinstance(own, YaRN)
         usual = own if isinstance(own, YaRN) else cls(factor=1, original_length=1)
         relative = usual.attention_scale() / usual.paper_attention_scale()
         fast, slow = numbers.get("--yarn-beta-fast", -1), numbers.get("--yarn-beta-slow", -1)
-        fast, slow = usual.beta_fast if fast < 0 else fast, usual.beta_slow if slow < 0 else slow
+        fast = (usual.beta_fast if is_own else of_fast) if fast < 0 else fast
+        slow = (usual.beta_slow if is_own else of_slow) if slow < 0 else slow
         fast, slow = _corners_of_llamacpp(fast, slow, "--yarn-beta-", context)
         if slow > fast > 0:
             context.warn(

@@ -11,14 +11,13 @@ sliding ones have their own; the context chooses between the lists of LongRoPE.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import FrequencyScaling, Linear, LongRoPE, Unscaled, YaRN
 from locant.positions.scaling.contexts import LlamaCppContext
-from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import gguf_factors
 from locant.rotary_configs.base import (
     ALL_LAYERS,
@@ -33,7 +32,6 @@ from locant.rotary_configs.factor_products import mixed, of_both, of_small_base_
 from locant.rotary_configs.gguf.architectures import LOG_MULTIPLIER_UNIT
 from locant.rotary_configs.gguf.deviations import alpha_beside_a_base, check_demanded_base
 from locant.rotary_configs.gguf.llamacpp_flags import (
-    Scale,
     check_numbers,
     check_type,
     parse_flags,
@@ -41,6 +39,7 @@ from locant.rotary_configs.gguf.llamacpp_flags import (
     scaling_types,
 )
 from locant.rotary_configs.gguf.llamacpp_layers import heeded_by, told_apart, unheeded_flags
+from locant.rotary_configs.gguf.llamacpp_settings import FlagsOfLayers, keys_of, stated_by_file
 from locant.rotary_configs.gguf.sliding import FULL, with_plain_attention
 from locant.rotary_configs.unusual_bases import of_small_base, with_base
 from locant.rotary_configs.wording import speaks_of
@@ -111,10 +110,10 @@ def read_llamacpp(
     numbers, findings = given.numbers(), given.findings
     check_numbers(numbers)
     file = metadata or {}
-    architecture, keys = file.get("general.architecture"), _keys_of(file)
+    architecture, keys = file.get("general.architecture"), keys_of(file)
     models, kinds = told_apart(architecture, by_layer(model), layers)
     scale = scale_of(given.values, numbers, findings)
-    stated = _of_file(keys)
+    stated = stated_by_file(keys, architecture)
     multiplier = keys.number("rope.scaling.yarn_log_multiplier") or 0.0
     if scale and multiplier < 0 and architecture in LOG_MULTIPLIER_UNIT:
         raise ConfigError(
@@ -132,11 +131,11 @@ def read_llamacpp(
     configs = {}
     for layer, own in models.items():
         heeded = heeds[layer]
-        flags = _Flags(given.values.get("--rope-scaling"), numbers, scale, own, findings, stated)
+        flags = FlagsOfLayers(given.values.get("--rope-scaling"), numbers, scale, own, findings, stated)
         changed = with_base(own, flags.base if heeded.base else own.base, scaling=Unscaled())
         if heeded.scaling:
             scaling = _scaling(flags)
-            if architecture == "deepseek4" and isinstance(scaling, YaRN):
+            if architecture == "deepseek4":
                 scaling = with_plain_attention(scaling)
             configs[layer] = _in_context(replace(changed, scaling=scaling, max_length=None), flags)
             continue
@@ -145,67 +144,23 @@ def read_llamacpp(
         configs[layer] = replace(changed, scaling=scaling)
         if layer in (ALL_LAYERS, FULL):
             configs[layer] = _in_context(configs[layer], flags)
-        if heeded.kind and flags.kind == "none" and isinstance(scaling, Linear):
+        if heeded.kind and flags.kind == "none" and flags.kept_factor != 1:
             flags.warn(
                 f"--rope-scaling none does not reach the factor of the file in {layer} layers: llama.cpp divides "
-                f"their positions by {scaling.factor:g} all the same, as is shown.",
+                f"their positions by {flags.kept_factor:g} all the same, as is shown.",
                 "Leave the flag out, if the weights were trained or extended with that scaling.",
             )
     findings += unheeded_flags(given.values, numbers, heeds, models, configs, kinds)
     return ParsedConfig(configs, tuple(dict.fromkeys(findings)), layers=kinds)
 
 
-@dataclass(frozen=True)
-class _Stated:
-    """What a file states about its scaling, which the configuration does not tell where nothing is scaled."""
-
-    kind: str | None = None
-    factor: float | None = None
-    original: int | None = None
-
-
-def _keys_of(metadata: Mapping[str, Any]) -> Fields:
-    prefix = f"{metadata.get('general.architecture')}."
-    return Fields({key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}, "")
-
-
-def _of_file(keys: Fields) -> _Stated:
-    factor = keys.number("rope.scaling.factor")
-    factor = keys.number("rope.scale_linear") if factor is None else factor
-    original = keys.get("rope.scaling.original_context_length")
-    return _Stated(keys.text("rope.scaling.type"), factor or None, original if isinstance(original, int) else None)
-
-
-@dataclass(frozen=True)
-class _Flags:
-    """The flags, and the configuration that they change."""
-
-    kind: str | None
-    numbers: Mapping[str, float]
-    scale: Scale | None
-    model: RotaryConfig
-    findings: list[Finding]
-    stated: _Stated
-
-    @property
-    def base(self) -> float:
-        """``--rope-freq-base``; 0 stands for the setting of the file."""
-        return self.numbers.get("--rope-freq-base") or self.model.base
-
-    @property
-    def yarn_flags(self) -> list[str]:
-        """The flags about YaRN that are given."""
-        return [flag for flag in self.numbers if flag.startswith("--yarn-")]
-
-    def warn(self, message: str, remedy: str) -> None:
-        """Add a warning."""
-        self.findings.append(Finding("warning", message, remedy))
-
-
-def _scaling(flags: _Flags) -> FrequencyScaling:
+def _scaling(flags: FlagsOfLayers) -> FrequencyScaling:
     kind, scale, own, types = flags.kind, flags.scale, flags.model.scaling, scaling_types()
     if kind is None and scale is None and not flags.yarn_flags:
         return own
+    unmagnified = flags.stated.unmagnified(flags.model)
+    if unmagnified is not flags.model:
+        return _scaling(replace(flags, model=unmagnified))
     check_type(kind)
     if own.llamacpp_type is None:
         return _beside_tensors(flags)
@@ -214,7 +169,7 @@ def _scaling(flags: _Flags) -> FrequencyScaling:
     if kind == "none":
         _warn_of_scale_without_type(flags)
         _warn_of_switched_off(flags)
-        return _with_scale_of_cosines(Unscaled(), kind, flags)
+        return _with_scale_of_cosines(Unscaled(), "yarn" if flags.mix[0] else kind, flags)
     factor = scale.factor if scale else own.stretch or flags.stated.factor
     if factor is None:
         if flags.kind is not None or runs == "yarn":
@@ -225,18 +180,19 @@ def _scaling(flags: _Flags) -> FrequencyScaling:
     if original is None and runs == "yarn":
         original = flags.model.max_length
     stated = scale.flag if scale and flags.kind is None else None
-    context = LlamaCppContext(flags.numbers, stated, factor, original, own, flags.findings)
+    corners = (flags.stated.fast, flags.stated.slow)
+    context = LlamaCppContext(flags.numbers, stated, factor, original, own, flags.findings, corners)
     return _with_scale_of_cosines(types[runs].from_llamacpp(context), runs, flags)
 
 
-def _warn_of_scale_without_type(flags: _Flags) -> None:
+def _warn_of_scale_without_type(flags: FlagsOfLayers) -> None:
     if flags.scale is not None and flags.scale.factor != 1:
         flags.warn(
             f"{flags.scale.flag} has no effect with --rope-scaling none.", "State linear or yarn, or leave it out."
         )
 
 
-def _warn_of_switched_off(flags: _Flags) -> None:
+def _warn_of_switched_off(flags: FlagsOfLayers) -> None:
     own = flags.model.scaling
     if flags.kind == "none" and own != Unscaled():
         factor = "" if own.stretch is None else f", by the factor {own.stretch:g}"
@@ -247,7 +203,7 @@ def _warn_of_switched_off(flags: _Flags) -> None:
         )
 
 
-def _beside_tensors(flags: _Flags) -> FrequencyScaling:
+def _beside_tensors(flags: FlagsOfLayers) -> FrequencyScaling:
     """Return what flags make of a file whose factors are tensors, which no flag removes.
 
     Raises:
@@ -273,7 +229,15 @@ def _beside_tensors(flags: _Flags) -> FrequencyScaling:
             flags.warn(f"--rope-scaling {kind} without --rope-scale extends nothing.", "State --rope-scale.")
         return own
     original = stated.original or own.trained_by(config.max_length)
-    context = LlamaCppContext(flags.numbers, None, scale.factor, original, Unscaled(), flags.findings)
+    context = LlamaCppContext(
+        flags.numbers,
+        None,
+        scale.factor,
+        original,
+        Unscaled(),
+        flags.findings,
+        (flags.stated.fast, flags.stated.slow),
+    )
     other = _with_scale_of_cosines(scaling_types()[runs].from_llamacpp(context), runs, flags)
     flags.warn(
         f"{said}: llama.cpp divides the frequencies by {scale.flag} as well, as is shown.",
@@ -283,34 +247,33 @@ def _beside_tensors(flags: _Flags) -> FrequencyScaling:
     return of_both(own, other, length, config.rotary_dim, flags.base)
 
 
-def _by_factor_of_file(flags: _Flags) -> FrequencyScaling:
+def _by_factor_of_file(flags: FlagsOfLayers) -> FrequencyScaling:
     """Return the scaling of sliding layers that keep the factor of the file (``rope_freq_scale_train_swa``)."""
-    own = flags.model.scaling
     if (flags.kind or flags.stated.kind) == "none":
-        factor = flags.stated.factor or own.stretch or 1.0
-        return Unscaled() if factor == 1 else Linear(factor=factor)
+        kept = flags.kept_factor
+        scaling = Unscaled() if kept == 1 else Linear(factor=kept)
+        return _with_scale_of_cosines(scaling, "none", replace(flags, findings=[]))
     return _scaling(replace(flags, scale=None, findings=[]))
 
 
-def _magnified(flags: _Flags) -> FrequencyScaling:
+def _magnified(flags: FlagsOfLayers) -> FrequencyScaling:
     """Return the scaling of sliding layers whose cosine and sine ``--yarn-attn-factor`` multiplies without YaRN."""
-    own, magnitude = flags.model, flags.numbers.get("--yarn-attn-factor", -1.0)
-    mix = flags.numbers.get("--yarn-ext-factor", -1.0)
-    is_yarn = mix > 0 or (mix < 0 and (flags.kind or flags.stated.kind) == "yarn")
+    own, (magnitude, where), (mix, _) = flags.model, flags.magnitude, flags.mix
+    is_yarn = bool(mix) or (mix is None and (flags.kind or flags.stated.kind) == "yarn")
     if is_yarn or magnitude <= 0 or magnitude == 1 or own.max_length is None or own.rotary_dim is None:
         return own.scaling
-    _warn_of_one_list(flags, [f"--yarn-attn-factor {magnitude:g} without YaRN multiplies cosine and sine"])
+    _warn_of_one_list(flags, [f"{where} without YaRN multiplies cosine and sine"])
     return one_list((1.0,) * (own.rotary_dim // 2), own.max_length, magnitude * own.attention_scale())
 
 
-def _warn_of_one_list(flags: _Flags, said: list[str]) -> None:
+def _warn_of_one_list(flags: FlagsOfLayers, said: list[str]) -> None:
     flags.warn(
         f"{' and '.join(said)}: llama.cpp computes it so, as is shown by LongRoPE whose two lists are the same.",
         "Leave the flag out, unless that is meant.",
     )
 
 
-def _with_scale_of_cosines(scaling: FrequencyScaling, runs: str, flags: _Flags) -> FrequencyScaling:
+def _with_scale_of_cosines(scaling: FrequencyScaling, runs: str, flags: FlagsOfLayers) -> FrequencyScaling:
     """Return a scaling with what else multiplies cosine and sine, and with YaRN's ramp as far as it counts.
 
     That of the file (``rope_attn_factor``) stays whatever the scaling is; ``--yarn-attn-factor`` counts without YaRN.
@@ -318,21 +281,25 @@ def _with_scale_of_cosines(scaling: FrequencyScaling, runs: str, flags: _Flags) 
     Raises:
         ConfigError: The file does not say for which length it is.
     """
-    own, config, mix = flags.model.scaling, flags.model, flags.numbers.get("--yarn-ext-factor", -1.0)
-    is_small = flags.base <= 1
-    is_mixed = isinstance(scaling, YaRN) and ((mix > 0 and mix != 1) or (is_small and scaling.stretch != 1))
+    own, config, (mix, of_mix) = flags.model.scaling, flags.model, flags.mix
+    mix, is_small = mix or 1.0, flags.base <= 1
+    is_mixed = isinstance(scaling, YaRN) and (mix != 1 or (is_small and scaling.stretch != 1))
     scale, said = 1.0, []
     if not isinstance(scaling, YaRN):
-        if runs != "yarn" and (magnitude := flags.numbers.get("--yarn-attn-factor", -1)) >= 0:
+        magnitude, where = flags.magnitude
+        if runs != "yarn" and magnitude >= 0 and magnitude != 1:
             scale *= magnitude
-            said += [f"--yarn-attn-factor {magnitude:g} without YaRN multiplies cosine and sine"]
-        if isinstance(own, YaRN) and own.attention_factor is not None:
+            said += [f"{where} without YaRN multiplies cosine and sine"]
+        of_file = flags.stated.attention
+        if of_file is None and isinstance(own, YaRN) and own.attention_factor is not None:
             of_file = own.attention_scale() / own.paper_attention_scale()
-            scale *= of_file if abs(of_file - 1) > 1e-6 else 1
+        if of_file is not None and abs(abs(of_file) - 1) > 1e-6:
+            scale *= abs(of_file)
             said += [f"rope.scaling.attn_factor {of_file:g} of the file stays without YaRN"]
+    elif not isinstance(own, YaRN) and flags.stated.attention not in (None, 1):
+        scaling = replace(scaling, attention_factor=scaling.attention_scale() * abs(flags.stated.attention or 1.0))
     if is_mixed:
-        mix = mix if mix > 0 else 1.0
-        said = [f"--yarn-ext-factor {mix:g} mixes YaRN with interpolation"]
+        said = [f"{of_mix} mixes YaRN with interpolation"]
         said = said if mix != 1 else [of_small_base_in_yarn(f"The base {flags.base:g}")]
     if scale == 1 and not is_mixed:
         return scaling
@@ -346,25 +313,24 @@ def _with_scale_of_cosines(scaling: FrequencyScaling, runs: str, flags: _Flags) 
     return one_list(gguf_factors(scaling, config.rotary_dim, flags.base), length, scale, scaling.reach)
 
 
-def _ramp(kind: str, flags: _Flags) -> str:
+def _ramp(kind: str, flags: FlagsOfLayers) -> str:
     """Return the scaling that llama.cpp computes: the type, unless ``--yarn-ext-factor`` decides otherwise."""
-    mix = flags.numbers.get("--yarn-ext-factor", -1)
-    mix = mix if mix >= 0 else float(kind == "yarn")
+    stated, where = flags.mix
+    mix = float(kind == "yarn") if stated is None else stated
     if mix and kind != "none":
         if kind != "yarn":
-            flags.warn(f"--yarn-ext-factor {mix:g} makes YaRN of the type '{kind}'.", "State --rope-scaling yarn.")
+            flags.warn(f"{where} makes YaRN of the type '{kind}'.", "State --rope-scaling yarn.")
         return "yarn"
     if kind == "yarn":
-        flags.warn(
-            "--yarn-ext-factor 0 makes linear interpolation of YaRN.", "State --rope-scaling linear, if that is meant."
-        )
-    without = [flag for flag in flags.yarn_flags if flag not in ("--yarn-ext-factor", "--yarn-attn-factor")]
+        flags.warn(f"{where} makes linear interpolation of YaRN.", "State --rope-scaling linear, if that is meant.")
+    heeded = ("--yarn-ext-factor", *(("--yarn-attn-factor",) if flags.stated.magnifies else ()))
+    without = [flag for flag in flags.yarn_flags if flag not in heeded]
     if without:
         flags.warn(f"{', '.join(without)} without YaRN has no effect.", "State --rope-scaling yarn, or leave it out.")
     return "linear"
 
 
-def _in_context(config: RotaryConfig, flags: _Flags) -> RotaryConfig:
+def _in_context(config: RotaryConfig, flags: FlagsOfLayers) -> RotaryConfig:
     """Return a configuration with its length in the context of ``--ctx-size``; 0 stands for that of the file."""
     context, declared, scaling = int(flags.numbers.get("--ctx-size", 0)), flags.model.max_length, config.scaling
     target = scaling.reach if scaling.limits_length else None

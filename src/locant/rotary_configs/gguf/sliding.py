@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import FrequencyScaling, Linear, Unscaled, YaRN
+from locant.positions.scaling import FrequencyScaling, Linear, LongRoPE, Unscaled, YaRN
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import gguf_factors
 from locant.positions.scaling.out_of_range import LinearOfAnyFactor
@@ -172,15 +172,17 @@ def _magnified(scale: float, architecture: str) -> Finding:
     )
 
 
-def with_plain_attention(scaling: YaRN) -> YaRN:
-    """Return YaRN without what it multiplies scores by, which ``dsv4_rope_attn_factor`` takes away in DeepSeek-V4."""
-    return replace(scaling, attention_factor=1.0, mscale=None, mscale_all_dim=None)
+def with_plain_attention(scaling: FrequencyScaling) -> FrequencyScaling:
+    """Return a scaling without an attention scale, which ``dsv4_rope_attn_factor`` takes away in DeepSeek-V4."""
+    if isinstance(scaling, YaRN):
+        return replace(scaling, attention_factor=1.0, mscale=None, mscale_all_dim=None)
+    return replace(scaling, attention_factor=1.0) if isinstance(scaling, LongRoPE) else scaling
 
 
 def _compressed(keys: Fields, stated: RotaryConfig) -> dict[str, RotaryConfig]:
     """Return the rotations of DeepSeek-V4: compressed attention alone has a base of its own, and the scaling."""
     base = keys.need(keys.number(_COMPRESS_BASE), _COMPRESS_BASE, "compressed attention has no other base")
-    scaling = with_plain_attention(stated.scaling) if isinstance(stated.scaling, YaRN) else stated.scaling
+    scaling = with_plain_attention(stated.scaling)
     return {
         MAIN: replace(stated, scaling=Unscaled(), max_length=keys.whole("context_length")),
         COMPRESSED: with_base(stated, base, scaling=scaling),
