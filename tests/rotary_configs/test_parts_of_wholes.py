@@ -277,3 +277,20 @@ def test_a_rotation_of_the_whole_beside_that_of_its_text_part(base: float | None
     said = [each.message for each in read_huggingface(file).findings if each.severity != "note"]
     fails = "rope_theta is null in config.json: the class of 'musicflamingo' in transformers takes it for a rotation"
     assert [each.startswith(fails) for each in said if "rope_theta" in each] == ([] if is_made else [True])
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "windows"),
+    [("mistral3", 1e9, {None}), ("voxtral", 1e8, {None}), ("voxtral_realtime", 1e6, {8192})],
+)
+def test_sizes_beside_the_place_of_a_text_part_go_with_the_base_of_the_whole(
+    name: str, base: float, windows: set[int | None]
+) -> None:
+    sizes = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4}
+    parsed = read_huggingface({"model_type": name, **sizes})
+    mapping = pytest.importorskip("transformers").CONFIG_MAPPING
+    assert mapping[name]().get_text_config().rope_parameters["rope_theta"] == base
+    assert [each.base for each in parsed.configs.values()] == [base]
+    assert {each.window for each in parsed.layers} == windows
+    scaled = read_huggingface({"model_type": name, **sizes, "rope_theta": 5e3})
+    assert [each.base for each in scaled.configs.values()] == [5e3]

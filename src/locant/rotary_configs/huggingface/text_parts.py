@@ -155,7 +155,11 @@ def given_by_the_whole(config: Mapping[str, Any], entries: Mapping[str, Any]) ->
     if whole.text_base and group and entries.get("rope_theta") is None and not states_a_base(group):
         given["rope_theta"] = whole.text_base
     steps = steps_to_text(config)
-    if not steps or steps[-1].part.get("model_type") not in (None, whole.text_type):
+    if not steps:  # sizes of a text part beside the place where its class looks for it
+        own = whole.text_alone or whole.text_defaults
+        beside = (name for name in (GROUPS[0], "sliding_window") if name in own and name not in entries)
+        return given | {name: own[name] for name in beside if is_left_out(entries, name)}
+    if steps[-1].part.get("model_type") not in (None, whole.text_type):
         return given
     # The class fills in what is not there, and null is; of base and scaling it fills in the base.
     stated = {key for key in whole.text_defaults if not is_left_out(entries, key)}
