@@ -137,6 +137,26 @@ def test_the_words_of_conformers_are_those_of_their_classes(name: str) -> None:
     assert known == ["rotary", *families.TURNS_BEFORE_PROJECTIONS[name]]
 
 
+@pytest.mark.parametrize(
+    ("name", "word", "said"),
+    [
+        ("seamless_m4t", "rotray", "'transformer-xl') with 'relative' alone."),
+        ("seamless_m4t", "rotary", "turns hidden states"),
+        ("seamless_m4t_v2", "relative", "'shaw') with 'relative_key' alone."),
+    ],
+)
+def test_words_of_position_embeddings_type_that_an_encoder_of_speech_does_not_know(
+    name: str, word: str, said: str
+) -> None:
+    with pytest.raises(NoRotaryPositionsError) as caught:
+        read_huggingface({"model_type": name, "position_embeddings_type": word})
+    assert f"position_embeddings_type is '{word}'" in str(caught.value)
+    assert said in str(caught.value)
+    with pytest.raises(NoRotaryPositionsError) as usual:
+        read_huggingface({"model_type": name})
+    assert "position_embeddings_type" not in str(usual.value)
+
+
 def test_a_switch_that_is_left_out_beside_a_base_is_doubted() -> None:
     for entries, severity in (
         ({"rope_theta": 1e7}, "warning"),

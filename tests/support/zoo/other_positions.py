@@ -23,7 +23,7 @@ from torch import nn
 import locant
 from locant.extension.inspect.model_class.small_model import build, model_class, quiet, reduced_entries
 from locant.rotary_configs.classes.families import known_model_types, model_type
-from locant.rotary_configs.classes.other_positions import LENGTHS, READ_BY_OTHERS
+from locant.rotary_configs.classes.other_positions import LENGTHS, READ_BY_OTHERS, WORD
 from zoo.cases import usual_entries
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "classes" / "other_positions.json"
@@ -31,6 +31,7 @@ PATH = Path(locant.__file__).parent / "rotary_configs" / "classes" / "other_posi
 _OTHER = 37
 _SWITCHES = ("relative_attention", "position_biased_input", "has_relative_attention_bias", "has_spatial_attention_bias")
 ORDERLESS = {"orderless": True}
+
 _POSITIONS = re.compile(r"^(?!gru_|linear_).*?(^|_)(position|positions|pos|wpe)(_|$)")
 _PARAMETERS = {
     "transformer-xl": re.compile(r"(^|\.)(r_r_bias|r_w_bias|pos_bias_[uv]|bias_[uv])$"),
@@ -61,6 +62,10 @@ def schemes_of(config_class: Any) -> dict[str, list[Any] | None] | None:
         other = None if not isinstance(off, str) else _built(config_class, {switch: off})
         if other is not None:
             found |= {scheme: [switch, own, own] for scheme in {*_seen(usual)} - {*_seen(other)}}
+    own = getattr(usual.config, WORD, None)
+    has_words = isinstance(own, str) and WORD not in switches_off(config_class)
+    if has_words and (other := _built(config_class, {WORD: "none"})) is not None:
+        found |= {scheme: [WORD, own, own] for scheme in {*_seen(usual)} - {*_seen(other)}}
     for switch in _SWITCHES:
         own = getattr(usual.config, switch, None)
         other = None if not isinstance(own, bool) else _built(config_class, {switch: not own})
@@ -184,10 +189,19 @@ def _sizes_tables(config_class: Any, name: str) -> bool:
     return shapes[0] != shapes[1]
 
 
+def _turns_by_word(config_class: Any) -> bool:
+    """Whether a class that has other positions makes a module for rotary ones where an entry says so."""
+    if not isinstance(getattr(config_class, WORD, None), str) or WORD in switches_off(config_class):
+        return False
+    model = _built(config_class, {WORD: "rotary"})
+    return model is not None and any("Rotary" in type(module).__name__ for module in model.modules())
+
+
 def positions_of(config_class: Any) -> dict[str, Any] | None:
     """Return what is stored of a class that does not rotate, or not always; ``None`` where nothing is known of it.
 
-    ``orderless`` is there where nothing tells it the order of a text once all its switches are off.
+    ``turns_by_word`` is there where a part of it beside the text rotates by ``position_embeddings_type``, ``orderless``
+    where nothing tells it the order of a text once all its switches are off.
     """
     known, schemes = model_type(config_class.model_type), schemes_of(config_class)
     if not schemes and (known is None or known.switch is None):
@@ -195,6 +209,8 @@ def positions_of(config_class: Any) -> dict[str, Any] | None:
     found: dict[str, Any] = {"schemes": schemes or {}, "reads": reads_of(config_class)}
     if lengths := lengths_in_place_of(config_class):
         found["in_place"] = {entry: list(of) for entry, of in lengths.items()}
+    if _turns_by_word(config_class):
+        found["turns_by_word"] = True
     is_told = None in found["schemes"].values()
     return found | ({} if is_told or not knows_no_order(config_class, switches_off(config_class)) else ORDERLESS)
 

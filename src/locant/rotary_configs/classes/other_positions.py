@@ -17,6 +17,9 @@ from locant.positions.scaling.fields import in_json
 from locant.rotary_configs.base import MOST_LAYERS, in_words
 from locant.rotary_configs.spellings import is_count
 
+WORD = "position_embeddings_type"
+"""An entry that says by a word what positions some encoders of speech have."""
+
 READ_BY_OTHERS = (
     "n_positions",
     "max_position_embeddings",
@@ -125,6 +128,11 @@ def without_effect(part: Mapping[str, Any], name: str, defaults: Mapping[str, An
             what = "limits nothing" if key in LENGTHS else "has no effect"
             yield f"{key} {in_json(value)} {what} there: the class does not read it."
     for scheme, switch in stored["schemes"].items():
+        if switch is not None and switch[0] == WORD and scheme not in schemes:
+            turns = part.get(WORD) == "rotary" and stored.get("turns_by_word")
+            what = "a part of the class beside its text turns hidden states before it projects queries and keys of them"
+            otherwise = f"the class has {_WORDS[scheme]} with {in_json(switch[1])} alone"
+            yield f"{WORD} is {in_json(part.get(WORD))} in config.json: {what if turns else otherwise}."
         stated = [key for key in _SIZES.get(scheme, ()) if part.get(key) not in (None, -1, "", [])]
         if switch is not None and scheme not in schemes and stated:
             said = " and ".join(f"{key} {in_json(part[key])}" for key in stated)
