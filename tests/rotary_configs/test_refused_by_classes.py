@@ -312,6 +312,17 @@ def test_a_class_that_is_switched_off_fills_in_bases_and_lengths() -> None:
         assert _is_refused(config_class, content) is ("lacks factor" in said) is ("factor" not in group)
 
 
+def test_a_type_that_a_class_takes_for_another_wants_what_that_wants() -> None:
+    """HunYuan-VL's class calls 'xdrope' 'dynamic', of which ``validate_rope`` wants a factor, though alpha is read."""
+    config_class = pytest.importorskip("transformers").CONFIG_MAPPING["hunyuan_vl_text"]
+    for group in ({"type": "xdrope", "alpha": 1000.0}, {"type": "xdrope", "alpha": 1000.0, "factor": 1.0}):
+        content = {"model_type": "hunyuan_vl_text", "head_dim": 128, "rope_scaling": group}
+        is_refused = _is_refused(config_class, json.loads(json.dumps(content)))
+        said = " ".join(each.message for each in read_huggingface(content).findings)
+        told = "has the type 'xdrope', which the class takes for 'dynamic', and lacks factor" in said
+        assert told is is_refused is ("factor" not in group)
+
+
 def test_layers_of_one_type_may_differ_where_the_class_asks_each() -> None:
     """NeoMME's own files give every second sliding layer a longer window."""
     config_class = pytest.importorskip("transformers").CONFIG_MAPPING["neomme"]

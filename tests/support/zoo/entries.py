@@ -65,7 +65,7 @@ def entries_of(config_class: Any) -> dict[str, Any]:
     alternating: dict[str, list[str]] = {}
     for name, field in sorted(getattr(config_class, "__dataclass_fields__", {}).items()):
         if _ABOUT_POSITIONS.search(name) and not NOT_ABOUT_THEM.search(name):
-            kinds = _kinds(config_class, name, field)
+            kinds = kinds_of_field(config_class, field)
             inner = _kinds_of_items(config_class, name)
             if inner and inner != {*KINDS_OF_VALUES}:
                 items.setdefault(_joined(inner), []).append(name)
@@ -73,7 +73,7 @@ def entries_of(config_class: Any) -> dict[str, Any]:
                 failing := _fails_to_alternate(config_class, name, kinds)
             ):
                 alternating.setdefault(_joined(kinds - failing), []).append(name)
-        elif OF_SIZES.search(name) and (kinds := _kinds(config_class, name, field)) and kinds != {*KINDS_OF_VALUES}:
+        elif OF_SIZES.search(name) and (kinds := kinds_of_field(config_class, field)) and kinds != {*KINDS_OF_VALUES}:
             sizes.setdefault(_joined(kinds), []).append(name)
     parts = parts_of(config_class)
     reads, layers = (
@@ -114,7 +114,7 @@ def kinds_of_fields(config_class: Any) -> dict[str, list[str]]:
     takes: dict[str, list[str]] = {}
     for name, field in sorted(getattr(config_class, "__dataclass_fields__", {}).items()):
         if _ABOUT_POSITIONS.search(name) and not NOT_ABOUT_THEM.search(name):
-            kinds = _kinds(config_class, name, field)
+            kinds = kinds_of_field(config_class, field)
             if kinds and kinds != {*KINDS_OF_VALUES}:
                 takes.setdefault(_joined(kinds), []).append(name)
     return takes
@@ -231,8 +231,14 @@ def _takes_no_groups(config_class: Any) -> bool:
     return not any(isinstance(group, dict) for group in (made or {}).values())
 
 
-def _kinds(config_class: Any, name: str, field: Any) -> set[str]:
-    checks = config_class.__validators__.get(name, ())
+def kinds_of_field(config_class: Any, field: Any) -> set[str]:
+    """Return the kinds of values that a class takes for a field.
+
+    Args:
+        config_class: The class of the configuration.
+        field: Its field, as dataclasses describe it.
+    """
+    checks = config_class.__validators__.get(field.name, ())
     found = {kind for kind, examples in _EXAMPLES.items() if any(_passes(checks, each) for each in examples)}
     default = field.default
     return found | {

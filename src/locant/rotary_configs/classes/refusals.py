@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from locant.positions.scaling.fields import Finding, in_json
-from locant.rotary_configs.classes.entries import entries_of_class, values_of_kinds
+from locant.rotary_configs.classes.entries import entries_of_class, type_taken_for, values_of_kinds
 from locant.rotary_configs.classes.families import PASSES_OVER_GROUPS, ModelType, is_in_transformers
 from locant.rotary_configs.classes.field_kinds import entries_of_nobody, kinds_of_fields, whole_heads
 from locant.rotary_configs.spellings import LAYERS, is_count
@@ -208,14 +208,16 @@ def incomplete_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
         return
     reads = kind.rotates and kind.name not in PASSES_OVER_GROUPS
     stated = str(group.get("rope_type", group.get("type")))
+    taken = type_taken_for(kind.name, stated)
     filled = ("rope_theta", _LENGTH) if reads or _is_brought_in_order(part) else ()
-    missing = [each for each in REQUIRED.get(stated, ()) if each not in group and each not in filled]
+    missing = [each for each in REQUIRED.get(taken, ()) if each not in group and each not in filled]
     if not missing:
-        missing = [each for each in NEVER_NULL.get(stated, ()) if group.get(each, "") is None]
+        missing = [each for each in NEVER_NULL.get(taken, ()) if group.get(each, "") is None]
     if missing:
+        of_type = f"'{stated}'" if taken == stated else f"'{stated}', which the class takes for '{taken}',"
         yield Finding(
             "warning",
-            f"{name} of config.json has the type '{stated}' and lacks {' and '.join(missing)}: transformers 5 refuses "
+            f"{name} of config.json has the type {of_type} and lacks {' and '.join(missing)}: transformers 5 refuses "
             f"such a file{'' if reads else f', also of the class of {kind.name!r}, which does not read the group'}.",
             f"State {' and '.join(missing)}." if reads else f"Leave {name} out.",
         )

@@ -9,6 +9,7 @@ from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.float_fields import whole_numbers_for_floats
 from locant.rotary_configs.classes.groups import base_of_class
 from locant.rotary_configs.classes.sub_configs import parts_of_unknown_types
 from locant.rotary_configs.classes.windows import FIRST_LAYERS, SWITCH, WINDOW_SIZES, has_switch_of_windows
@@ -56,6 +57,7 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
         *_refused_parts(config),
         *_refused_parts_beside(config),
         *parts_of_unknown_types(config),
+        *whole_numbers_for_floats(config),
         *_base_of_the_part(config),
         *_notes_on_the_whole(config),
     ]

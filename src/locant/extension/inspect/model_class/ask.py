@@ -23,6 +23,7 @@ from locant.rotary_configs.base import ParsedConfig, in_words
 from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.entries import values_of_other_kinds
 from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.float_fields import whole_numbers_for_floats
 from locant.rotary_configs.classes.own_code import needs_code
 from locant.rotary_configs.classes.refusals import (
     grids_of_other_sizes,
@@ -357,7 +358,7 @@ def without_reading(answer: AskedClass | UnaskedClass | None, content: Mapping[s
         passed = list(windows_passed_over(part, kind.name, kind.defaults, with_types=True))
         passed += [*widths_of_no_whole_heads(part, kind), *grids_of_other_sizes(part, kind)]
     if not isinstance(answer, AskedClass):
-        refused = [*passed, *refused_by_configuration(part, kind)]
+        refused = [*passed, *whole_numbers_for_floats(content), *refused_by_configuration(part, kind)]
         if kind is None or not families.is_in_transformers(kind.name):
             return refused
         refused += incomplete_groups(part, kind) if kind.rotates and refused == passed else ()
