@@ -9,7 +9,7 @@ import pytest
 
 from locant.extension.inspect.model_class.ask import without_reading
 from locant.rotary_configs import read_huggingface
-from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.base import NoRotaryPositionsError, ParsedConfig
 from locant.rotary_configs.classes.windows import has_switch_of_windows, passes_over_window, windows_of_class
 
 _SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4, "rope_theta": 10000.0}
@@ -87,10 +87,22 @@ def test_what_counts_for_a_class_is_on_record() -> None:
     assert [has_switch_of_windows(name) for name in ("starcoder2", "qwen2", "of nobody")] == [False, True, True]
 
 
-@pytest.mark.parametrize("model_type", ["gpt_bigcode", "olmoe", "starcoder2", "qwen2", "qwen3_moe", "modernbert"])
+@pytest.mark.parametrize("model_type", ["gpt_bigcode", "olmoe", "starcoder2", "qwen2", "modernbert", "gpt_oss"])
 def test_it_is_what_the_installed_class_does(model_type: str) -> None:
     pytest.importorskip("transformers")
     from zoo.architectures import architecture
     from zoo.class_windows import PATH, window_facts
 
     assert window_facts(architecture(model_type)) == json.loads(PATH.read_text(encoding="utf-8"))[model_type]
+
+
+def test_full_layers_rotate_where_no_window_is_stated_though_the_class_fails() -> None:
+    """modeling_kolibri1.py: ``if self.sliding_window is None or self.is_sliding``, after a mask with a window."""
+    full = {"head_dim": 64, "layer_types": ["full_attention"] * 4}
+    parsed, (said,) = _read("kolibri1", **full, sliding_window=None)
+    assert [each.layers for each in parsed.layers if each.config] == [(0, 1, 2, 3)]
+    assert said.startswith("sliding_window is null in config.json: the class of 'kolibri1' in transformers makes a")
+    with pytest.raises(NoRotaryPositionsError):
+        _read("kolibri1", **full, sliding_window=64)
+    sliding = {**full, "layer_types": ["sliding_attention"] * 4}
+    assert not any("makes a mask with that" in each for each in _read("olmo3", **sliding, sliding_window=None)[1])

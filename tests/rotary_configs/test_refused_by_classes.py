@@ -52,6 +52,10 @@ _FAILS = [
     ({"model_type": "llama", "layer_types": ["sliding_attention"] * 4}, "cache looks for sliding_window"),
     ({"model_type": "llama", "layer_types": ["chunked_attention"] * 4}, "cache looks for attention_chunk_size"),
     ({"model_type": "dbrx", "n_layers": None}, "n_layers is null"),
+    (
+        {"model_type": "olmo3", "sliding_window": None, "layer_types": ["full_attention"] * 4},
+        "sliding_window is null in config.json: the class of 'olmo3' in transformers makes a mask with that window",
+    ),
 ]
 
 

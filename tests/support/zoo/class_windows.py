@@ -47,7 +47,8 @@ def window_facts(found: Architecture) -> dict[str, Any] | None:
     """Return which entries about windows change what a class computes; ``None`` where no text makes it compute.
 
     ``sizes`` are the entries whose numbers count, ``switch`` and ``first_layers`` are there where
-    ``use_sliding_window`` and ``max_window_layers`` count, and ``in_cache`` where ``sliding_window`` changes nothing in
+    ``use_sliding_window`` and ``max_window_layers`` count, ``needed`` where it fails with null for ``sliding_window``
+    though no layer is a sliding one, and ``in_cache`` where ``sliding_window`` changes nothing in
     a text that is read at once, and does where a cache holds its beginning.
 
     Args:
@@ -65,9 +66,21 @@ def window_facts(found: Architecture) -> dict[str, Any] | None:
     if sizes:
         facts["switch"] = _SWITCH in code and _counts(found, windows, contexts, _SWITCH, (True, False))
         facts["first_layers"] = _FIRST_LAYERS in code and _counts(found, windows, contexts, _FIRST_LAYERS, (0, _LAYERS))
+        facts["needed"] = _CACHED in sizes and bool(base.get("layer_types")) and _needs_window(found, windows)
     if _CACHED not in sizes and "Cache" in code:
         facts["in_cache"] = _counts(found, base, ({},), _CACHED, (_SIZES[0], _TOKENS * 2), in_cache=True)
     return {name: value for name, value in facts.items() if value or name == "sizes"}
+
+
+def _needs_window(found: Architecture, entries: Mapping[str, Any]) -> bool:
+    """Whether a class makes a configuration with null for ``sliding_window``, and fails though no layer is sliding."""
+    full = {**entries, "layer_types": ["full_attention"] * len(entries["layer_types"])}
+    try:
+        with quiet():
+            config_with_model(found, copy.deepcopy({**full, _CACHED: None}))
+    except Exception:  # whatever refuses null
+        return False
+    return _computed(found, {**full, _CACHED: None}) is None and _computed(found, full) is not None
 
 
 def _code_of(found: Architecture) -> str:

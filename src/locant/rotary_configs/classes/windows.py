@@ -35,12 +35,14 @@ class ClassWindows:
         sizes: Those of :data:`WINDOW_SIZES` whose numbers change what it computes.
         has_switch: Whether ``use_sliding_window`` switches its windows.
         heeds_first_layers: Whether ``max_window_layers`` says which layers have them.
+        needs_window: Whether it fails with null for ``sliding_window``, though no layer is a sliding one.
         is_kept_in_cache: Whether a ``sliding_window`` that none of its masks has limits what its cache keeps.
     """
 
     sizes: frozenset[str]
     has_switch: bool
     heeds_first_layers: bool
+    needs_window: bool
     is_kept_in_cache: bool
 
 
@@ -54,6 +56,7 @@ def windows_of_class(name: str) -> ClassWindows | None:
         frozenset(each["sizes"]),
         each.get("switch", False),
         each.get("first_layers", False),
+        each.get("needed", False),
         each.get("in_cache", False),
     )
 

@@ -14,6 +14,7 @@ from locant.rotary_configs.classes.entries import TYPES_OF_TRANSFORMERS, entries
 from locant.rotary_configs.classes.families import ModelType, is_in_transformers
 from locant.rotary_configs.classes.nulls import nulls_of_a_class
 from locant.rotary_configs.classes.refusals import no_multiple
+from locant.rotary_configs.classes.windows import windows_of_class
 from locant.rotary_configs.huggingface.layer_windows import has_no_window
 from locant.rotary_configs.huggingface.single_layers import doubts_about_single_layers
 from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION
@@ -193,6 +194,14 @@ def _types_without_length(part: Mapping[str, Any], kind: ModelType) -> Iterator[
 def _sliding_layers_without_window(part: Fields, kind: ModelType, names: Sequence[str]) -> Iterator[Finding]:
     """Yield that layers are sliding ones by their type, where the file leaves or takes them no window."""
     if LOCAL not in names or kind.is_windowless:
+        own = windows_of_class(kind.name)
+        if names and own is not None and own.needs_window and part.values.get("sliding_window", 0) is None:
+            yield Finding(
+                "warning",
+                f"sliding_window is null in config.json: the class of '{kind.name}' in transformers makes a mask with "
+                "that window though no layer is a sliding one, and fails.",
+                "State the sliding_window that the weights were trained with.",
+            )
         return
     switch = "use_sliding_window"
     stated = part.values.get(switch)
