@@ -91,6 +91,10 @@ def _said(folder: Path, content: dict[str, Any], *, ask_class: bool = False) -> 
             {"model_type": "gemma3_text", **_SIZES, "head_dim": 64, "sliding_window": 64, "rope_theta": 1e6},
             ["rope_local_base_freq 10000", "layer_types, every 6th layer full_attention, the others sliding_attention"],
         ),
+        (  # whose bases by layer name the configurations, and say which layers rotate, but not their types
+            {"model_type": "granite_swa", **_SIZES, "sliding_window": 64, "layer_rope_theta": [0, *[1e4] * 10, 5e5]},
+            ["layer_types, every 4th layer from the first on full_attention, the others sliding_attention"],
+        ),
         (
             {"model_type": "llama", **_SIZES, "rope_theta": 1e4, "rope_scaling": {"type": "dynamic", "factor": 2.0}},
             ["max_position_embeddings 2048"],

@@ -215,3 +215,13 @@ def test_a_text_part_under_a_name_that_its_class_does_not_know() -> None:
     usual = read_huggingface({"model_type": "vibevoice", "text_config": decoder})
     assert usual.config == parsed.config
     assert not [each for each in usual.findings if each.severity == "warning"]
+
+
+def test_a_last_layer_that_the_class_makes_full_is_told() -> None:
+    """configuration_embedding_gemma2.py, and that of Gemma 4: ``self.layer_types[-1] = "full_attention"``."""
+    for name in ("embedding_gemma2_text", "gemma4_text"):
+        for last in ("sliding_attention", "full_attention"):
+            parsed = read_huggingface(_small(name, 2, head_dim=64, layer_types=["sliding_attention", last]))
+            said = [each.message for each in parsed.findings if each.severity == "warning"]
+            told = any("has 'sliding_attention' for the last layer, 1" in each for each in said)
+            assert told is (last != "full_attention")

@@ -58,6 +58,11 @@ class LayerType:
     window: int | None = None
     attends: bool = True
 
+    @property
+    def type_name(self) -> str:
+        """The type by the file's name alone, of layers with positions and without."""
+        return self.name.removesuffix(" without positions")
+
 
 @dataclass(frozen=True)
 class ParsedConfig:

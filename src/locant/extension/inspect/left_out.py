@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from locant.extension.inspect.trials import Path, Read, is_same, other_values, read_or_none, states, with_value
@@ -150,8 +150,9 @@ def _bases(file: _File) -> Iterator[str]:
     bases: dict[str, str] = {}
     named: list[str] = []
     for layer, config in file.parsed.configs.items():
-        same, name = None if other is None else other.configs.get(layer), _name_of_base(file.kind, layer)
-        if file.part.get(name or "rope_theta") == config.base or not (same is None or same.base == config.base):
+        name = _name_of_base(file.kind, layer)
+        changed = None if other is None else _base_in(other, file.parsed, layer)
+        if file.part.get(name or "rope_theta") == config.base or changed not in (None, config.base):
             continue  # stated, whether the class reads it there or not
         features = config.rotary_dim
         base = config.base ** ((features - 1) / features) if file.is_odd and features else config.base
@@ -162,6 +163,14 @@ def _bases(file: _File) -> Iterator[str]:
     if bases:
         yield f"rope_theta {file.layers_of(bases)}"
     yield from named
+
+
+def _base_in(other: ParsedConfig, parsed: ParsedConfig, layer: str) -> float | None:
+    """Return the base in another reading of what a reading has for a type of layers, which may be named by its base."""
+    indices = {index for each in parsed.layers if each.config == layer for index in each.layers}
+    name = next((each.config for each in other.layers if indices & {*each.layers}), layer)
+    config = other.configs.get(name or layer)
+    return None if config is None else config.base
 
 
 def _is_base(name: str) -> bool:
@@ -275,7 +284,8 @@ def _layers(file: _File) -> Iterator[str]:
     if not layers or (len(layers) == 1 and layers[0].name == ALL_LAYERS) or _states_layers(file):
         return
     if len(layers) > 1 or layers[0].window or file.kind.rope_by_layer:
-        yield f"layer_types, {pattern_in_words(layers)}"
+        named = [replace(each, name=each.type_name) for each in layers]
+        yield f"layer_types, {pattern_in_words(named if len({each.name for each in named}) > 1 else layers)}"
 
 
 def _states_layers(file: _File) -> bool:
@@ -288,9 +298,14 @@ def _states_layers(file: _File) -> bool:
     for path, value in _lists(file.part, file.where):
         for other in (None, [*value[1:], *value[:1]]):
             changed = read_or_none(with_value(file.content, path, other), file.read)
-            if changed is None or changed.layers != file.parsed.layers:
+            if changed is None or _types_of(changed) != _types_of(file.parsed):
                 return True
     return False
+
+
+def _types_of(parsed: ParsedConfig) -> dict[int, str]:
+    """Return the type of every layer, whether or not it rotates."""
+    return {index: each.type_name for each in parsed.layers for index in each.layers}
 
 
 def _lists(group: Mapping[str, Any], where: Path) -> Iterator[tuple[Path, list[Any]]]:

@@ -42,6 +42,7 @@ def doubts_about_class(
     yield from _heads_in_no_groups(part.values, kind)
     yield from _width_of_no_whole_heads(part.values, kind)
     yield from _types_beyond_the_last_layer(part.values, kind, len(names))
+    yield from _type_of_the_last_layer(part.values, kind, names)
     yield from _kinds_of_mlp_for_other_layers(part.values, kind, len(names))
     yield from _groups_for_one_rotation(part.values, kind)
     yield from _fails_with_types(kind, names, rotations)
@@ -309,6 +310,18 @@ def _types_beyond_the_last_layer(part: Mapping[str, Any], kind: ModelType, count
         f"refuses such a list, but for classes that take the first {count}, which are shown.",
         "Give each layer one type.",
     )
+
+
+def _type_of_the_last_layer(part: Mapping[str, Any], kind: ModelType, names: Sequence[str]) -> Iterator[Finding]:
+    """Yield that the file states another type for the last layer than the class gives it in any case."""
+    stated, index = part.get("layer_types"), len(names) - 1
+    if kind.forces_last and isinstance(stated, list) and 0 <= index < len(stated) and stated[index] != names[index]:
+        yield Finding(
+            "warning",
+            f"layer_types of config.json has {in_json(stated[index])} for the last layer, {index}: the class of "
+            f"'{kind.name}' in transformers makes it '{names[index]}' all the same, as is shown.",
+            f"State '{names[index]}' for the last layer, or name a model type whose class keeps what is stated.",
+        )
 
 
 def _kinds_of_mlp_for_other_layers(part: Mapping[str, Any], kind: ModelType, count: int) -> Iterator[Finding]:

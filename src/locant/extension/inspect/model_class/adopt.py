@@ -56,7 +56,7 @@ def by_another_type(parsed: ParsedConfig, types: Sequence[str], difference: Diff
         types: The types that the class gives all of its layers; empty where it has none.
         difference: What differs.
     """
-    read = {index: kind.name.removesuffix(" without positions") for kind in parsed.layers for index in kind.layers}
+    read = {index: kind.type_name for kind in parsed.layers for index in kind.layers}
     return all(index < len(types) and read.get(index) not in (types[index], None) for index in difference.layers)
 
 
