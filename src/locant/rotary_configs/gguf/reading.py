@@ -23,6 +23,7 @@ from locant.rotary_configs.gguf.architectures import (
     SEVERAL_AXES,
     layout_of,
 )
+from locant.rotary_configs.gguf.axes_of_texts import note_on_axes
 from locant.rotary_configs.gguf.deviations import base_of_graph, windows_of_graph
 from locant.rotary_configs.gguf.keys import YARN_KEYS, base_of_earlier_graphs, keys_without_effect, without_sliding_base
 from locant.rotary_configs.gguf.layers import layers_of
@@ -148,9 +149,10 @@ def _read(
     findings += keys_without_effect(own, architecture, words_of_findings(findings))
     if not sections:
         return ParsedConfig(configs, tuple(findings), layers=layers)
-    several = several_axes(sections, "alternating" if SEVERAL_AXES.get(architecture) else "sections", rotary_dim // 2)
-    note = "Positions have several axes; the configuration holds the frequencies, and is exact for text alone."
-    findings.append(Finding("note", note, "Use MultimodalRotary with the sections for images and video."))
+    alternates = SEVERAL_AXES.get(architecture, False)
+    several = several_axes(sections, "alternating" if alternates else "sections", rotary_dim // 2)
+    stated = [int(size) for size in keys.numbers(_SECTIONS) or ()]
+    findings.append(note_on_axes(stated, rotary_dim // 2, alternates=alternates))
     parsed = ParsedConfig(configs, tuple(findings), dict.fromkeys(configs, several), layers)
     return with_checked_axes(parsed, _SECTIONS, splits=False)
 
