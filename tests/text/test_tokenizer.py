@@ -98,6 +98,15 @@ def test_save_and_load(pairs, tmp_path, joint):
         TokenizerPair.load(tmp_path)
 
 
+def test_subwords_that_are_no_text(tokenizers):
+    """They would fail in the middle of a translation, wherever one is written."""
+    model = tokenizers.source.model
+    subword = "\N{LOWER ONE EIGHTH BLOCK}".encode()  # a space
+    assert subword in model
+    with pytest.raises(CheckpointError, match=r"is damaged: the subword b'\\xe2\\xc4\\x81.*' is no text in UTF-8"):
+        Tokenizer(model.replace(subword, b"\xe2\xc4\x81"))
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_vocabulary_that_the_text_cannot_fill_names_the_largest(pairs, algorithm, capfd):
     with pytest.raises(ConfigError, match=r"tokenizer.vocab_size is 9000, .* at most (\d+) tokens") as caught:

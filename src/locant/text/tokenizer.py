@@ -93,8 +93,13 @@ class Tokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
+            self._processor.id_to_piece(list(range(self._processor.get_piece_size())))
         except RuntimeError as error:
             raise CheckpointError(f"The tokenizer model is damaged: {error}") from None
+        except UnicodeDecodeError as error:
+            raise CheckpointError(
+                f"The tokenizer model is damaged: the subword {error.object!r} is no text in UTF-8."
+            ) from None
         ids = tuple(getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos"))
         if ids != (PAD, UNK, BOS, EOS):
             raise CheckpointError(f"The tokenizer model has the special ids {ids}, expected {(PAD, UNK, BOS, EOS)}.")
