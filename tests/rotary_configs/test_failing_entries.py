@@ -229,3 +229,28 @@ def test_an_old_type_that_is_null_counts_only_in_a_group_without_the_new_one() -
     full["type"] = None
     (found,) = [each for each in _findings(content) if "type is null" in each.message]
     assert "full_attention" in found.message
+
+
+def test_scores_are_multiplied_beside_scalings_that_are_not_yarn() -> None:
+    """``yarn_apply_mscale`` of modeling_deepseek_v3.py asks for any type of scaling but 'default'."""
+
+    def content(**scaling: Any) -> dict[str, Any]:
+        group = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4, **scaling}
+        return {"model_type": "deepseek_v3", **_LATENT, "rope_parameters": group}
+
+    def scale(entries: dict[str, Any]) -> float:
+        scales = (each.scaling for each in _made(entries).modules() if type(each).__name__ == "DeepseekV3Attention")
+        return next(scales)
+
+    said = [each.message for each in read_huggingface(content(mscale_all_dim=1.0)).findings]
+    (told,) = (each for each in said if "multiply all scores by" in each)
+    ratio = scale(content(mscale_all_dim=1.0)) / scale(content())
+    assert f"by {ratio:.6g}," in told
+    assert not any("means nothing to the scaling" in each for each in said)
+    lists = {"short_factor": [1.0] * 4, "long_factor": [1.0] * 4, "original_max_position_embeddings": 64}
+    without = content(rope_type="longrope", mscale_all_dim=1.0, **lists)
+    del without["rope_parameters"]["factor"]
+    (told,) = (each.message for each in read_huggingface(without).findings if "there is no factor" in each.message)
+    assert told.endswith("fails.")
+    with pytest.raises(KeyError):
+        _made(without)

@@ -11,6 +11,7 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import SCALINGS, FrequencyScaling
 from locant.positions.scaling.contexts import RopeContext
 from locant.positions.scaling.fields import Fields
+from locant.positions.scaling.yarn_entries import note_on_scores
 from locant.rotary_configs.base import cannot_express
 from locant.rotary_configs.rotary_names import passed_over
 from locant.rotary_configs.spellings import NO_SCALING
@@ -109,6 +110,7 @@ def read_scaling(
     rope.whole("max_position_embeddings")  # ministral3 and mistral4 repeat it there; their classes pass over it
     rope.flag("finetuned")  # of the YaRN authors' own code: whether the model was trained with the scaling
     scaling = known[kind].from_rope_parameters(rope, context)
+    _scores_of_other_scalings(rope, context, kind)
     if rope.number("llama_4_scaling_beta"):
         context.note(
             "llama_4_scaling_beta makes queries grow with their position; a rotary configuration does not hold that.",
@@ -128,6 +130,31 @@ def read_scaling(
         rope.refuse_rest(entries, [name for name in rope.untaken() if not isinstance(rope.values[name], bool)])
     context.findings += passed_over(rope, rope.untaken(), entries, likeness=0.7)
     return scaling
+
+
+def _scores_of_other_scalings(rope: Fields, context: RopeContext, kind: str) -> None:
+    """Tell what classes of DeepSeek's family do with ``mscale_all_dim`` beside a scaling that is not YaRN.
+
+    ``yarn_apply_mscale`` of transformers asks for any type but 'default', and takes the ``factor`` of the group.
+
+    Args:
+        rope: The group.
+        context: What stands around it.
+        kind: The type of the scaling.
+    """
+    name = "mscale_all_dim"
+    is_asked = context.scales_scores and context.is_of_transformers and not context.is_in_vllm and kind != "default"
+    if not is_asked or name not in rope.untaken() or not (weight := rope.number(name)):
+        return
+    factor = rope.number("factor")
+    if factor is None:
+        context.warn(
+            f"{name} is {weight:g} in {rope.where} and there is no factor: the class multiplies scores by what "
+            "follows from both, and fails.",
+            f"Leave {name} out, or state the factor.",
+        )
+    else:
+        note_on_scores(context, weight, factor)
 
 
 def _meant(rope_type: str, known: Collection[str]) -> str:

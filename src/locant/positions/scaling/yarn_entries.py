@@ -48,13 +48,8 @@ def stated_scales(rope: Fields, context: RopeContext, factor: float) -> dict[str
             "State attention_factor, or leave both out.",
         )
     attention_factor = rope.number("attention_factor")
-    if weight_of_scores is not None and context.scales_scores and factor > 1:
-        whole = mscale_of(factor, weight_of_scores)
-        context.note(
-            f"Models of DeepSeek's family also multiply all scores by {whole**2:.6g}, the square of "
-            "0.1 * mscale_all_dim * ln(factor) + 1; a rotary configuration does not hold that.",
-            "Scale the scores in the attention, if the model is one of them.",
-        )
+    if weight_of_scores is not None and context.scales_scores:
+        note_on_scores(context, weight_of_scores, factor)
     if attention_factor is not None and mscale and mscale_all_dim:
         context.warn(
             f"{rope.where} has attention_factor {attention_factor:g} as well as mscale {mscale:g}: transformers "
@@ -69,6 +64,22 @@ def stated_scales(rope: Fields, context: RopeContext, factor: float) -> dict[str
             raise ConfigError(f"{said}: rotated features add nothing to scores. {remedy}")
         context.wrong(f"{said}, as is shown: scores go by its square, so that the sign changes none.", remedy)
     return {"attention_factor": attention_factor, "mscale": mscale or None, "mscale_all_dim": mscale_all_dim or None}
+
+
+def note_on_scores(context: RopeContext, weight: float, factor: float) -> None:
+    """Tell that models multiply scores by what follows from ``mscale_all_dim``, if it is not 1.
+
+    Args:
+        context: Where the note goes.
+        weight: ``mscale_all_dim``.
+        factor: The factor of the scaling.
+    """
+    if factor > 1:
+        context.note(
+            f"Models of DeepSeek's family also multiply all scores by {mscale_of(factor, weight) ** 2:.6g}, the square "
+            "of 0.1 * mscale_all_dim * ln(factor) + 1; a rotary configuration does not hold that.",
+            "Scale the scores in the attention, if the model is one of them.",
+        )
 
 
 def _or_missing(value: float | None) -> str:
