@@ -146,3 +146,26 @@ def test_a_part_beside_text_that_must_state_its_type() -> None:
     typed = {**content, "audio_config": {"model_type": "audioflamingo3_encoder", **audio}}
     assert _made(typed) is not None
     assert not _about(typed, "'audio_config'")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "named", "said"),
+    [
+        ("llama", "Qwen2ForCausalLM", "the class of 'qwen2', and model_type is 'llama'"),
+        ("llama", "LlamaForCasualLM", "which no class is called. Did you mean 'LlamaForCausalLM'?"),
+        ("llama", "LamaForCausalLM", "which no class is called. Did you mean that of 'llama'?"),
+        ("llama", "LlamaForCausalLM", None),
+        ("llama", "LlamaForRewardModel", None),
+        ("gemma3_text", "Gemma3ForCausalLM", None),
+        ("gpt_neox", "GPTNeoXForCausalLM", None),
+    ],
+)
+def test_architectures_of_another_class_or_of_none(model_type: str, named: str, said: str | None) -> None:
+    content = {"model_type": model_type, "hidden_size": 64, "num_attention_heads": 4, "architectures": [named]}
+    told = [each.message for each in read_huggingface(content).findings if each.message.startswith("architectures of")]
+    assert [said in each for each in told] == ([] if said is None else [True])
+    assert not [
+        each
+        for each in read_huggingface({**content, "auto_map": {"AutoModel": "modeling.Other"}}).findings
+        if each.message.startswith("architectures of")
+    ]

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.families import ModelType
 from locant.rotary_configs.classes.without_rotation import has_rotary_code, speaks_of_rotation
-from locant.rotary_configs.huggingface.text_parts import text_part, text_type
+from locant.rotary_configs.huggingface.text_parts import name_of, steps_to_text, text_part, text_type
+
+_ENDS = (
+    "ForCausalLM",
+    "ForConditionalGeneration",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "LMHeadModel",
+)
+_END = re.compile(r"(For[A-Z]\w*|LMHead\w*|Model)$")
+_LIKENESS = 0.88
 
 
 def class_in_architectures(config: Mapping[str, Any]) -> ModelType | None:
@@ -36,3 +49,56 @@ def other_type_in_architectures(config: Mapping[str, Any]) -> ModelType | None:
         return None
     named = families.type_of_class(names[0])
     return named if named is not None and named.rotates and not named.text_part else None
+
+
+def doubts_about_architectures(config: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield a warning where ``architectures`` names the class of another model type, or is close to a name and none.
+
+    Auto classes of transformers go by the model type, vLLM by the name of the class.
+
+    Args:
+        config: The content of config.json.
+    """
+    names, types = config.get("architectures"), {text_type(config), name_of(config)}
+    types |= {name_of(step.whole) for step in steps_to_text(config)}
+    kind = families.model_type(name_of(config))
+    if kind is None or not families.is_in_transformers(kind.name) or config.get("auto_map"):
+        return
+    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+        return
+    name, named = names[0], families.type_of_class(names[0])
+    goes_by = (
+        f"transformers builds the class of '{kind.name}' by the model type, as is shown; vLLM goes by architectures"
+    )
+    if named is not None and families.is_in_transformers(named.name) and not types & {named.name, named.text_type}:
+        yield Finding(
+            "warning",
+            f"architectures of config.json names '{name}', the class of '{named.name}', and model_type is "
+            f"'{kind.name}': {goes_by}, and runs another model.",
+            "Correct the one that is not of the weights.",
+        )
+    elif (meant := _meant(name, [each for each in types if each is not None])) is not None:
+        yield Finding(
+            "warning",
+            f"architectures of config.json names '{name}', which no class is called. Did you mean {meant}? "
+            f"{goes_by[:1].upper()}{goes_by[1:]}, and finds none.",
+            "Correct architectures.",
+        )
+
+
+def _meant(name: str, types: list[str]) -> str | None:
+    """Return in words which class a name is nearly that of: of one of the model types, with a usual end."""
+    found = _END.search(name)
+    stem, end = (name[: found.start()], found[0]) if found else (name, "")
+    ends = difflib.get_close_matches(end, _ENDS, 1, _LIKENESS) if end not in _ENDS else []
+    if ends and families.type_of_class(stem + ends[0]) is not None:
+        return f"'{stem}{ends[0]}'"
+    letters = {_letters(each): each for each in types}
+    close = difflib.get_close_matches(_letters(stem), letters, 1, _LIKENESS)
+    if end not in _ENDS or not close or close[0] == _letters(stem) or families.type_of_class(name) is not None:
+        return None
+    return f"that of '{letters[close[0]]}'"
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"\W|_", "", name).lower()

@@ -84,7 +84,11 @@ from locant.rotary_configs.huggingface.layers import (
     layers_with_positions,
     layers_without_positions,
 )
-from locant.rotary_configs.huggingface.named_classes import class_in_architectures, other_type_in_architectures
+from locant.rotary_configs.huggingface.named_classes import (
+    class_in_architectures,
+    doubts_about_architectures,
+    other_type_in_architectures,
+)
 from locant.rotary_configs.huggingface.pairing import (
     LAYOUT_MARK,
     doubts_about_layout,
@@ -272,6 +276,7 @@ def _read_entries(
         layout = "interleaved"
     findings += doubts_about_layout(part, kind, name, stated)
     findings += doubts_about_others(config, kind)
+    findings += [] if in_vllm else doubts_about_architectures(config)
     max_length = next((length for each in LENGTHS if (length := part.whole(each))), None)
     original_length = part.whole("original_max_position_embeddings")
     names = layer_names(part, kind)
