@@ -99,6 +99,21 @@ def test_missing_empty_and_damaged_files(tmp_path):
     (tmp_path / "c.gz").write_bytes(gzip.compress(b"some text\n" * 1000)[:-10])
     with pytest.raises(DataError, match=r"c\.gz cannot be read"):
         load_corpus(files(tmp_path, train={"source": "c.gz", "target": "c.gz"}))
+    (tmp_path / "d.gz").write_text("plain text\n")
+    with pytest.raises(DataError, match=r"d\.gz is damaged, or not gzipped.*without \.gz if it is plain text\.$"):
+        load_corpus(files(tmp_path, train={"source": "d.gz", "target": "d.gz"}))
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(DataError, match=r"folder cannot be read: Is a directory\.$"):
+        load_corpus(files(tmp_path, train={"source": "folder", "target": "folder"}))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_named(tmp_path, encoding):
+    content = ("" if encoding == "utf-16" else "\ufeff") + "schön\nja\n"
+    for side in ("a", "b"):
+        (tmp_path / side).write_bytes(content.encode(encoding))
+    with pytest.raises(DataError, match=r"a is written in UTF-16\. Convert the text to UTF-8\."):
+        load_corpus(files(tmp_path))
 
 
 def test_tsv(tmp_path):

@@ -281,6 +281,18 @@ def test_a_dry_run_measures_this_machine_and_writes_nothing(corpus, tmp_path, mo
     assert not list(tmp_path.iterdir())
 
 
+def test_a_text_that_is_its_own_translation_is_a_warning(corpus, caplog):
+    """Likely one file was given twice; with noise, a model that mends text learns from it."""
+    source = str(corpus / "train.en")
+    train = {"corpus": {"kind": "files", "train": {"source": source, "target": source}}}
+    plan_training(train, training={"steps": 2, "device": "cpu"})
+    assert "The first 570 sources of files source-target are the same as their targets" in caplog.text
+    caplog.clear()
+    noisy = {"kind": "mixture", "sources": {"one": {**train, "noise": {"typos": 0.5}}}}
+    plan_training({"corpus": noisy}, training={"steps": 2, "device": "cpu"})
+    assert "the same as their targets" not in caplog.text
+
+
 def test_a_dry_run_says_how_much_cleaning_removes(corpus, tmp_path, capsys):
     lines = (corpus / "train.en").read_text(encoding="utf-8").splitlines()
     table = tmp_path / "numbered.tsv"  # whose first column is a number, too short for many a sentence

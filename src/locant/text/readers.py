@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,8 +39,13 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise DataError(f"The file {path} does not exist.") from None
+    except gzip.BadGzipFile:
+        raise DataError(
+            f"The file {path} is damaged, or not gzipped, as its name says. Name it without .gz if it is plain text."
+        ) from None
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"The file {path} cannot be read: {error}") from None
+        said = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"The file {path} cannot be read: {said.rstrip('.')}.") from None
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -93,6 +99,8 @@ def decode_line(line: bytes, name: str, number: int) -> str:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
+        if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise DataError(f"{name} is written in UTF-16. Convert the text to UTF-8.") from None
         raise DataError(
             f"{name}, line {number}: byte {error.start + 1} of the line is not valid UTF-8. "
             "Convert the text to UTF-8, or remove the line."

@@ -43,7 +43,7 @@ from locant.training.forecast import memory_warning
 from locant.training.plan import Choice, TrainingPlan
 from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, merged, with_changes
 from locant.training.resuming import continued_recipe
-from locant.training.run_data import align_data, open_corpus, prepare_data, report_data
+from locant.training.run_data import align_data, copies_warning, open_corpus, prepare_data, report_data
 from locant.training.trainer import Trainer
 from locant.training.usual_length import choose_usual_length
 from locant.version import __version__
@@ -134,6 +134,7 @@ def plan_training(
             finetuning = FineTuning(wanted, corpus, Path(), resume=False)
             wanted, corpus, tokenizers = finetuning.recipe, finetuning.corpus, finetuning.parent_tokenizers
         plan = complete_recipe(wanted, corpus, choose_device(wanted.training.device), tokenizers=tokenizers)
+        _warn(copies_warning(corpus))
     _warn(plan.memory_warning)
     _warn(plan.passes_warning)
     return plan
@@ -215,6 +216,8 @@ def _train(
         finetuning = FineTuning(recipe, corpus, folder, resume=resume) if recipe.finetuning else None
         if finetuning:
             recipe, corpus = finetuning.recipe, finetuning.corpus
+        if not resume and parallel.rank() == 0:
+            _warn(copies_warning(corpus))
         choices: tuple[Choice, ...] = ()
         if not resume and leaves_open(recipe):
             plan = _plan_together(recipe, corpus, device, finetuning)

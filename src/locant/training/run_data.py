@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from locant.training.callback import PartReport, PreparedReport, TrainingCallbac
 from locant.training.finetuning import FineTuning
 from locant.training.recipe import Recipe, run_text_store
 
+_LOOKED_AT, _FEWEST = 1000, 10
+"""Pairs of a text that are looked at for copies, and how few say nothing."""
 _ALIGNED_ALONE = 100_000
 """Most pairs whose links one process makes symmetric."""
 
@@ -38,6 +41,18 @@ def open_corpus(recipe: Recipe, folder: Path, callback: TrainingCallback, *, pre
     mine: list[Corpus] = []
     parallel.on_some_processes(prepares or parallel.rank() == 0, lambda: mine.append(recipe.open_corpus(store)))
     return mine[0] if mine else recipe.open_corpus(store)
+
+
+def copies_warning(corpus: Corpus) -> str:
+    """Return what is said where sources are their own targets without noise: likely one file was given twice."""
+    for part in corpus.parts:
+        first = list(islice(part.train, _LOOKED_AT))
+        if not part.noise and len(first) >= _FEWEST and all(source == target for source, target in first):
+            return (
+                f"The first {len(first):,} sources of {part.name} are the same as their targets, so the model learns "
+                "to copy. Give the translations as the target."
+            )
+    return ""
 
 
 def prepare_data(
