@@ -162,6 +162,27 @@ class TestUltraBert:
         assert read_huggingface(file).configs["sliding_attention"].base == 2e4
         assert "takes the last for all of them" in _said(file)
 
+    def test_the_first_window_counts(self) -> None:
+        """``next(window for window in attention_windows if window)`` is the sliding_window of all layers."""
+        file = self._FILE | {"attention_windows": [None, 64, 128, 64]}
+        windows = {kind.name: kind.window for kind in read_huggingface(file).layers}
+        assert windows == {"full_attention": None, "sliding_attention": 65}
+        assert "windows of 64 and 128 tokens; the class of 'ultrabert' in transformers takes the first, 64," in _said(
+            file
+        )
+        assert "takes the first" not in _said(self._FILE)
+
+    def test_the_window_is_told_by_the_name_of_the_file(self) -> None:
+        said = [each.message for each in read_huggingface(self._FILE).findings if "each token itself" in each.message]
+        assert len(said) == 1
+        assert said[0].startswith("Of attention_windows 64 in config.json, the class of 'ultrabert'")
+
+    def test_without_windows_the_class_has_its_own(self) -> None:
+        file = self._FILE | {"attention_windows": [None, None, None, None], "layer_types": ["sliding_attention"] * 4}
+        assert read_huggingface(file).layers[0].window == 129
+        said = " ".join(each.message for each in read_huggingface(file).findings)
+        assert "a window of 129 tokens to each side, each token itself among them, of the 128 tokens" in said
+
     def test_one_base_for_all_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="must be a list with the base of every layer"):
             read_huggingface(self._FILE | {"rope_theta": 1e4})

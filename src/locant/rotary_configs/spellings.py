@@ -197,15 +197,16 @@ class Spelled(dict[str, Any]):
             self.names[ours] = theirs
 
     def learn_names(self, translated: Mapping[str, Any]) -> None:
-        """Note which numbers of the file have another name in a translation of it.
+        """Note which numbers of the file, alone or in a list, have another name in a translation of it.
 
         Args:
             translated: The entries in the names of transformers, as the code of a model type is known to take them.
         """
-        gone = {name: value for name, value in self.items() if name not in translated and is_number(value)}
+        gone = {name: value for name, value in self.items() if name not in translated}
         for name in [name for name in translated if name not in self]:
-            theirs = [each for each, value in gone.items() if value == translated[name]]
-            if len(theirs) == 1 and is_number(translated[name]):
+            value = translated[name]
+            theirs = [each for each, of in gone.items() if value in (of if isinstance(of, list) else [of])]
+            if len(theirs) == 1 and is_number(value):
                 self.names.setdefault(name, theirs[0])
 
     def has_none(self, *names: str) -> bool:

@@ -304,7 +304,19 @@ def ultrabert(given: dict[str, Any], findings: Findings) -> None:
     """UltraBERT (configuration_ultrabert.py of transformers): windows and bases layer by layer."""
     windows, bases = given.pop("attention_windows", None), given.get("rope_theta")
     if isinstance(windows, list):
-        given["sliding_window"] = next((each for each in windows if each), given.get("sliding_window", 128))
+        sizes = [*dict.fromkeys(each for each in windows if each)]
+        if sizes:
+            given["sliding_window"] = sizes[0]
+        if len(sizes) > 1:
+            findings.append(
+                Finding(
+                    "warning",
+                    f"attention_windows of config.json has windows of {' and '.join(map(in_json, sizes))} tokens; the "
+                    f"class of 'ultrabert' in transformers takes the first, {in_json(sizes[0])}, for all layers with a "
+                    "window.",
+                    f"State {in_json(sizes[0])} for each of them, if the class is what runs the model.",
+                )
+            )
         if given.get("layer_types") is None:
             given["layer_types"] = [_SLIDING if each else _FULL for each in windows]
     if bases is None:

@@ -178,17 +178,25 @@ def windows_of_other_sizes(part: Fields, kind: ModelType | None, layers: Sequenc
         layers: The layers as they were read.
     """
     own = None if kind is None else windows_of_class(kind.name)
-    stated = {name: part.values[name] for name in (own.sizes if own is not None else ()) if is_count(part.get(name))}
+    names = frozenset[str]() if own is None else own.sizes
+    stated = {name: part.values[name] for name in names if is_count(part.get(name))}
     shown = sorted({each.window for each in layers if each.window is not None})
-    if kind is None or len(stated) != 1 or not shown or {*shown} & {*stated.values()}:
+    if kind is None or not shown:
         return []
-    (name, value), sizes = next(iter(stated.items())), " and ".join(map(str, shown))
+    windows, whose = ("a window" if len(shown) == 1 else "windows"), f"the class of '{kind.name}' in transformers"
+    sizes = " and ".join(map(str, shown))
     sides = " to each side" if kind.name in LOOKS_BOTH_WAYS else ""
+    made = f"{windows} of {sizes} tokens{sides}, each token itself among them"
+    if len(stated) == 1 and not {*shown} & {*stated.values()}:
+        name, value = next(iter(stated.items()))
+        return [Finding("note", f"Of {name} {value} in config.json, {whose} makes {made}.", "Nothing has to be done.")]
+    filled = {kind.defaults[name] for name in names if is_count(kind.defaults.get(name))}
+    if stated or len(shown) > 1 or len(filled) != 1 or {*shown} & filled:
+        return []
     return [
         Finding(
             "note",
-            f"{name} is {value} in config.json, of which the class of '{kind.name}' in transformers makes "
-            f"{'a window' if len(shown) == 1 else 'windows'} of {sizes} tokens{sides}, each token itself among them.",
+            f"{whose[0].upper()}{whose[1:]} makes {made}, of the {filled.pop()} tokens that it has of its own.",
             "Nothing has to be done.",
         )
     ]
