@@ -338,6 +338,7 @@ def test_vllm_pairs_latent_attention_as_deepseek_trained_it() -> None:
 def test_vllm_rotates_a_share_of_the_separate_part_of_latent_heads(model_type: str, share: float, rotated: int) -> None:
     """get_rope(qk_rope_head_dim, rope_parameters=config.rope_parameters); dots3_note has a group of its own there."""
     model = {"model_type": model_type, "partial_rotary_factor": share}
+    model |= {"swa_rope_theta": 5e4} if model_type == "dots3_note_text" else {}
     assert {each.rotary_dim for each in read_vllm({}, model).configs.values()} == {rotated}
     by_name = model | {"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"], "qk_rope_head_dim": 64}
     assert read_vllm({}, by_name).config.rotary_dim == int(64 * share)
@@ -467,6 +468,57 @@ def test_vllm_scales_nothing_in_muse_spark() -> None:
     part = {"model_type": "muse_spark_text", "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
     read = read_vllm({}, {"model_type": "muse_spark", "text_config": part})
     assert read.config.scaling == Unscaled()
+
+
+_DOTS3 = {"model_type": "dots3_note_text", "architectures": ["Dots3NoteForCausalLM"], "num_hidden_layers": 4}
+
+
+@pytest.mark.parametrize(
+    ("entries", "base", "said"),
+    [
+        ({"rope_theta": 8e6}, 8e6, None),
+        ({}, 1e4, None),  # of DeepseekV3Config, which Dots3NoteConfig of vLLM is made of
+        ({"rope_theta": 8e6, "rope_scaling": {"type": "yarn", "factor": 4.0}}, 8e6, "rope_scaling of config.json has"),
+        ({"rope_parameters": {"rope_theta": 8e6, "rope_type": "yarn", "factor": 4.0}}, 8e6, "has the scaling 'yarn'"),
+    ],
+)
+def test_vllm_takes_two_bases_alone_in_dots3_note(entries: dict[str, Any], base: float, said: str | None) -> None:
+    """models/dots3_note/nvidia/model.py: rope_parameters of rope_type default, with rope_theta and swa_rope_theta."""
+    read = read_vllm({}, {**_DOTS3, "swa_rope_theta": 5e4, **entries})
+    assert {name: each.base for name, each in read.configs.items()} == {
+        "indexed_attention": base,
+        "sliding_attention": 5e4,
+    }
+    assert {each.scaling for each in read.configs.values()} == {Unscaled()}
+    found = [each.message for each in read.findings if "never scales" in each.message]
+    assert len(found) == (said is not None)
+    assert (said or "") in "".join(found)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"rope_theta": 8e6}, "swa_rope_theta is missing in config.json, and vLLM's class of dots3.note fails"),
+        (
+            {"rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 5e4}}},
+            "has groups for layer types: vLLM's class of dots3.note looks for rope_theta there, and fails",
+        ),
+    ],
+)
+def test_vllm_fails_with_dots3_note_as_transformers_writes_it(entries: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read_vllm({}, {**_DOTS3, **entries})
+
+
+def test_vllm_scales_nothing_in_mimo_v2() -> None:
+    """mimo_v2.py hands get_rope a group of its own."""
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    sizes = {"hidden_size": 512, "num_attention_heads": 8, "head_dim": 192, "num_hidden_layers": 4, "rope_theta": 5e6}
+    mimo = {"model_type": "mimo_v2_flash", "architectures": ["MiMoV2FlashForCausalLM"], **sizes, "rope_scaling": yarn}
+    read = read_vllm({}, mimo | {"partial_rotary_factor": 0.334})
+    assert {each.scaling for each in read.configs.values()} == {Unscaled()}
+    assert {each.rotary_dim for each in read.configs.values()} == {64}
+    assert any("vLLM's class of 'mimo_v2_flash' takes the base alone" in each.message for each in read.findings)
 
 
 def test_vllm_passes_over_the_factor_of_proportional() -> None:

@@ -66,6 +66,7 @@ def of_vllm(sources: Path) -> dict[str, Any]:
         "latent": {
             name: turned for name in own if (turned := _turned_of_latent_heads(sources, modules[name])) is not None
         },
+        "unscaled": [name for name in own if _never_scales(sources, modules[name])],
     }
 
 
@@ -87,10 +88,32 @@ def _turned_of_latent_heads(sources: Path, module: str) -> dict[str, Any] | None
     }
 
 
+def _never_scales(sources: Path, module: str) -> bool:
+    """Return whether a module of vLLM hands groups of its own to ``get_rope``, which hold a base and have no scaling.
+
+    Calls without a base that is read, as those of towers for images, say nothing.
+    """
+    groups = [
+        {"**" if key is None else ast.unparse(key).strip("'") for key in each.keys}
+        for path in _files_of(sources, module)
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "get_rope"
+        for each in [keyword.value for keyword in call.keywords if keyword.arg == "rope_parameters"]
+        if not (isinstance(each, ast.Dict) and all(isinstance(value, ast.Constant) for value in each.values))
+        for each in [each if isinstance(each, ast.Dict) else ast.Dict([None], [each])]
+    ]
+    plain = {"rope_theta", "rope_type", "partial_rotary_factor"}
+    return bool(groups) and all("rope_theta" in group and {*group} <= plain for group in groups)
+
+
+def _files_of(sources: Path, module: str) -> list[Path]:
+    found = sources / module.replace(".", "/") if module.startswith("vllm.") else sources / _MODELS / module
+    return sorted(found.rglob("*.py")) if found.is_dir() else [found.with_suffix(".py")]
+
+
 def _files_with_attention(sources: Path, module: str) -> Iterator[Path]:
     """Yield the files of a module, and those from whose modules they import layers of attention."""
-    found = sources / module.replace(".", "/") if module.startswith("vllm.") else sources / _MODELS / module
-    files = sorted(found.rglob("*.py")) if found.is_dir() else [found.with_suffix(".py")]
+    files = _files_of(sources, module)
     yield from files
     for path in files:
         for statement in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

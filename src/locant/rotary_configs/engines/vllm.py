@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from locant.errors import ConfigError
@@ -17,10 +18,11 @@ from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, by_layer, with_equivalent_base
 from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.own_code import in_usual_names
+from locant.rotary_configs.engines.override_words import names_in, placed
 from locant.rotary_configs.engines.vllm_groups import with_own_groups
-from locant.rotary_configs.engines.vllm_overrides import GROUPS, names_in, placed, with_overrides, with_share_of_file
+from locant.rotary_configs.engines.vllm_overrides import GROUPS, with_overrides, with_share_of_file
 from locant.rotary_configs.huggingface.around_scalings import length_of_class
-from locant.rotary_configs.huggingface.engine_classes import runs_class_of_transformers
+from locant.rotary_configs.huggingface.engine_classes import runs_class_of_transformers, vllm_never_scales
 from locant.rotary_configs.huggingface.reading import read_config
 from locant.rotary_configs.huggingface.text_parts import text_part
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
@@ -77,11 +79,18 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
             configs[layer] = replace(read, max_length=read.scaling.as_served_by_vllm(lengths)[1])
         return _with_findings(parsed, configs, findings, given, config, model_type)
     where = FORMAT if given else "config.json"
+    own_groups = partial(
+        with_own_groups,
+        model_type=model_type,
+        where=where,
+        findings=findings,
+        never_scales=vllm_never_scales(merged),
+    )
     if nested is merged:
-        merged = with_own_groups(with_share_of_file(config, merged), model_type, where, findings)
+        merged = own_groups(with_share_of_file(config, merged))
     for name, part in merged.items():
         if part is nested:
-            nested = with_own_groups(with_share_of_file(config, nested), model_type, where, findings)
+            nested = own_groups(with_share_of_file(config, nested))
             merged[name] = _in_huggingface_terms(_with_ntk_of_its_own(nested, model_type), model_type, where, findings)
     merged = _in_huggingface_terms(_with_ntk_of_its_own(merged, model_type), model_type, where, findings)
     parsed = read_config(merged, in_vllm=True, is_replaced=is_replaced)

@@ -1,7 +1,7 @@
 """Groups of rotary parameters that classes of vLLM 0.33 make of a file otherwise than those of transformers.
 
 Source: ``gemma4.py``, ``dbrx.py``, ``gpt_oss.py``, ``step3p5.py`` and ``config.py`` (GTE) in
-``vllm/model_executor/models``, and ``vllm/models/muse_spark``.
+``vllm/model_executor/models``, and ``dots3_note`` and ``muse_spark`` in ``vllm/models``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 _ONE_GROUP = "gemma4"  # the beginning of the model types whose class takes one group for layers of both types
 _YARN_OF_ALL = ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow")
 _SHARE = "partial_rotary_factor"
+_BASE_OF_DEEPSEEK = 10_000.0
 _WHOLE_HEADS = frozenset(["dbrx", "gpt_oss", "gte", "muse_spark_text", "step3p5"])
 """Model types whose classes hand over a share of their own, or none, whatever the file has."""
 
-_UNSCALED = frozenset(["muse_spark_text"])
-"""Model types whose classes take a base alone, and never scale."""
+_SLIDING_BASE_NEEDED = ("dots3_note", "dots3_note_text")
+"""Model types whose class in vLLM is made of DeepSeek V3's configuration, without groups for layer types."""
 
 
-def with_own_groups(part: Mapping[str, Any], model_type: str, where: str, findings: list[Finding]) -> dict[str, Any]:
+def with_own_groups(
+    part: Mapping[str, Any], model_type: str, where: str, findings: list[Finding], *, never_scales: bool = False
+) -> dict[str, Any]:
     """Return a text part with its groups as vLLM's class of its model type has them.
 
     Args:
@@ -32,6 +35,7 @@ def with_own_groups(part: Mapping[str, Any], model_type: str, where: str, findin
         model_type: The model type.
         where: Where they stand, for messages.
         findings: Where findings go.
+        never_scales: Whether the class takes a base alone.
 
     Raises:
         ConfigError: The class fails with them.
@@ -39,8 +43,10 @@ def with_own_groups(part: Mapping[str, Any], model_type: str, where: str, findin
     made = dict(part)
     if model_type in _WHOLE_HEADS:
         made = _without_shares(made)
-    if model_type in _UNSCALED:
-        made = _unscaled(made)
+    if never_scales:
+        made = _unscaled(made, model_type, where, findings)
+    if model_type in _SLIDING_BASE_NEEDED:
+        made = _with_bases_of_dots3(made, where)
     if model_type.startswith(_ONE_GROUP):
         made = _with_groups_by_layer(made, where, findings)
     elif model_type == "dbrx":
@@ -60,13 +66,43 @@ def _without_shares(part: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _unscaled(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration whose groups have their bases alone."""
+def _with_bases_of_dots3(part: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return a configuration with the two bases that vLLM's class of dots3.note reads, in place of groups.
+
+    Raises:
+        ConfigError: The file has groups for layer types, or no base for layers with a window.
+    """
+    groups = [part[name] for name in GROUPS if isinstance(part.get(name), Mapping)]
+    if any(isinstance(each, Mapping) for group in groups for each in group.values()):
+        raise ConfigError(
+            f"rope_parameters of {where} has groups for layer types: vLLM's class of dots3.note looks for rope_theta "
+            "there, and fails. State rope_theta and swa_rope_theta in their place."
+        )
+    if part.get("swa_rope_theta") is None:
+        raise ConfigError(f"swa_rope_theta is missing in {where}, and vLLM's class of dots3.note fails without.")
+    stated = [group["rope_theta"] for group in groups if group.get("rope_theta") is not None]
+    beside = part.get("rope_theta")
+    base = stated[0] if stated else _BASE_OF_DEEPSEEK if beside is None else beside
+    return {key: value for key, value in part.items() if key not in GROUPS} | {"rope_theta": base}
+
+
+def _unscaled(part: Mapping[str, Any], model_type: str, where: str, findings: list[Finding]) -> dict[str, Any]:
+    """Return a configuration whose groups have their bases alone, and say what of them is lost."""
     made = dict(part)
     for name in GROUPS:
         rope = made.get(name)
         if isinstance(rope, Mapping) and not any(isinstance(each, Mapping) for each in rope.values()):
-            made[name] = {"rope_type": "default"} | {key: rope[key] for key in ("rope_theta",) if key in rope}
+            made[name] = {"rope_type": "default"} | {key: rope[key] for key in ("rope_theta", _SHARE) if key in rope}
+            kind = rope.get("rope_type", rope.get("type"))
+            if kind not in (None, "default"):
+                findings.append(
+                    Finding(
+                        "warning",
+                        f"{name} of {where} has the scaling '{kind}': vLLM's class of '{model_type}' takes the base "
+                        "alone, and never scales.",
+                        "Serve the model with an engine that scales, or leave the scaling out.",
+                    )
+                )
     return made
 
 

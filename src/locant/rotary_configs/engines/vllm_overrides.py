@@ -16,8 +16,7 @@ transformers from 5.16.1 up to but without 5.21. In this order:
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from locant.errors import ConfigError
@@ -25,12 +24,12 @@ from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import UNREADABLE
 from locant.rotary_configs.classes import families
+from locant.rotary_configs.engines.override_words import OPTION
 from locant.rotary_configs.huggingface.engine_classes import runs_class_of_transformers
 from locant.rotary_configs.huggingface.reading import read_config
 from locant.rotary_configs.huggingface.text_parts import text_part, text_type
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 
-OPTION = "--hf-overrides"
 GROUPS = ("rope_parameters", "rope_scaling")
 _RELEASE = "vLLM 0.33 (transformers 5.16 to 5.20)"
 _BASES = ("rope_theta", "rotary_emb_base")
@@ -378,25 +377,3 @@ def with_share_of_file(config: Mapping[str, Any], part: Mapping[str, Any]) -> di
         part: Its text part.
     """
     return _Overrides(config, []).with_share_of_file(part)
-
-
-def names_in(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of all entries of overrides, nested ones among them."""
-    for name, value in given.items():
-        yield name
-        if isinstance(value, Mapping):
-            yield from names_in(value)
-
-
-def placed(message: str, names: frozenset[str]) -> str:
-    """Return a message that says of entries that an override has that they stand there.
-
-    Example:
-        >>> placed("'rope_paramters' in config.json is not known.", frozenset(["rope_paramters"]))
-        "'rope_paramters' in --hf-overrides is not known."
-    """
-
-    def there(found: re.Match[str]) -> str:
-        return found[0].replace("config.json", OPTION) if found[1] in names else found[0]
-
-    return re.sub(r"(\w+)'? (?:is \S+ )?(?:stands )?(?:in|of) config\.json", there, message)

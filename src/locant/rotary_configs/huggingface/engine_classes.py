@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,15 +66,30 @@ def vllm_latent_heads(config: Mapping[str, Any]) -> LatentHeads | None:
     Args:
         config: The content of config.json.
     """
-    stored = _classes()["vllm"]
-    known = {name.lower(): found for name, found in stored["latent"].items()}
+    latent = _classes()["vllm"]["latent"]
+    name = _architecture_in(config, latent, [str(text_type(config))])
+    return None if name is None else LatentHeads(**latent[name])
+
+
+def vllm_never_scales(config: Mapping[str, Any]) -> bool:
+    """Return whether vLLM's own class for a model makes its rotation of a base alone, whatever scaling a file has.
+
+    Args:
+        config: The content of config.json.
+    """
+    types = [str(text_type(config)), str(config.get("model_type")), str(text_type(config)).removesuffix("_text")]
+    return _architecture_in(config, _classes()["vllm"]["unscaled"], types) is not None
+
+
+def _architecture_in(config: Mapping[str, Any], known: Iterable[str], types: Iterable[str]) -> str | None:
+    """Return the one of some architectures by which vLLM runs a model: as the file names it, or of its model type."""
+    names = {name.lower(): name for name in known}
     stated = [name for part in (config, text_part(config)) for name in _names(part.get("architectures"))]
     if stated and not vllm_has_class(config):
         return None
-    name = _letters(str(text_type(config)))
-    by_type = [each for each in known if any(each.removesuffix(end.lower()) == name for end in stored["suffixes"])]
-    found = next((known[each.lower()] for each in (*stated, *by_type) if each.lower() in known), None)
-    return None if found is None else LatentHeads(**found)
+    letters, suffixes = {_letters(each) for each in types}, _classes()["vllm"]["suffixes"]
+    by_type = [each for each in names if any(each.removesuffix(end.lower()) in letters for end in suffixes)]
+    return next((names[each.lower()] for each in (*stated, *by_type) if each.lower() in names), None)
 
 
 def ctranslate2_reads_scaling(config: Mapping[str, Any]) -> bool | None:
