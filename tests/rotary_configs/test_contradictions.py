@@ -403,3 +403,21 @@ def test_null_for_a_base_takes_the_rotation_of_olmo_hybrid_away(entries: dict[st
     with pytest.raises(NoRotaryPositionsError, match=r"rope_theta is null in config\.json: the class of 'olmo_hybrid'"):
         read_huggingface({**file, "layer_types": types, **entries})
     assert read_huggingface({**file, "layer_types": types, "rope_parameters": None}).config.base == 10000
+
+
+def _of_null(content: dict[str, Any]) -> list[Finding]:
+    return [each for each in read_huggingface(content).findings if "switches no rotation off" in each.message]
+
+
+def test_null_for_the_groups_switches_no_rotation_off() -> None:
+    """``standardize_rope_params`` fills in what is null; only null for the base in a group counts in OLMo-Hybrid."""
+    sizes = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8}
+    hybrid = {"model_type": "olmo_hybrid", **sizes}
+    (found,) = _of_null(hybrid | {"rope_parameters": None})
+    assert found.severity == "warning"
+    assert "rotates with the base 10000" in found.message
+    assert "rope_theta null in rope_parameters" in found.remedy
+    assert [each.severity for each in _of_null({"model_type": "llama", **sizes, "rope_parameters": None})] == ["note"]
+    assert not _of_null(hybrid)
+    assert not _of_null(hybrid | {"rope_parameters": None, "rope_theta": 5e5})
+    assert not _of_null(hybrid | {"rope_parameters": None, "rope_scaling": {"rope_type": "linear", "factor": 2.0}})

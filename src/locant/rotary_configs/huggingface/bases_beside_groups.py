@@ -8,6 +8,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Fields, Finding, agreed
+from locant.rotary_configs.classes.entries import entries_of_class
 from locant.rotary_configs.classes.families import (
     MERGES_INTO_FULL_LAYERS,
     PASSES_OVER_BASE,
@@ -103,6 +104,33 @@ def has_null_base(part: Fields) -> bool:
     stated = [group["rope_theta"] for group in found if "rope_theta" in group]
     stated = stated or [part.values[name] for name in ("rope_theta",) if name in part.values]
     return bool(stated) and not any(stated)
+
+
+def null_switches_nothing_off(part: Fields, kind: ModelType | None, taken: Collection[float]) -> Iterator[Finding]:
+    """Yield that null in the place of the groups does not take the rotation away, where nothing else states a base.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+        taken: The bases of its rotations.
+    """
+    own = None if kind is None else entries_of_class(kind.name)
+    if kind is None or own is None or not taken or "null" not in own.takes.get("rope_parameters", ()):
+        return
+    stated = {"rope_scaling", "rope_theta", "rotary_emb_base", *kind.bases}
+    if part.values.get("rope_parameters", {}) is not None or any(part.values.get(name) is not None for name in stated):
+        return
+    own_bases = sorted({*taken})
+    bases = f"base{'s' if len(own_bases) > 1 else ''} {' and '.join(f'{each:g}' for each in own_bases)}"
+    said = (
+        f"rope_parameters is null in config.json, which switches no rotation off: the class of '{kind.name}' in "
+        f"transformers fills it in, and rotates with the {bases}."
+    )
+    if kind.stands_without_base:
+        remedy = "State rope_theta null in rope_parameters, with its rope_type, if no layer is meant to rotate."
+        yield Finding("warning", said, remedy)
+    else:
+        yield Finding("note", said, "State the base that the weights were trained with.")
 
 
 def null_bases(part: Fields, kind: ModelType | None, inside: float | None) -> Iterator[Finding]:

@@ -51,6 +51,7 @@ from locant.rotary_configs.huggingface.bases_beside_groups import (
     bases_of_a_switch,
     has_null_base,
     name_of_base,
+    null_switches_nothing_off,
 )
 from locant.rotary_configs.huggingface.class_failures import doubts_about_class, types_of_no_rotation
 from locant.rotary_configs.huggingface.doubts import (
@@ -384,7 +385,9 @@ def _read_entries(
     findings += layers_without_positions([each for each in layers if each.name not in failing])
     findings += [turns_backwards(name)] if name is not None and name in families.TURNS_BACKWARDS else []
     findings += turns_values(part)
-    findings += [] if in_vllm else bases_of_a_switch(part, kind, [each.base for each in configs.values()])
+    bases = [each.base for each in configs.values()]
+    if not in_vllm:
+        findings += [*bases_of_a_switch(part, kind, bases), *null_switches_nothing_off(part, kind, bases)]
     findings += [] if in_vllm else is_scaled_by_class(part.values, kind, configs)
     findings += doubts_about_class(part, kind, names, configs)
     findings += windows_for_both_ways(part, kind, layers) or windows_of_other_sizes(part, kind, layers)
