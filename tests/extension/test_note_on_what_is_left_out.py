@@ -55,6 +55,17 @@ def _said(folder: Path, content: dict[str, Any], *, ask_class: bool = False) -> 
         ({"model_type": "gpt_neox", **_ROPE, "rotary_emb_base": 10000}, ["rotary_pct 0.25"]),
         ({"model_type": "mistral", **_ROPE}, ["sliding_window 4096"]),
         ({"model_type": "qwen3", **_ROPE, "hidden_size": 1024}, ["head_dim 128"]),
+        # Layers without positions are those of no_rope_layers, whatever their type is.
+        ({"model_type": "smollm3", **_ROPE}, ["no_rope_layers, 0 for every 4th layer"]),
+        (
+            {"model_type": "mistral_large4_text", **_ROPE, "num_hidden_layers": 4},
+            [
+                "rope_parameters, scaling yarn (factor 2048, extended length 1048576, original_max_position_embeddings "
+                "512, attention_factor 1), attention scale 1",
+                "qk_rope_head_dim 64",
+                "no_rope_layers, 0 for the last layer",
+            ],
+        ),
         (
             {"model_type": "qwen2_moe", **_ROPE, "use_sliding_window": True, "max_window_layers": 9},
             [

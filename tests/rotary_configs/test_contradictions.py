@@ -15,6 +15,7 @@ from locant.extension import inspect_model, to_engine_config
 from locant.extension.extend.methods import apply_method
 from locant.positions import RotaryConfig
 from locant.positions.scaling import DynamicNTK, Linear, Llama3, YaRN
+from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.classes.entries import PASSES_OVER_GROUPS

@@ -20,7 +20,7 @@ from locant.rotary_configs.classes.entries import LISTS_OF_TYPES, entries_of_cla
 from locant.rotary_configs.classes.families import ModelType, model_type
 from locant.rotary_configs.classes.reads import is_of_positions, read_by_class
 from locant.rotary_configs.huggingface.text_parts import name_of, steps_to_text, text_part, text_part_names
-from locant.rotary_configs.layer_patterns import pattern_in_words
+from locant.rotary_configs.layer_patterns import layers_in_words, pattern_in_words
 from locant.rotary_configs.spellings import ROTARY, head_size, words_of
 from locant.rotary_configs.usual_values import GROUPS
 from locant.rotary_configs.wording import words_of_findings
@@ -283,9 +283,22 @@ def _layers(file: _File) -> Iterator[str]:
         return  # of which a class that fails makes no types
     if not layers or (len(layers) == 1 and layers[0].name == ALL_LAYERS) or _states_layers(file):
         return
-    if len(layers) > 1 or layers[0].window or file.kind.rope_by_layer:
-        named = [replace(each, name=each.type_name) for each in layers]
-        yield f"layer_types, {pattern_in_words(named if len({each.name for each in named}) > 1 else layers)}"
+    still = [*_still_by_list(file)]
+    named = [replace(each, name=each.type_name) for each in layers]
+    types = {(each.name, each.window) for each in (named if still else layers)}
+    if len(types) > 1 or layers[0].window or file.kind.rope_by_layer:
+        is_told_by_types = bool(still) or len({each.name for each in named}) > 1
+        yield f"layer_types, {pattern_in_words(named if is_told_by_types else layers)}"
+    if still:
+        yield f"no_rope_layers, 0 for {layers_in_words(still, sum(len(each.layers) for each in layers))}"
+
+
+def _still_by_list(file: _File) -> Iterator[int]:
+    """Yield the layers without positions by ``no_rope_layers``, of which their types say nothing."""
+    if "no_rope_layers" in (read_by_class(file.kind.name) or ()):
+        for each in file.parsed.layers:
+            if each.name != each.type_name:
+                yield from each.layers
 
 
 def _states_layers(file: _File) -> bool:
