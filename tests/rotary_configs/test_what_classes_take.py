@@ -32,6 +32,7 @@ from locant.rotary_configs import (
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.classes.entries import PASSES_OVER_GROUPS, TYPES_OF_TRANSFORMERS
 from locant.rotary_configs.classes.families import (
+    LEARNS_FREQUENCIES,
     NULL_GROUP_STANDS_STILL,
     PASSES_OVER_BASE,
     SCALES_SCORES,
@@ -578,6 +579,27 @@ def test_classes_with_one_plain_rotation(name: str) -> None:
 def test_every_fourth_layer_of_mistral_large_4() -> None:
     parsed = read_huggingface({"model_type": "mistral_large4_text", **_SIZES, "max_position_embeddings": 1048576})
     assert [parsed.of_layer(index) is None for index in range(4)] == [False, False, False, True]
+
+
+def test_frequencies_that_are_learned_are_told() -> None:
+    """modeling_mistral_large4.py: ``inv_freq * alpha.exp()``, with ``alpha`` a parameter."""
+    parsed = read_huggingface({"model_type": "mistral_large4_text", **_SIZES})
+    (said,) = [each.message for each in parsed.findings if each.severity == "warning"]
+    assert "multiplies the frequency of every pair by exp(alpha)" in said
+    assert "not the frequencies of the trained model" in said
+
+
+@pytest.mark.slow
+def test_which_classes_learn_frequencies() -> None:
+    """Those whose module of rotary positions has parameters."""
+    transformers = pytest.importorskip("transformers")
+    found = set()
+    for path in Path(transformers.__file__).parent.glob("models/*/modeling_*.py"):
+        for code in path.read_text(encoding="utf-8").split("\nclass ")[1:]:
+            if "RotaryEmbedding(" in code.partition("\n")[0] and "nn.Parameter(" in code:
+                (config,) = {*re.findall(r"config: (\w+)", code)}
+                found.add(getattr(transformers, config).model_type)
+    assert found == LEARNS_FREQUENCIES
 
 
 @pytest.mark.slow

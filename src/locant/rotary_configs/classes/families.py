@@ -99,6 +99,9 @@ NULL_GROUP_STANDS_STILL = frozenset(["beam", "cohere_compass_text"])
 TURNS_BACKWARDS = frozenset(["nanochat"])
 """Model types whose classes turn pairs by minus the angle."""
 
+LEARNS_FREQUENCIES = frozenset(["mistral_large4_text"])
+"""Model types whose classes multiply frequencies by numbers that are learned with the weights."""
+
 
 @dataclass(frozen=True)
 class ModelType:

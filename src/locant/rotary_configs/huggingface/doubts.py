@@ -175,6 +175,21 @@ def turns_backwards(name: str) -> Finding:
     )
 
 
+def learns_frequencies(name: str) -> Finding:
+    """Return the finding about a class whose frequencies are learned, and queries scaled by what is learned.
+
+    Args:
+        name: Its model type.
+    """
+    return Finding(
+        "warning",
+        f"The class of '{name}' in transformers multiplies the frequency of every pair by exp(alpha), and queries by "
+        "scale * ln(position + 1) + bias, all learned with the weights: what is shown is what alpha 0 makes of the "
+        "file, not the frequencies of the trained model.",
+        "Multiply what is shown by exp(alpha), which the weights hold as rotary_emb.alpha.",
+    )
+
+
 def turns_values(part: Fields) -> list[Finding]:
     """Return the finding about a class that is told to turn values as well, as RoFormer's may be, if it is.
 

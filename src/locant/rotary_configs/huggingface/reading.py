@@ -58,6 +58,7 @@ from locant.rotary_configs.huggingface.doubts import (
     doubts_about,
     is_of_indexer,
     is_scaled_by_class,
+    learns_frequencies,
     notes_on_indexers,
     refuse_impossible_values,
     turns_backwards,
@@ -384,6 +385,7 @@ def _read_entries(
     failing = types_of_no_rotation(kind, names, configs)
     findings += layers_without_positions([each for each in layers if each.name not in failing])
     findings += [turns_backwards(name)] if name is not None and name in families.TURNS_BACKWARDS else []
+    findings += [learns_frequencies(name)] if name is not None and name in families.LEARNS_FREQUENCIES else []
     findings += turns_values(part)
     bases = [each.base for each in configs.values()]
     if not in_vllm:
