@@ -78,6 +78,11 @@ class Sources:
             for text in texts
             for found in re.finditer(r"^\w[\w ]*?(llama_model_\w+)::(\w+)\(llama_model_loader &", text, re.MULTILINE)
         }
+        self._shared = {
+            found[1]: shared[1]
+            for found in re.finditer(r"^struct (llama_model_\w+) : .*?^\};", header, re.MULTILINE | re.DOTALL)
+            if (shared := re.search(r"using graph = (llama_model_\w+)::graph", found[0]))
+        }
         self._graphs = {
             owner: text.replace(self._functions.get((owner, "load_arch_hparams"), " "), " ")
             for text in texts
@@ -125,6 +130,7 @@ class Sources:
         if owner is None:
             return ""
         others = {*re.findall(r"make_unique<(llama_model_\w+)::graph", self._graphs[owner])} - {owner}
+        others |= {self._shared[owner]} if owner in self._shared else set()
         return "".join([self._graphs[owner], *(self._graphs.get(each, "") for each in sorted(others))])
 
     def has_one_base(self, owner: str | None) -> bool:
@@ -135,6 +141,13 @@ class Sources:
         """
         graph = self.graph(owner)
         return bool(graph) and not _LAYER_BASE.search(graph)
+
+    def without_cache(self) -> list[str]:
+        """Return the architectures that llama.cpp gives no memory of keys and values."""
+        code = _body(self._model, self._model.index("llama_model::create_memory("))
+        return sorted(
+            self.architectures[each] for each in re.findall(r"case (LLM_ARCH_\w+):", code[: code.index("nullptr")])
+        )
 
     def names(self, code: str) -> list[str]:
         """Return the keys about positions that some code names."""
@@ -172,6 +185,7 @@ def facts(folder: Path, source: str) -> dict[str, Any]:
             for each, name in named
             if _WITHOUT_HEADS.search(loaders[name] + weights[name] + sources.graph(sources.classes[each]))
         ),
+        "without cache": sources.without_cache(),
         "keys as long as values": sorted(
             name for each, name in named if _ONE_SIZE.search(loaders[name] + sources.graph(sources.classes[each]))
         ),

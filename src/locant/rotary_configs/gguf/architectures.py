@@ -60,6 +60,9 @@ WITHOUT_ROTATION = {
 """Architectures that llama.cpp does not rotate (``LLAMA_ROPE_TYPE_NONE``, and graphs that add positions), and what
 they have instead."""
 
+WITHOUT_ATTENTION = frozenset(name for name, instead in WITHOUT_ROTATION.items() if instead == _STATES) | {"clip"}
+"""Architectures without attention in some of their layers or in all, and those of towers alone."""
+
 WITHOUT_GRAPH = frozenset(("gptj",))
 """Architectures of which llama.cpp has the name alone: it loads no file of them (``llama_model_create``)."""
 

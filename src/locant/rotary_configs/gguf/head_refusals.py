@@ -10,13 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from locant.positions.scaling.fields import Finding
-from locant.rotary_configs.gguf.architectures import KNOWN, SEPARATE_PART, SIZES_BY_LATENT
+from locant.rotary_configs.gguf.architectures import (
+    KNOWN,
+    SEPARATE_PART,
+    SIZES_BY_LATENT,
+    WITHOUT_ATTENTION,
+    WITHOUT_ROTATION,
+)
 from locant.rotary_configs.gguf.loader_facts import loader_facts
 
 _HEADS, _KEYS = "attention.head_count", "attention.head_count_kv"
 _RATIOS = "attention.compress_ratios"
 _KNOWN_RATIOS = (0, 4, 128)
-_OF_FIRST_LAYER = frozenset(("modern-bert",))  # whose graph takes the number of heads of the first layer for all
+_ENCODERS = frozenset(("llama-embed", "t5encoder"))  # no cache either, as their attention is never causal
 
 
 def refused_heads(metadata: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
@@ -71,14 +77,15 @@ def _of_two_lengths(own: Mapping[str, Any], architecture: str) -> Iterator[Findi
 
 def _without_heads(own: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
     """Yield that layers have no heads, where the architecture has attention in all of them."""
-    if architecture not in KNOWN or architecture in loader_facts()["without heads in some layers"]:
+    attends = architecture in KNOWN or (architecture in WITHOUT_ROTATION and architecture not in WITHOUT_ATTENTION)
+    if not attends or architecture in loader_facts()["without heads in some layers"]:
         return
     name = next((name for name in (_KEYS, _HEADS) if _has_zero(own.get(name), architecture)), None)
     if name is not None:
         where = "some layers" if isinstance(own[name], Sequence) else "all layers"
         yield _ends(
             f"{architecture}.{name} is 0 in {where}, where the architecture '{architecture}' has attention in every "
-            "one that it rotates",
+            "one",
             "State the number of heads of every layer.",
         )
     elif own.get(_HEADS) is None and own.get("embedding_length") is not None:
@@ -87,7 +94,9 @@ def _without_heads(own: Mapping[str, Any], architecture: str) -> Iterator[Findin
 
 def _has_zero(heads: Any, architecture: str) -> bool:
     if isinstance(heads, Sequence) and not isinstance(heads, str):
-        return 0 in (heads[:1] if architecture in _OF_FIRST_LAYER else heads)
+        # The number of each layer counts in the cache alone; graphs take that of the first.
+        has_cache = architecture not in _ENCODERS and architecture not in loader_facts()["without cache"]
+        return 0 in (heads if has_cache else heads[:1])
     return heads == 0 and not isinstance(heads, bool)
 
 
