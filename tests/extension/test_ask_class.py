@@ -330,6 +330,16 @@ def test_what_a_part_lacks_alone_is_not_told_of_the_whole(tmp_path: Path) -> Non
     assert not any("computes no text" in each for each in _said(inspection, "warning"))
 
 
+def test_what_a_part_lacks_alone_is_no_entry_of_its_file(tmp_path: Path) -> None:
+    """T5Gemma2Config hands its parts dropout_rate; no whole of Qwen 3 Omni hands its talker a size of experts."""
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2}
+    alone = _inspected(tmp_path, model_type="t5gemma2_text", **sizes, head_dim=64)
+    assert not any("with the entries of this file" in each for each in _said(alone, "warning"))
+    assert alone.not_compared is not None
+    talker = _inspected(tmp_path, model_type="qwen3_omni_moe_talker_text", **sizes)
+    assert any("'shared_expert_intermediate_size', with the entries" in each for each in _said(talker, "warning"))
+
+
 def test_the_class_fails_where_it_is_left_no_size_of_heads(tmp_path: Path) -> None:
     """Ministral's multiplies by its head_dim, which is null by default."""
     sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2}

@@ -16,6 +16,7 @@ from locant.extension.inspect.model_class.unasked import (
     fails_as_a_whole,
     failure_of_file,
     in_one_line,
+    is_given_by_a_whole,
     is_too_deep,
 )
 from locant.positions.scaling.fields import Finding
@@ -175,6 +176,7 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
         failure = failure_of_file(config, errors)
         is_part = failure is not None and type(config) is not type(whole)
         is_of_part = failure is not None and is_part and not fails_as_a_whole(whole, failure)
+        is_of_part = is_of_part or is_given_by_a_whole(config, failure)
         if failure is not None and not is_of_part and _can_be_watched(content):
             return UnaskedClass(found, release, in_one_line(failure), refuses_the_file=False, fails_with_the_file=True)
     return UnaskedClass(found, release, reason, refuses_the_file=False)

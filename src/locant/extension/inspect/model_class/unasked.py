@@ -11,6 +11,7 @@ import copy
 import inspect
 import logging
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -124,6 +125,22 @@ def fails_as_a_whole(config: Any, error: Exception) -> bool:
     except Exception as raised:  # whatever the class raises
         return _alike(raised, error)
     return False
+
+
+def is_given_by_a_whole(config: Any, failure: Exception | None) -> bool:
+    """Whether a class fails without an entry that a whole around it hands on, and that no file of it has by itself.
+
+    T5 Gemma 2 gives its stacks the share of dropout, which their own configurations do not have.
+
+    Args:
+        config: The configuration with which it fails.
+        failure: What it raises.
+    """
+    if not isinstance(failure, AttributeError) or not isinstance(failure.obj, type(config)):
+        return False
+    others = vars(sys.modules[type(config).__module__]).values()
+    wholes = (each for each in others if inspect.isclass(each) and getattr(each, "sub_configs", None))
+    return any(failure.name in getattr(each, "__dataclass_fields__", {}) for each in wholes)
 
 
 def is_too_deep(entries: Mapping[str, Any]) -> bool:
