@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -129,8 +131,10 @@ def _named(cases: list[tuple[str, Callable[[], Any]]]) -> Any:
     return [pytest.param(*case, id=f"{case[0]}-{index}") for index, case in enumerate(cases)]
 
 
-def test_every_operator_has_a_case() -> None:
-    assert {name for name, _ in CASES} == set(OPERATORS)
+def test_every_operator_has_a_case_and_is_registered_by_one_import() -> None:
+    code = "from locant.kernels.operators import OPERATORS; print(*OPERATORS)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {name for name, _ in CASES} == set(OPERATORS) == set(run.stdout.split())
 
 
 @pytest.mark.sampled(12)

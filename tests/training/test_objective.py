@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 from with_kernels import kernels
 
+from locant.kernels import projected_cross_entropy as objective
 from locant.kernels.building import find_compiler
-from locant.training import objective, projected_cross_entropy
+from locant.training import projected_cross_entropy
 
 
 @pytest.fixture(scope="module", params=["compiled", "torch"], autouse=True)

@@ -1,3 +1,4 @@
+from locant.kernels.projected_cross_entropy import projected_cross_entropy as projected_cross_entropy
 from locant.training.before_after import BeforeAfter as BeforeAfter
 from locant.training.before_after import TestComparison as TestComparison
 from locant.training.before_after import load_before_after as load_before_after
@@ -20,7 +21,6 @@ from locant.training.lora import LoraSettings as LoraSettings
 from locant.training.losses import LanguageModelBatch as LanguageModelBatch
 from locant.training.losses import LanguageModelLoss as LanguageModelLoss
 from locant.training.losses import TranslatorLoss as TranslatorLoss
-from locant.training.objective import projected_cross_entropy as projected_cross_entropy
 from locant.training.plan import Choice as Choice
 from locant.training.plan import TrainingPlan as TrainingPlan
 from locant.training.recipe import Recipe as Recipe

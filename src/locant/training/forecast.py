@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
+from locant.kernels.projected_cross_entropy import CHUNK_BYTES
 from locant.models.architectures import ModelConfig, build_model
 from locant.models.config import TransformerConfig
 from locant.models.transformer import count_parameters
 from locant.runtime import keep_freed_memory, usable_memory
 from locant.text import EOS, Batch
 from locant.training.losses import TranslatorLoss
-from locant.training.objective import CHUNK_BYTES
 from locant.training.optimizers import build_optimizer
 from locant.training.settings import TrainingSettings, training_precision
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from locant.kernels.projected_cross_entropy import projected_cross_entropy
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.language_model import LanguageModel
 from locant.models.transformer import Transformer
 from locant.text import BOS, PAD, Batch
-from locant.training.objective import projected_cross_entropy
 from locant.training.r_drop import projected_r_drop
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.training.objective import CHUNK_BYTES
+from locant.kernels.projected_cross_entropy import CHUNK_BYTES
 
 
 class _ProjectedRDrop(torch.autograd.Function):
