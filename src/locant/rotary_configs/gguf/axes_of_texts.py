@@ -1,4 +1,4 @@
-"""What llama.cpp makes of positions of several axes in a text: the fourth axis stays at 0.
+"""Positions of several axes as llama.cpp makes them of a text: the fourth axis stays at 0.
 
 ``llm_graph_input_pos::set_input`` (llama-graph.cpp) gives the tokens of a text the same position on three axes, and 0
 on the fourth, which is there for vision encoders; ``ggml_mrope_cache_init`` (ggml-cpu/ops.cpp) shares out the pairs.

@@ -1,4 +1,4 @@
-"""What the loader of llama.cpp does with the files of every architecture, generated from its sources.
+"""The facts of how the loader of llama.cpp reads the files of every architecture, generated from its sources.
 
 ``keys.json`` is written by ``tests/support/zoo/gguf_keys.py``: the keys about positions that the loader reads for every
 architecture, and for one alone; those without which it loads no file; the architectures whose loader overrides
