@@ -36,7 +36,7 @@ def _said(folder: Path, content: dict[str, Any], *, ask_class: bool = False) -> 
         (
             {"model_type": "mellum", **_SIZES},
             [
-                "rope_theta 500000 for full_attention, 10000 for sliding_attention",
+                "rope_theta 500000",  # and no other one of sliding layers, of which there are none
                 "layer_types, all full_attention",
             ],
         ),

@@ -203,3 +203,25 @@ def test_groups_of_step_count_where_all_types_have_one(lacking: bool) -> None:
     said = _warnings(parsed)
     assert ("rope_parameters of config.json has no group for 'sliding_attention'" in said) is lacking
     assert ("rope_theta is 500000.0 in config.json beside groups of rope_parameters" in said) is not lacking
+
+
+def test_a_group_of_the_class_for_layers_that_a_file_does_not_have_is_not_read() -> None:
+    """BeamConfig has none for full attention, of which no layer rotates; LagunaConfig one for both types."""
+    beam = {"model_type": "beam", "hidden_size": 512, "num_attention_heads": 8, "head_dim": 64, "num_hidden_layers": 8}
+    assert {*read_huggingface(beam).configs} == {"sliding_attention"}
+    laguna = {**beam, "model_type": "laguna", "num_hidden_layers": 1}
+    for types in (["sliding_attention"], ["full_attention"]):
+        assert [*read_huggingface({**laguna, "layer_types": types}).configs] == types
+    group = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
+    stated = {**laguna, "layer_types": ["sliding_attention"]}
+    stated["rope_parameters"] = dict.fromkeys(("full_attention", "sliding_attention"), group)
+    assert {*read_huggingface(stated).configs} == {"full_attention", "sliding_attention"}
+
+
+def test_a_base_that_only_groups_of_other_layers_have_is_told_to_be_passed_over() -> None:
+    """The base of Laguna's own group of full attention, where all layers are sliding ones with another base."""
+    laguna = {"model_type": "laguna", "hidden_size": 512, "num_attention_heads": 8, "head_dim": 64}
+    for types, is_told in ((["sliding_attention"], True), (["full_attention"], False)):
+        file = {**laguna, "num_hidden_layers": 1, "layer_types": types, "rope_theta": 500000}
+        warned = [each.message for each in read_huggingface(file).findings if each.severity == "warning"]
+        assert any(each.startswith("rope_theta is 500000 in config.json") for each in warned) is is_told

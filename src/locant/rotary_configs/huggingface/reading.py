@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -97,7 +97,7 @@ from locant.rotary_configs.huggingface.pairing import (
     layout_of_conversion,
     stated_interleaving,
 )
-from locant.rotary_configs.huggingface.rope_groups import rope_groups, with_length_of_class
+from locant.rotary_configs.huggingface.rope_groups import rope_groups, with_length_of_class, without_unused_groups
 from locant.rotary_configs.huggingface.size_names import without_sizes_of_others
 from locant.rotary_configs.huggingface.stacks import kind_of_stack, stacks_beside
 from locant.rotary_configs.huggingface.text_part_doubts import doubts_about_others
@@ -284,9 +284,9 @@ def _read_entries(
     names = layer_names(part, kind)
     configs: dict[str, RotaryConfig] = {}
     multimodal: dict[str, dict[str, Any]] = {}
-    for layer, (rope, base) in rope_groups(
-        part, kind, names, findings, in_vllm=in_vllm, is_replaced=is_replaced
-    ).items():
+    groups = rope_groups(part, kind, names, findings, in_vllm=in_vllm, is_replaced=is_replaced)
+    groups = without_unused_groups(groups, part, _layer_types(part, kind, names, groups))
+    for layer, (rope, base) in groups.items():
         rope = with_length_of_class(rope, part, kind, findings)
         for entry in () if kind is None else kind.ignored:
             rope.get(entry)
@@ -447,7 +447,7 @@ def _code_of_its_own(named: Any, kind: ModelType) -> Finding:
 
 
 def _layer_types(
-    part: Fields, kind: ModelType | None, names: tuple[str, ...], configs: Mapping[str, RotaryConfig]
+    part: Fields, kind: ModelType | None, names: tuple[str, ...], configs: Container[str]
 ) -> tuple[LayerType, ...]:
     behaviour = layers_with_positions(part, kind, names)
     config_of: dict[str, str | None] = {}

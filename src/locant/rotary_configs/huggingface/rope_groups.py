@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding, agreed, in_json
-from locant.rotary_configs.base import ALL_LAYERS
+from locant.rotary_configs.base import ALL_LAYERS, LayerType
 from locant.rotary_configs.classes.families import (
     MERGES_INTO_ALL_LAYERS,
     MERGES_INTO_FULL_LAYERS,
@@ -53,6 +53,7 @@ from locant.rotary_configs.huggingface.groups_by_layer_type import (
 )
 from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED
 from locant.rotary_configs.rope_parameters import entries_of_groups, read_type
+from locant.rotary_configs.usual_values import GROUPS
 
 
 def rope_groups(
@@ -176,7 +177,7 @@ def rope_groups(
         and (kind.rope_by_layer or not kind.rope)
     ):
         own = None if kind.rope_by_layer else base_of_class(kind, ALL_LAYERS)
-        if base not in ([base_in(group) for group in (kind.rope or {}).values()] if kind.rope_by_layer else [own]):
+        if base not in (_bases_of_layers(kind, names) if kind.rope_by_layer else [own]):
             findings.append(base_is_passed_over(part, kind, base, own))
         base = own
     local = first_stated(part.number("rope_local_base_freq"), part.number("local_rope_theta"))
@@ -199,6 +200,12 @@ def rope_groups(
         copied.get("rope_theta")
         return {GLOBAL: (rope, base), LOCAL: (copied, local if inside is None else inside)}
     return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
+
+
+def _bases_of_layers(kind: ModelType, names: Collection[str]) -> list[float | None]:
+    """Return the bases that a class has of its own for the types that layers are of; all where none of them has one."""
+    groups = kind.rope or {}
+    return [base_in(groups[name]) for name in groups if name in names] or [*map(base_in, groups.values())]
 
 
 def _two_bases(inside: float | None, beside: float | None, where: str) -> str:
@@ -231,6 +238,23 @@ def with_length_of_class(rope: Fields, part: Fields, kind: ModelType | None, fin
     replaced = Fields({**rope.values, entry: own}, rope.where)
     replaced.get("rope_theta")
     return replaced
+
+
+def without_unused_groups(
+    groups: Mapping[str, tuple[Fields, float | None]], part: Fields, layers: Collection[LayerType]
+) -> dict[str, tuple[Fields, float | None]]:
+    """Return the groups of a class without those for types of which there are no layers, where the file states none.
+
+    Args:
+        groups: The rotary parameters and the base of every layer type.
+        part: The text part of config.json.
+        layers: The layers, with the keys of these groups; empty where their number is not known.
+    """
+    used = {each.config for each in layers if each.config is not None}
+    are_types = used <= {each.type_name for each in layers}  # and not DeepSeek-V4's main and compress
+    if not used or not are_types or any(part.values.get(name) for name in GROUPS):
+        return {**groups}
+    return {name: group for name, group in groups.items() if name in used}
 
 
 def _comparable(rope: Mapping[str, Any]) -> dict[str, Any]:
