@@ -69,7 +69,7 @@ class DirectionSettings(Settings):
         known = {str(direction): direction for direction in possible}
         trained = list(known) if self.directions == "all" else [*self.directions]
         for name in (*trained, *self.zero_shot):
-            _require_text(name, known)
+            _require_text(name, known, is_zero_shot=name in self.zero_shot)
         if self.directions == "all":
             trained = [name for name in trained if name not in self.zero_shot]
         for name in self.zero_shot:
@@ -93,12 +93,19 @@ class DirectionSettings(Settings):
         return {direction: name in trained for name, direction in known.items() if name in used}
 
 
-def _require_text(name: str, known: Mapping[str, Direction]) -> None:
+def _require_text(name: str, known: Mapping[str, Direction], *, is_zero_shot: bool) -> None:
     if name in known:
         return
     languages = list(dict.fromkeys(language for direction in known.values() for language in direction))
     if name in {f"{source}-{target}" for source in languages for target in languages if source != target}:
-        raise ConfigError(f"The corpus has no text for the direction {name}. It has text for {', '.join(known)}.")
+        more = (
+            " A zero-shot direction is measured on text of its own: add a pair of these languages, whose training text "
+            "is then left out. Without one leave it out of 'zero_shot'; the model translates in it all the same."
+        )
+        raise ConfigError(
+            f"The corpus has no text for the direction {name}. It has text for {', '.join(known)}."
+            f"{more if is_zero_shot else ''}"
+        )
     raise ConfigError(
         f"There is no direction '{name}'.{nearest(name, known)} A direction is two of the corpus' languages "
         f"({', '.join(languages)}) with a hyphen, as in {next(iter(known))}."
