@@ -225,3 +225,13 @@ def test_a_last_layer_that_the_class_makes_full_is_told() -> None:
             said = [each.message for each in parsed.findings if each.severity == "warning"]
             told = any("has 'sliding_attention' for the last layer, 1" in each for each in said)
             assert told is (last != "full_attention")
+
+
+def test_blocks_of_which_a_class_makes_half_as_many_layers_are_told() -> None:
+    """DoryConfig halves num_hidden_layers where layer_types has MLP blocks as well."""
+    types = ["sliding_attention", "mlp", "full_attention", "mlp"]
+    for stated, layers in ((types, 2), (types[::2] * 2, 4)):
+        parsed = read_huggingface(_small("dory", 4, head_dim=64, sliding_window=64, layer_types=stated))
+        assert sum(len(each.layers) for each in parsed.layers) == layers
+        told = "num_hidden_layers 4 counts the blocks of layer_types, attention and MLP by turns: the class of 'dory'"
+        assert any(each.message.startswith(told) for each in parsed.findings) is (layers == 2)

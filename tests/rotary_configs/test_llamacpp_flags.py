@@ -370,3 +370,14 @@ def test_deepseek_v4_has_no_attention_scale_under_flags_either(flags: str) -> No
     keys |= {"attention.compress_ratios": [0, 0, 4, 128], "attention.compress_rope_freq_base": 16e4}
     run = _with_flags(flags, "deepseek4", {**keys, "rope.scaling.original_context_length": 64})
     assert {each.attention_scale(256) for each in run.configs.values()} == {1.0}
+
+
+def test_a_length_before_the_extension_by_flag_is_told_where_the_file_has_another() -> None:
+    """llama-context.cpp: cparams.n_ctx_orig_yarn is the flag, the key, or n_ctx_train, whichever is there first."""
+    model, flags = RotaryConfig(head_dim=128, max_length=16384), "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx"
+    other = read_llamacpp(f"{flags} 32768", model)
+    assert [each.message for each in other.findings if each.severity == "note"] == [
+        "--yarn-orig-ctx 32768 stands in the place of context_length 16384 of the file: YaRN takes it for the length "
+        "before the extension."
+    ]
+    assert not [each for each in read_llamacpp(f"{flags} 16384", model).findings if "--yarn-orig-ctx" in each.message]

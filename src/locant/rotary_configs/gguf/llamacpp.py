@@ -39,7 +39,7 @@ from locant.rotary_configs.gguf.llamacpp_flags import (
     scaling_types,
 )
 from locant.rotary_configs.gguf.llamacpp_layers import heeded_by, told_apart, unheeded_flags
-from locant.rotary_configs.gguf.llamacpp_settings import FlagsOfLayers, keys_of, stated_by_file
+from locant.rotary_configs.gguf.llamacpp_settings import FlagsOfLayers, keys_of, original_by_flag, stated_by_file
 from locant.rotary_configs.gguf.sliding import FULL, with_plain_attention
 from locant.rotary_configs.unusual_bases import of_small_base, with_base
 from locant.rotary_configs.wording import speaks_of
@@ -151,6 +151,8 @@ def read_llamacpp(
                 "Leave the flag out, if the weights were trained or extended with that scaling.",
             )
     findings += unheeded_flags(given.values, numbers, heeds, models, configs, kinds)
+    length = next(iter(models.values())).max_length
+    findings += original_by_flag(numbers, stated, length, [each.scaling for each in configs.values()])
     return ParsedConfig(configs, tuple(dict.fromkeys(findings)), layers=kinds)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import Linear, LongRoPE, Unscaled
+from locant.positions.scaling import FrequencyScaling, Linear, LongRoPE, Unscaled, YaRN
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.out_of_range import LinearOfAnyFactor
 from locant.rotary_configs.gguf.architectures import NEVER_MAGNIFIES, READS_BETAS, READS_MIX
@@ -58,6 +58,32 @@ class StatedByFile:
             return replace(config, scaling=Unscaled())
         of_any = Linear if factor >= 1 else LinearOfAnyFactor
         return replace(config, scaling=of_any(factor=factor, original_length=self.original))
+
+
+def original_by_flag(
+    numbers: Mapping[str, float], stated: StatedByFile, length: int | None, scalings: Collection[FrequencyScaling]
+) -> list[Finding]:
+    """Return the note about a length before the extension that a flag gives, where the file has another one.
+
+    Args:
+        numbers: The numbers of the flags.
+        stated: What the file states about its scaling.
+        length: ``context_length`` of the file.
+        scalings: What llama.cpp computes with the flags.
+    """
+    flag, own = numbers.get("--yarn-orig-ctx"), stated.original or length
+    is_taken = any(isinstance(each, YaRN) and each.original_length == flag for each in scalings)
+    if not is_taken or own in (None, flag):
+        return []
+    key = "context_length" if stated.original is None else "rope.scaling.original_context_length"
+    return [
+        Finding(
+            "note",
+            f"--yarn-orig-ctx {flag:g} stands in the place of {key} {own} of the file: YaRN takes it for the length "
+            "before the extension.",
+            "Give the length that the weights were trained with.",
+        )
+    ]
 
 
 def keys_of(metadata: Mapping[str, Any]) -> Fields:

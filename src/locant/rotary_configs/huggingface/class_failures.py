@@ -18,7 +18,7 @@ from locant.rotary_configs.classes.windows import windows_of_class
 from locant.rotary_configs.huggingface.layer_windows import has_no_window
 from locant.rotary_configs.huggingface.single_layers import doubts_about_single_layers
 from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION
-from locant.rotary_configs.spellings import HEADS, is_count
+from locant.rotary_configs.spellings import HEADS, LAYERS, is_count
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
 
 _LISTS = ("short_factor", "long_factor")
@@ -42,6 +42,7 @@ def doubts_about_class(
     yield from _heads_in_no_groups(part.values, kind)
     yield from _width_of_no_whole_heads(part.values, kind)
     yield from _types_beyond_the_last_layer(part.values, kind, len(names))
+    yield from _pairs_of_blocks(part.values, kind, len(names))
     yield from _type_of_the_last_layer(part.values, kind, names)
     yield from _kinds_of_mlp_for_other_layers(part.values, kind, len(names))
     yield from _groups_for_one_rotation(part.values, kind)
@@ -310,6 +311,22 @@ def _types_beyond_the_last_layer(part: Mapping[str, Any], kind: ModelType, count
         f"refuses such a list, but for classes that take the first {count}, which are shown.",
         "Give each layer one type.",
     )
+
+
+def _pairs_of_blocks(part: Mapping[str, Any], kind: ModelType, count: int) -> Iterator[Finding]:
+    """Yield that the file counts attention and MLP blocks, of which the class makes half as many layers."""
+    stated, types = (
+        next(((name, part[name]) for name in LAYERS if is_count(part.get(name))), None),
+        part.get("layer_types"),
+    )
+    is_paired = kind.pairs_blocks and isinstance(types, list) and "mlp" in types
+    if is_paired and stated is not None and count and stated[1] // 2 == count:
+        yield Finding(
+            "note",
+            f"{stated[0]} {stated[1]} counts the blocks of layer_types, attention and MLP by turns: the class of "
+            f"'{kind.name}' in transformers makes {count} layers of them, which are counted here.",
+            "Nothing has to be done.",
+        )
 
 
 def _type_of_the_last_layer(part: Mapping[str, Any], kind: ModelType, names: Sequence[str]) -> Iterator[Finding]:
