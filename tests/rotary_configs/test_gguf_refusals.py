@@ -117,11 +117,16 @@ def test_a_base_of_sliding_layers_that_is_not_read_may_have_any_type() -> None:
     assert "is stored as uint32" in _refused("gemma3", window, types)[0]
 
 
-def _inspect(monkeypatch: pytest.MonkeyPatch, metadata: dict[str, Any]) -> Inspection:
-    source = Source(Path("model.gguf"), "gguf", metadata)
+def _inspect(
+    monkeypatch: pytest.MonkeyPatch,
+    metadata: dict[str, Any],
+    types: dict[str, str] | None = None,
+    flags: str | None = None,
+) -> Inspection:
+    source = Source(Path("model.gguf"), "gguf", metadata, {}, types or {})
     monkeypatch.setattr(inspection, "resolve_model", lambda *_, **__: source.path)
     monkeypatch.setattr(inspection, "load_source", lambda _: source)
-    return inspect_model("model.gguf")
+    return inspect_model("model.gguf", llamacpp=flags)
 
 
 @pytest.mark.parametrize("architecture", ["bert", "t5", "jamba", "mpt"])
@@ -141,3 +146,24 @@ def test_keys_of_sizes_that_nothing_reads_may_be_0() -> None:
     zeros = {"attention.key_length_mla": 0, "attention.key_length_swa": 0, "rope.dimension_count_swa": 0}
     assert read_gguf(_metadata("llama", zeros)).config.rotary_dim == 128
     assert read_gguf(_metadata("deepseek2-ocr", {"rope.dimension_count": 0})).config.rotary_dim == 128
+
+
+def test_files_are_refused_under_flags_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a key that an override replaces, GKV::set does not look at the type."""
+    metadata = _metadata("llama", {"rope.freq_base": 10000})
+    types = {"llama.rope.freq_base": "uint32"}
+    found = _inspect(monkeypatch, metadata, types, "--rope-scale 4").findings
+    assert any("rope.freq_base is stored as uint32" in each.message for each in found)
+    replaced = _inspect(monkeypatch, metadata, types, "--override-kv llama.rope.freq_base=int:5")
+    assert any("is stored as uint32" in each.message for each in replaced.findings) is False
+
+
+def test_an_override_of_what_may_be_a_list_needs_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """get_key_or_arr: kid < 0 returns before any override is asked for."""
+    flags = "--override-kv llama.attention.head_count_kv=int:0"
+    without = _inspect(monkeypatch, _metadata("llama", {}), {}, flags).findings
+    assert any(
+        "llama.cpp looks for 'llama.attention.head_count_kv' in the file first" in each.message for each in without
+    )
+    stated = _inspect(monkeypatch, _metadata("llama", {"attention.head_count_kv": 2}), {}, flags).findings
+    assert any("llama.attention.head_count_kv is 0 in all layers" in each.message for each in stated)

@@ -215,7 +215,8 @@ def inspect_model(
         found = [*parsed.findings, *_repeated(source)]
     elif llamacpp and parsed is not None:
         run = read_llamacpp(llamacpp, parsed.configs, metadata=content, layers=parsed.layers)
-        found = [*run.findings, *overridden, *parsed.findings, *_repeated(source)]
+        of_loader = [*refusals(source.content, source.types)] if source.kind == "gguf" else []
+        found = [*run.findings, *overridden, *parsed.findings, *of_loader, *_repeated(source)]
         parsed = replace(parsed, configs=run.configs, layers=run.layers, findings=(*run.findings, *parsed.findings))
     elif source.kind == "huggingface" and has_usual_sizes:
         # What an engine makes of a model type that only its class explains is not known.
@@ -281,7 +282,9 @@ def _with_overrides(source: Source, llamacpp: str) -> tuple[Source, list[Finding
             raise UsageError(f"{source.path} is no GGUF file; --override-kv of llama.cpp changes the keys of one.")
         return source, []
     content, findings = overridden_metadata(llamacpp, source.content)
-    return replace(source, content=content), findings
+    # Of a key that an override replaces, llama.cpp does not look at the type in the file.
+    types = {key: kind for key, kind in source.types.items() if content.get(key) is source.content.get(key)}
+    return replace(source, content=content, types=types), findings
 
 
 def _code_of(source: Source) -> ReadCode | None:

@@ -49,6 +49,11 @@ _MINUS = "\N{MINUS SIGN}"
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 # What llama.cpp reads as float where the file does not have the key.
 _IS_FLOAT = re.compile(r"\.rope\..*(freq_base(_swa)?|factor|scale_linear|beta_fast|beta_slow|multiplier)$")
+# What may be a list, one value for each layer (get_key_or_arr).
+_IS_OF_LAYERS = re.compile(
+    r"\.(attention\.(head_count(_kv)?|recurrent_layers|rope_pattern|compress_ratios)"
+    r"|rope\.dimension_sections)$"
+)
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,16 @@ def overridden_metadata(
         key, kind, text = matched.groups()
         present = metadata.get(key)
         expected = _kind_of(present) if present is not None else "float" if _IS_FLOAT.search(key) else kind
+        if present is None and _IS_OF_LAYERS.search(key):
+            findings.append(
+                Finding(
+                    "warning",
+                    f"{_OVERRIDE} {override} has no effect: llama.cpp looks for '{key}' in the file first, and it is "
+                    "not there.",
+                    "Write the key into the file.",
+                )
+            )
+            continue
         if kind != expected:
             findings.append(
                 Finding(
