@@ -487,6 +487,8 @@ def test_the_layout_of_an_indexer_is_not_that_of_the_attention() -> None:
     model = {"model_type": "glm_moe_dsa", **_WIDE, "head_dim": 64, **sizes}
     said = read_huggingface(model | {"indexer_rope_interleave": False}).findings
     assert any("indexer_rope_interleave is false, which the class" in each.message for each in said)
+    same = " ".join(each.message for each in read_huggingface(model | {"indexer_rope_interleave": True}).findings)
+    assert "indexer_rope_interleave true says the same, and the class does not read it." in same
     heads = {"num_key_value_heads": model["num_attention_heads"]}
     read = read_huggingface(model | heads | {"indexer_rope_interleave": True})
     assert read.config.layout == "interleaved"

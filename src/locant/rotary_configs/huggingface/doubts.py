@@ -278,11 +278,13 @@ def notes_on_indexers(
         ]
     of = "its features" if size is None else f"its {size} features"
     other = "as the attention does" if layout == config.layout else f"unlike the attention, which has '{config.layout}'"
+    value = str(stated).lower()
+    also = "" if stated is None else f" indexer_rope_interleave {value} says the same, and the class does not read it."
     return [
         Finding(
             "note",
             f"The indexer of the sparse attention rotates the {place} {config.rotary_dim} of {of} by the same "
-            f"frequencies, in the layout '{layout}', {other}.",
+            f"frequencies, in the layout '{layout}', {other}.{also}",
             "Rotate the queries and keys of the indexer so, too.",
         )
     ]
