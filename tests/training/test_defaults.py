@@ -169,6 +169,16 @@ def test_translations_decide_where_there_is_time_to_learn_a_text_by_heart(open_r
     assert planned(given).recipe.training.best == "loss"
 
 
+@pytest.mark.parametrize(("language", "best"), [(None, "chrf"), ("zh", "bleu")])
+def test_bleu_decides_nothing_where_it_cannot_count_words(tmp_path, language, best):
+    table = tmp_path / "pairs.tsv"
+    table.write_text("".join(f"word {n} of many\t我爱你{n}他在家吃饭\n" for n in range(100)), encoding="utf-8")
+    corpus = {"kind": "tsv", "train": str(table), "target_language": language}
+    plan = planned({"corpus": corpus, "training": {"minutes": 5}})
+    assert plan.epochs > 25
+    assert plan.recipe.training.best == best
+
+
 def test_processes_share_the_work(open_recipe):
     one, four = planned(open_recipe, repeat=100), planned(open_recipe, repeat=100, processes=4)
     assert four.epochs == pytest.approx(4 * one.epochs)

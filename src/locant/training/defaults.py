@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from locant.analysis.scores import bleu_tokenizer
 from locant.models.architectures import ModelConfig
 from locant.models.config import TransformerConfig
 from locant.text import Corpus, TokenizerPair, TokenizerSettings
@@ -136,6 +137,8 @@ class _Planner:
         evaluation = chain(corpus.valid, corpus.test or ())
         self._all_pairs = len(corpus.train)
         self._text = text_statistics(corpus.train, recipe.cleaning, evaluation)
+        words = sum(len(target.split()) for _, target in self._text.sample)
+        self._spaceless = words < 2 * len(self._text.sample) and bleu_tokenizer(corpus.target_language) == "13a"
         self._budget()
         self._tokens = self._vocabulary(tokenizers)
         self._speed = self._shape()
@@ -285,7 +288,9 @@ class _Planner:
         passes = self._epochs()
         if passes >= _MANY_PASSES and self._get("training.validation_sentences"):
             reason = f"in {passes:.0f} passes the loss rises long before translations become worse"
-            self._choose("training.best", "bleu", reason)
+            if self._spaceless:
+                reason += "; the target has no spaces, and BLEU counts words where its language is not named"
+            self._choose("training.best", "chrf" if self._spaceless else "bleu", reason)
 
     def _is_transformer(self) -> bool:
         return self._get("model.architecture") in (None, "transformer")
