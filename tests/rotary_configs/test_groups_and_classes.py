@@ -174,6 +174,18 @@ def test_one_group_in_the_place_of_those_for_types_of_layers(name: str, entry: s
     assert ("passes over it, and" in said) is (bool(groups) and not is_taken)
 
 
+@pytest.mark.parametrize("name", ["mellum", "laguna", "gemma4_text", "zaya"])
+def test_a_base_beside_one_group_with_which_a_class_fails(name: str) -> None:
+    """``convert_rope_params_to_dict`` of these looks into groups alone, and none of their own takes the place."""
+    group = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
+    parsed = read_huggingface({"model_type": name, "rope_theta": 123456.0, "rope_scaling": group})
+    assert {each.base for each in parsed.configs.values()} == {123456.0}
+    assert {each.scaling.name for each in parsed.configs.values()} == {"yarn"}
+    said = _warnings(parsed)
+    assert "rope_theta is 123456 in config.json, beside rope_scaling" in said
+    assert "its own groups" not in said
+
+
 @pytest.mark.parametrize("name", ["modernbert", "gemma3_text", "dory", "gemma4_text", "lfm3"])
 def test_null_in_the_place_of_a_group(name: str, tmp_path: Path) -> None:
     kind = model_type(name)

@@ -199,6 +199,16 @@ def base_is_passed_over(part: Fields, kind: ModelType, stated: float, own: float
     )
 
 
+def base_beside_one_group(kind: ModelType, base: float, where: str) -> Finding:
+    """Return the finding about a base beside one group with which a class fails."""
+    return Finding(
+        "warning",
+        f"rope_theta is {base:g} in config.json, beside {where.split()[0]}: the class of '{kind.name}' in transformers "
+        "reads no base there.",
+        "State rope_theta in the group of each layer type.",
+    )
+
+
 def drops_base(kind: ModelType, base: float) -> bool:
     """Whether a class with the same base for layers of all types takes another one for full attention alone."""
     own = {base_in(group) for group in (kind.rope or {}).values()}

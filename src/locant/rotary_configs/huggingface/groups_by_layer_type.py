@@ -175,6 +175,11 @@ def one_group_for_all(kind: ModelType, where: str) -> list[Finding]:
     ]
 
 
+def fails_with_one_group(kind: ModelType, where: str) -> bool:
+    """Whether a class fails with one group in the place of those that it looks for."""
+    return kind.one_group.get(where.split()[0]) == "fails"
+
+
 def stands_beside_groups(name: str, where: str) -> Finding:
     """Return the finding about an entry that stands beside the groups of layer types."""
     return Finding(

@@ -26,6 +26,7 @@ from locant.rotary_configs.classes.groups import (
 )
 from locant.rotary_configs.huggingface.bases_beside_groups import (
     base_beside_groups,
+    base_beside_one_group,
     base_is_passed_over,
     base_of_full_layers,
     bases_by_layer,
@@ -43,6 +44,7 @@ from locant.rotary_configs.huggingface.contradictions import (
     without_unknown_groups,
 )
 from locant.rotary_configs.huggingface.groups_by_layer_type import (
+    fails_with_one_group,
     groups_are_merged,
     groups_are_passed_over,
     groups_by_layer_type,
@@ -131,6 +133,13 @@ def rope_groups(
     inside = rope.number("rope_theta")
     if given and kind is not None and kind.rope_by_layer and is_in_transformers(kind.name) and not merges:
         findings += one_group_for_all(kind, where)
+        stated = first_stated(inside, base)
+        if (
+            fails_with_one_group(kind, where) and stated is not None and not in_vllm
+        ):  # what the file says is shown for all layers
+            if base is not None and kind.name in PASSES_OVER_BASE:
+                findings.append(base_beside_one_group(kind, base, where))
+            return {name: (Fields(given, where), stated) for name in kind.rope or {}} or {ALL_LAYERS: (rope, stated)}
     if kind is not None and merges:
         if inside is not None and base not in (None, inside):
             findings.append(two_bases(kind, inside, base, where))
