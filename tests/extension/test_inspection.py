@@ -268,3 +268,14 @@ def test_what_is_as_the_publisher_means_it_is_no_warning(content: dict[str, Any]
     inspection = _inspected(tmp_path, sizes | {"rope_theta": 1e4} | code | content)
     assert inspection.parsed is not None
     assert [each.message for each in inspection.findings if each.severity != "note"] == []
+
+
+def test_entries_of_other_code_are_told_once(tmp_path: Path) -> None:
+    """modeling_stablelm_epoch.py reads rope_pct, Nomic's code rotary_scaling_factor; those of vLLM read neither."""
+    file = {"model_type": "stablelm", "rope_pct": 1.0, "rotary_scaling_factor": 4.0, "rope_theta": 1e4}
+    (tmp_path / "config.json").write_text(json.dumps(file), encoding="utf-8")
+    said = [each.message for each in inspect_model(tmp_path, ask_class=False).findings]
+    assert not any("nothing known here reads it" in each for each in said)
+    assert sum("rotary_scaling_factor" in each for each in said) == 1
+    (share,) = [each for each in said if "rope_pct" in each]
+    assert share.endswith("passes over; the code of 'stablelm_epoch' reads it.")

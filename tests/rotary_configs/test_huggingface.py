@@ -242,7 +242,8 @@ def test_what_cannot_be_right_is_refused(config: dict[str, Any], message: str) -
             "'rope_scalling' in config.json is not known.* Did you mean 'rope_scaling'",
         ),
         (_llama(max_position_embedings=4), "error", "Did you mean 'max_position_embeddings'"),
-        (_llama(rope_base=5e5), "warning", "'rope_base' in config.json is 500000.0, and nothing known here reads it"),
+        (_llama(rope_base=5e5), "warning", "'rope_base' in config.json is 500000.0, which the class of 'llama'"),
+        (_llama(rope_bases=5e5), "warning", "'rope_bases' in config.json is 500000.0, and nothing known here reads it"),
         (
             _scaled(type="dynamic", alpha=1000.0, factor=1.0),
             "warning",

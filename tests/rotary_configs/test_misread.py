@@ -477,7 +477,7 @@ def test_a_switch_that_is_on_says_nothing_more() -> None:
     with pytest.raises(ConfigError, match=r"use_rotary_pos_emb false: the model is said to have no rotary"):
         read_huggingface({"model_type": "novel", **_WIDE, "use_rotary_pos_emb": False})
     said = read_huggingface({"model_type": "llama", **_WIDE, "rope_ratio": 2.0}).findings
-    assert any("'rope_ratio' in config.json is 2.0, and nothing known here reads it" in each.message for each in said)
+    assert any("'rope_ratio' in config.json is 2.0, which the class of 'llama'" in each.message for each in said)
     with pytest.raises(ConfigError, match=r"'rope_ratio' in config.json is not known"):
         read_huggingface({"model_type": "novel", **_WIDE, "rope_ratio": 2.0})
 

@@ -161,6 +161,7 @@ def passed_over(
                 "warning",
                 f"'{name}' in {fields.where} is {shown:.60}, and nothing known here reads it.",
                 "Remove it; if the model's own code reads it, compare with that code.",
+                "read by nobody",
             )
         found.append(finding)
     return found

@@ -21,6 +21,7 @@ FindingCode = Literal[
     "odd share",
     "beyond published values",
     "unknown model type",
+    "read by nobody",
 ]
 """What a finding is about, for those that other findings go by."""
 

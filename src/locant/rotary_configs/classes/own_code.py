@@ -6,11 +6,14 @@ code is executed.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from locant.positions.scaling.fields import Finding
+from locant.errors import ConfigError
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.classes import own_entries, own_formats, own_layers
 from locant.rotary_configs.classes.families import ModelType
 from locant.rotary_configs.classes.hunyuan import hunyuan
@@ -104,6 +107,57 @@ def in_usual_names(content: Mapping[str, Any], findings: Findings) -> Mapping[st
     given = dict(content)
     translate(given, findings)
     return given
+
+
+class _Asked(dict[str, Any]):
+    """An empty file that notes which entries a translation asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().get(name, default)
+
+    def pop(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().pop(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        self.names.add(str(name))
+        return super().__contains__(name)
+
+
+@functools.cache
+def _asked_by(model_type: str) -> frozenset[str]:
+    """Return the entries that the code of a model type is known to read, each by its name there."""
+    given = _Asked()
+    with contextlib.suppress(ConfigError):  # where it needs one of them
+        _TRANSLATIONS[model_type](given, [])
+    return frozenset(given.names)
+
+
+def read_by_other_code(part: Fields, names: Iterable[str], kind: ModelType) -> Iterator[Finding]:
+    """Yield warnings about entries that a class passes over and the code of other model types reads, and take them.
+
+    Args:
+        part: The text part of config.json.
+        names: Entries that nobody read.
+        kind: The facts of the class.
+    """
+    for name in names:
+        readers = [each for each in _TRANSLATIONS if name in _asked_by(each)]
+        if not readers or name not in part.untaken():
+            continue
+        shown = in_json(part.get(name))
+        yield Finding(
+            "warning",
+            f"'{name}' in config.json is {shown:.60}, which the class of '{kind.name}' in transformers "
+            f"passes over; the code of '{readers[0]}' reads it.",
+            "Say it by an entry that the class reads, or load the model with that code, if the weights were trained "
+            "so.",
+        )
 
 
 def needs_code(config: Mapping[str, Any]) -> list[Finding]:

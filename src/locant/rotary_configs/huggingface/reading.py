@@ -24,7 +24,7 @@ from locant.rotary_configs.classes.entries import (
 )
 from locant.rotary_configs.classes.families import ModelType
 from locant.rotary_configs.classes.groups import base_of_class, with_groups_of_file
-from locant.rotary_configs.classes.own_code import in_usual_names, needs_code
+from locant.rotary_configs.classes.own_code import in_usual_names, needs_code, read_by_other_code
 from locant.rotary_configs.classes.refusals import (
     entries_that_nobody_sets,
     null_of,
@@ -370,6 +370,7 @@ def _read_entries(
     unknown = [key for key, value in said.items() if _is_about_rotation(key, value, kind)]
     if not is_known:  # classes of transformers pass over what they do not know
         part.refuse_rest(ROPE_KEYS, [key for key in unknown if says_a_scaling(key, part.values[key])])
+    findings += read_by_other_code(part, unknown, kind) if is_known and kind is not None and not in_vllm else ()
     findings += passed_over(part, unknown, ROPE_KEYS)
     if layers and not any(each.config for each in layers):
         fails = [] if kind is None else types_without_group(part.values, kind, names)
