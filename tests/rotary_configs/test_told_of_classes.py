@@ -169,3 +169,11 @@ def test_architectures_of_another_class_or_of_none(model_type: str, named: str, 
         for each in read_huggingface({**content, "auto_map": {"AutoModel": "modeling.Other"}}).findings
         if each.message.startswith("architectures of")
     ]
+
+
+def test_a_base_of_other_code_beside_a_class_with_a_base_for_every_type_of_layers() -> None:
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3}
+    parsed = read_huggingface({"model_type": "modernbert-decoder", **sizes, "rotary_emb_base": 12345.0})
+    (told,) = (each.message for each in parsed.findings if each.message.startswith("rotary_emb_base is 12345"))
+    assert told.endswith("passes over.")
+    assert {each.base for each in parsed.configs.values()} == {1e4, 1.6e5}

@@ -243,7 +243,7 @@ def without_names_of_others(given: dict[str, Any], kind: ModelType, findings: li
         plain = (False,) if name == "rotary_emb_interleaved" else plain
         kind_of_group = value.get("rope_type", value.get("type")) if isinstance(value, Mapping) else None
         if value is not None and value not in plain and kind_of_group != "default":
-            takes = f": it takes {base or 'rope_theta'}, {plain[0]:g} here" if is_base else ""
+            takes = f": it takes {base or 'rope_theta'}, {plain[0]:g} here" if is_number(plain[0]) and is_base else ""
             findings.append(
                 Finding(
                     "warning",
