@@ -254,3 +254,15 @@ def test_scores_are_multiplied_beside_scalings_that_are_not_yarn() -> None:
     assert told.endswith("fails.")
     with pytest.raises(KeyError):
         _made(without)
+
+
+@pytest.mark.parametrize(("share", "fails"), [(0.5, False), (0.25, True)])
+def test_a_share_of_the_whole_head_that_mistral_4_has_by_itself(share: float, fails: bool) -> None:
+    """configuration_mistral4.py sets head_dim to the sum of both parts, of which 0.5 is the one that rotates."""
+    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
+    parts = {**_LATENT, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "n_shared_experts": 1}
+    content = {"model_type": "mistral4", **parts, "rope_parameters": {**yarn, "partial_rotary_factor": share}}
+    said = [each.message for each in read_huggingface(copy.deepcopy(content)).findings]
+    assert any("it fails then" in each for each in said) is fails
+    frequencies = next(value for name, value in _made(content).named_buffers() if name.endswith("inv_freq"))
+    assert (2 * len(frequencies) != parts["qk_rope_head_dim"]) is fails

@@ -248,7 +248,9 @@ def _separate(
             ),
         )
     if findings == () and kind is not None and is_stated and fraction is not None and is_in_transformers(kind.name):
-        angles = int((rotated if kind.head_is_rotated_part or stated is None else stated) * fraction)
+        # Mistral 4's class has a share of the whole head by itself, and that head where a file leaves head_dim out.
+        left_out = whole if whole is not None and (kind.rope or {}).get("partial_rotary_factor") else rotated
+        angles = int((rotated if kind.head_is_rotated_part else left_out if stated is None else stated) * fraction)
         if angles != rotated:
             findings = (angles_of_a_share(kind, fraction, angles, rotated),)
     # partial_rotary_factor says what share of the whole head that part is, or repeats what qk_rope_head_dim says.
