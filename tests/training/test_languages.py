@@ -17,7 +17,7 @@ from locant.cli import main
 from locant.errors import ConfigError
 from locant.files import read_json
 from locant.text import BOS, EOS, LanguagesCorpus, TokenCache, collate, load_corpus
-from locant.training import Recipe, evaluate, load_run_evaluation, read_metrics, resume_training, train
+from locant.training import Recipe, evaluate, load_run_evaluation, plan_training, read_metrics, resume_training, train
 from locant.training.checkpoint import checkpoint_folders
 from locant.training.recipe import apply_overrides
 from locant.translation import Translator
@@ -230,6 +230,18 @@ def test_the_evaluation_of_one_part_is_not_saved(finished):
     result = evaluate(finished, "valid", part="fr-en", beam=1)
     assert result.name == "fr-en, valid split"
     assert not list(finished.glob("evaluation*"))
+
+
+@pytest.mark.parametrize(
+    ("languages", "missing"),
+    [({}, "source"), ({"source_language": "en"}, "target"), ({"target_language": "de"}, "source")],
+)
+def test_fine_tuning_on_text_without_languages_says_where_they_go(finished, texts, languages, missing):
+    """Options of `locant translate` are none of `locant train`."""
+    train_on = {"source": str(texts / "train.en-de.en"), "target": str(texts / "train.en-de.de")}
+    recipe = {"corpus": {"kind": "files", "train": train_on, **languages}, "training": {"steps": 1}}
+    with pytest.raises(ConfigError, match=f"the {missing} language of the corpus 'files .*', by {missing}_language of"):
+        plan_training(recipe, start_from=finished)
 
 
 def test_text_is_generated_in_one_direction_of_a_model_for_several(finished, texts, tmp_path, capsys):

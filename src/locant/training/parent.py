@@ -240,7 +240,14 @@ def require_fitting(corpus: Corpus, parent: Parent, settings: FineTuningSettings
             "that model's own weights, so none can be added. Leave one of the two out."
         )
     for part in corpus.parts:
-        if found.tokenizers.languages:
+        if known:
+            for side in ("source", "target") if known.takes_source else ("target",):
+                if getattr(part, f"{side}_language") is None:
+                    raise ConfigError(
+                        f"{parent.name} translates between several languages and must be told the {side} language of "
+                        f"the corpus '{part.name}', by {side}_language of the corpus, or by "
+                        f"finetuning.{side}_language in the parent's own codes. Known: {', '.join(known.ids)}."
+                    )
             try:
                 found.tokenizers.prefixes(part.source_language, part.target_language)
             except ConfigError as error:
