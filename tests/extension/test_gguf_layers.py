@@ -248,3 +248,11 @@ def test_no_class_that_pairs_so_is_an_error(tmp_path: Path) -> None:
     found = inspected(tmp_path, "plm", rope_dimension_count=64)
     with pytest.raises(LocantError, match=r"layout 'interleaved' for the architecture 'plm'.* none is known for it"):
         to_engine_config(found, "hf5")
+
+
+def test_a_window_of_a_file_that_is_refused_is_not_called_without_effect(tmp_path: Path) -> None:
+    """Without the list of layers that have it llama.cpp does not load MiMo's file, and with it the window counts."""
+    path = written(tmp_path / "model.gguf", "mimo2", block_count=8, sliding_window=128)
+    found = inspect_model(path).findings
+    assert [each.code for each in found if each.severity == "error"] == ["refused by the engine"]
+    assert not any("no effect" in each.message for each in found)

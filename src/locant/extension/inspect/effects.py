@@ -57,7 +57,10 @@ def effects_of_entries(
         read_keys = functools.partial(read_gguf, tensors=source.tensors)
         if parsed is None:
             return []
-        return [*entries_without_effect(content, parsed, read_keys, said), *keys_left_out(content, parsed, said)]
+        # Of what llama.cpp does not load no key has an effect, and those in question may have one in the file mended.
+        is_refused = any(each.code == "refused by the engine" for each in said)
+        idle = [] if is_refused else entries_without_effect(content, parsed, read_keys, said)
+        return [*idle, *keys_left_out(content, parsed, said)]
     known = model_type(text_type(content))
     kind = known or kind
     if kind is None:

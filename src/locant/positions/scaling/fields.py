@@ -15,6 +15,7 @@ FindingCode = Literal[
     "base of the class",
     "values of the class",
     "refused by the class",
+    "refused by the engine",
     "needed by the class",
     "turns backwards",
     "several axes",

@@ -149,7 +149,7 @@ def refusals(metadata: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[
 
 
 def _error(what: str, remedy: str) -> Finding:
-    return Finding("error", f"{what}: llama.cpp refuses to load the file.", remedy)
+    return Finding("error", f"{what}: llama.cpp refuses to load the file.", remedy, "refused by the engine")
 
 
 def _own(metadata: Mapping[str, Any], architecture: str) -> dict[str, Any]:
