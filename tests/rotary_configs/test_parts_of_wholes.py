@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 
 from locant.errors import ConfigError
 from locant.rotary_configs import ParsedConfig, read_huggingface
+from locant.rotary_configs.classes.families import ONE_POSITION_FOR_ALL_AXES, known_model_types, model_type
 
 _SIZES = {"hidden_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": 6}
 _LINEAR = {"rope_scaling": {"type": "linear", "factor": 2.0}}
@@ -294,3 +297,29 @@ def test_sizes_beside_the_place_of_a_text_part_go_with_the_base_of_the_whole(
     assert {each.window for each in parsed.layers} == windows
     scaled = read_huggingface({"model_type": name, **sizes, "rope_theta": 5e3})
     assert [each.base for each in scaled.configs.values()] == [5e3]
+
+
+@pytest.mark.slow
+def test_which_wholes_give_all_axes_of_their_text_one_position() -> None:
+    """Those whose class has no ``get_rope_index``, though their text part turns pairs by several axes."""
+    transformers = pytest.importorskip("transformers")
+    names = transformers.models.auto.modeling_auto.MODEL_MAPPING_NAMES
+    found = set()
+    for name in known_model_types():
+        whole = model_type(name)
+        text = None if whole is None or whole.text_type is None else model_type(whole.text_type)
+        if text is not None and text.axes and name in names:
+            classes = [names[name]] if isinstance(names[name], str) else names[name]
+            module = sys.modules[getattr(transformers, classes[0]).__module__]
+            if "def get_rope_index" not in inspect.getsource(module):
+                found.add(name)
+    assert found == ONE_POSITION_FOR_ALL_AXES
+
+
+def test_axes_that_all_have_one_position_are_not_told() -> None:
+    """modeling_minicpmv4_6.py hands position_ids on, and the text model makes one range for all axes."""
+    text = {"model_type": "qwen3_5_text", "num_hidden_layers": 4}
+    for name, axes in (("minicpmv4_6", 0), ("qwen3_5", 1)):
+        parsed = read_huggingface({"model_type": name, "text_config": text})
+        assert len(parsed.multimodal) == axes
+        assert sum(each.code == "several axes" for each in parsed.findings) == axes

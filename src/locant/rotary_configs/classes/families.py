@@ -99,6 +99,9 @@ NULL_GROUP_STANDS_STILL = frozenset(["beam", "cohere_compass_text"])
 TURNS_BACKWARDS = frozenset(["nanochat"])
 """Model types whose classes turn pairs by minus the angle."""
 
+ONE_POSITION_FOR_ALL_AXES = frozenset(["minicpm_ocr", "minicpmv4_6"])
+"""Model types whose text part has several axes, all of which the class around it gives the same position."""
+
 LEARNS_FREQUENCIES = frozenset(["mistral_large4_text"])
 """Model types whose classes multiply frequencies by numbers that are learned with the weights."""
 

@@ -189,6 +189,8 @@ def read_config(
         kind = replace(kind, turns_odd_share=False)
     if kind is not None and is_replaced:
         kind = replace(kind, fills=())
+    if kind is not None and config.get("model_type") in families.ONE_POSITION_FOR_ALL_AXES:
+        kind = replace(kind, axes=None)
     given = Spelled({key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK})
     has_own_code = bool(config.get("auto_map") or given.get("auto_map"))
     if kind is not None and not in_vllm and (is_known or not has_own_code):
