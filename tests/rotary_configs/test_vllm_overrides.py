@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -11,6 +12,8 @@ from locant.errors import ConfigError
 from locant.positions import Linear, Llama3, Unscaled, YaRN
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import read_huggingface, read_vllm, write_vllm
+from locant.rotary_configs.classes.entries import entries_of_class
+from locant.rotary_configs.classes.families import known_model_types
 
 _QWEN = {"model_type": "qwen2", "head_dim": 32, "rope_theta": 5e6, "max_position_embeddings": 2048}
 _LLAMA = {"model_type": "llama", "head_dim": 32, "rope_theta": 5e5, "max_position_embeddings": 2048}
@@ -387,3 +390,24 @@ def test_groups_by_both_names_are_merged_one_after_the_other() -> None:
     assert (parsed.config.base, parsed.config.scaling) == (3e6, Unscaled())
     turned = read_vllm({"text_config": dict(reversed(both.items()))}, model)
     assert (turned.config.base, turned.config.scaling) == (2e6, Linear(factor=4.0))
+
+
+def test_a_type_that_its_class_takes_for_another_is_refused() -> None:
+    """``patch_legacy_rope_type`` raises where the class of transformers wrote rope_type beside another type."""
+    transformers = pytest.importorskip("transformers")
+    lists = {"short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
+    found = set()
+    for name in known_model_types():
+        own = entries_of_class(name)
+        for stated, taken in own.types.items() if own is not None else ():
+            group = {"type": stated, "factor": 4.0, "mrope_section": [16, 24, 24], **lists}
+            file = {"rope_scaling": group | {"original_max_position_embeddings": 4096}}
+            if "su" in (stated, taken):
+                continue
+            rope = transformers.CONFIG_MAPPING[name].from_dict(copy.deepcopy(file)).rope_parameters
+            both = (rope.get("rope_type"), rope.get("type"))
+            if both[1] not in (None, both[0]) and both != ("default", "mrope"):
+                with pytest.raises(ConfigError, match=f"takes its type '{stated}' for rope_type '{taken}'"):
+                    read_vllm({}, {"model_type": name, "rope_scaling": {"type": stated, **lists}})
+                found.add((name, stated))
+    assert found == {("phi3", "yarn"), ("phi4_multimodal", "yarn")}

@@ -17,6 +17,7 @@ from locant.positions.scaling.contexts import VllmContext, VllmLengths
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, by_layer, with_equivalent_base
 from locant.rotary_configs.classes import families
+from locant.rotary_configs.classes.entries import TYPES_OF_TRANSFORMERS, type_taken_for
 from locant.rotary_configs.classes.own_code import in_usual_names
 from locant.rotary_configs.engines.override_words import names_in, placed
 from locant.rotary_configs.engines.vllm_groups import with_own_groups
@@ -170,11 +171,27 @@ def _in_huggingface_terms(
         if rope and all(each is None or isinstance(each, Mapping) for each in rope.values()):
             changed[group] = {name: each and _as_huggingface(each, context) for name, each in rope.items()}
             continue
+        _refuse_a_type_taken_for_another(rope, model_type, f"{group} of {where}")
         beside = part.get("original_max_position_embeddings")
         stated = dict(rope) if beside is None else {"original_max_position_embeddings": beside, **rope}
         made = _as_huggingface(stated, context)
         changed[group] = made if "original_max_position_embeddings" in rope else _without_original(made)
     return changed
+
+
+def _refuse_a_type_taken_for_another(rope: Mapping[str, Any], model_type: str, where: str) -> None:
+    """Refuse a group for which the class of transformers writes another ``rope_type`` beside the ``type`` of the file.
+
+    Raises:
+        ConfigError: It does; ``patch_legacy_rope_type`` of vLLM calls the two a conflict.
+    """
+    stated = rope.get("type")
+    taken = type_taken_for(model_type, stated)
+    if rope.get("rope_type") is None and stated in TYPES_OF_TRANSFORMERS and taken != stated:
+        raise ConfigError(
+            f"vLLM refuses {where}: the class of '{model_type}' in transformers takes its type '{stated}' for "
+            f"rope_type '{taken}', and vLLM takes no file with two types. State rope_type '{taken}' alone."
+        )
 
 
 def _with_ntk_of_its_own(part: Mapping[str, Any], model_type: str) -> Mapping[str, Any]:
