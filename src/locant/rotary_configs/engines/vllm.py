@@ -72,6 +72,7 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     nested = text_part(merged)
     model_type = str(nested.get("model_type") or merged.get("model_type"))
     is_replaced = any(name in GROUPS for name in names_in(given))
+    _refuse_a_type_taken_for_another(nested, model_type)
     if runs_class_of_transformers(merged, model_type):
         parsed = read_config(merged, is_replaced=is_replaced)
         configs = {}
@@ -171,7 +172,6 @@ def _in_huggingface_terms(
         if rope and all(each is None or isinstance(each, Mapping) for each in rope.values()):
             changed[group] = {name: each and _as_huggingface(each, context) for name, each in rope.items()}
             continue
-        _refuse_a_type_taken_for_another(rope, model_type, f"{group} of {where}")
         beside = part.get("original_max_position_embeddings")
         stated = dict(rope) if beside is None else {"original_max_position_embeddings": beside, **rope}
         made = _as_huggingface(stated, context)
@@ -179,19 +179,22 @@ def _in_huggingface_terms(
     return changed
 
 
-def _refuse_a_type_taken_for_another(rope: Mapping[str, Any], model_type: str, where: str) -> None:
+def _refuse_a_type_taken_for_another(part: Mapping[str, Any], model_type: str) -> None:
     """Refuse a group for which the class of transformers writes another ``rope_type`` beside the ``type`` of the file.
 
     Raises:
         ConfigError: It does; ``patch_legacy_rope_type`` of vLLM calls the two a conflict.
     """
-    stated = rope.get("type")
-    taken = type_taken_for(model_type, stated)
-    if rope.get("rope_type") is None and stated in TYPES_OF_TRANSFORMERS and taken != stated:
-        raise ConfigError(
-            f"vLLM refuses {where}: the class of '{model_type}' in transformers takes its type '{stated}' for "
-            f"rope_type '{taken}', and vLLM takes no file with two types. State rope_type '{taken}' alone."
-        )
+    for name in GROUPS:
+        group = part.get(name)
+        stated = group.get("type") if isinstance(group, Mapping) and group.get("rope_type") is None else None
+        taken = type_taken_for(model_type, stated)
+        if stated in TYPES_OF_TRANSFORMERS and taken != stated:
+            raise ConfigError(
+                f"vLLM refuses {name} of config.json: the class of '{model_type}' in transformers takes its type "
+                f"'{stated}' for rope_type '{taken}', and vLLM takes no file with two types. State rope_type '{taken}' "
+                "alone."
+            )
 
 
 def _with_ntk_of_its_own(part: Mapping[str, Any], model_type: str) -> Mapping[str, Any]:
