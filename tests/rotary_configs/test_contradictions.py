@@ -422,3 +422,14 @@ def test_null_for_the_groups_switches_no_rotation_off() -> None:
     assert not _of_null(hybrid)
     assert not _of_null(hybrid | {"rope_parameters": None, "rope_theta": 5e5})
     assert not _of_null(hybrid | {"rope_parameters": None, "rope_scaling": {"rope_type": "linear", "factor": 2.0}})
+
+
+def test_a_base_of_0_is_said_to_make_no_numbers() -> None:
+    """1 / 0**(2i/d) is infinite for all pairs but the first, and the cosine of that NaN."""
+    with pytest.raises(ConfigError, match=r"is 0\. The base .* frequencies infinite or NaN"):
+        read_huggingface({"model_type": "nemotron", **_SIZES, "rope_theta": 0})
+
+
+def test_numbers_of_layers_in_a_list_of_ones_are_told() -> None:
+    with pytest.raises(ConfigError, match="is about 2 layers, but there are 8: it has a 1 for each layer that rotates"):
+        read_huggingface({"model_type": "smollm3", **_SIZES, "num_hidden_layers": 8, "no_rope_layers": [3, 7]})

@@ -244,7 +244,10 @@ def _listed(part: Fields, kind: ModelType | None, count: int) -> list[bool] | No
     default = None if kind is None else kind.defaults.get("no_rope_layer_interval")
     if isinstance(listed, list) and listed:
         if len(listed) < count:
-            raise ConfigError(f"no_rope_layers in {part.where} is about {len(listed)} layers, but there are {count}.")
+            raise ConfigError(
+                f"no_rope_layers in {part.where} is about {len(listed)} layers, but there are {count}: it has a 1 for "
+                "each layer that rotates and a 0 for each that does not, not the numbers of layers."
+            )
         return [bool(flag) for flag in listed[:count]]
     every = interval or default
     if every is None or (isinstance(listed, list) and default is None):
