@@ -102,7 +102,16 @@ def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Seque
     if is_missing(_SIZE) and not is_told and is_whole and architecture not in ROTATES_WHOLE_HEADS:
         found.append(f"{_SIZE}: the whole head rotates, as llama.cpp has")
     sentences = (f"{'It' if index else 'The file'} has no {each}." for index, each in enumerate(found))
-    return [Finding("note", " ".join(sentences), "Compare with the configuration that the file was made from.")]
+    # A head of another share, or windows that are gone, make another model of a published one.
+    published = f"published models of '{architecture}'"
+    is_other = any(f"{published} {does}" in each for does in ("rotate", "have windows") for each in found)
+    return [
+        Finding(
+            "warning" if is_other else "note",
+            " ".join(sentences),
+            "Compare with the configuration that the file was made from.",
+        )
+    ]
 
 
 def _bases_left_out(
