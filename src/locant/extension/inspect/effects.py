@@ -57,10 +57,7 @@ def effects_of_entries(
         read_keys = functools.partial(read_gguf, tensors=source.tensors)
         if parsed is None:
             return []
-        # Of what llama.cpp does not load no key has an effect, and those in question may have one in the file mended.
-        is_refused = any(each.code == "refused by the engine" for each in said)
-        idle = [] if is_refused else entries_without_effect(content, parsed, read_keys, said)
-        return [*idle, *keys_left_out(content, parsed, said)]
+        return [*entries_without_effect(content, parsed, read_keys, said), *keys_left_out(content, parsed, said)]
     known = model_type(text_type(content))
     kind = known or kind
     if kind is None:
@@ -96,12 +93,16 @@ def _tried(
 ) -> tuple[list[str], list[Finding]]:
     """Return the entries that change nothing at all, with their values, and notes about those that nearly do."""
     told = words_of_findings(said)
+    # A key may count in the file mended of which llama.cpp refuses one beside it: the window without its pattern.
+    refused = words_of_findings([each for each in said if each.code == "refused by the engine"])
     names: list[str] = []
     by_being_there: list[str] = []
     by_zero: list[str] = []
     for path, value in _entries(content):
         name = path[-1].split(".", 1)[-1]
         if _is_shown(value, parsed) or {name, name.rsplit(".", 1)[-1]} & told:
+            continue
+        if any(word.startswith(f"{path[-1]}_") for word in refused):
             continue
         others = [with_value(content, path, other) for other in other_values(value)]
         if not all(is_same(parsed, other, read) for other in others):
