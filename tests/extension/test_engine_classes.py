@@ -143,7 +143,10 @@ def test_what_converters_write_is_that_of_the_release_that_is_installed() -> Non
     [
         ({"model_type": "gemma"}, "base 500000. CTranslate2 after its own converter, run with transformers 5: 10000,"),
         ({"model_type": "falcon"}, "run with transformers 5: 10000, whatever the file has"),
-        ({"model_type": "gemma3_text"}, "base 500000 for 'full_attention'. CTranslate2 after its own converter, run"),
+        (
+            {"model_type": "gemma3_text", "num_hidden_layers": 6},
+            "base 500000 for 'full_attention'. CTranslate2 after its own converter, run",
+        ),
         ({"model_type": "gemma", "rope_theta": 1e4}, ""),
         ({"model_type": "llama"}, ""),
         ({"model_type": "qwen2", "rope_theta": 1e6}, ""),

@@ -156,7 +156,7 @@ def test_a_text_part_under_a_name_that_the_class_passes_over_is_told(name: str) 
 
 def test_a_text_part_of_another_type_is_read_as_the_class_takes_it() -> None:
     """Gemma3Config makes its text part of Gemma3TextConfig, whatever model_type stands there."""
-    part = {"model_type": "mistral", **_SMALL, "head_dim": 32, "rope_theta": 4e5}
+    part = {"model_type": "mistral", **_SMALL, "num_hidden_layers": 6, "head_dim": 32, "rope_theta": 4e5}
     mapping = pytest.importorskip("transformers").CONFIG_MAPPING
     made = mapping["gemma3"].from_dict({"text_config": dict(part)}).get_text_config()
     parsed = read_huggingface({"model_type": "gemma3", "text_config": part})

@@ -183,7 +183,11 @@ def test_a_tag_must_be_in_the_vocabulary(texts, tokenizers):
         tokenizers.tag("<bt>")
     with pytest.raises(ConfigError, match="The tag '__de__' is the token of a language"):
         train_tokenizers([("a", "b")], TokenizerSettings(), languages=["de"], tags=["__de__"])
-    for tag, message in (("</s>", "</s> is a special token of every vocabulary"), ("a b", "pattern"), ("", "pattern")):
+    for tag, message in (
+        ("</s>", "</s> is a special token of every vocabulary"),
+        ("a b", "one word"),
+        ("", "one word"),
+    ):
         with pytest.raises(ConfigError, match=message):
             mixture({"clean": {"tag": tag, "corpus": files(texts, "clean")}})
 
