@@ -134,9 +134,8 @@ def rope_groups(
     if given and kind is not None and kind.rope_by_layer and is_in_transformers(kind.name) and not merges:
         findings += one_group_for_all(kind, where)
         stated = first_stated(inside, base)
-        if (
-            fails_with_one_group(kind, where) and stated is not None and not in_vllm
-        ):  # what the file says is shown for all layers
+        # Of a class that fails with the group, what the file says is shown for all layers.
+        if stated is not None and not in_vllm and fails_with_one_group(kind, where):
             if base is not None and kind.name in PASSES_OVER_BASE:
                 findings.append(base_beside_one_group(kind, base, where))
             return {name: (Fields(given, where), stated) for name in kind.rope or {}} or {ALL_LAYERS: (rope, stated)}
