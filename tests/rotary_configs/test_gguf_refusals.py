@@ -18,6 +18,7 @@ _LATENT = {
     **{"rope.dimension_count": 64, "attention.key_length": 576, "attention.value_length": 512},
     **{"attention.key_length_mla": 192, "attention.value_length_mla": 128},
 }
+_WINDOW = {"attention.sliding_window": 8}
 _COMPRESSED = {
     **{"rope.dimension_count": 64, "attention.key_length": 128, "attention.value_length": 128},
     **{"attention.compress_ratios": [0, 0, 4, 128], "attention.compress_rope_freq_base": 16e4},
@@ -49,6 +50,10 @@ def _refused(architecture: str, keys: dict[str, Any], types: dict[str, str] | No
         ("bloom", {"attention.head_count_kv": 0}, "bloom.attention.head_count_kv is 0 in all layers"),
         ("gpt2", {"attention.head_count": None}, "gpt2.attention.head_count is missing, and counts as 0"),
         ("nomic-bert", {"attention.value_length": 64}, "A key has 128 features and a value 64 (attention.key_length"),
+        ("gemma2", {"attention.key_length": 96}, "A key has 96 features and a value 128 (attention.value_length is"),
+        ("gpt-oss", {**_WINDOW, "attention.value_length": 64}, "A key has 128 features and a value 64 (attention"),
+        ("jamba", {"attention.value_length": 64}, "A key has 128 features and a value 64 (attention.key_length"),
+        ("falcon-h1", {"attention.value_length": 64}, "A key has 128 features and a value 64 (attention.key_length"),
         ("qwen2", {"attention.head_count": None}, "qwen2.attention.head_count is missing, and counts as 0"),
         ("llama", {"nextn_predict_layers": 4}, "llama.nextn_predict_layers is 4 of 4 layers, and none is left for"),
         ("bert", {"block_count": 0}, "bert.block_count 0 is no layer"),
@@ -80,7 +85,8 @@ def test_keys_with_which_llama_cpp_ends(architecture: str, keys: dict[str, Any],
         ("neo-bert", {"attention.head_count_kv": [2, 0, 2, 0]}),
         ("llama-embed", {"attention.head_count_kv": [2, 0, 2, 0]}),
         ("mamba", {"attention.head_count": None}),
-        ("deepseek2", _LATENT),
+        ("deepseek2", _LATENT),  # its keys are longer than its values, as those of mimo2 and step35 may be
+        ("plamo3", {"attention.value_length": 64}),
         ("deepseek4", _COMPRESSED),
         ("llama", {"nextn_predict_layers": 1}),
     ],

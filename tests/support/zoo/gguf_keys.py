@@ -32,6 +32,8 @@ _ONE_SIZE = re.compile(
     r"|n_embd_v_gqa == n_embd_k_gqa"
 )
 
+_SHORT_CALL = 6  # arguments of build_qkv with one size of heads for queries, keys and values
+
 
 def _body(text: str, start: int) -> str:
     """Return what stands between the next brace and the one that closes it."""
@@ -42,6 +44,20 @@ def _body(text: str, start: int) -> str:
         if depth == 0:
             return text[begin:index]
     raise ValueError("A brace is not closed.")
+
+
+def _numbers_of_arguments(code: str, name: str) -> set[int]:
+    """Return with how many arguments some code calls a function."""
+    found = set()
+    for call in re.finditer(rf"\b{name}\(", code):
+        depth, count = 1, 1
+        for sign in code[call.end() :]:
+            depth += {"(": 1, ")": -1}.get(sign, 0)
+            count += sign == "," and depth == 1
+            if depth == 0:
+                break
+        found.add(count)
+    return found
 
 
 def _unconditional(body: str) -> str:
@@ -187,7 +203,10 @@ def facts(folder: Path, source: str) -> dict[str, Any]:
         ),
         "without cache": sources.without_cache(),
         "keys as long as values": sorted(
-            name for each, name in named if _ONE_SIZE.search(loaders[name] + sources.graph(sources.classes[each]))
+            name
+            for each, name in named
+            for graph in [sources.graph(sources.classes[each])]
+            if _ONE_SIZE.search(loaders[name] + graph) or _SHORT_CALL in _numbers_of_arguments(graph, "build_qkv")
         ),
         "heads by rope.dimension_count": sorted(
             name for name, code in weights.items() if re.search(r"qk_rope\w*\s*=\s*hparams\.n_rot", code)

@@ -57,7 +57,8 @@ def refused_heads(metadata: Mapping[str, Any], architecture: str) -> Iterator[Fi
 
 def _of_two_lengths(own: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
     """Yield that keys and values of a head are of two lengths, where the graph has one for both."""
-    if architecture not in loader_facts()["keys as long as values"]:
+    # Latent attention has one size for both in DeepSeek-OCR alone, whose graph is that of DeepSeek V2.
+    if architecture not in loader_facts()["keys as long as values"] or architecture in SIZES_BY_LATENT:
         return
     names = ("attention.key_length", "attention.value_length")
     stated = [own.get(name) for name in names]
