@@ -131,8 +131,10 @@ def test_types_of_values(key: str, value: float, kind: str, expected: str, tmp_p
 @pytest.mark.parametrize("architecture", ["granitehybrid", "granitemoe", "granite"])
 def test_granites_switch(architecture: str, tmp_path: Path) -> None:
     """hparams.rope_finetuned: "Granite uses rope_finetuned as a switch for rope, so default to true"."""
-    off = inspected(tmp_path, architecture, block_count=4, rope_scaling_finetuned=False)
+    heads = {"head_count_kv": [8, 0, 0, 8]} if architecture == "granitehybrid" else {}
+    off = inspected(tmp_path, architecture, block_count=4, rope_scaling_finetuned=False, **heads)
     assert off.parsed is None
+    assert not any("hence the layout" in each.message for each in off.findings), "which is none"
     assert "no rotary positions" in off.findings[0].message
     assert "rope.scaling.finetuned is false" in off.findings[0].message
     for more in ({}, {"rope_scaling_finetuned": True}):

@@ -52,7 +52,11 @@ def _refused(architecture: str, keys: dict[str, Any], types: dict[str, str] | No
         ("nomic-bert", {"attention.value_length": 64}, "A key has 128 features and a value 64 (attention.key_length"),
         ("gemma2", {"attention.key_length": 96}, "A key has 96 features and a value 128 (attention.value_length is"),
         ("gpt-oss", {**_WINDOW, "attention.value_length": 64}, "A key has 128 features and a value 64 (attention"),
-        ("jamba", {"attention.value_length": 64}, "A key has 128 features and a value 64 (attention.key_length"),
+        (
+            "jamba",
+            {"attention.head_count_kv": [0, 2, 0, 2], "attention.value_length": 64},
+            "A key has 128 features and a value 64 (attention.key_length",
+        ),
         ("falcon-h1", {"attention.value_length": 64}, "A key has 128 features and a value 64 (attention.key_length"),
         ("qwen2", {"attention.head_count": None}, "qwen2.attention.head_count is missing, and counts as 0"),
         ("llama", {"nextn_predict_layers": 4}, "llama.nextn_predict_layers is 4 of 4 layers, and none is left for"),
@@ -76,11 +80,61 @@ def test_keys_with_which_llama_cpp_ends(architecture: str, keys: dict[str, Any],
 
 
 @pytest.mark.parametrize(
+    ("architecture", "keys", "said"),
+    [
+        ("jamba", {"attention.head_count_kv": [0] * 4}, "By jamba.attention.head_count_kv no layer has attention"),
+        ("lfm2", {"attention.head_count_kv": 2}, "By lfm2.attention.head_count_kv every layer has attention"),
+        ("granitehybrid", {}, "By granitehybrid.attention.head_count every layer has attention"),
+        ("qwen3next", {"full_attention_interval": 1}, "By qwen3next.full_attention_interval every layer has"),
+        ("minimax-01", {"attention.recurrent_layers": [0] * 4}, "By minimax-01.attention.recurrent_layers every"),
+    ],
+)
+def test_layers_of_one_kind_where_llama_cpp_has_memories_for_two(
+    architecture: str, keys: dict[str, Any], said: str
+) -> None:
+    (message,) = _refused(architecture, keys)
+    assert message.startswith(said)
+    assert message.endswith("llama.cpp ends before it computes a token.")
+
+
+def test_a_first_layer_without_heads_gives_none_of_the_others_any() -> None:
+    """llama-model.cpp takes sizes by n_head(), that of layer 0; plamo2.cpp reads those of heads alone again."""
+    keys = {"attention.head_count": [0, 2, 0, 2], "attention.head_count_kv": [0, 2, 0, 2]}
+    said = (
+        "attention.head_count of the first layer is 0 in the GGUF metadata of '{}': llama.cpp takes the sizes of heads"
+    )
+    (found,) = [each for each in read_gguf(_metadata("lfm2", keys)).findings if each.severity == "error"]
+    assert found.message == f"{said.format('lfm2')} by it, and ends."
+    sizes = {"attention.key_length": 128, "attention.value_length": 128}
+    (found,) = [each for each in read_gguf(_metadata("plamo2", keys | sizes)).findings if each.severity == "error"]
+    assert found.message.startswith(f"{said.format('plamo2')} by it, and never comes to the end of the first one")
+
+
+@pytest.mark.parametrize("value", ["16", 16, True, [True], ["8", "12"]])
+def test_sections_of_any_kind_are_no_error_where_nothing_reads_them(value: Any) -> None:
+    parsed = read_gguf(_metadata("llama", {"rope.dimension_sections": value}))
+    (found,) = parsed.findings
+    assert (found.severity, parsed.multimodal) == ("note", {})
+    assert found.message.startswith("rope.dimension_sections ")
+    assert found.message.endswith("has no effect: llama.cpp does not read it in the architecture 'llama'.")
+
+
+def test_one_section_stands_for_all_four_axes() -> None:
+    """get_key_or_arr takes an int32 for every element, and no other type."""
+    keys = {"rope.dimension_sections": 16}
+    assert read_gguf(_metadata("qwen2vl", keys)).multimodal["all"]["sections"] == (16, 16, 16, 16)
+    assert not _refused("qwen2vl", keys, {"rope.dimension_sections": "int32"})
+    (message,) = _refused("qwen2vl", keys, {"rope.dimension_sections": "uint32"})
+    assert message.startswith("qwen2vl.rope.dimension_sections is stored as uint32, where a list of int32 is expected")
+
+
+@pytest.mark.parametrize(
     ("architecture", "keys"),
     [
         ("llama", {"attention.key_length": 96, "attention.value_length": 96}),
         ("minicpm3", {"attention.key_length": 96, "rope.dimension_count": 32}),  # values are shorter there
         ("lfm2", {"attention.head_count_kv": [2, 0, 2, 0]}),
+        ("deci", {"attention.head_count_kv": 2}),  # no memory of states
         ("modern-bert", {"attention.head_count_kv": [2, 0, 2, 0]}),  # no cache: that of the first layer counts
         ("neo-bert", {"attention.head_count_kv": [2, 0, 2, 0]}),
         ("llama-embed", {"attention.head_count_kv": [2, 0, 2, 0]}),

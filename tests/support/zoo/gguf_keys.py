@@ -27,6 +27,7 @@ _NEEDED = re.compile(r"^\s*ml\.get_(?:key|arr|key_or_arr|arr_n)\((LLM_KV_\w+),(?
 _SLIDING_BASE = "rope.freq_base_swa"
 _LAYER_BASE = re.compile("get_rope_freq_base|rope_freq_base_train_swa")
 _WITHOUT_HEADS = re.compile(r"n_head_kv(?:\(\w*\))? == 0")
+_RECURRENT = re.compile(r"is_recr_impl\[\w+\]\s*=\s*hparams\.n_head_kv\(\w+\) == 0;")
 _ONE_SIZE = re.compile(
     r"n_embd_head == (?:hparams\.n_embd_head_[kv]\(\)|n_embd_head_v)\)|requires n_embd_head_k == n_embd_head_v"
     r"|n_embd_v_gqa == n_embd_k_gqa"
@@ -78,10 +79,10 @@ class Sources:
 
     def __init__(self, folder: Path) -> None:
         source = folder / "src"
-        arch, self._model = ((source / name).read_text("utf-8") for name in ("llama-arch.cpp", "llama-model.cpp"))
+        self._arch, self._model = ((source / name).read_text("utf-8") for name in ("llama-arch.cpp", "llama-model.cpp"))
         header = (source / "models" / "models.h").read_text("utf-8")
-        self.architectures = dict(re.findall(r'\{ (LLM_ARCH_\w+), +"([^"]+)" *\}', arch))
-        self.keys = dict(re.findall(r'\{ (LLM_KV_\w+), +"%s\.([^"]+)" *\}', arch))
+        self.architectures = dict(re.findall(r'\{ (LLM_ARCH_\w+), +"([^"]+)" *\}', self._arch))
+        self.keys = dict(re.findall(r'\{ (LLM_KV_\w+), +"%s\.([^"]+)" *\}', self._arch))
         self.classes = {
             name: built
             for cases, built in re.findall(r"((?:case LLM_ARCH_\w+:\s*)+)return new (llama_model_\w+)\(", self._model)
@@ -165,6 +166,13 @@ class Sources:
             self.architectures[each] for each in re.findall(r"case (LLM_ARCH_\w+):", code[: code.index("nullptr")])
         )
 
+    def hybrid(self) -> list[str]:
+        """Return the architectures that llama.cpp gives a memory of states beside that of keys and values."""
+        code = _body(self._arch, self._arch.index("llm_arch_is_hybrid("))
+        return sorted(
+            self.architectures[each] for each in re.findall(r"case (LLM_ARCH_\w+):", code[: code.index("return true")])
+        )
+
     def names(self, code: str) -> list[str]:
         """Return the keys about positions that some code names."""
         found = {self.keys[each] for each in _KEY.findall(code) if each in self.keys}
@@ -202,6 +210,8 @@ def facts(folder: Path, source: str) -> dict[str, Any]:
             if _WITHOUT_HEADS.search(loaders[name] + weights[name] + sources.graph(sources.classes[each]))
         ),
         "without cache": sources.without_cache(),
+        "hybrid": sources.hybrid(),
+        "recurrent without heads": sorted(name for name, code in loaders.items() if _RECURRENT.search(code)),
         "keys as long as values": sorted(
             name
             for each, name in named

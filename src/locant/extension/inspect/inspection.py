@@ -224,7 +224,7 @@ def inspect_model(
         is_explained = not is_known and not (asked is None and code is None)
         found += [] if is_explained else engine_differences(source.content, parsed)
         found += [] if parsed is None else stored_findings(source.path.parent, parsed.configs)
-    elif source.kind == "gguf" and model_type in CONVERTED_FROM_HALVES:
+    elif source.kind == "gguf" and parsed is not None and model_type in CONVERTED_FROM_HALVES:
         found.append(
             Finding(
                 "note",

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from locant.positions.scaling.fields import Finding
+from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.base import MOST_LAYERS
 from locant.rotary_configs.gguf.architectures import (
     KNOWN,
     SEPARATE_PART,
@@ -17,6 +18,7 @@ from locant.rotary_configs.gguf.architectures import (
     WITHOUT_ATTENTION,
     WITHOUT_ROTATION,
 )
+from locant.rotary_configs.gguf.layers import LINEAR_BETWEEN, attending_by, attending_layers, computed_layers
 from locant.rotary_configs.gguf.loader_facts import loader_facts
 
 _HEADS, _KEYS = "attention.head_count", "attention.head_count_kv"
@@ -36,6 +38,7 @@ def refused_heads(metadata: Mapping[str, Any], architecture: str) -> Iterator[Fi
     own = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
     yield from _of_two_lengths(own, architecture)
     yield from _without_heads(own, architecture)
+    yield from _of_one_memory(own, architecture)
     whole_name = "attention.key_length_mla" if architecture in SIZES_BY_LATENT else "attention.key_length"
     whole, rotated = own.get(whole_name, 0), own.get("rope.dimension_count", 0)
     if architecture in SEPARATE_PART and _is_count(whole) and _is_count(rotated) and rotated >= whole:
@@ -91,6 +94,31 @@ def _without_heads(own: Mapping[str, Any], architecture: str) -> Iterator[Findin
         )
     elif own.get(_HEADS) is None and own.get("embedding_length") is not None:
         yield _ends(f"{architecture}.{_HEADS} is missing, and counts as 0", "Convert the model again.")
+
+
+def _of_one_memory(own: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
+    """Yield that all layers, or none, have attention, where llama.cpp has memories for both kinds.
+
+    It fills in the places of both (``llm_graph_input_mem_hybrid::set_input``), of which the graph then asks for one.
+    """
+    count, facts = own.get("block_count"), loader_facts()
+    by_layer = LINEAR_BETWEEN.keys() | facts["recurrent without heads"]
+    if architecture not in facts["hybrid"] or architecture not in by_layer:
+        return
+    if not _is_count(count) or count > MOST_LAYERS or own.get("full_attention_interval") == 0:
+        return
+    keys = Fields(own, "")
+    attends = attending_layers(keys, architecture, computed_layers(keys) or count)
+    if len({*attends}) == 1:
+        by = attending_by(keys, architecture)
+        how = "every layer has" if attends[0] else "no layer has"
+        other = "layers with a state" if attends[0] else "attention"
+        yield Finding(
+            "error",
+            f"By {architecture}.{by} {how} attention, where the architecture '{architecture}' has {other} as well: "
+            "llama.cpp ends before it computes a token.",
+            f"Compare {by} with the configuration that the file was made from.",
+        )
 
 
 def _has_zero(heads: Any, architecture: str) -> bool:

@@ -22,7 +22,7 @@ YARN_KEYS = ("log_multiplier", "ext_factor", "attn_factor", "beta_fast", "beta_s
 """Last parts of the names of the keys below ``rope.scaling.yarn_``."""
 
 _ROPE, _BASE, _SIZE = "rope.", "rope.freq_base", "rope.dimension_count"
-_SLIDING_BASE = "rope.freq_base_swa"
+_SLIDING_BASE, _SECTIONS = "rope.freq_base_swa", "rope.dimension_sections"
 _CAUSAL = "attention.causal"
 # Names of keys that llama.cpp does not know, and whoever wrote them took for settings of positions.
 _ABOUT_POSITIONS = re.compile(r"^rope\b|rotary|rope_|alibi|theta|sliding|causal|attention\.(window|chunk)")
@@ -125,15 +125,15 @@ def _meant(key: str, architecture: str) -> str | None:
     return next(iter(difflib.get_close_matches(key, sorted(read), n=1, cutoff=_NEARLY)), None)
 
 
-def without_sliding_base(own: Mapping[str, Any], architecture: str) -> Mapping[str, Any]:
-    """Return the metadata below an architecture without a base of sliding attention that llama.cpp does not read there.
+def without_unread(own: Mapping[str, Any], architecture: str) -> Mapping[str, Any]:
+    """Return the metadata below an architecture without a base of sliding attention and sections that it does not read.
 
     Args:
         own: The metadata.
         architecture: ``general.architecture``.
     """
-    is_read = _SLIDING_BASE in loader_facts()["architectures"].get(architecture, ())
-    return own if is_read else {key: value for key, value in own.items() if key != _SLIDING_BASE}
+    unread = {_SLIDING_BASE, _SECTIONS} - {*loader_facts()["architectures"].get(architecture, ())}
+    return {key: value for key, value in own.items() if key not in unread}
 
 
 def base_of_earlier_graphs(keys: Fields, architecture: str, full: float, sliding: float) -> Iterator[Finding]:

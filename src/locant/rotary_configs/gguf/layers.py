@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, number_of_layers
@@ -58,7 +59,7 @@ def layers_of(
         )
     found = dict(configs)
     window = window_of(keys, architecture)
-    count = _count(keys)
+    count = computed_layers(keys)
     if architecture == "deepseek4":
         return found, _compressed_layers(keys, count, window)
     slides = None if count is None else sliding_layers(keys, architecture, count)
@@ -70,15 +71,13 @@ def layers_of(
         )
         other = f"no Baichuan of {count} layers, and does not rotate: those of 32 have rotary positions, of 40 ALiBi"
         raise NoRotaryPositionsError(f"llama.cpp takes {known if count == _WIDE_BAICHUAN else other}.")
-    attends = _attends(keys, architecture, count)
+    attends = attending_layers(keys, architecture, count)
     rotates = tuple(turns and at for turns, at in zip(_rotates(keys, architecture, slides), attends, strict=True))
     if not any(attends):
-        of_heads = _listed(keys, _heads_by_layer(keys), count) is not None
-        stated = ("attention.recurrent_layers", "full_attention_interval", "block_count")
-        by = _heads_by_layer(keys) if of_heads else next(name for name in stated if keys.get(name) is not None)
-        raise NoRotaryPositionsError(
-            f"By {by} in {keys.where} no layer has attention: llama.cpp rotates none.",
-            f"Compare {by} with the configuration that the file was made from.",
+        by = attending_by(keys, architecture)
+        raise ConfigError(
+            f"By {by} in {keys.where} no layer has attention: llama.cpp ends before it computes a token, as its cache "
+            "of keys and values has no layer then."
         )
     if architecture in TAKES_ROPE_PATTERN and not any(rotates):
         raise NoRotaryPositionsError(
@@ -100,7 +99,7 @@ def layers_of(
     return {name: config for name, config in found.items() if name in used} or found, tuple(layers)
 
 
-def _count(keys: Fields) -> int | None:
+def computed_layers(keys: Fields) -> int | None:
     """Return the number of layers that compute the next token (``llama_hparams::n_layer``)."""
     count, beyond = number_of_layers(keys, "block_count"), keys.get("nextn_predict_layers")
     if count is None or not isinstance(beyond, int) or not 0 < beyond < count:
@@ -108,8 +107,14 @@ def _count(keys: Fields) -> int | None:
     return count - beyond
 
 
-def _attends(keys: Fields, architecture: str, count: int) -> tuple[bool, ...]:
-    """Return for every layer whether it has attention, not a state space or a convolution."""
+def attending_layers(keys: Fields, architecture: str, count: int) -> tuple[bool, ...]:
+    """Return for every layer whether it has attention, not a state space or a convolution.
+
+    Args:
+        keys: The metadata of the architecture.
+        architecture: ``general.architecture``.
+        count: Number of layers that compute the next token.
+    """
     if architecture in loader_facts()["without heads in some layers"]:
         of_keys = _listed(keys, _heads_by_layer(keys), count) or (1,) * count
         of_queries = _listed(keys, "attention.head_count", count) if architecture == "deci" else None
@@ -123,6 +128,19 @@ def _attends(keys: Fields, architecture: str, count: int) -> tuple[bool, ...]:
         return (not for_all,) * count
     every = keys.whole("full_attention_interval") or LINEAR_BETWEEN[architecture]
     return tuple((index + 1) % every == 0 for index in range(count))
+
+
+def attending_by(keys: Fields, architecture: str) -> str:
+    """Return the key that tells which layers have attention: ``block_count`` where none of its own is there.
+
+    Args:
+        keys: The metadata of the architecture.
+        architecture: ``general.architecture``.
+    """
+    if architecture not in LINEAR_BETWEEN:
+        return _heads_by_layer(keys)
+    stated = ("attention.recurrent_layers", "full_attention_interval")
+    return next((name for name in stated if keys.get(name) is not None), "block_count")
 
 
 def _heads_by_layer(keys: Fields) -> str:

@@ -125,6 +125,11 @@ def refusals(metadata: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[
         key = f"{architecture}.{name}"
         if types.get(key, expected) != expected:
             yield _error(f"{key} is stored as {types[key]}, where {expected} is expected", f"Store it as {expected}.")
+    sections = f"{architecture}.rope.dimension_sections"
+    if architecture in architectures_that_read("rope.dimension_sections"):
+        kind = types.get(sections, "int32")
+        if kind != "int32" and not kind.startswith("array"):
+            yield _error(f"{sections} is stored as {kind}, where a list of int32 is expected", "Store it as a list.")
     for name in _BY_LAYER:
         key = f"{architecture}.{name}"
         if types.get(key, "uint32") != "uint32" and not types[key].startswith("array"):

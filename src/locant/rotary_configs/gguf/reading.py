@@ -8,6 +8,7 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling import FrequencyScaling, Unscaled
+from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.axes import several_axes
 from locant.rotary_configs.base import NoRotaryPositionsError, ParsedConfig, declared_length
@@ -25,8 +26,9 @@ from locant.rotary_configs.gguf.architectures import (
 )
 from locant.rotary_configs.gguf.axes_of_texts import note_on_axes
 from locant.rotary_configs.gguf.deviations import base_of_graph, windows_of_graph
-from locant.rotary_configs.gguf.keys import YARN_KEYS, base_of_earlier_graphs, keys_without_effect, without_sliding_base
+from locant.rotary_configs.gguf.keys import YARN_KEYS, base_of_earlier_graphs, keys_without_effect, without_unread
 from locant.rotary_configs.gguf.layers import layers_of
+from locant.rotary_configs.gguf.loader_facts import architectures_that_read
 from locant.rotary_configs.gguf.scaling import Tensors, scaling_of
 from locant.rotary_configs.gguf.sizes import sizes_of, sliding_sizes
 from locant.rotary_configs.gguf.sliding import FULL, SLIDING, by_layer_types, passes_over_base, states_own_sizes
@@ -38,6 +40,7 @@ from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
 from locant.rotary_configs.wording import speaks_of, words_of, words_of_findings
 
 _SECTIONS = "rope.dimension_sections"
+_AXES = 4
 _OF_SLIDING_HEADS = ("attention.key_length_swa", "rope.dimension_count_swa")
 
 
@@ -89,7 +92,7 @@ def _read(
     if not has_windows(Fields(own, ""), architecture):
         own = {key: value for key, value in own.items() if key not in _OF_SLIDING_HEADS or value != 0}
     keys = Fields(own, f"the GGUF metadata of '{architecture}'")
-    read = without_sliding_base(own, architecture)
+    read = without_unread(own, architecture)
     refuse_impossible(read, keys.where, takes_small_bases=True)
     findings = [*unusual_values(read, keys.where), *_of_another_architecture(metadata, architecture)]
     if architecture in ALIBI_BY_FILE and not own.get("attention.max_alibi_bias"):
@@ -151,7 +154,7 @@ def _read(
         return ParsedConfig(configs, tuple(findings), layers=layers)
     alternates = SEVERAL_AXES.get(architecture, False)
     several = several_axes(sections, "alternating" if alternates else "sections", rotary_dim // 2)
-    stated = [int(size) for size in keys.numbers(_SECTIONS) or ()]
+    stated = [int(size) for size in _four_sections(keys)]
     findings.append(note_on_axes(stated, rotary_dim // 2, alternates=alternates))
     parsed = ParsedConfig(configs, tuple(findings), dict.fromkeys(configs, several), layers)
     return with_checked_axes(parsed, _SECTIONS, splits=False)
@@ -217,7 +220,19 @@ def _of_another_architecture(metadata: Mapping[str, Any], architecture: str) -> 
 
 def _sections(keys: Fields, architecture: str, findings: list[Finding]) -> list[int]:
     """Return the numbers of pairs of each axis, where positions have several."""
-    stated = keys.numbers(_SECTIONS) or ()
+    of_any_kind = keys.get(_SECTIONS)
+    if architecture not in architectures_that_read(_SECTIONS) and not _are_whole(of_any_kind):
+        if of_any_kind is not None:
+            findings.append(
+                Finding(
+                    "note",
+                    f"{_SECTIONS} {in_json(of_any_kind):.40} has no effect: llama.cpp does not read it in "
+                    f"the architecture '{architecture}'.",
+                    "Remove it.",
+                )
+            )
+        return []
+    stated = _four_sections(keys)
     sections = [int(size) for size in stated if size]
     if architecture == "dflash" and len(sections) == 1:  # its graph asks for any section; one axis is that of text
         return []
@@ -235,6 +250,16 @@ def _sections(keys: Fields, architecture: str, findings: list[Finding]) -> list[
         )
     )
     return []
+
+
+def _are_whole(value: Any) -> bool:
+    return isinstance(value, Sequence) and all(isinstance(each, int) and not isinstance(each, bool) for each in value)
+
+
+def _four_sections(keys: Fields) -> tuple[float, ...]:
+    """Return the sections as the loader takes them: one number stands for all four (``get_key_or_arr``)."""
+    value = keys.get(_SECTIONS)
+    return (value,) * _AXES if is_number(value) else keys.numbers(_SECTIONS) or ()
 
 
 def _notes_on_parts(keys: Fields, architecture: str, rotary_dim: int) -> Iterator[Finding]:

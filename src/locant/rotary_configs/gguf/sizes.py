@@ -100,7 +100,7 @@ def _stated(keys: Fields, architecture: str, findings: list[Finding]) -> tuple[i
     if architecture in SIZES_BY_LATENT:  # key_length is that of the latent, which is not rotated
         rotary_dim = int(keys.need(rotary_dim, _SIZE, "the rotated part of the head has no other size"))
         return rotary_dim, rotary_dim
-    heads = _heads(keys, findings)
+    heads = _heads(keys, architecture, findings)
     if head_dim is None:
         width = keys.whole("embedding_length")
         if width is None or not heads or width % heads:
@@ -114,7 +114,7 @@ def _stated(keys: Fields, architecture: str, findings: list[Finding]) -> tuple[i
     return head_dim, rotary_dim or head_dim
 
 
-def _heads(keys: Fields, findings: list[Finding]) -> int | None:
+def _heads(keys: Fields, architecture: str, findings: list[Finding]) -> int | None:
     """Return the number of heads by which llama.cpp divides: that of the first layer, where the file lists them."""
     name = _HEADS
     listed = keys.get(name)
@@ -122,11 +122,14 @@ def _heads(keys: Fields, findings: list[Finding]) -> int | None:
         return keys.whole(name)
     heads = [each for each in listed if isinstance(each, int) and each > 0]
     if heads and not listed[0]:
+        # The loader of PLaMo 2 reads them once more, but not rope.dimension_count.
+        is_read_again = architecture == "plamo2" and keys.get("attention.key_length")
+        ends = "never comes to the end of the first one with attention, on a processor" if is_read_again else "ends"
         findings.append(
             Finding(
                 "error",
-                f"{name} of the first layer is 0 in {keys.where}: llama.cpp takes the sizes of heads by it, and then "
-                "rotates 0 features in all layers.",
+                f"{name} of the first layer is 0 in {keys.where}: llama.cpp takes the sizes of heads by it, and "
+                f"{ends}.",
                 f"State {name} {heads[0]} for all layers; attention.head_count_kv tells which have attention.",
             )
         )
