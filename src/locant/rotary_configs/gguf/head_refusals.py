@@ -105,7 +105,7 @@ def _of_one_memory(own: Mapping[str, Any], architecture: str) -> Iterator[Findin
     by_layer = LINEAR_BETWEEN.keys() | facts["recurrent without heads"]
     if architecture not in facts["hybrid"] or architecture not in by_layer:
         return
-    if not _is_count(count) or count > MOST_LAYERS or own.get("full_attention_interval") == 0:
+    if not isinstance(count, int) or not 0 < count <= MOST_LAYERS or own.get("full_attention_interval") == 0:
         return
     keys = Fields(own, "")
     attends = attending_layers(keys, architecture, computed_layers(keys) or count)
