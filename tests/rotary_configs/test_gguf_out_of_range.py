@@ -4,6 +4,7 @@ error."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from locant.errors import ConfigError
 from locant.extension.source import Source
+from locant.positions import Unscaled, YaRN
+from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import ParsedConfig, read_gguf, read_llamacpp
 from locant.rotary_configs.base import NoRotaryPositionsError
@@ -51,6 +54,45 @@ def test_a_base_up_to_1_is_computed(base: float) -> None:
     run = read_llamacpp(f"--rope-freq-base {base}", _read("qwen2", {}).configs)
     assert run.config.base == base
     assert _errors(run)[0].message.startswith(f"--rope-freq-base is {base:g}, with which")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys"),
+    [
+        ("qwen2", {"rope.freq_base": 0.5}),
+        ("qwen2", {"rope.freq_base": 1.0}),
+        ("grok", {"rope.scaling.yarn_ext_factor": 0.5}),
+    ],
+)
+def test_flags_change_yarn_that_is_shown_as_a_list(architecture: str, keys: dict[str, Any]) -> None:
+    """With a base up to 1, and in part, YaRN is a list of factors, which no tensor of the file makes."""
+    metadata = _metadata(architecture, {**_YARN, **keys})
+    file = read_gguf(metadata)
+    assert file.config.scaling.name == "longrope"
+
+    def run(flags: str) -> RotaryConfig:
+        return read_llamacpp(flags, file.configs, metadata=metadata).config
+
+    assert run("-c 2048").scaling == replace(file.config.scaling, final_length=2048)
+    assert run("--rope-scaling none").scaling == Unscaled()
+    full = "--rope-freq-base 10000 --yarn-ext-factor 1"
+    assert run(full).scaling == YaRN(factor=4.0, original_length=512)
+    assert run(f"{full} --rope-scale 8").scaling == YaRN(factor=8.0, original_length=512)
+    plain, whole = (config.frequencies(2048) for config in (RotaryConfig(head_dim=32), run(full)))
+    expected = [(float(one) / 4 + float(other)) / 2 for one, other in zip(plain, whole, strict=True)]
+    part = run("--rope-freq-base 10000 --yarn-ext-factor 0.5").frequencies(2048)
+    assert [float(each) for each in part] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("base", [0.5, 1.0])
+def test_yarn_of_a_file_with_a_base_up_to_1_by_a_flag(base: float) -> None:
+    metadata = _metadata("qwen2", _YARN)
+    run = read_llamacpp(f"--rope-freq-base {base}", read_gguf(metadata).configs, metadata=metadata)
+    expected = _read("qwen2", {"rope.freq_base": base, **_YARN}).config.frequencies(2048)
+    assert [float(each) for each in run.config.frequencies(2048)] == pytest.approx([float(each) for each in expected])
+    assert any("by which YaRN's ramp finds its corners" in each.message for each in run.findings)
+    magnified = read_llamacpp(f"--rope-freq-base {base} --yarn-attn-factor 1.2", _read("qwen2", {}).configs)
+    assert magnified.config.attention_scale() == 1.2
 
 
 def test_yarn_with_a_base_below_1_has_the_ramp_of_ggml() -> None:

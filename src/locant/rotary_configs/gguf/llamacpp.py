@@ -30,7 +30,7 @@ from locant.rotary_configs.base import (
 )
 from locant.rotary_configs.factor_products import mixed, of_both, of_small_base_in_yarn, one_list
 from locant.rotary_configs.gguf.architectures import LOG_MULTIPLIER_UNIT
-from locant.rotary_configs.gguf.deviations import alpha_beside_a_base, check_demanded_base
+from locant.rotary_configs.gguf.deviations import USUAL_BASE, alpha_beside_a_base, check_demanded_base
 from locant.rotary_configs.gguf.llamacpp_flags import (
     check_numbers,
     check_type,
@@ -40,6 +40,7 @@ from locant.rotary_configs.gguf.llamacpp_flags import (
 )
 from locant.rotary_configs.gguf.llamacpp_layers import heeded_by, told_apart, unheeded_flags
 from locant.rotary_configs.gguf.llamacpp_settings import FlagsOfLayers, keys_of, original_by_flag, stated_by_file
+from locant.rotary_configs.gguf.scaling import unmixed
 from locant.rotary_configs.gguf.sliding import FULL, with_plain_attention
 from locant.rotary_configs.unusual_bases import of_small_base, with_base
 from locant.rotary_configs.wording import speaks_of
@@ -131,10 +132,11 @@ def read_llamacpp(
     configs = {}
     for layer, own in models.items():
         heeded = heeds[layer]
-        flags = FlagsOfLayers(given.values.get("--rope-scaling"), numbers, scale, own, findings, stated)
+        plain = own if architecture is None else unmixed(own, keys, architecture)
+        flags = FlagsOfLayers(given.values.get("--rope-scaling"), numbers, scale, plain, findings, stated, own.base)
         changed = with_base(own, flags.base if heeded.base else own.base, scaling=Unscaled())
         if heeded.scaling:
-            scaling = _scaling(flags)
+            scaling = _scaling(flags) if flags.change_something else own.scaling
             if architecture == "deepseek4":
                 scaling = with_plain_attention(scaling)
             configs[layer] = _in_context(replace(changed, scaling=scaling, max_length=None), flags)
@@ -159,7 +161,7 @@ def read_llamacpp(
 def _scaling(flags: FlagsOfLayers) -> FrequencyScaling:
     kind, scale, own, types = flags.kind, flags.scale, flags.model.scaling, scaling_types()
     if kind is None and scale is None and not flags.yarn_flags:
-        return own
+        return _with_scale_of_cosines(own, "yarn", flags) if isinstance(own, YaRN) else own
     unmagnified = flags.stated.unmagnified(flags.model)
     if unmagnified is not flags.model:
         return _scaling(replace(flags, model=unmagnified))
@@ -312,7 +314,8 @@ def _with_scale_of_cosines(scaling: FrequencyScaling, runs: str, flags: FlagsOfL
     if is_mixed and isinstance(scaling, YaRN):
         divisors = mixed(scaling, mix, config.rotary_dim, flags.base)
         return one_list(divisors, scaling.trained_length, scaling.attention_scale(), scaling.reach)
-    return one_list(gguf_factors(scaling, config.rotary_dim, flags.base), length, scale, scaling.reach)
+    base = flags.base if flags.base > 1 else USUAL_BASE  # any will do, as interpolation divides by one factor
+    return one_list(gguf_factors(scaling, config.rotary_dim, base), length, scale, scaling.reach)
 
 
 def _ramp(kind: str, flags: FlagsOfLayers) -> str:

@@ -127,7 +127,17 @@ def stated_by_file(keys: Fields, architecture: str | None) -> StatedByFile:
 
 @dataclass(frozen=True)
 class FlagsOfLayers:
-    """The flags, and the configuration that they change."""
+    """The flags, and the configuration that they change.
+
+    Attributes:
+        kind: ``--rope-scaling``.
+        numbers: The flags that are numbers.
+        scale: By how much they expand the context.
+        model: The configuration, with YaRN itself where the file mixes it.
+        findings: Where findings go.
+        stated: What the file states about its scaling.
+        base_of_file: The base of the file.
+    """
 
     kind: str | None
     numbers: Mapping[str, float]
@@ -135,11 +145,12 @@ class FlagsOfLayers:
     model: RotaryConfig
     findings: list[Finding]
     stated: StatedByFile
+    base_of_file: float
 
     @property
     def base(self) -> float:
         """``--rope-freq-base``; 0 stands for the setting of the file."""
-        return self.numbers.get("--rope-freq-base") or self.model.base
+        return self.numbers.get("--rope-freq-base") or self.base_of_file
 
     @property
     def kept_factor(self) -> float:
@@ -167,6 +178,12 @@ class FlagsOfLayers:
     def yarn_flags(self) -> list[str]:
         """The flags about YaRN that are given."""
         return [flag for flag in self.numbers if flag.startswith("--yarn-")]
+
+    @property
+    def change_something(self) -> bool:
+        """Whether a flag gives another base, or says something about the scaling."""
+        says_of_scaling = self.kind is not None or self.scale is not None or bool(self.yarn_flags)
+        return says_of_scaling or self.base != self.base_of_file
 
     def warn(self, message: str, remedy: str) -> None:
         """Add a warning."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from locant.errors import ConfigError, nearest
+from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import SCALINGS, FrequencyScaling, Unscaled, YaRN
 from locant.positions.scaling.checks import check_rotary_dim, is_number
 from locant.positions.scaling.contexts import FACTORS, LONG_FACTORS, SHORT_FACTORS, GGUFContext
@@ -26,6 +27,8 @@ from locant.rotary_configs.gguf.architectures import (
     READS_MIX,
     SCALES_SCORES,
 )
+from locant.rotary_configs.gguf.deviations import USUAL_BASE
+from locant.rotary_configs.unusual_bases import with_base
 
 _TOLERANCE = 2e-6  # the tensor is float32
 _ONLY_READ_BY: dict[str, Collection[str]] = {
@@ -39,7 +42,14 @@ Tensors = Mapping[str, tuple[float, ...]]
 
 
 def scaling_of(
-    keys: Fields, architecture: str, tensors: Tensors, rotary_dim: int, base: float, findings: list[Finding]
+    keys: Fields,
+    architecture: str,
+    tensors: Tensors,
+    rotary_dim: int,
+    base: float,
+    findings: list[Finding],
+    *,
+    mixes: bool = True,
 ) -> FrequencyScaling:
     """Return the scaling of a file.
 
@@ -50,6 +60,7 @@ def scaling_of(
         rotary_dim: Number of rotated features.
         base: Base of the unscaled frequencies.
         findings: Where findings go.
+        mixes: Whether YaRN is shown as the list of factors that it is with a base up to 1 or ``yarn_ext_factor``.
 
     Raises:
         ConfigError: The features are no pairs, a key is unknown or out of range, a tensor has not a positive number for
@@ -102,7 +113,7 @@ def scaling_of(
         multiplier = keys.number("rope.scaling.yarn_log_multiplier") or 0.0
         findings.append(_note_on_scores(scaling, multiplier / unit if unit else 0.0))
     is_mixed = mix is not None and mix not in (0, 1)
-    if isinstance(scaling, YaRN) and factor != 1 and (is_mixed or base <= 1):
+    if mixes and isinstance(scaling, YaRN) and factor != 1 and (is_mixed or base <= 1):
         divisors = mixed(scaling, 1 if mix is None else mix, rotary_dim, base)
         by_base = f"{of_small_base_in_yarn(f'The base {base:g}')}: llama.cpp computes it so"
         by_mix = f"rope.scaling.yarn_ext_factor {mix}: llama.cpp mixes YaRN with interpolation"
@@ -120,6 +131,25 @@ def scaling_of(
         return scaling
     known = _known_scaling(loaded[FACTORS], rotary_dim, base) if scaling == Unscaled() else None
     return known or _listed(keys, scaling, loaded[FACTORS], rotary_dim, base, findings)
+
+
+def unmixed(config: RotaryConfig, keys: Fields, architecture: str) -> RotaryConfig:
+    """Return a configuration of a file with YaRN itself where its list of factors is YaRN's in full or in part.
+
+    Its base is the usual one where that of the file is none with which YaRN can be written down.
+
+    Args:
+        config: The configuration.
+        keys: The metadata of the architecture.
+        architecture: ``general.architecture``.
+    """
+    if not isinstance(config.scaling, LongRoPE) or config.rotary_dim is None:
+        return config
+    by_keys = partial(scaling_of, keys, architecture, {}, config.rotary_dim, config.base, [])
+    plain = by_keys(mixes=False)
+    if not isinstance(plain, YaRN) or by_keys() != config.scaling:
+        return config
+    return with_base(config, config.base if config.base > 1 else USUAL_BASE, scaling=plain)
 
 
 def _magnifiers(keys: Fields, architecture: str, *, is_yarn: bool, findings: list[Finding]) -> dict[str, float]:
