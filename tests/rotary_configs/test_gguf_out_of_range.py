@@ -17,6 +17,7 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import ParsedConfig, read_gguf, read_llamacpp
 from locant.rotary_configs.base import NoRotaryPositionsError
+from locant.rotary_configs.gguf.architectures import READS_BETAS
 from locant.rotary_configs.gguf.loading import refusals
 
 _SIZES = {"attention.key_length": 32, "context_length": 2048, "block_count": 4}
@@ -76,8 +77,9 @@ def test_flags_change_yarn_that_is_shown_as_a_list(architecture: str, keys: dict
     assert run("-c 2048").scaling == replace(file.config.scaling, final_length=2048)
     assert run("--rope-scaling none").scaling == Unscaled()
     full = "--rope-freq-base 10000 --yarn-ext-factor 1"
-    assert run(full).scaling == YaRN(factor=4.0, original_length=512)
-    assert run(f"{full} --rope-scale 8").scaling == YaRN(factor=8.0, original_length=512)
+    fast = READS_BETAS.get(architecture, 32.0)
+    assert run(full).scaling == YaRN(factor=4.0, original_length=512, beta_fast=fast)
+    assert run(f"{full} --rope-scale 8").scaling == YaRN(factor=8.0, original_length=512, beta_fast=fast)
     plain, whole = (config.frequencies(2048) for config in (RotaryConfig(head_dim=32), run(full)))
     expected = [(float(one) / 4 + float(other)) / 2 for one, other in zip(plain, whole, strict=True)]
     part = run("--rope-freq-base 10000 --yarn-ext-factor 0.5").frequencies(2048)
