@@ -15,6 +15,7 @@ from locant.text import (
     TextStore,
     TsvCorpus,
     load_corpus,
+    read_monolingual,
 )
 
 
@@ -114,6 +115,24 @@ def test_utf_16_is_named(tmp_path, encoding):
         (tmp_path / side).write_bytes(content.encode(encoding))
     with pytest.raises(DataError, match=r"a is written in UTF-16\. Convert the text to UTF-8\."):
         load_corpus(files(tmp_path))
+
+
+def test_text_whose_lines_end_in_carriage_returns_alone_is_not_one_line(tmp_path):
+    said = r"has no line feeds, but carriage returns, .*tr '\\r' '\\n' < OLD > NEW\.$"
+    old = "".join(f"line {number}\r" for number in range(30)).encode()
+    (tmp_path / "a").write_bytes(old)
+    write(tmp_path / "b", lines(30))
+    for train, name in (({"source": "a", "target": "b"}, "a"), ({"source": "b", "target": "a"}, "a")):
+        with pytest.raises(DataError, match=f"{name} {said}"):
+            load_corpus(files(tmp_path, train=train))
+    (tmp_path / "t.tsv").write_bytes(b"ja\tyes\rnein\tno\r")
+    with pytest.raises(DataError, match=rf"t\.tsv {said}"):
+        load_corpus(TsvCorpus(kind="tsv", folder=tmp_path, train="t.tsv"))
+    with pytest.raises(DataError, match=f"a {said}"):
+        read_monolingual([tmp_path / "a"])
+    for one in (b"a\rb\n", b"a\r\n", b"a\r", b"a"):  # a single line
+        (tmp_path / "c").write_bytes(one)
+        assert len(list(read_monolingual([tmp_path / "c"]))) == 1
 
 
 def test_tsv(tmp_path):

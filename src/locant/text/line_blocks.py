@@ -15,7 +15,16 @@ import numpy.typing as npt
 
 from locant.errors import DataError
 from locant.text.pairs import Pair
-from locant.text.readers import LONGEST_LINE, decode_lines, jsonl_pairs, open_bytes, reading, too_long, tsv_pairs
+from locant.text.readers import (
+    LONGEST_LINE,
+    decode_lines,
+    jsonl_pairs,
+    open_bytes,
+    reading,
+    require_line_feeds,
+    too_long,
+    tsv_pairs,
+)
 
 _LINES = 1 << 14
 _BYTES = 1 << 20
@@ -180,6 +189,9 @@ def _cut(paths: Sequence[Path], first: int, offsets: Sequence[int]) -> Iterator[
             if not found:
                 break
             data = tuple(file.take(found) for file in files)
+            if first == 1:
+                for name, start in zip(names, data, strict=True):
+                    require_line_feeds(start, name)
             behind = _Behind(found, tuple(file.offset for file in files))
             yield LineBlock(names, first, data), behind, sum(file.read_on_disk() for file in files)
             first += found

@@ -64,6 +64,8 @@ def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
     while line := file.readline(LONGEST_LINE + 1):
         if len(line) > LONGEST_LINE:
             raise too_long(name, number)
+        if number == 1:
+            require_line_feeds(line, name)
         yield line
         number += 1
 
@@ -71,6 +73,20 @@ def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
 def too_long(name: str, number: int) -> DataError:
     """Return what is said of a line that is too long."""
     return DataError(f"{name}, line {number}: the line has more than {LONGEST_LINE:,} bytes, so this is no text.")
+
+
+def require_line_feeds(start: bytes, name: str) -> None:
+    r"""Raise DataError where a file ends its lines with ``\r`` alone, which would make one line of all of it.
+
+    Args:
+        start: The first line of the file or more.
+        name: Of the file.
+    """
+    if b"\n" not in start and b"\r" in start.rstrip(b"\r"):
+        raise DataError(
+            f"{name} has no line feeds, but carriage returns, so all of it would be one line. End its lines with line "
+            "feeds: tr '\\r' '\\n' < OLD > NEW."
+        )
 
 
 def decode_lines(file: Iterable[bytes], name: str, first: int = 1) -> Iterator[str]:
