@@ -27,6 +27,7 @@ from locant.training import (
 )
 from locant.training.defaults import complete_recipe, leaves_open
 from locant.training.forecast import Speed
+from locant.training.settings import learning_rate
 from locant.training.usual_length import choose_usual_length
 
 
@@ -138,11 +139,14 @@ def test_rotary_positions_unless_others_are_given_or_wanted(open_recipe, model, 
 
 
 def test_why_the_warm_up_is_so_long_is_true_of_few_updates_and_of_many(open_recipe):
-    for steps, warmup in ((20, 10), (700, 70), (90_000, 1000)):
-        chosen = planned({**open_recipe, "training": {"steps": steps}}).choices
-        (choice,) = (choice for choice in chosen if choice.key == "training.warmup_steps")
-        assert choice.value == warmup
-        assert choice.reason == "a tenth of the updates, at least 10 and at most 1,000"
+    tenth, half = "a tenth of the updates, at least 10 and at most 1,000", "half of so few updates"
+    for steps, warmup, reason in ((1, 1, half), (6, 3, half), (20, 10, tenth), (700, 70, tenth), (90_000, 1000, tenth)):
+        plan = planned({**open_recipe, "training": {"steps": steps}})
+        (choice,) = (choice for choice in plan.choices if choice.key == "training.warmup_steps")
+        assert (choice.value, choice.reason) == (warmup, reason)
+        training = plan.recipe.training
+        rates = [learning_rate(training, 128, step, steps) for step in range(1, min(steps, 1000) + 1)]
+        assert max(rates) == training.learning_rate
 
 
 @pytest.mark.parametrize(("steps", "every"), [(2, 2), (15, 10), (80, 10), (800, 100), (100_000, 1000)])

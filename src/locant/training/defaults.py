@@ -274,8 +274,10 @@ class _Planner:
         else:
             self._choose("training.learning_rate", 0.003, "recurrent models bear no more")
         updates = self._target_tokens() / self._update_tokens(self._get("batches.tokens"))
-        warmup = max(10, min(1000, round(0.1 * updates)))
-        self._choose("training.warmup_steps", warmup, "a tenth of the updates, at least 10 and at most 1,000")
+        warmup, why = max(10, min(1000, round(0.1 * updates))), "a tenth of the updates, at least 10 and at most 1,000"
+        if round(updates) < 2 * warmup:
+            warmup, why = max(1, round(updates / 2)), "half of so few updates"
+        self._choose("training.warmup_steps", warmup, why)
 
     def _validation(self) -> None:
         """Choose how often and on how much the model is measured, for about a twentieth of the time."""
