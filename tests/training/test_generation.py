@@ -173,6 +173,14 @@ def test_other_text_model_or_settings_are_refused(translator, recipe_data, run, 
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     with pytest.raises(CheckpointError, match="holds no generated corpus"):
         generate_corpus(translator, text, output=tmp_path / "mine")
+    with pytest.raises(CheckpointError, match=r"thesis\.txt is a file, and a generated corpus is a folder"):
+        generate_corpus(translator, text, output=tmp_path / "mine" / "thesis.txt")
+    record = json.loads((tmp_path / "made" / "generation.json").read_text())
+    for key in ("made_from", "bytes", "report"):
+        rest = {name: value for name, value in record.items() if name != key}
+        (tmp_path / "made" / "generation.json").write_text(json.dumps(rest))
+        with pytest.raises(CheckpointError, match=rf"generation\.json is damaged.*'{key}' is missing"):
+            again()
 
 
 def test_what_is_left_out_is_counted(translator, tmp_path):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from locant.errors import CheckpointError
-from locant.files import append_at, publish, read_json, replacing_folder, write_json
+from locant.files import append_at, explaining_damage, publish, read_json, replacing_folder, write_json
 from locant.text import Pair
 
 CorpusFormat = Literal["tsv", "tsv.gz", "jsonl", "jsonl.gz"]
@@ -141,16 +141,21 @@ class GeneratedCorpus:
         Raises:
             CheckpointError: The folder holds something else, or is damaged.
         """
+        if self.folder.exists() and not self.folder.is_dir():
+            raise CheckpointError(f"{self.folder} is a file, and a generated corpus is a folder. Name a new folder.")
         if not (self.folder / RECORD).is_file():
             raise CheckpointError(f"{self.folder} is not empty and holds no generated corpus. Name a new folder.")
         record = read_json(self.folder / RECORD)
-        differences = _differences(record["made_from"], self._made_from)
+        with explaining_damage(self.folder / RECORD):
+            made_from, size = dict(record["made_from"]), int(record["bytes"])
+            report = GenerationReport(**record["report"])
+        differences = _differences(made_from, self._made_from)
         if differences:
             raise CheckpointError(
                 f"{self.folder} holds a corpus that was begun otherwise: {'; '.join(differences)}. Repeat what it was "
                 "begun with to go on with it, or name a new folder."
             )
-        self._bytes, self.report = record["bytes"], GenerationReport(**record["report"])
+        self._bytes, self.report = size, report
         # The last thing before a corpus is finished is its renaming.
         complete = self.report.done == self.report.lines and self.path.exists()
         file = self.path if complete else self._partial
