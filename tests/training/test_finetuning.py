@@ -273,6 +273,9 @@ def test_a_test_set_that_cannot_be_read_is_an_error_before_any_work(parent, new_
 def test_parents_that_are_none_are_named(parent, new_data, tmp_path):
     with pytest.raises(CheckpointError, match=r"There is no folder .*nowhere to start from"):
         train(new_data, tmp_path / "run", start_from=tmp_path / "nowhere")
+    (tmp_path / "file.txt").write_text("text")
+    with pytest.raises(CheckpointError, match=r"file\.txt is a file, no folder to start from"):
+        train(new_data, tmp_path / "run", start_from=tmp_path / "file.txt")
     (tmp_path / "empty").mkdir()
     with pytest.raises(CheckpointError, match=r"no model to start from in .*holds no config\.json"):
         train(new_data, tmp_path / "run", start_from=tmp_path / "empty")

@@ -52,8 +52,9 @@ def open_parent(settings: FineTuningSettings) -> Parent:
     """
     folder = local_folder(settings.parent, other_formats=True)
     if not folder.is_dir():
+        said = f"{folder} is a file, no folder" if folder.exists() else f"There is no folder {folder}"
         raise CheckpointError(
-            f"There is no folder {folder} to start from. Name a run, a model folder, a Marian, M2M-100 or NLLB folder, "
+            f"{said} to start from. Name a run, a model folder, a Marian, M2M-100 or NLLB folder, "
             "or a model on the Hugging Face Hub as hf://user/model."
         )
     run = (folder / "recipe.yaml").is_file()
