@@ -313,3 +313,23 @@ def test_more_pairs_than_a_head_has_features_end_the_program() -> None:
     assert "[64, 64, 64] are more pairs than a head has features, 128: llama.cpp ends" in parsed.findings[0].message
     (one,) = _read("dflash", rope__dimension_sections=[64, 0, 0, 0], rope__freq_base=1e4).configs.values()
     assert one.layout == "half"
+
+
+def test_a_draft_with_hyper_connections_has_the_layers_of_deepseek_v4() -> None:
+    """llama_model_rope_type, and graph_dsv4 of dflash.cpp: pairs of neighbours, behind, with the base alone."""
+    keys = {
+        **{"attention.key_length": 64, "attention.value_length": 64, "rope.dimension_count": 32},
+        **{"attention.sliding_window": 8, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0},
+    }
+    plain = _read("dflash", **keys, **{"attention.sliding_window_pattern": [1, 0, 1, 0]})
+    assert (plain.config.layout, plain.config.head_dim, plain.config.scaling.stretch) == ("half", 64, 4)
+    draft = {**keys, "hyper_connection.count": 4}
+    parsed = _read("dflash", **draft)
+    assert (parsed.config.layout, parsed.config.head_dim) == ("interleaved", 32)
+    assert parsed.config.scaling == Unscaled()
+    assert [(each.layers, each.window) for each in parsed.layers] == [((0, 1, 2, 3), 8)]
+    assert any("of which the last 32 are rotated" in each.message for each in parsed.findings)
+    run = _run("--rope-scale 8 --rope-freq-base 500", "dflash", **draft)
+    assert (run.config.base, run.config.scaling) == (500, Unscaled())
+    wrong = _read("dflash", **draft, **{"rope.dimension_sections": [16, 0, 0, 0]})
+    assert any(each.severity == "error" and "[16] beside hyper_connection" in each.message for each in wrong.findings)

@@ -6,6 +6,9 @@ llama.cpp, as llama-cpp-python 0.3.36 brings them, and what build b11739 compute
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryLayout
 from locant.rotary_configs.base import NoRotaryPositionsError
@@ -17,6 +20,9 @@ deepseek32 plm chatglm granite granitemoe granitehybrid chameleon bailingmoe neo
 ernie4_5-moe mistral3 mistral4 llama-embed maincoder glm-dsa glm4 cohere2moe bailingmoe3 deepseek4 dots3note eagle3
 granite_swa graniteswitch hy_v4 muse-glimmer nanbeige pockettts
 """
+DRAFT_OF_DEEPSEEK4 = "dflash of DeepSeek-V4"
+"""What a file of the architecture 'dflash' with ``hyper_connection.count`` is: another graph, layers of DeepSeek-V4."""
+
 INTERLEAVED = tuple(_INTERLEAVED.split())
 """Architectures that pair neighbouring features (``LLAMA_ROPE_TYPE_NORM``)."""
 
@@ -40,7 +46,7 @@ ENDS_WITH_OTHER_BASES = {"deepseek2-ocr": 10000.0}
 ROTATES_WHOLE_HEADS = frozenset(("deepseek2-ocr",))
 """Architectures whose graph rotates all features of a head, whatever ``rope.dimension_count`` says."""
 
-PASSES_OVER_SCALING = frozenset(("cogvlm", "deepseek2-ocr"))
+PASSES_OVER_SCALING = frozenset(("cogvlm", "deepseek2-ocr", DRAFT_OF_DEEPSEEK4))
 """Architectures whose graph rotates without any scaling, whatever the file says."""
 
 PASSES_OVER_FACTORS = frozenset(("falcon-h1", "llada", "pangu-embedded"))
@@ -88,7 +94,7 @@ _LATENT = ("deepseek2", "deepseek32", "mistral4", "glm-dsa", "bailingmoe3", "dot
 SIZES_BY_LATENT = frozenset(_LATENT)
 """Architectures whose ``attention.key_length`` is that of the latent, with the rotated part."""
 
-SEPARATE_PART = SIZES_BY_LATENT | {"deepseek4", "minicpm3", "plm"}
+SEPARATE_PART = SIZES_BY_LATENT | {"deepseek4", "minicpm3", "plm", DRAFT_OF_DEEPSEEK4}
 """Architectures whose rotated features are a separate part of the head, of ``rope.dimension_count`` features."""
 
 _WHOLE_IN_GRAPHS = """
@@ -201,6 +207,17 @@ PAIRED_OTHERWISE = frozenset(("hy_v4",))
 """Architectures that pair features otherwise than the class in transformers, although no converter permutes them."""
 
 
+def graph_of(architecture: str, own: Mapping[str, Any]) -> str:
+    """Return the architecture whose graph a file has: its own, or that of DeepSeek-V4's drafts.
+
+    Args:
+        architecture: ``general.architecture``.
+        own: The metadata below it.
+    """
+    is_draft = architecture == "dflash" and own.get("hyper_connection.count")
+    return DRAFT_OF_DEEPSEEK4 if is_draft else architecture
+
+
 def model_type_of(architecture: str, *, by_layer: bool = False) -> str | None:
     """Return the ``model_type`` of the config.json that an architecture is converted from, where its class is known.
 
@@ -237,7 +254,7 @@ def layout_of(architecture: str, *, several_axes: bool = False) -> RotaryLayout:
             f"llama.cpp refuses the file: it has no graph for the architecture '{architecture}', of which it knows the "
             "name alone (unsupported model architecture)."
         )
-    if architecture in INTERLEAVED:
+    if architecture in (*INTERLEAVED, DRAFT_OF_DEEPSEEK4):
         return "half" if several_axes and architecture in AXES_BY_SECTIONS else "interleaved"
     if architecture not in KNOWN:
         raise ConfigError(

@@ -29,7 +29,7 @@ from locant.rotary_configs.base import (
     with_equivalent_base,
 )
 from locant.rotary_configs.factor_products import mixed, of_both, of_small_base_in_yarn, one_list
-from locant.rotary_configs.gguf.architectures import LOG_MULTIPLIER_UNIT
+from locant.rotary_configs.gguf.architectures import LOG_MULTIPLIER_UNIT, graph_of
 from locant.rotary_configs.gguf.deviations import USUAL_BASE, alpha_beside_a_base, check_demanded_base
 from locant.rotary_configs.gguf.llamacpp_flags import (
     check_numbers,
@@ -111,7 +111,8 @@ def read_llamacpp(
     numbers, findings = given.numbers(), given.findings
     check_numbers(numbers)
     file = metadata or {}
-    architecture, keys = file.get("general.architecture"), keys_of(file)
+    keys, named = keys_of(file), file.get("general.architecture")
+    architecture = named and graph_of(named, keys.values)
     models, kinds = told_apart(architecture, by_layer(model), layers)
     scale = scale_of(given.values, numbers, findings)
     stated = stated_by_file(keys, architecture)

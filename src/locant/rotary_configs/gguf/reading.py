@@ -22,6 +22,7 @@ from locant.rotary_configs.gguf.architectures import (
     PASSES_OVER_SCALING,
     SEPARATE_PART,
     SEVERAL_AXES,
+    graph_of,
     layout_of,
 )
 from locant.rotary_configs.gguf.axes_of_texts import note_on_axes
@@ -104,15 +105,16 @@ def _read(
         )
     bias = _other_bias(keys, architecture)
     findings += [] if bias is None else [bias]
+    graph = graph_of(architecture, own)
     sections = _sections(keys, architecture, findings)
     try:
-        layout = layout_of(architecture, several_axes=bool(sections))
+        layout = layout_of(graph, several_axes=bool(sections))
     except NoRotaryPositionsError as error:
         if bias is None:
             raise
         raise NoRotaryPositionsError(f"{error} {bias.message}", bias.remedy) from error
-    has_own = states_own_sizes(keys, architecture)
-    head_dim, rotary_dim = sizes_of(keys, architecture, findings, has_own=has_own)
+    has_own = states_own_sizes(keys, graph)
+    head_dim, rotary_dim = sizes_of(keys, graph, findings, has_own=has_own)
     if sum(sections) > head_dim:
         findings.append(
             Finding(
@@ -122,13 +124,13 @@ def _read(
                 "Convert the model again; config.json has them as mrope_section.",
             )
         )
-    base = base_of_graph(keys, architecture, head_dim, findings)
+    base = base_of_graph(keys, graph, head_dim, findings)
     length = keys.whole("context_length")
     given = {name.removesuffix(".weight") + ".weight": tuple(values) for name, values in (tensors or {}).items()}
     if architecture in HALVES_FULL_ATTENTION:  # the tensors are as long as the attention with most pairs needs
         most = max(rotary_dim, sliding_sizes(keys, architecture)[1]) // 2
         given = {name: values[: rotary_dim // 2] if len(values) == most else values for name, values in given.items()}
-    scaling = _in_graph(architecture, scaling_of(keys, architecture, given, rotary_dim, base, findings), findings)
+    scaling = _in_graph(graph, scaling_of(keys, graph, given, rotary_dim, base, findings), findings)
     config = config_class(base)(
         head_dim=head_dim,
         base=base,
@@ -137,16 +139,16 @@ def _read(
         scaling=scaling,
         max_length=declared_length(scaling, length, findings),
     )
-    again = partial(_scaling_again, keys, architecture, given)
-    by_type = by_layer_types(keys, architecture, config, again, findings)
-    configs, layers = layers_of(keys, architecture, by_type)
+    again = partial(_scaling_again, keys, graph, given)
+    by_type = by_layer_types(keys, graph, config, again, findings)
+    configs, layers = layers_of(keys, graph, by_type)
     if FULL in configs and SLIDING in by_type and SLIDING not in configs:
         findings += passes_over_base(keys, architecture, config.base)
     elif FULL in configs and SLIDING in configs:
         findings += base_of_earlier_graphs(keys, architecture, config.base, configs[SLIDING].base)
     if any(layer.window for layer in layers):
         findings += windows_of_graph(keys, architecture)
-    findings += _notes_on_parts(keys, architecture, rotary_dim)
+    findings += _notes_on_parts(keys, graph, rotary_dim)
     findings += layers_without_positions(layers, "llama.cpp does not rotate queries and keys there")
     findings += _without_yarn(keys)
     findings += keys_without_effect(own, architecture, words_of_findings(findings))
@@ -234,6 +236,9 @@ def _sections(keys: Fields, architecture: str, findings: list[Finding]) -> list[
         return []
     stated = _four_sections(keys)
     sections = [int(size) for size in stated if size]
+    if sections and graph_of(architecture, keys.values) != architecture:
+        findings.append(_sections_of_a_draft(sections))
+        return []
     if architecture == "dflash" and len(sections) == 1:  # its graph asks for any section; one axis is that of text
         return []
     has_axes = architecture in SEVERAL_AXES or (
@@ -250,6 +255,15 @@ def _sections(keys: Fields, architecture: str, findings: list[Finding]) -> list[
         )
     )
     return []
+
+
+def _sections_of_a_draft(sections: Sequence[int]) -> Finding:
+    return Finding(
+        "error",
+        f"{_SECTIONS} {list(sections)} beside hyper_connection.count: the graph of drafts of DeepSeek-V4 has one "
+        "axis, and llama.cpp ends when it rotates.",
+        "Remove the sections.",
+    )
 
 
 def _are_whole(value: Any) -> bool:

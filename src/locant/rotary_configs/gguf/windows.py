@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs.base import number_of_layers
+from locant.rotary_configs.gguf.architectures import DRAFT_OF_DEEPSEEK4
 
 WINDOW = "attention.sliding_window"
 PATTERN = "attention.sliding_window_pattern"
@@ -76,7 +77,7 @@ WINDOWS = {
 """Architectures with windows in some of their layers; others pass over the keys, but for those of
 :data:`WINDOW_EVERYWHERE`."""
 
-WINDOW_EVERYWHERE = frozenset(("deepseek4", "lfm2"))
+WINDOW_EVERYWHERE = frozenset(("deepseek4", "lfm2", DRAFT_OF_DEEPSEEK4))
 """Architectures whose layers of attention all have the window that the file states."""
 
 _DEEPER = 64  # layers of EXAONE 4 32B, the one with windows
