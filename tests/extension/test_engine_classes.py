@@ -122,7 +122,7 @@ def test_converters_are_those_of_the_release_that_is_installed() -> None:
     stored = json.loads(PATH.read_text(encoding="utf-8"))["ctranslate2"]
     if ctranslate2.__version__ != stored["release"]:
         pytest.skip(f"the facts are of release {stored['release']}")
-    assert of_ctranslate2() == {key: value for key, value in stored.items() if key not in ("bases", "refused")}
+    assert of_ctranslate2() == {key: value for key, value in stored.items() if key not in ("bases", "refused", "fails")}
     assert ctranslate2_reads_scaling({"model_type": "gemma3"}) is False
     assert ctranslate2_reads_scaling({"model_type": "t5gemma2"}) is False
     assert ctranslate2_reads_scaling({"model_type": "cohere"}) is None
@@ -135,7 +135,7 @@ def test_what_converters_write_is_that_of_the_release_that_is_installed() -> Non
     stored = json.loads(PATH.read_text(encoding="utf-8"))["ctranslate2"]
     if ctranslate2.__version__ != stored["release"]:
         pytest.skip(f"the facts are of release {stored['release']}")
-    assert what_is_written() == {key: stored[key] for key in ("bases", "refused")}
+    assert what_is_written() == {key: stored[key] for key in ("bases", "refused", "fails")}
 
 
 @pytest.mark.parametrize(
@@ -169,6 +169,17 @@ def test_scalings_that_a_converter_of_ctranslate2_refuses_are_told(model_type: s
         assert f"CTranslate2's converter for this model refuses the scaling '{rope['rope_type']}'." in said
     linear = {"rope_type": "linear", "factor": 4.0}
     assert "CTranslate2" not in _said(tmp_path, {"model_type": model_type, **_SIZES, "rope_scaling": linear})
+
+
+@pytest.mark.parametrize("model_type", ["gpt_neox", "phi", "phi3"])
+def test_a_converter_that_fails_with_transformers_5_is_told(model_type: str, tmp_path: Path) -> None:
+    """rotary_pct, n_layer and rope_scaling["type"] are what CTranslate2 4.8.5 looks for in their configurations."""
+    file = {"model_type": model_type, **_SIZES, "rope_theta": 5e5}
+    said = _said(tmp_path, file)
+    assert "CTranslate2's converter for this model fails with transformers 5" in said
+    assert said.count("CTranslate2") == 1
+    own = {"auto_map": {"AutoConfig": "configuration_phi.PhiConfig"}}
+    assert "fails with transformers 5" not in _said(tmp_path, {**file, **own})
 
 
 def test_what_a_converter_reads_of_a_share_is_no_lost_scaling(tmp_path: Path) -> None:

@@ -22,8 +22,11 @@ _MODELS: dict[str, dict[str, Any]] = {
     "gemma": {"head_dim": 16},
     "gemma2": {"head_dim": 16, **_LAYERS},
     "gemma3_text": {"head_dim": 16, **_LAYERS},
+    "gpt_neox": {},
     "llama": {},
     "mistral": {},
+    "phi": {},
+    "phi3": {"pad_token_id": 0},
     "qwen2": {},
     "qwen3": {"head_dim": 16},
 }
@@ -42,21 +45,27 @@ _BASE = 500_000.0
 
 
 def what_is_written() -> dict[str, Any]:
-    """Return, by the names of configurations, bases that do not come from a file, and scalings that are refused."""
+    """Return, by the names of configurations, bases that do not come from a file, and scalings that are refused.
+
+    And the configurations of which no model is converted, because the converter looks for what they do not have.
+    """
     from ctranslate2.converters import transformers as converters
     from transformers import CONFIG_MAPPING
 
-    bases, refused = {}, {}
+    bases, refused, fails_always = {}, {}, list[str]()
     for model_type in _MODELS:
         loader = converters._MODEL_LOADERS[CONFIG_MAPPING[model_type].__name__]
         names = [name for name, other in converters._MODEL_LOADERS.items() if type(other) is type(loader)]
+        if _spec(model_type, loader) is None:
+            fails_always += names
+            continue
         fixed = {layer: base for layer, base in _bases(model_type, loader).items() if base != _BASE}
         bases.update({name: fixed for name in names if fixed})
         if "get_rotary_params" in inspect.getsource(type(loader)):  # otherwise it looks at no scaling
             groups = {kind: {"rope_type": kind, **entries} for kind, entries in _SCALINGS.items()}
             fails = [kind for kind, group in groups.items() if _spec(model_type, loader, rope_scaling=group) is None]
             refused.update({name: fails for name in names if fails})
-    return {"bases": bases, "refused": refused}
+    return {"bases": bases, "refused": refused, "fails": sorted(fails_always)}
 
 
 def _bases(model_type: str, loader: Any) -> dict[str, float]:

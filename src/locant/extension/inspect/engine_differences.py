@@ -18,6 +18,7 @@ from locant.rotary_configs.engines.vllm import read_vllm
 from locant.rotary_configs.huggingface.engine_classes import (
     ctranslate2_base,
     ctranslate2_factor_types,
+    ctranslate2_fails,
     ctranslate2_reads_scaling,
     ctranslate2_reads_share,
     ctranslate2_refuses,
@@ -109,6 +110,14 @@ def _dual_chunks(content: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _converted(content: Mapping[str, Any], parsed: ParsedConfig) -> Iterator[Finding]:
     """Yield what CTranslate2's converter loses of bases and scalings, where it has one for the model."""
+    if ctranslate2_fails(content):
+        yield Finding(
+            "note",
+            "CTranslate2's converter for this model fails with transformers 5, whose configuration does not have what "
+            "it looks for: it converts no model of this type.",
+            "Run the model with another engine.",
+        )
+        return
     reads = ctranslate2_reads_scaling(content)
     for layer, config in parsed.configs.items():
         base = ctranslate2_base(content, layer)

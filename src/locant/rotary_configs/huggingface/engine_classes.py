@@ -153,6 +153,17 @@ def ctranslate2_refuses(config: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(_classes()["ctranslate2"]["refused"].get(_converted_config(config), ()))
 
 
+def ctranslate2_fails(config: Mapping[str, Any]) -> bool:
+    """Return whether CTranslate2's converter looks for what a configuration of transformers 5 does not have.
+
+    Code of people's own beside a file may have it.
+
+    Args:
+        config: The content of config.json.
+    """
+    return "auto_map" not in config and _converted_config(config) in _classes()["ctranslate2"]["fails"]
+
+
 def _converted_config(config: Mapping[str, Any]) -> str | None:
     """Return the name of the configuration by which CTranslate2 chooses the converter."""
     name: str | None = _classes()["ctranslate2"]["model_types"].get(str(config.get("model_type")))
