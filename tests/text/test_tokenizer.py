@@ -186,3 +186,18 @@ def test_language_tokens_are_reserved_and_stand_for_no_text(pairs, algorithm, jo
     assert told.prefixes("en", "fr") == ([4], [EOS, 6])
     marian = train_tokenizers(pairs, TokenizerSettings(vocab_size=123, **settings), languages=["de"], layout="marian")
     assert (marian.source.token(4), marian.prefixes("en", "de")) == (">>de<<", ([4], [BOS]))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), DataError("The file a cannot be read: Input/output error.")])
+def test_what_stops_the_reading_of_the_text_is_told_as_it_is(error, pairs):
+    def stopping():
+        yield from pairs[:50]
+        raise error
+
+    class Text(list):
+        def __iter__(self):
+            return stopping()
+
+    with pytest.raises(type(error)) as caught:
+        train_tokenizers(Text(pairs), TokenizerSettings(vocab_size=200))
+    assert caught.value is error

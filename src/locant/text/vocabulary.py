@@ -143,11 +143,20 @@ def _train_two(
 
 def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, reserved: Sequence[str]) -> Tokenizer:
     """Learn one vocabulary of some sides; ``reserved`` are the names of tokens that stand for no text."""
-    thinned = (normalize(text, lowercase=settings.lowercase) for text in _sample(pairs, sides))
+    stopped: list[Exception | KeyboardInterrupt] = []
+
+    def sentences() -> Iterator[str]:
+        try:
+            thinned = (normalize(text, lowercase=settings.lowercase) for text in _sample(pairs, sides))
+            yield from (text for text in thinned if text)
+        except (Exception, KeyboardInterrupt) as error:
+            stopped.append(error)  # SentencePiece makes a RuntimeError of it
+            raise
+
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(text for text in thinned if text),
+            sentence_iterator=sentences(),
             model_writer=model,
             model_type=settings.algorithm,
             vocab_size=settings.vocab_size,
@@ -163,7 +172,7 @@ def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, rese
             minloglevel=4,
         )
     except RuntimeError as error:
-        raise _readable(str(error), settings) from None
+        raise stopped[0] if stopped else _readable(str(error), settings) from None
     return Tokenizer(model.getvalue(), lowercase=settings.lowercase)
 
 
