@@ -32,6 +32,7 @@ from locant.rotary_configs import (
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.classes.entries import PASSES_OVER_GROUPS, TYPES_OF_TRANSFORMERS
 from locant.rotary_configs.classes.families import (
+    HEEDS_MSCALE,
     LEARNS_FREQUENCIES,
     NULL_GROUP_STANDS_STILL,
     PASSES_OVER_BASE,
@@ -600,6 +601,13 @@ def test_which_classes_learn_frequencies() -> None:
                 (config,) = {*re.findall(r"config: (\w+)", code)}
                 found.add(getattr(transformers, config).model_type)
     assert found == LEARNS_FREQUENCIES
+
+
+def test_which_classes_scale_by_a_factor_for_short_texts() -> None:
+    """Those whose code looks for ``short_mscale`` in the group of the file."""
+    transformers = pytest.importorskip("transformers")
+    paths = Path(transformers.__file__).parent.glob("models/*/modeling_*.py")
+    assert {path.parent.name for path in paths if "short_mscale" in path.read_text(encoding="utf-8")} == HEEDS_MSCALE
 
 
 @pytest.mark.slow
