@@ -43,6 +43,7 @@ def name(page):
     return str(page.relative_to(ROOT))
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=pytest.mark.slow) if name(page) in SLOW else page for page in PYTHON_PAGES],

@@ -197,7 +197,7 @@ def test_pages_become_html_that_fetches_nothing(tmp_path):
     assert check_site(html) == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("figure", INTERACTIVES, ids=lambda figure: figure.name)
 def test_a_figure_with_knobs_has_a_picture_for_every_setting(figure):
     name, data = json.loads(script(figure).replace("locantFigure(", "[").replace(");\n", "]"))

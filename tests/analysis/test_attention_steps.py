@@ -50,6 +50,7 @@ def test_steps_are_those_of_torchs_attention(norm: str, stack: Literal["encoder"
     torch.testing.assert_close(steps.joined @ steps.output_weight + own.output.bias, steps.output)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme(scheme: str) -> None:
     model = model_with(scheme, position_options=OPTIONS.get(scheme, {}))

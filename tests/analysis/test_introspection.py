@@ -106,6 +106,7 @@ def written_out(module: SelfAttention, arguments: Any) -> tuple[Tensor, Tensor]:
     return shares / shares.sum(-1, keepdim=True), v
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme(scheme: str) -> None:
     """Weights equal a softmax written out, and give the module's output from its values."""

@@ -68,6 +68,7 @@ def by_name(name: str) -> dict[str, Property]:
     return {entry.name: entry for entry in check_properties(name)}
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_can_be_checked(name: str) -> None:
     properties = check_properties(name)
@@ -75,6 +76,7 @@ def test_every_scheme_can_be_checked(name: str) -> None:
     assert all(math.isfinite(entry.measured) and entry.reason for entry in properties)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("name", "property_name", "verdict"),
     [

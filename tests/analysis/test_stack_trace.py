@@ -32,6 +32,7 @@ def close(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_trace_is_what_the_model_computes(scheme: str) -> None:
     model = model_with(scheme, position_options=OPTIONS.get(scheme, {}), norm="pre" if len(scheme) % 2 else "post")

@@ -88,6 +88,7 @@ def test_each_bias_is_its_own(scheme: str) -> None:
     assert scheme_pictures(scheme, SMALL)["heatmap"].panel().title.startswith(SCHEMES[scheme].title)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("scheme", list(SCHEMES))
 def test_every_scheme_is_shown_or_says_why_not(scheme: str) -> None:
     shown, said = scheme_pictures(scheme, SMALL), about(scheme)
@@ -181,6 +182,7 @@ def test_only_some_schemes_have_an_odometer_and_a_circle() -> None:
     assert {scheme: found for scheme, found in having.items() if found} == expected
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("scheme", list(SCHEMES))
 def test_a_picture_has_another_key_exactly_where_a_knob_changes_it(scheme: str) -> None:
     before = scheme_pictures(scheme, SMALL)
@@ -198,6 +200,7 @@ def parsed(panel: Panel) -> tuple[list[str], np.ndarray]:
     return head, np.array([[float(cell) for cell in row] for row in rows])
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("scheme", list(SCHEMES))
 def test_every_picture_can_be_drawn_and_downloaded(scheme: str) -> None:
     for name, panel in computed(scheme_pictures(scheme, SMALL)).items():

@@ -162,6 +162,7 @@ def when(page: Any, condition: str) -> None:
     pytest.fail(f"never came true: {condition}; the window and its pictures are {page.evaluate(widths)} wide")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page(page: Any, path: str) -> None:
     show_all(page, path)
@@ -176,6 +177,7 @@ def test_every_page(page: Any, path: str) -> None:
         assert field.evaluate("e => e.labels.length") == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", PAGES)
 def test_a_narrow_screen(page: Any, path: str) -> None:
     page.set_viewport_size({"width": 360, "height": 700})
@@ -209,6 +211,7 @@ def test_hovering_shows_the_value(page: Any) -> None:
     assert float(said.split()[-1]) == pytest.approx(math.cos(40), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_large_matrix_tells_its_numbers_when_the_pointer_comes(page: Any) -> None:
     show(page, "/")
     page.get_by_label("Width d").fill("512")
@@ -240,6 +243,7 @@ def test_a_picture_out_of_view_waits(page: Any) -> None:
     assert expected in written.replace("\N{MINUS SIGN}", "-")
 
 
+@pytest.mark.slow
 def test_the_odometer(page: Any) -> None:
     show_all(page, "/")
     digits = page.locator("#encodings-odometer .textpoint")
@@ -249,6 +253,7 @@ def test_the_odometer(page: Any) -> None:
     page.locator("#encodings-odometer-title", has_text="Position 17").wait_for()
 
 
+@pytest.mark.slow
 def test_turning_pages_back(page: Any) -> None:
     show(page, "/")
     for name in ("Compare", "Encodings", "Encodings"):
@@ -334,6 +339,7 @@ def test_the_context_of_a_model(page: Any) -> None:
     meaning.get_by_text("longer than 1,000,000 characters").wait_for()
 
 
+@pytest.mark.slow
 def test_two_schemes_side_by_side(page: Any) -> None:
     show_all(page, "/compare")
     page.get_by_role("group", name="Right scheme").get_by_label("alibi").check()
@@ -348,6 +354,7 @@ def test_two_schemes_side_by_side(page: Any) -> None:
         assert left["top"] == right["top"]
 
 
+@pytest.mark.slow
 def test_dragging_a_slider(page: Any) -> None:
     show(page, "/")
     slider = page.locator("#encodings-width-slider")
@@ -453,6 +460,7 @@ def names_below(page: Any, name: str) -> Any:
     return page.evaluate("name => [...document.querySelectorAll(`#${name} .below text`)].map(e => e.textContent)", name)
 
 
+@pytest.mark.slow
 def test_a_frame_in_a_matrix_is_shown_alone_until_the_axes_change(page: Any) -> None:
     show_all(page, "/transformer?model=small+example")
     drawn(page, "transformer-attention", "head 1")
@@ -482,6 +490,7 @@ def test_a_frame_in_a_matrix_is_shown_alone_until_the_axes_change(page: Any) -> 
     assert len(names_below(page, "transformer-attention")) == 6
 
 
+@pytest.mark.slow
 def test_zoomed_lines_stay_zoomed(page: Any) -> None:
     show_all(page, "/")
     lines = plot("encodings-distance")
@@ -531,6 +540,7 @@ def test_light_and_dark(page: Any) -> None:
     assert seen[0] == seen[2] != seen[1]
 
 
+@pytest.mark.slow
 def test_the_tools_of_a_picture_cover_nothing(page: Any) -> None:
     show(page, "/context")
     picture = plot("context-slowed")

@@ -92,6 +92,7 @@ def rows(viewer: Viewer, name: str, **knobs: Any) -> dict[str, np.ndarray]:
     return dict(zip(panel.rows, panel.values, strict=True))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("stack", BOTH)
 @pytest.mark.parametrize("padding", [0, 2])
 def test_every_picture_can_be_drawn_and_downloaded(viewer: Viewer, stack: str, padding: int) -> None:
@@ -107,6 +108,7 @@ def test_every_picture_can_be_drawn_and_downloaded(viewer: Viewer, stack: str, p
         assert head
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_is_shown_or_refused_in_a_sentence(viewer: Viewer, scheme: str) -> None:
     for stack in BOTH:
@@ -391,6 +393,7 @@ def test_an_address_says_what_a_page_shows(app: Any, path: str, state: dict[str,
     assert not said
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize(
     "search", ["", None, 7, {"a": 1}, "?", "?&&&=", "?%zz=%", "?a" * 200, "?" + "a=1&" * 200, "?\ud800=1"]

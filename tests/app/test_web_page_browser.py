@@ -120,7 +120,8 @@ def server(exported: Path) -> Iterator[Server]:
     started.stop()
 
 
-@pytest.fixture(scope="module", params=sorted(BROWSERS))
+# A browser takes seconds to start; one of them is enough to see that a page works.
+@pytest.fixture(scope="module", params=["chromium", pytest.param("firefox", marks=pytest.mark.slow)])
 def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
     if BROWSERS[request.param] is None:
         pytest.skip(f"no {request.param} was found; install it or name one in {request.param.upper()}")

@@ -84,7 +84,7 @@ def node() -> Iterator[WebNode]:
         yield process
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "unused"), [*((kind, False) for kind in KINDS), ("unigram", True), ("bpe", True)])
 def test_ids_and_texts_are_those_of_sentencepiece(kind: str, unused: bool, node: WebNode, tmp_path: Path) -> None:
     tokenizer = trained(kind, unused)

@@ -124,6 +124,7 @@ def test_an_equivalent_stands_alone_on_standard_output(tmp_path: Path, capsys: p
     assert "locant: error: CTranslate2 4.8 cannot express the scaling 'yarn'" in captured.err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_a_figure(suffix: str, start: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")

@@ -194,6 +194,7 @@ def check(format: str, paragraphs: list[Paragraph], split: Splitter, translate: 
     return found, wanted
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("format", sorted(FORMS))
 @settings(max_examples=12, deadline=None)
 @given(documents(), splitters(kinds=("anywhere", "lost", "made up")), st.booleans())
@@ -202,6 +203,7 @@ def test_every_word_has_its_place_wherever_sentences_are_cut(format, paragraphs,
     assert found == wanted
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("format", sorted(FORMS))
 @settings(max_examples=12, deadline=None)
 @given(documents(), splitters(kinds=("spaces", "lost")), st.booleans())

@@ -126,6 +126,7 @@ def test_word_documents_keep_their_styles(paragraphs, name, align):
                     assert formats(other) == formats(one)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_links_fields_and_notes_stand_once(name, align):

@@ -327,6 +327,7 @@ def test_documents_have_a_largest_size():
         find_format("text").read(b"hello world", DocumentOptions(largest=10))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("format", "bomb"),
     [

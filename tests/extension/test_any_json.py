@@ -147,13 +147,13 @@ def _check(content: Any) -> None:
                 to_engine_config(inspection, engine)
 
 
-@settings(max_examples=120 * _TIMES, deadline=None)
+@settings(max_examples=60 * _TIMES, deadline=None)
 @given(_mutations())
 def test_any_mutation_of_a_published_file_is_read_or_explained(content: dict[str, Any]) -> None:
     _check(content)
 
 
-@settings(max_examples=200 * _TIMES, deadline=None)
+@settings(max_examples=100 * _TIMES, deadline=None)
 @given(_mutations(), _values)
 @example({"head_dim": 0, "hidden_size": 2880, "num_attention_heads": 64}, 2)  # without a model type
 @example(
@@ -186,7 +186,7 @@ _GGUF_NAMES = [
 ]
 
 
-@settings(max_examples=200 * _TIMES, deadline=None)
+@settings(max_examples=100 * _TIMES, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(_GGUF_NAMES), _values, min_size=1, max_size=4),
     st.sampled_from(["none", "linear", "yarn", "longrope"]),
@@ -201,7 +201,7 @@ def test_any_metadata_is_read_or_explained(entries: dict[str, Any], kind: str) -
 _FLAGS = ["--rope-scaling", "--rope_scale", "--rope-freq-base", "--yarn-orig-ctx", "--yarn_beta_fast", "-c", "--rope-x"]
 
 
-@settings(max_examples=100 * _TIMES, deadline=None)
+@settings(max_examples=50 * _TIMES, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(_FLAGS), st.sampled_from(["yarn", "linear", *map(str, _EXTREME[:26])]))))
 def test_any_flags_are_read_or_explained(flags: list[tuple[str, str]]) -> None:
     model = RotaryConfig(head_dim=32, max_length=2048)

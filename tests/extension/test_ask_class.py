@@ -185,6 +185,7 @@ def test_axes_of_an_unknown_model_type_are_those_of_its_class(tmp_path: Path, mo
     assert axis_of_pair[-4:] == (0, 0, 0, 0)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif("dory" not in CONFIG_MAPPING, reason="not in this release")
 @pytest.mark.parametrize("blocks", [16, 72])
 @pytest.mark.parametrize("is_known", [True, False])
@@ -261,6 +262,7 @@ def test_absurd_sizes_are_not_built(tmp_path: Path) -> None:
     assert absurd.parsed.config.frequencies() == usual.parsed.config.frequencies()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "entries",
     [
@@ -357,6 +359,7 @@ def test_a_class_whose_heads_differ_by_layer_is_asked(tmp_path: Path) -> None:
     assert inspection.checked_against is not None
 
 
+@pytest.mark.slow
 def test_a_flat_file_with_which_the_class_of_a_whole_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """GLM-4V takes three axes for all features of a head, where the file has no text part."""
     flat = {"model_type": "glm4v", "partial_rotary_factor": 0.5, **_WIDE, "rope_theta": 1e4}
@@ -365,6 +368,7 @@ def test_a_flat_file_with_which_the_class_of_a_whole_fails(tmp_path: Path, caplo
     assert not caplog.records  # of what PyTorch tried
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("entries", "severity", "said"),
     [

@@ -154,6 +154,7 @@ def test_a_model_that_was_trained_on_is_measured_anew(path: Path, tmp_path: Path
     assert first["perplexity"][0]["perplexity"] != second["perplexity"][0]["perplexity"]
 
 
+@pytest.mark.slow
 def test_retrieval_tests_and_their_report(path: Path, tmp_path: Path) -> None:
     settings = EvaluationSettings(lengths=(1500,), tests=("passkey", "needle", "ruler"), depths=2, tries=2)
     results = evaluate_context(path, tmp_path, settings, texts=[LongText("text", TEXT)])
@@ -195,6 +196,7 @@ def test_the_command(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "All 8 measurements are there already." in err
 
 
+@pytest.mark.slow
 def test_the_command_measures_by_locant_s_rotation(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ def _same(read: RotaryConfig, meant: RotaryConfig, length: int | None = None) ->
     )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ["hf5", "hf4"])
 @pytest.mark.parametrize("name", MODELS)
 def test_merged_into_config_json_it_means_the_same(name: str, engine: str, tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_merged_into_config_json_it_means_the_same(name: str, engine: str, tmp_p
     assert _same(read_huggingface(bare | said).config, inspection.parsed.config)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_given_to_vllm_it_means_the_same(name: str, tmp_path: Path) -> None:
     if name == "LLaMA-2-7B-32K":
@@ -59,6 +59,7 @@ _OLMO_3 = {"model_type": "olmo3", "hidden_size": 4096, "num_attention_heads": 32
 _YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "content",
     [
@@ -79,7 +80,7 @@ def test_given_to_vllm_it_means_the_same_for_each_layer_type(content: dict[str, 
     assert not [each for each in read.findings if each.severity == "error"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["Llama 2 7B", "Code Llama 7B", "LLaMA-2-7B-32K", "Qwen2.5 7B with YaRN"])
 def test_as_flags_of_llamacpp_it_means_the_same(name: str, tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, MODELS[name])
@@ -89,7 +90,7 @@ def test_as_flags_of_llamacpp_it_means_the_same(name: str, tmp_path: Path) -> No
     assert _same(read_llamacpp(said, RotaryConfig(head_dim=128)).config, inspection.parsed.config)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["Llama 2 7B", "Llama 3.1 8B", "LLaMA-2-7B-32K", "Phi-3 mini 128k"])
 def test_as_attributes_of_ctranslate2_it_means_the_same(name: str, tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, MODELS[name])
@@ -99,6 +100,7 @@ def test_as_attributes_of_ctranslate2_it_means_the_same(name: str, tmp_path: Pat
     assert _same(read_ctranslate2(said).config, inspection.parsed.config)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("served", [32768, 16384])
 def test_interpolation_whose_length_is_the_extended_one_is_served_at_that_length(served: int, tmp_path: Path) -> None:
     """vLLM multiplies max_position_embeddings by the factor, so that the length before is stated there."""
@@ -114,7 +116,7 @@ def test_interpolation_whose_length_is_the_extended_one_is_served_at_that_length
     assert again.frequencies() == inspection.parsed.config.frequencies()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("content", "engine", "message"),
     [

@@ -71,7 +71,7 @@ def test_what_is_covered() -> None:
         assert methods == expected.get(family, ["longrope"] if family in ONLY_LONGROPE else list(extension_methods()))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("length", [TRAINED - 20, TARGET])
 def test_models_as_they_are(folders: dict[str, Path], family: str, length: int) -> None:
@@ -80,7 +80,7 @@ def test_models_as_they_are(folders: dict[str, Path], family: str, length: int) 
     )
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("family", "method"), CASES)
 def test_extended_models(folders: dict[str, Path], tmp_path: Path, family: str, method: str) -> None:
     folder = extend_model(folders[family], tmp_path / "out", TARGET, method=method).path

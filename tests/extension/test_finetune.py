@@ -44,6 +44,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["lora", "full"])
 def test_the_model_learns_and_is_saved_whole(model: Path, text: Path, tmp_path: Path, kind: str) -> None:
     steps: list[FineTuningStep] = []
@@ -69,6 +70,7 @@ class StopError(Exception):
     pass
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["lora", "full"])
 def test_going_on_is_as_if_nothing_had_happened(model: Path, text: Path, tmp_path: Path, kind: str) -> None:
     chosen = settings(text, kind=kind, save_every=2)

@@ -168,6 +168,7 @@ class TestWithTheClass:
         assert (inspection.parsed.config.layout, inspection.parsed.config.base) == ("half", 1e4)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "bare"), [("csm", "CsmBackboneModel"), ("llama4", "Llama4TextModel")])
 def test_models_of_text_are_watched_without_the_parts_beside_it(name: str, bare: str) -> None:
     transformers = pytest.importorskip("transformers")

@@ -227,6 +227,7 @@ def test_damaged_weights_are_a_warning(tmp_path: Path) -> None:
     assert "model.safetensors cannot be read" in diagnosis.message
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("text", "names"),
     [

@@ -135,7 +135,7 @@ def _messages(folder: Path, content: dict[str, Any], severity: str = "error|warn
     return [diagnosis.message for diagnosis in diagnoses if re.fullmatch(severity, diagnosis.severity)]
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize(("published", "content", "severity", "found"), list(_planted()))
 def test_a_planted_fault_is_found(
     published: dict[str, Any], content: dict[str, Any], severity: str, found: str, tmp_path: Path
@@ -158,7 +158,7 @@ def _exact(name: str) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor([*map(float, scaled)]).double(), torch.tensor([*map(float, plain)]).double()
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", CORPUS)
 def test_frequencies_stored_in_low_precision_are_found(name: str, tmp_path: Path) -> None:
     frequencies = _exact(name)[0]

@@ -105,7 +105,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     rope=st.dictionaries(st.sampled_from(_ROPE_KEYS), _NUMBERS | _VALUES, max_size=5),
     kind=_NAMES,

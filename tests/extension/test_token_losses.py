@@ -33,6 +33,7 @@ def _plain_losses(model: Any, tokens: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits, tokens[1:], reduction="none")
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("chunk", [7, 32, 512])
 def test_chunks_equal_one_pass(model: Any, chunk: int) -> None:
     tokens = _tokens()
@@ -48,6 +49,7 @@ def test_the_last_losses_alone(model: Any) -> None:
     torch.testing.assert_close(found.double(), _plain_losses(model, tokens)[69:], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("scaling", ["dynamic", "yarn"])
 def test_extended_models_equal_one_fresh_pass(scaling: str, exact: bool, tmp_path: Path) -> None:
@@ -65,6 +67,7 @@ def test_extended_models_equal_one_fresh_pass(scaling: str, exact: bool, tmp_pat
         torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sampled(3)
 def test_greedy_answers_equal_full_passes(model: Any) -> None:
     answerer = Answerer(model, LENGTH, chunk=16)
     shared = _tokens(60).tolist()

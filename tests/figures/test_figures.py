@@ -6,6 +6,7 @@ import math
 import re
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,21 @@ GENERAL = [name for name, figure in FIGURES.items() if not figure.needs_run]
 FEW = ("none", "sinusoidal", "learned", "index", "binary")
 
 
+class Drawn(dict[str, FigureData]):
+    """Figures with their defaults, each of which is drawn when it is asked for."""
+
+    def __missing__(self, name: str) -> FigureData:
+        self[name] = draw_figure(name)
+        return self[name]
+
+
 @pytest.fixture(scope="module")
-def drawn() -> dict[str, FigureData]:
-    """All figures with their defaults; a few schemes stand for all where each takes its time to measure."""
+def drawn() -> Iterator[Drawn]:
+    """Any figure; a few schemes stand for all where each takes its time to measure."""
     with pytest.MonkeyPatch.context() as patch:
         module = import_module("locant.figures.criteria")
         patch.setattr(module, "check_registry", lambda: {name: check_properties(name) for name in FEW})
-        return {name: draw_figure(name) for name in GENERAL}
+        yield Drawn()
 
 
 def panels(figure: Any) -> dict[str, Any]:
@@ -101,7 +110,7 @@ def test_heatmap_of_numbers_and_digits() -> None:
     assert 0.8 < learned.std() * math.sqrt(32) < 1.2
 
 
-def test_heatmaps_show_every_input_scheme(drawn: dict[str, FigureData]) -> None:
+def test_heatmaps_show_every_input_scheme(drawn: Drawn) -> None:
     shown = panels(drawn["heatmaps"].figure)
     titles = {title.split(",")[0] for title in shown}
     assert titles == set(embedding_schemes())
@@ -110,7 +119,7 @@ def test_heatmaps_show_every_input_scheme(drawn: dict[str, FigureData]) -> None:
     assert "initial values" in next(title for title in shown if title.startswith("learned"))
 
 
-def test_waves(drawn: dict[str, FigureData]) -> None:
+def test_waves(drawn: Drawn) -> None:
     figure = drawn["waves"].figure
     assert len(figure.axes) == 8
     for pair, axes in enumerate(figure.axes):
@@ -136,7 +145,7 @@ def test_waves_of_a_wide_code_are_some_of_its_pairs() -> None:
     np.testing.assert_allclose(drawn.data["wavelengths"], 2 * np.pi * 10000 ** (drawn.data["pairs"] / 256))
 
 
-def test_dot_products(drawn: dict[str, FigureData]) -> None:
+def test_dot_products(drawn: Drawn) -> None:
     shown = panels(drawn["dot-products"].figure)
     apart = np.abs(np.subtract.outer(np.arange(100), np.arange(100)))
     curve = next(axes for title, axes in shown.items() if title.startswith("From position 0"))
@@ -151,7 +160,7 @@ def test_dot_products(drawn: dict[str, FigureData]) -> None:
         assert len(marks) == 1
 
 
-def test_clocks(drawn: dict[str, FigureData]) -> None:
+def test_clocks(drawn: Drawn) -> None:
     axes = drawn["clocks"].figure.axes[0]
     segments = np.array(axes.collections[0].get_segments()).reshape(13, 4, 2, 2)
     hands = (segments[:, :, 1] - segments[:, :, 0]) / 0.4
@@ -164,7 +173,7 @@ def test_clocks(drawn: dict[str, FigureData]) -> None:
     assert boxed in "".join(digits)
 
 
-def test_circle(drawn: dict[str, FigureData]) -> None:
+def test_circle(drawn: Drawn) -> None:
     axes = drawn["circle"].figure.axes[0]
     points = {
         tuple(line.get_xydata()[0].round(6))
@@ -182,7 +191,7 @@ def test_circle(drawn: dict[str, FigureData]) -> None:
     assert axes.get_aspect() == 1
 
 
-def test_distance(drawn: dict[str, FigureData]) -> None:
+def test_distance(drawn: Drawn) -> None:
     near, far = drawn["distance"].figure.axes
     rates = 10000.0 ** (-np.arange(64) / 64)
     for centre in ("500", "1,000,000"):
@@ -212,9 +221,7 @@ def markers(axes: Any) -> dict[int, float]:
         ("Llama 3", "llama3", {"low_freq_factor": 1.0, "high_freq_factor": 4.0}),
     ],
 )
-def test_spectrum_is_that_of_transformers(
-    drawn: dict[str, FigureData], title: str, name: str, options: dict[str, float]
-) -> None:
+def test_spectrum_is_that_of_transformers(drawn: Drawn, title: str, name: str, options: dict[str, float]) -> None:
     transformers = pytest.importorskip("transformers")
     rope = pytest.importorskip("transformers.modeling_rope_utils")
     parameters = {"rope_type": name, "rope_theta": 10000.0, "factor": 32.0, "original_max_position_embeddings": TRAINED}
@@ -230,7 +237,7 @@ def test_spectrum_is_that_of_transformers(
     np.testing.assert_allclose([shown[pair] for pair in range(48)], 2 * np.pi / frequencies.double(), rtol=5e-6)
 
 
-def test_spectrum(drawn: dict[str, FigureData]) -> None:
+def test_spectrum(drawn: Drawn) -> None:
     shown = panels(drawn["spectrum"].figure)
     plain = 2 * np.pi * 10000.0 ** (np.arange(48) / 48)
     slower = 2 * np.pi * (10000.0 * 32 ** (96 / 94)) ** (np.arange(48) / 48)
@@ -259,7 +266,7 @@ def test_spectrum(drawn: dict[str, FigureData]) -> None:
     assert drawn["spectrum"].data["fates no scaling"].tolist() == ["kept"] * 34 + ["extrapolated"] * 14
 
 
-def test_bias(drawn: dict[str, FigureData]) -> None:
+def test_bias(drawn: Drawn) -> None:
     shown = panels(drawn["bias"].figure)
     assert {title for title in shown if "fixed" in title} == {"ALiBi (fixed)", "Sandwich (fixed)"}
     distances = np.arange(200)
@@ -289,7 +296,7 @@ def _kerple(values: np.ndarray) -> tuple[float, float]:
     return -values[199] / math.log1p(199 * low), low
 
 
-def test_bias_of_t5_is_constant_in_its_buckets(drawn: dict[str, FigureData]) -> None:
+def test_bias_of_t5_is_constant_in_its_buckets(drawn: Drawn) -> None:
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
     offsets = -torch.arange(200)
     buckets = t5.T5Attention._relative_position_bucket(offsets, bidirectional=False, num_buckets=32, max_distance=128)
@@ -301,7 +308,7 @@ def test_bias_of_t5_is_constant_in_its_buckets(drawn: dict[str, FigureData]) -> 
     assert len(np.unique(values, axis=1).T) == 32
 
 
-def test_criteria(drawn: dict[str, FigureData]) -> None:
+def test_criteria(drawn: Drawn) -> None:
     verdicts = dict(zip(FEW, drawn["criteria"].data["verdicts"].tolist(), strict=True))
     assert verdicts["sinusoidal"] == ["yes"] * 5
     assert verdicts["none"][0] == "no"
@@ -325,7 +332,7 @@ def claims(drawn: FigureData) -> tuple[list[Any], list[str]]:
     return axes, [" ".join(text.get_text() for text in one.texts).replace("\n", " ") for one in axes]
 
 
-def test_tutorial_errors(drawn: dict[str, FigureData]) -> None:
+def test_tutorial_errors(drawn: Drawn) -> None:
     (double, angle, order, width), findings = claims(drawn["tutorial-errors"])
     # The double exponent, as the loop in its title computes it.
     waves = {label: curve[:, 1] for label, curve in curves_in(double).items()}
@@ -362,8 +369,8 @@ def test_tutorial_errors(drawn: dict[str, FigureData]) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_is_complete_in_itself(drawn: dict[str, FigureData]) -> None:
-    page = render_gallery(drawn)
+def test_the_page_is_complete_in_itself(drawn: Drawn) -> None:
+    page = render_gallery({name: drawn[name] for name in GENERAL})
     assert re.findall(r'<h2 id="([^"]+)">', page) == GENERAL
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert all(source.startswith(("#", "data:image/svg+xml;base64,")) for source in sources)
@@ -427,7 +434,7 @@ def test_mistakes_about_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
-def test_missing_packages(monkeypatch: pytest.MonkeyPatch, drawn: dict[str, FigureData], package: str) -> None:
+def test_missing_packages(monkeypatch: pytest.MonkeyPatch, drawn: Drawn, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=r"locant\[report\]"):
         render_gallery({"waves": drawn["waves"]}) if package == "jinja2" else draw_figure("waves")

@@ -72,6 +72,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FIGURES)
 def test_layout(name: str) -> None:
     content = io.BytesIO()

@@ -81,6 +81,7 @@ def test_cells_have_one_size(kinds: list[HeadWeights]) -> None:
     assert sizes[0] == pytest.approx(sizes[1])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("equal", [True, False])
 def test_words_with_their_positions(equal: bool) -> None:
     angles = np.arange(8) * 0.5

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
 from locant.figures import draw_figure
 
 
+@pytest.mark.slow
 def test_layer_norm_and_batch_norm_are_those_of_torch() -> None:
     data = draw_figure("layer-norm").data
     x = torch.tensor(data["The batch"])

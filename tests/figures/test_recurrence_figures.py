@@ -60,6 +60,7 @@ def test_pre_and_post_norm() -> None:
     assert pre[0] > pre[-1]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_before_training_the_weights_decide(norm: str) -> None:
     """Random characters, the same model: layers compare as in the record, because the initial weights decide it."""

@@ -97,6 +97,7 @@ def mask() -> Iterator[str]:
     del FIGURES["causal-mask"]
 
 
+@pytest.mark.slow
 def test_a_code_is_drawn(steps: str) -> None:
     expected = np.repeat(np.arange(4.0), 4)
     np.testing.assert_array_equal(

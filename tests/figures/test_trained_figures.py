@@ -197,6 +197,7 @@ def test_the_sum_is_what_the_model_computes(run: Path, tokenizers: TokenizerPair
     np.testing.assert_allclose([float(number) for number in sums[:6]], (words + codes)[2, :6], atol=6e-4)
 
 
+@pytest.mark.slow
 def test_energy_of_words_by_pair(run: Path, make_run: RunMaker) -> None:
     drawn = draw_figure("word-energy", run=run)
     words = load_file(run / "model.safetensors")["target_embedding.weight"][4:].astype(float) * math.sqrt(WIDTH)

@@ -74,6 +74,7 @@ def test_axes_tell_their_units(figure: Any) -> None:
         assert found[title].get_ylim()[0] == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("pace", "unit", "last"), [(0.5, "seconds", 20), (6, "minutes", 4), (600, "hours", 6)])
 def test_the_top_shows_the_time_trained(pace: float, unit: str, last: int) -> None:
     """At 6 seconds an update, 40 updates take 4 minutes, and 1 minute stands above update 10."""
@@ -151,6 +152,7 @@ def test_svg_is_the_same_every_time(figure: Any) -> None:
     assert svg(training_curves(ROWS), name="a", description="x") == first
 
 
+@pytest.mark.slow
 def test_the_users_own_style_changes_nothing() -> None:
     import matplotlib
 

@@ -91,6 +91,7 @@ def test_the_files_are_those_of_a_package(run, tmp_path):
     assert any("--sentences" in note for note in notes)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("beam", [1, 4])
 def test_translations_are_those_of_ctranslate2_and_greedy_ones_locants(beam, run, joint, pairs, tmp_path):
     export_argos(run, tmp_path / "en-de.argosmodel")
@@ -107,6 +108,7 @@ def test_translations_are_those_of_ctranslate2_and_greedy_ones_locants(beam, run
         assert len(set(found)) > 30
 
 
+@pytest.mark.slow
 def test_separate_vocabularies(separate, tmp_path):
     model = build(separate, share_embeddings=False)
     translator = Translator(model, separate, DecodingSettings(beam=1, max_source_length=20, **LIMIT), **LANGUAGES)
@@ -123,6 +125,7 @@ def test_separate_vocabularies(separate, tmp_path):
     assert [found[row] for row in known] == [expected[row] for row in known]
 
 
+@pytest.mark.slow
 def test_text_comes_to_lower_case_inside(pairs, tmp_path):
     tokenizers = train_tokenizers(pairs, TokenizerSettings(vocab_size=80, lowercase=True))
     Translator(build(tokenizers), tokenizers, **LANGUAGES).save_pretrained(tmp_path / "run")
@@ -147,6 +150,7 @@ def normalizing(request):
     return tokenizer, sentencepiece.SentencePieceProcessor(model_proto=normalizing_model(tokenizer))
 
 
+@pytest.mark.sampled(1)
 def test_rules_in_the_model_give_the_tokens_of_locant(normalizing):
     tokenizer, pieces = normalizing
     draw = random.Random(1)

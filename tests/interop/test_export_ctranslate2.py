@@ -35,6 +35,7 @@ def load(folder) -> ctranslate2.Translator:
     return ctranslate2.Translator(str(folder), device="cpu", intra_threads=1, compute_type="float32")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_greedy_tokens_and_scores_are_equal(name, joint, separate, tmp_path):
     tokenizers = separate if name == "own vocabularies" else joint

@@ -32,6 +32,7 @@ def limited(max_length: int, **changes: object) -> DecodingSettings:
     return DecodingSettings(max_length_ratio=1e-9, max_length_extra=max_length - 1, **changes)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_ids_and_greedy_translations_are_equal(name, joint, separate, tmp_path):
     shared, changes = MODELS[name]
@@ -61,6 +62,7 @@ def test_logits_ids_and_greedy_translations_are_equal(name, joint, separate, tmp
     assert target_tokenizer.batch_decode(written, skip_special_tokens=True) == translator.translate(SENTENCES)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("beam", [1, 4])
 def test_translations_of_a_trained_model_are_equal(beam, trained, joint, pairs, tmp_path):
     translator = Translator(trained, joint, DecodingSettings(beam=beam, length_penalty=0))

@@ -32,6 +32,7 @@ def saved(tokenizers: TokenizerPair, folder, **changes: object) -> Translator:
     return translator
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("languages", "tokenizer", "changes"),
     [

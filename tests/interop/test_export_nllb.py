@@ -96,6 +96,7 @@ def require_equal(translator: Translator, folder: Path) -> None:
     assert [text.strip() for text in translator.translate(sources, **search)] == translations
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "changes", [{}, {"pad_token_id": 0, "bos_token_id": 1}, {"activation_function": "gelu"}], ids=str
 )
@@ -135,6 +136,7 @@ def renumber(folder: Path) -> None:
     path.write_text(json.dumps(data))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("beam", "end"), [(1, 2.2), (4, -30.0)])
 def test_generation_finds_the_tokens_that_locant_finds(beam, end, pairs, tmp_path):
     """With ``end`` of -30 no text ends before the limit, where both beam searches are defined alike."""
@@ -169,6 +171,7 @@ def test_generation_finds_the_tokens_that_locant_finds(beam, end, pairs, tmp_pat
     assert written == [[token for token in row[2:] if token not in (1, 2)] for row in expected.tolist()]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "finetuning",
     [{}, {"lora": {"rank": 2}}, {"extend_vocabulary": 12}],

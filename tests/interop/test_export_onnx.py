@@ -135,6 +135,7 @@ def exported(separate, tmp_path_factory):
     return translator, root / "onnx"
 
 
+@pytest.mark.slow
 def test_logits_are_equal_in_one_pass_and_with_the_cache(exported):
     translator, folder = exported
     source, lengths, _, target = batch(translator.model)
@@ -143,6 +144,7 @@ def test_logits_are_equal_in_one_pass_and_with_the_cache(exported):
     check_logits(folder, translator.model, torch.tensor([[EOS]]), torch.tensor([1]), torch.tensor([[BOS]]), (1,))
 
 
+@pytest.mark.slow
 def test_files_are_valid_and_named_as_optimum_names_them(exported):
     translator, folder = exported
     last = translator.model.config.decoder_layers - 1
@@ -162,12 +164,14 @@ def test_files_are_valid_and_named_as_optimum_names_them(exported):
     assert list(cached.outputs)[-1] == f"present.{last}.decoder.value"
 
 
+@pytest.mark.slow
 def test_the_example_translates_greedily_with_onnxruntime_alone(exported):
     translator, folder = exported
     done = run_example(folder, *SENTENCES, " ")
     assert done.stdout.splitlines() == [*translator.translate(SENTENCES), ""], done.stderr
 
 
+@pytest.mark.slow
 def test_mistakes_with_the_example_are_plain_messages(exported):
     _, folder = exported
     done = run_example(folder, "--target-language", "de", "kalo")
@@ -178,6 +182,7 @@ def test_mistakes_with_the_example_are_plain_messages(exported):
     assert "error: At most 1024 tokens can be translated; got " in done.stderr
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", SCHEMES)
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_graphs_of_every_scheme_give_the_models_logits(name, norm, joint):

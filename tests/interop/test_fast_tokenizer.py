@@ -35,6 +35,7 @@ def both(request, verses) -> tuple[Tokenizer, tokenizers.Tokenizer]:
     return own, other
 
 
+@pytest.mark.sampled(2)
 def test_ids_of_real_text(both, verses):
     own, other = both
     texts = [text for pair in verses for text in pair]
@@ -64,6 +65,7 @@ def test_ids_of_odd_text(both, text):
 
 # Byte pieces are spelled with digits and an x between angle brackets; a unigram model of tokenizers takes such a text
 # for the piece, which the export says.
+@pytest.mark.sampled(2)
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(st.characters(max_codepoint=0x5FF, exclude_characters="<", exclude_categories=["Cn", "Cs"])))
 def test_ids_of_any_text(both, text):
@@ -78,6 +80,7 @@ def test_ids_of_repetitive_text(both, text):
     assert other.encode(text, add_special_tokens=False).ids == own.encode([text])[0]
 
 
+@pytest.mark.sampled(2)
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_decoding(both, data):

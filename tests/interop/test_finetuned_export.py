@@ -62,6 +62,7 @@ def has_tag(translator: Translator) -> tuple[bool, ...]:
     return tuple(map(bool, found))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("algorithm", "changes"),
     [

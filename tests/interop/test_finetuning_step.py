@@ -77,6 +77,7 @@ class Peer:
 KINDS = ["marian", "marian with a bias", "marian, nothing tied", "m2m100", "nllb"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradients_are_those_of_transformers(kind, smoothing, pairs, tmp_path):
@@ -134,6 +135,7 @@ def test_the_gradients_are_those_of_transformers(kind, smoothing, pairs, tmp_pat
         torch.testing.assert_close(gradient, rest[name], atol=1e-4, rtol=0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("kind", ["marian", "m2m100", "nllb"])
 def test_the_first_step_of_a_run_has_the_loss_of_transformers(kind, smoothing, pairs, tmp_path):

@@ -35,7 +35,7 @@ METADATA = {"from_code": "en", "from_name": "English", "to_code": "es", "to_name
 WIDTH, HEADS, LAYERS, INNER = 32, 4, 2, 48
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("changes", "quantization"),
     [
@@ -316,6 +316,7 @@ def entry(name: str, *, mode: int = 0o644, flags: int = 0) -> zipfile.ZipInfo:
     return found
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("entries", "message"),
     [

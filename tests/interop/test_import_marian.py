@@ -97,7 +97,7 @@ def marian_folder(
     return model
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -216,6 +216,7 @@ def several(tokenizer_files, tmp_path) -> tuple[MarianMTModel, MarianTokenizer]:
     return model, MarianTokenizer(*paths)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("engine", ["pytorch", "compiled", "ctranslate2"])
 def test_a_model_for_several_target_languages(engine, several, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -81,7 +81,7 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("beam", "end"), [(1, 2.2), (1, -30.0), (4, -30.0)])
 def test_every_engine_gives_the_translations_of_transformers(case, beam, end, pairs, tmp_path, monkeypatch):

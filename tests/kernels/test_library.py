@@ -350,6 +350,7 @@ def test_the_switch() -> None:
     assert locant.kernels.enabled(True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("value", "on"), [("0", False), ("off", False), ("False", False), ("1", True), ("", True)])
 def test_the_environment_switches_off_from_the_start(value: str, on: bool) -> None:
     code = "import locant.kernels, sys; sys.exit(locant.kernels.enabled())"

@@ -45,6 +45,7 @@ def test_a_table_that_ends_at_the_trained_length(text: Path, tmp_path: Path) -> 
     assert [length for length, value in found.items() if value is None] == [16, 32, 64]
 
 
+@pytest.mark.slow
 def test_sliding_windows_read_more_before_each_character(text: Path, tmp_path: Path) -> None:
     apart, sliding = (
         task("language-modelling", text, stride=stride).run(trial("none", tmp_path, steps=150)).measurements

@@ -26,6 +26,7 @@ def build(variant: str, seed: int = 1, trained: int = 24) -> LanguageModel:
     return build_fairly(SETTINGS.config(variant, 20, trained=trained, longest=48), seed)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("variant", [*all_schemes(), "sinusoidal:combine=concatenate"])
 def test_initial_weights_are_the_same_wherever_shapes_allow(variant: str) -> None:
     plain, model = build("none"), build(variant)

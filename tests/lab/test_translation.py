@@ -235,6 +235,7 @@ def test_word_order_is_counted(tokenizers: TokenizerPair) -> None:
         order_accuracy(translator, pairs[2:])
 
 
+@pytest.mark.slow
 def test_heads_share_everything_but_their_number(recipe: Path, tmp_path: Path) -> None:
     task = build_task("heads", {"recipe": str(recipe), "train_length": 12, "test_sentences": 20, "order_sentences": 4})
 

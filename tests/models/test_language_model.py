@@ -36,6 +36,7 @@ def ids(rows: int, length: int) -> Tensor:
     return torch.randint(1, 30, (rows, length), generator=torch.Generator().manual_seed(100 * rows + length))
 
 
+@pytest.mark.sampled(15)
 @every_scheme
 @both_norms
 def test_no_output_depends_on_a_later_token(position: str, norm: str) -> None:
@@ -49,7 +50,7 @@ def test_no_output_depends_on_a_later_token(position: str, norm: str) -> None:
         assert not torch.allclose(logits[:, changed], expected[:, changed], atol=1e-3)
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(10)
 @every_scheme
 @both_norms
 @pytest.mark.parametrize("chunks", [[1] * 20, [3, 1, 14, 2]], ids=["tokens", "chunks"])

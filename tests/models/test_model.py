@@ -92,7 +92,7 @@ def ids(rows: int, length: int) -> Tensor:
 LENGTHS = torch.tensor([6, 3, 1])
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(8)
 @every_scheme
 @both_norms
 def test_no_output_depends_on_a_later_token(build_model: Any, position: str, norm: str) -> None:
@@ -107,7 +107,7 @@ def test_no_output_depends_on_a_later_token(build_model: Any, position: str, nor
         assert not torch.allclose(logits[:, changed], expected[:, changed], atol=1e-3)
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(8)
 @every_scheme
 @both_norms
 def test_a_sentence_alone_is_a_sentence_in_a_batch(build_model: Any, position: str, norm: str) -> None:
@@ -123,7 +123,7 @@ def test_a_sentence_alone_is_a_sentence_in_a_batch(build_model: Any, position: s
     assert torch.allclose(model(other, LENGTHS, target), together, rtol=0, atol=1e-6)
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(16)
 @every_scheme
 @both_norms
 @pytest.mark.parametrize("chunks", [[1] * 20, [3, 1, 14, 2], [20]], ids=["tokens", "chunks", "whole"])
@@ -137,6 +137,7 @@ def test_decoding_with_a_cache_equals_decoding_at_once(
     assert torch.allclose(logits, model(source, LENGTHS, target), rtol=0, atol=1e-4)
 
 
+@pytest.mark.sampled(10)
 @every_scheme
 def test_a_cache_follows_the_rows_it_is_asked_to_keep(build_model: Any, position: str) -> None:
     model, source, start = build_model(position=position), ids(3, 6), ids(3, 5)
@@ -158,6 +159,7 @@ def test_rows_can_be_chosen_before_the_first_token(build_model: Any) -> None:
     assert torch.allclose(model.step(target, cache), model(source[rows], LENGTHS[rows], target), rtol=0, atol=1e-4)
 
 
+@pytest.mark.sampled(20)
 @every_scheme
 @both_norms
 def test_only_a_model_without_positions_reads_a_bag_of_words(build_model: Any, position: str, norm: str) -> None:
@@ -168,7 +170,7 @@ def test_only_a_model_without_positions_reads_a_bag_of_words(build_model: Any, p
     assert same is (position == "none")
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(4)
 @every_scheme
 def test_every_scheme_trains(build_model: Any, position: str) -> None:
     model = build_model(position=position).train()
@@ -344,6 +346,7 @@ def test_dropout_stands_where_section_5_4_puts_it(build_model: Any, norm: str) -
     assert torch.equal(model(ids(3, 6), LENGTHS, ids(3, 4)), model(ids(3, 6), LENGTHS, ids(3, 4)))
 
 
+@pytest.mark.sampled(10)
 @every_scheme
 def test_half_the_precision_keeps_the_meaning(build_model: Any, position: str) -> None:
     model, source, target = build_model(position=position), ids(3, 6), ids(3, 5)

@@ -141,6 +141,7 @@ def test_the_papers_size() -> None:
     assert count_parameters(model) - matrices == 2 * 2 * 3 * n + 2 * 3 * n + n + 2 * m  # biases as torch has them
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("cell", "layers"), KINDS)
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10_000), cut=st.integers(1, 5))
@@ -212,6 +213,7 @@ def test_initial_weights() -> None:
         torch.testing.assert_close(bias, torch.tensor([0.0, 1.0, 0.0, 0.0]).repeat_interleave(32))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("cell", "layers"), KINDS)
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 10_000), beam=st.integers(1, 4), sharpness=st.sampled_from([1.0, 5.0]))

@@ -74,6 +74,7 @@ def test_the_toy_language_is_learned_without_a_mistake(recipe_data: dict[str, An
     assert evaluate(tmp_path / "run", "test").scores.bleu == pytest.approx(100)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_as_if_it_had_not(recipe_data: dict[str, Any], tmp_path: Path) -> None:
     changes = {"schedule": "inverse_sqrt"}  # does not depend on the number of steps
     model = {"dropout": 0.2, "decoder_layers": 2, "encoder_layers": 2}
@@ -84,6 +85,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(recipe_data: dict[str, Any], tmp
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_bfloat16_stays_close_to_float32(recipe_data: dict[str, Any], tmp_path: Path) -> None:
     for precision in ("float32", "bfloat16"):
         changes = {"steps": 5, "precision": precision, "validation_sentences": 0}

@@ -39,6 +39,7 @@ def heads(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", SCHEMES)
 @pytest.mark.parametrize("causal", [True, False])
 def test_blocks_change_neither_results_nor_gradients(name: str, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +60,7 @@ def test_blocks_change_neither_results_nor_gradients(name: str, causal: bool, mo
         torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("name", ["alibi", "t5", "kerple", "fire", "sandwich"])
 @pytest.mark.parametrize("causal", [True, False])
@@ -128,6 +129,7 @@ def test_one_query_in_bfloat16_is_rounded_once() -> None:
         assert attend(q, k, v, seen).dtype == torch.bfloat16
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_rotations_in_a_compiled_model(layout: Any) -> None:
     rope, x, positions = Rotary(8, rotary_dim=4, layout=layout), heads(1, 2, 5, 8), torch.arange(5)

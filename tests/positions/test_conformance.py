@@ -32,18 +32,19 @@ class RotaryWithContent(Rotary):
         return ((q[..., :2] @ k[..., :2].mT + k[..., 0].unsqueeze(-2)) * nearness).to(q.dtype)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_conforms(name: str) -> None:
     check_scheme(SCHEMES[name], **OPTIONS.get(name, {}))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", SCALINGS)
 def test_scaled_rotary_embeddings_conform(kind: str) -> None:
     check_scheme(Rotary, scaling=SCALINGS[kind])
 
 
+@pytest.mark.slow
 def test_a_scheme_that_rotates_and_biases_by_content_conforms() -> None:
     assert examine_scheme(RotaryWithContent).problems == {}
 
@@ -169,7 +170,7 @@ BROKEN: list[tuple[type[PositionScheme], str, str]] = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("scheme", "check", "said"), BROKEN, ids=lambda value: getattr(value, "__name__", None))
 def test_a_broken_scheme_is_found_out(scheme: type[PositionScheme], check: str, said: str) -> None:
     with pytest.raises(SchemeCheckError, match=rf"{scheme.__name__} failed \d+ of \d+ checks:(.|\n)*{check}: .*{said}"):
@@ -180,7 +181,7 @@ def test_every_check_finds_something() -> None:
     assert {check for _, check, _ in BROKEN} == set(CHECKS)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("scheme", [PacksItCannot, ClaimsNotToReadKeys, HoldsAFunction, ReadsNumbers])
 def test_only_what_is_broken_is_named(scheme: type[PositionScheme]) -> None:
     assert list(examine_scheme(scheme).problems) == [check for kind, check, _ in BROKEN if kind is scheme]

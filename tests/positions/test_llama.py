@@ -87,7 +87,7 @@ def test_one_pass_equals_hugging_face(parameters: dict[str, Any], scaling: Frequ
     torch.testing.assert_close(logits(model, Rotary(16, scaling=scaling), ids), theirs, atol=1e-4, rtol=0)
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("scaling", SCALINGS, ids=lambda scaling: repr(scaling)[:60])
 @pytest.mark.parametrize("prompt", [3, ORIGINAL - 1, ORIGINAL, ORIGINAL + 5])
 def test_decoding_with_a_cache_equals_one_pass(scaling: FrequencyScaling, prompt: int, ids: torch.Tensor) -> None:

@@ -162,23 +162,20 @@ def test_values_of_the_wrong_type(name: str, options: dict[str, object], said: s
 
 def test_the_room_needs_torch_alone() -> None:
     """Whatever importing it adds to a process that has torch already is Locant's or Python's own."""
-    code = (
-        "import sys, torch; before = set(sys.modules); import locant.positions; "
-        "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
-    )
-    for asked in ("", "; list(locant.positions.SCHEMES)"):
-        asking = code.replace("import locant.positions;", f"import locant.positions{asked};")
-        run = subprocess.run([sys.executable, "-c", asking], capture_output=True, text=True, check=True)
-        added = set(run.stdout.split())
-        assert "locant" in added
-        assert added - sys.stdlib_module_names == {"locant"}
-
-
-def test_importing_the_room_imports_no_scheme() -> None:
-    code = (
-        "import sys, locant.positions; print(*[name for name in sys.modules if name.startswith('locant.positions.')])"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    code = """
+import sys, torch
+before = set(sys.modules)
+import locant.positions
+print(*sorted(set(sys.modules) - before))
+list(locant.positions.SCHEMES)
+print(*sorted(set(sys.modules) - before))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported, asked = (set(line.split()) for line in run.stdout.splitlines())
+    for added in (imported, asked):
+        assert {name.partition(".")[0] for name in added} - sys.stdlib_module_names == {"locant"}
+    assert not [name for name in imported if name.startswith("locant.positions.")]  # no scheme before it is asked for
+    assert [name for name in asked if name.startswith("locant.positions.")]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

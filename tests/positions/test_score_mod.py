@@ -78,7 +78,7 @@ def test_beyond_its_threshold_fire_is_no_matter_of_distances() -> None:
     torch.testing.assert_close(added(scheme.score_mod(q, q, KEYS), 12, 12), expected.expand(2, -1, -1, -1))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("name", ["alibi", "fire", "shaw", "deberta", "transformer-xl"])
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ def test_what_counts_for_a_class_is_on_record() -> None:
     assert [has_switch_of_windows(name) for name in ("starcoder2", "qwen2", "of nobody")] == [False, True, True]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model_type", ["gpt_bigcode", "olmoe", "starcoder2", "qwen2", "modernbert", "gpt_oss"])
 def test_it_is_what_the_installed_class_does(model_type: str) -> None:
     pytest.importorskip("transformers")

@@ -351,6 +351,7 @@ _TWICE = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("entries", _TWICE, ids=range(len(_TWICE)))
 def test_every_class_takes_what_is_read(entries: dict[str, Any]) -> None:
     known = pytest.importorskip("transformers").CONFIG_MAPPING

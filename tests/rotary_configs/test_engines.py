@@ -103,7 +103,7 @@ def _expressible(config: RotaryConfig, engine: str) -> RotaryConfig:
     return config
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("engine", list(_ENGINES))
 @pytest.mark.parametrize("name", list(SCALINGS))
 @settings(max_examples=8, deadline=None)

@@ -218,6 +218,7 @@ def _stored() -> Iterator[tuple[str, dict[str, Any]]]:
                 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "key", ["rope.freq_base", "rope.freq_base_swa", "attention.sliding_window", "rope.dimension_count"]
 )

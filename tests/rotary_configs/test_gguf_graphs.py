@@ -44,7 +44,7 @@ def _frequencies(layer: dict[str, Any]) -> tuple[list[float], float]:
     return mixed, magnitude * (1 + 0.1 * math.log(1 / scale))
 
 
-@pytest.mark.sampled(150)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize(("architecture", "keys", "layers"), _CASES)
 def test_every_layer_turns_as_in_the_graph(
     architecture: str, keys: dict[str, Any], layers: list[dict[str, Any]]

@@ -83,6 +83,7 @@ def test_sections_of_several_axes_are_kept() -> None:
     assert "exact for text alone" in reading.findings[0].message
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("version", ["4", "5"])
 @pytest.mark.parametrize("name", list(SCALINGS))
 @settings(max_examples=12, deadline=None)

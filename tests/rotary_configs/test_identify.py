@@ -283,6 +283,7 @@ def _as_tensors(values: np.ndarray) -> dict[str, Tensor]:
     }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("form", ["frequencies", "complex", "cosines and sines"])
 @pytest.mark.parametrize(
     ("base", "pairs", "length", "factor", "scaling"),

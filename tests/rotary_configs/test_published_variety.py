@@ -299,7 +299,7 @@ def test_entries_that_repeat_the_rotated_features() -> None:
     assert any("'rotary_percent' in config.json is 1.0, and nothing known" in each.message for each in said)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="without transformers")
 @pytest.mark.parametrize("model", _ASKED)
 def test_the_class_does_the_same(model: str) -> None:

@@ -66,6 +66,7 @@ def _run(config_class: Any, content: dict[str, Any]) -> None:
         model(torch.zeros((1, 4), dtype=torch.long))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("entries", "said"), _FAILS)
 def test_what_a_class_refuses_is_told_without_it(entries: dict[str, Any], said: str) -> None:
     """The class raises for the file, and not for the same one with its own values in the place of these."""

@@ -96,6 +96,7 @@ def test_sizes_of_a_class_that_do_not_go_together_are_told_as_its_own() -> None:
         read_huggingface({"model_type": "qwen3_omni_moe"})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model_type", ["blt", "csm", "dia", "moshi", "neucodec", "qwen3_omni_moe", "t5gemma2"])
 def test_stacks_are_those_of_the_installed_classes(model_type: str) -> None:
     transformers = pytest.importorskip("transformers")

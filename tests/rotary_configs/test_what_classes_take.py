@@ -689,6 +689,7 @@ def test_an_entry_that_is_null_where_the_class_has_a_number(name: str, entry: st
     assert "is null" not in _said({"model_type": name, **_SIZES})
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
@@ -745,6 +746,7 @@ _LINEAR_GROUP = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
 _MLA: dict[str, Any] = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2, "qk_rope_head_dim": 64}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("entries", "said"),
     [

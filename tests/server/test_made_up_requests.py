@@ -53,6 +53,7 @@ def test_all_operations_are_tried(operations):
     assert set(operations) == set(OPERATIONS)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
 def test_made_up_requests_are_answered_as_described(operations, operation, mode):

@@ -62,7 +62,7 @@ def client():
         yield found
 
 
-@settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
 @given(text=TEXTS, alternatives=st.sampled_from([0, 0, 2]))
 @example(text="alpha beta gamma", alternatives=0)
 @example(text="ﷺ" * 8, alternatives=0)

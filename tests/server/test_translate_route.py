@@ -153,6 +153,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_a_stream_is_what_a_translation_is(client, text):
     translated = ask(client, q=text).json()["translatedText"]

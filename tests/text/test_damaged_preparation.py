@@ -40,6 +40,7 @@ def prepared(pairs: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFact
     return folder
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["prepared.json", "train/cache.json", HELD_OUT, "text/*/text.json"])
 @UNHURRIED
 @given(data=st.data())

@@ -49,6 +49,7 @@ def pieces_of(processor) -> dict[str, int]:
     return {processor.id_to_piece(i): i for i in range(4, processor.get_piece_size())}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
 def test_another_process_draws_the_same(models, pairs, tmp_path, algorithm):
     texts = [source for source, _ in pairs[:20]]
@@ -74,6 +75,7 @@ def test_byte_fallback_keeps_the_usual_segmentation_of_the_word(pairs):
     assert tokenizer.encode_sampled(["The kalo ka猫"], alpha=0.0, seed=0) == tokenizer.encode(["The kalo ka猫"])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("alpha", [0.1, 0.5])
 def test_unigram_frequencies_are_those_of_all_segmentations_and_of_sentencepiece(alpha):
     # Words of two letters, so that many pieces overlap.

@@ -91,6 +91,7 @@ def same_columns(one, other):
         assert ours.lengths.tolist() == np.diff([*ours.all_offsets, len(ours.tokens)]).tolist()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["files", "tsv", "jsonl"])
 def test_a_stored_text_is_the_text(odd_pairs, tmp_path, monkeypatch, kind):
     settings = write(tmp_path / "text", odd_pairs, kind)
@@ -158,6 +159,7 @@ def test_a_text_is_read_once_until_its_files_change(pairs, tmp_path):
     assert changed.digest == opened(tmp_path / "text", settings).digest != first.digest
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_reading_goes_on_where_a_kill_ended_it(odd_pairs, tmp_path, monkeypatch, suffix):
     small_blocks(monkeypatch)
@@ -227,6 +229,7 @@ def test_tokenising_goes_on_where_a_kill_ended_it(pairs, tmp_path, monkeypatch):
     assert resumed.report == whole.report
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("processes", [1, 2])
 def test_mistakes_name_file_and_line_and_leave_nothing(pairs, tmp_path, monkeypatch, processes):
     small_blocks(monkeypatch)

@@ -54,6 +54,7 @@ def in_lists(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
     return [part.tolist() for part in np.split(flat.ids, np.cumsum(flat.lengths)[:-1])] if texts else []
 
 
+@pytest.mark.sampled(2)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_texts(data: st.DataObject, tokenizer: Tokenizer, pairs: list[tuple[str, str]]) -> None:

@@ -62,7 +62,7 @@ READERS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", READERS)
 @UNHURRIED
 @given(data=st.data())

@@ -37,6 +37,12 @@ def open_recipe(recipe_data):
     return {"corpus": recipe_data["corpus"], "training": {"minutes": 5}}
 
 
+@pytest.fixture
+def measured(monkeypatch):
+    """A machine whose speed is known, where a test is not about how it is measured."""
+    monkeypatch.setattr("locant.training.defaults._Planner._measured", lambda planner: Speed(4000.0, 10**6))
+
+
 def planned(data, tokens_per_second=4000.0, processes=1, repeat=1):
     """Plan with a machine of a given speed; ``repeat`` makes the text longer."""
     recipe = Recipe.parse(data)
@@ -197,7 +203,7 @@ def test_scripts_without_common_letters_get_two_vocabularies(tmp_path):
     assert not plan.recipe.sized_model(60, 60).share_embeddings
 
 
-def test_a_run_says_what_was_chosen_and_resumes_with_it(open_recipe, tmp_path):
+def test_a_run_says_what_was_chosen_and_resumes_with_it(open_recipe, tmp_path, measured):
     class Notes(TrainingCallback):
         plan = None
 
@@ -418,6 +424,7 @@ def test_planning_refuses_what_training_would_refuse(open_recipe):
         plan_training(open_recipe, tokenizer={"vocab_size": 9})
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("pairs", [3, 40])
 def test_the_smallest_texts_can_be_planned_and_trained(pairs, tmp_path):
     lines = "".join(f"a b {number}\tc d {number}\n" for number in range(pairs))
@@ -427,7 +434,8 @@ def test_the_smallest_texts_can_be_planned_and_trained(pairs, tmp_path):
     assert summary.steps == 2
 
 
-def test_each_of_two_vocabularies_has_what_its_text_can_fill(tmp_path):
+@pytest.mark.slow
+def test_each_of_two_vocabularies_has_what_its_text_can_fill(tmp_path, measured):
     """The characters of the target alone are more than the source has subwords."""
     lines = [
         f"a b {number % 9}\t{''.join(chr(0x4E00 + (7 * number + place) % 900) for place in range(5))}"
@@ -457,7 +465,7 @@ def test_a_budget_or_a_rate_without_end_is_refused(key, open_recipe):
         plan_training(open_recipe, training={key: float("inf")})
 
 
-def test_choices_follow_the_text_that_cleaning_keeps(tmp_path):
+def test_choices_follow_the_text_that_cleaning_keeps(tmp_path, measured):
     """Otherwise the vocabulary could be larger than the text that it is learned from can fill."""
     pairs = sentences(300, seed=8)
     often = [

@@ -325,6 +325,7 @@ def test_the_command_line_starts_from_a_model(parent, new_data, tmp_path, capsys
     assert "--keep-optimizer goes with --from RUN" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_chance_where_nothing_changed(parent, new_data, tmp_path, capsys):
     folder = Path(new_data["corpus"]["folder"])
     options = ["--source", f"{folder}/train.en", "--target", f"{folder}/train.de", "--steps", "2", "--device", "cpu"]
@@ -378,6 +379,7 @@ def test_a_tag_that_the_parent_lacks_is_added(parent, new_data, tmp_path):
     assert [part.prefixes.source for part in TokenCache(run / "cache" / "train").parts] == [[], [34]]
 
 
+@pytest.mark.slow
 def test_a_new_tag_is_learned_beside_adapters_and_resumed(parent, new_data, tmp_path):
     pytest.importorskip("peft")
     data, finetuning = tagged(new_data), {"lora": {"rank": 2}}

@@ -144,6 +144,7 @@ def test_one_direction_is_evaluated_and_translated_by_its_languages(finished, ca
     assert "must be told the source language" in capsys.readouterr().err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("changes", [["tokenizer.sampling=0.2"], ["corpus.layout=marian"]], ids=str)
 def test_a_resumed_run_is_exact(data, changes, tmp_path):
     changes = [*changes, "training.validate_every=5", "training.validation_sentences=6"]

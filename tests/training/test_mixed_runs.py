@@ -149,6 +149,7 @@ def test_what_cannot_be_is_said_before_work_starts(recipe_data, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_tags_that_a_parent_knows_are_not_added(recipe_data, tmp_path):
     data = mixed(recipe_data)
     data["corpus"]["sources"]["small"]["tag"] = "<bt>"

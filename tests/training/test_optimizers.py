@@ -120,7 +120,7 @@ def curve(run: Path) -> list[tuple[float, ...]]:
     return [(row["step"], row["loss"]) for row in rows if row["kind"] in ("training", "validation")]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "changes",
     [

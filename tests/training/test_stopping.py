@@ -63,6 +63,7 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("step", [7, 10, 30])
 def test_a_run_stopped_by_sigterm_has_saved_all(recipe_data, finished, tmp_path, step):
     """Within an interval of validations; before a validation; before the last one."""
@@ -182,6 +183,7 @@ def test_a_handler_of_the_program_stays():
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("optimizer", ["adamw", "schedule_free"])
 def test_checkpoints_between_validations_change_nothing(recipe_data, tmp_path, monkeypatch, optimizer):
     changes = {"steps": 9, "validate_every": 6, "optimizer": optimizer, "schedule": "constant", "ema_decay": 0.9}
@@ -197,6 +199,7 @@ def test_checkpoints_between_validations_change_nothing(recipe_data, tmp_path, m
     assert_same(run, tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(recipe_data, finished, tmp_path, caplog):
     run = tmp_path / "run"
     train(recipe_data, run, training={"steps": 20})

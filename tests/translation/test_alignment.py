@@ -36,6 +36,7 @@ def test_links_are_within_bounds_and_every_word_of_the_translation_has_one(trans
             assert target[first:last] == target[first:last].strip()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("position", ["sinusoidal", "rotary", "alibi", "shaw", "learned", "none"])
 def test_links_are_where_the_attention_of_the_layer_is_largest(tokenizers: TokenizerPair, position: str) -> None:
     model = tiny_model(tokenizers.source.vocab_size, seed=5, position=position, decoder_layers=3)

@@ -46,6 +46,7 @@ def draw(model: Transformer, count: int, limit: int, seed: int = 0, **options: f
     return ancestral_sampling(model, *rows, np.random.default_rng(seed).random((count, limit)), **options)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("temperature", "top_k"), [(1.0, None), (0.5, None), (2.0, None), (1.0, 2), (0.7, 3)])
 def test_samples_follow_the_distribution(temperature: float, top_k: int | None) -> None:
     """Pearson's chi-squared test of all outputs with up to three tokens."""

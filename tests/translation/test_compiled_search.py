@@ -60,6 +60,7 @@ def test_a_search_that_is_no_longer_wanted_ends(monkeypatch: pytest.MonkeyPatch)
     assert len(asked) == 4
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("lengths", [[1024], [700, 20, 300, 1, 1, 512], [3] * 90])
 def test_encoding_that_pauses_finds_the_same(lengths: list[int], threads: int, monkeypatch: pytest.MonkeyPatch) -> None:

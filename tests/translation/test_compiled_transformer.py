@@ -51,6 +51,7 @@ def all_log_probabilities(model: Transformer, source: Tensor, lengths: Tensor, t
 FEED_FORWARDS = ["relu", "gelu", "silu", "glu", "reglu", "geglu", "swiglu"]
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("feed_forward", FEED_FORWARDS)
 @pytest.mark.parametrize("rows", [1, 2, 5, 31])
@@ -121,7 +122,7 @@ def test_every_scheme_that_is_compiled_is_computed_as_the_model_does() -> None:
     assert compiled.isdisjoint({"alibi", "t5", "shaw", "xpos"})
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     rows=st.integers(1, 14),
@@ -157,7 +158,7 @@ def test_rows_that_move_keep_their_past(
         torch.set_num_threads(before)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 10_000), threads=st.sampled_from([1, 2, 3]))
 def test_rows_that_join_have_a_past_of_their_own(seed: int, threads: int) -> None:
     """Sentences come at any step; rows of other lengths are decoded beside each other, move, and are dropped."""
@@ -258,6 +259,7 @@ def rounds_to_bfloat16(model: Transformer) -> Transformer:
     return model
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(
     ("d_model", "d_ff", "heads", "vocabulary"), [(24, 41, 3, 37), (33, 7, 1, 301), (64, 130, 4, 64)]
 )

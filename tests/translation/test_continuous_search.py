@@ -114,6 +114,7 @@ def assert_same(found: list[Hypothesis] | LocantError, expected: list[Hypothesis
         assert one.log_probability == pytest.approx(other.log_probability, rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("engine", "seed"),
     [("pytorch", 0), ("pytorch", 1), *((precision, seed) for precision in ("float32", "int8") for seed in range(9))],
@@ -145,6 +146,7 @@ def test_bfloat16_is_as_near_as_its_rounding() -> None:
     assert same >= 50
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_trained_model_translates_as_offline(engine: str, beam: int, trained, joint, pairs) -> None:
@@ -167,6 +169,7 @@ def test_a_trained_model_translates_as_offline(engine: str, beam: int, trained, 
             assert_same(outcome, offline[number])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_removing_sentences_changes_nothing_for_others(engine: str) -> None:
     computes = engine_of(engine, tiny_model(VOCABULARY, 5, sharpness=2.0))
@@ -285,6 +288,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("change", "message"), WRONG)
 @pytest.mark.parametrize("engine", ENGINES[:2])
 def test_a_wrong_sentence_fails_alone(engine: str, change: dict[str, Any], message: str) -> None:

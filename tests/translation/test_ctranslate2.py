@@ -64,6 +64,7 @@ def test_greedy_translations_and_scores_are_those_of_pytorch(run, pairs):
                 )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_beam_scores_are_the_models_with_locants_length_penalty(run, pairs, alpha):
     own, other = Translator.from_pretrained(run, device="cpu"), load(run)

@@ -60,6 +60,7 @@ def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
     return write
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
 @UNHURRIED
 @given(data=st.data())
@@ -68,6 +69,7 @@ def test_any_change_of_a_json_file(name: str, data: st.DataObject, folder: Path,
     try_to_translate(written(name, json.dumps(content).encode()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer.joint.model", "model.safetensors"])
 @UNHURRIED
 @given(data=st.data())

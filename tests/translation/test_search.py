@@ -51,6 +51,7 @@ def exhaustive(model: Transformer, source: Tensor, limit: int, alpha: float) -> 
     return sorted(found, key=lambda hypothesis: -hypothesis.score)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
 def test_a_wide_beam_finds_what_exhaustive_search_finds(seed: int, alpha: float) -> None:

@@ -26,6 +26,7 @@ def test_input_order_is_kept(translator: Translator) -> None:
     assert len(set(together)) > 4
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("beam", [1, 3])
 def test_batch_size_changes_nothing(translator: Translator, beam: int) -> None:
     assert translator.translate(SENTENCES, beam=beam, batch_tokens=1) == translator.translate(SENTENCES, beam=beam)

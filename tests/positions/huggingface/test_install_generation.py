@@ -49,6 +49,7 @@ def left_padded() -> tuple[Tensor, Tensor]:
     return torch.where(real > 0, tokens, 1), real
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_generation_is_that_of_transformers(way: str) -> None:
     model, tokens = causal_model("llama"), some_tokens(10, rows=1 if way == "prompt lookup" else 2)
@@ -79,6 +80,7 @@ def test_assisted_generation() -> None:
             assert torch.equal(generated(model, tokens, assistant_model=assistant), expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FOLLOWING)
 def test_frequencies_that_follow_the_length(name: str) -> None:
     """With a cache as without; transformers itself gives other logits (below)."""
@@ -95,6 +97,7 @@ def test_frequencies_that_follow_the_length(name: str) -> None:
     torch.testing.assert_close(rest, whole[:, 9:], rtol=0, atol=1e-4)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["dynamic", "longrope"])
 def test_generation_beyond_the_original_length(name: str) -> None:
     family, entries = FOLLOWING[name]

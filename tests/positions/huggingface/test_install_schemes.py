@@ -29,6 +29,7 @@ def without_rotation(model: Any) -> Any:
     return plain
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SERVED)
 def test_a_cache_changes_nothing(name: str) -> None:
     model, tokens = causal_model("llama", **{"head_dim": 16}), some_tokens(24, rows=2)

@@ -34,6 +34,7 @@ def test_gradients_are_those_of_transformers(family: str) -> None:
         torch.testing.assert_close(ours[name], theirs[name], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scheme", [None, "alibi", "t5", "fire"])
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_gradient_checkpointing(scheme: str | None, reentrant: bool) -> None:
@@ -119,6 +120,7 @@ def test_compiling_schemes_at_the_attention(scheme: str | None) -> None:
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 def test_compiled_code_gives_the_same() -> None:
     """With torch's own compiler, of the attention of a layer: the rest of a model has no positions."""
     model, tokens = causal_model("llama", num_hidden_layers=1), some_tokens(16)
