@@ -510,3 +510,19 @@ def test_a_default_file_of_heads_with_an_odd_share_is_read_as_its_class(tmp_path
     assert found.parsed is not None
     assert (found.parsed.config.head_dim, found.parsed.config.rotary_dim) == (42, 22)
     assert not any("does something else" in each.message for each in found.findings)
+
+
+def test_a_window_that_is_no_field_of_the_configuration_counts(tmp_path: Path) -> None:
+    """ModernBERT's decoder takes ``sliding_window`` as an attribute beside the field that it makes it of."""
+    entries = {"model_type": "modernbert-decoder", "sliding_window": 32, "global_attn_every_n_layers": 2}
+    inspection = _inspected(tmp_path, **entries)
+    assert inspection.checked_against is not None
+    assert inspection.parsed is not None
+    assert {each.window for each in inspection.parsed.layers} == {None, 32}
+    assert not [each for each in _said(inspection, "warning") if "something else than the file says" in each]
+
+
+def test_a_class_that_reads_sound_is_asked(tmp_path: Path) -> None:
+    heads = {"encoder_num_attention_heads": 8, "decoder_num_attention_heads": 8, "hidden_size": 288}
+    inspection = _inspected(tmp_path, model_type="moonshine", **heads)
+    assert str(inspection.checked_against).startswith("MoonshineModel of transformers ")

@@ -171,3 +171,9 @@ def test_all_of_them_are_one_note(tmp_path: Path) -> None:
     assert _note(tmp_path, content) == (
         "sliding_window 512, beside use_sliding_window false; initial_context_length 64, which it does not read."
     )
+
+
+def test_a_value_with_which_the_class_fails_is_not_as_good_as_another(tmp_path: Path) -> None:
+    """configuration_mistral4.py takes a share of the whole head, and its attention turns qk_rope_head_dim features."""
+    group = {**_YARN, "partial_rotary_factor": 0.5, "llama_4_scaling_beta": 0.1}
+    assert "partial_rotary_factor" not in _note(tmp_path, {"model_type": "mistral4", "rope_parameters": group})

@@ -266,3 +266,15 @@ def test_a_share_of_the_whole_head_that_mistral_4_has_by_itself(share: float, fa
     assert any("it fails then" in each for each in said) is fails
     frequencies = next(value for name, value in _made(content).named_buffers() if name.endswith("inv_freq"))
     assert (2 * len(frequencies) != parts["qk_rope_head_dim"]) is fails
+
+
+def test_a_number_for_each_layer_in_the_place_of_one_for_all() -> None:
+    """modeling_laguna.py makes its heads by ``num_attention_heads_per_layer``, and none by the number for all."""
+    file = {"model_type": "laguna", **_SMALL, "head_dim": 16, "num_attention_heads": -1}
+    assert any("makes no model of that" in each.message for each in _findings(file))
+    listed = {**file, "num_attention_heads_per_layer": [4, 2, 4, 2]}
+    assert not [each for each in _findings(listed) if "num_attention_heads" in each.message]
+    with torch.device("meta"), quiet():
+        made = model_class(CONFIG_MAPPING["laguna"])
+        assert made is not None
+        made(CONFIG_MAPPING["laguna"].from_dict(listed | {"num_experts": 2, "num_experts_per_tok": 1}))

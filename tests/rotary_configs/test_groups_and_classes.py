@@ -237,3 +237,12 @@ def test_a_base_that_only_groups_of_other_layers_have_is_told_to_be_passed_over(
         file = {**laguna, "num_hidden_layers": 1, "layer_types": types, "rope_theta": 500000}
         warned = [each.message for each in read_huggingface(file).findings if each.severity == "warning"]
         assert any(each.startswith("rope_theta is 500000 in config.json") for each in warned) is is_told
+
+
+@pytest.mark.parametrize("name", ["mellum", "laguna", "modernbert"])
+def test_groups_with_which_a_class_fails_leave_nothing_to_be_taken(name: str, tmp_path: Path) -> None:
+    """What is shown then is what the class has for other files, and nothing that it takes for this one."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": name, "rope_parameters": {"rope_type": "default"}}))
+    said = " ".join(each.message for each in inspect_model(tmp_path, ask_class=False).findings)
+    assert "looks for these, and fails. What is shown are those that it has for files without any." in said
+    assert "theta" not in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from transformers import CONFIG_MAPPING
 
 from locant.errors import ConfigError
 from locant.rotary_configs import read_huggingface
@@ -235,3 +236,12 @@ def test_blocks_of_which_a_class_makes_half_as_many_layers_are_told() -> None:
         assert sum(len(each.layers) for each in parsed.layers) == layers
         told = "num_hidden_layers 4 counts the blocks of layer_types, attention and MLP by turns: the class of 'dory'"
         assert any(each.message.startswith(told) for each in parsed.findings) is (layers == 2)
+
+
+def test_layers_of_stacks_are_not_the_passes_through_them() -> None:
+    """configuration_hrm_text.py counts a slot of the cache for every pass, and keeps the layers of a stack beside."""
+    config = CONFIG_MAPPING["hrm_text"](num_hidden_layers=16).to_dict()
+    assert (config["num_hidden_layers"], config["num_layers_per_stack"]) == (128, 16)
+    parsed = read_huggingface(config)
+    assert sum(len(each.layers) for each in parsed.layers) == 16
+    assert any(each.message.startswith("num_hidden_layers is 128 in config.json, which") for each in parsed.findings)

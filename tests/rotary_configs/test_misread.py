@@ -668,7 +668,9 @@ def test_a_file_of_latent_attention_for_code_of_its_own() -> None:
     plain = read_huggingface({**_SARVAM, "rope_scaling": {**_SARVAM["rope_scaling"], "type": "yarn"}})
     assert isinstance(read.config.scaling, YaRN)
     assert read.config == plain.config
-    assert [each.message for each in read.findings if "head_dim 576" in each.message]
+    (said,) = [each for each in read.findings if "head_dim is 576" in each.message]
+    assert said.severity == "note"
+    assert "the features of a token that are cached, which the class of 'sarvam_mla' in transformers" in said.message
 
 
 def test_vllm_takes_deepseeks_yarn_of_any_class_for_its_own() -> None:

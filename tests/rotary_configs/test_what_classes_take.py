@@ -38,8 +38,10 @@ from locant.rotary_configs.classes.families import (
     PASSES_OVER_BASE,
     SCALES_SCORES,
     TAKES_ROTARY_EMB_BASE,
+    known_model_types,
     model_type,
 )
+from locant.rotary_configs.usual_values import unusual_values
 
 _SIZES: dict[str, Any] = {
     "hidden_size": 512,
@@ -575,6 +577,15 @@ def test_classes_with_one_plain_rotation(name: str) -> None:
         file | {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}
     )
     assert not _findings(file | {"rope_parameters": {"rope_type": "default"}})
+
+
+def test_numbers_that_classes_have_of_their_own_are_those_of_published_models() -> None:
+    """Mistral Large 4 has YaRN with factor 2048."""
+    for name in known_model_types():
+        kind = model_type(name)
+        groups = {} if kind is None or kind.rope is None else kind.rope
+        for group in (groups, *(each for each in groups.values() if isinstance(each, dict))):
+            assert not [*unusual_values(group, name)]
 
 
 def test_every_fourth_layer_of_mistral_large_4() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import CONFIG_MAPPING
 
 from locant.extension.inspect.model_class.small_model import build
 from locant.rotary_configs import read_huggingface
@@ -112,3 +113,35 @@ def test_types_of_layers_without_a_model_type_are_told_in_its_words() -> None:
     sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "rope_theta": 1e4}
     parsed = read_huggingface({**sizes, "layer_types": ["full_attention", "sliding_attention"]})
     assert any("and without model_type the class is not known here" in each.message for each in parsed.findings)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "entries", "window"),
+    [
+        ("recurrent_gemma", {"sliding_window": 32, "attention_window_size": 64}, 32),
+        ("modernbert-decoder", {"sliding_window": 32, "local_attention": 128}, 32),
+    ],
+)
+def test_of_two_sizes_of_the_same_windows_the_one_that_counts_is_told(
+    model_type: str, entries: dict[str, int], window: int
+) -> None:
+    """Both classes set ``sliding_window`` last: by their ``attribute_map``, or as an attribute beside their fields."""
+    (config,) = {CONFIG_MAPPING[model_type](**_SIZES, **entries).sliding_window}
+    assert {*_windows(model_type, **entries)} - {None} == {config} == {window}
+    said = read_huggingface({"model_type": model_type, **_SIZES, **entries}).findings
+    (found,) = [each for each in said if "both for the same windows" in each.message]
+    assert found.severity == "warning"
+    assert "takes sliding_window, as is shown" in found.message
+
+
+def test_the_same_window_said_twice_is_no_finding() -> None:
+    """ModernBERT's decoder halves ``local_attention``, and writes both into its files."""
+    file = {"model_type": "modernbert-decoder", **_SIZES, "sliding_window": 64, "local_attention": 128}
+    assert not [each for each in read_huggingface(file).findings if "local_attention" in each.message]
+
+
+def test_a_list_in_the_place_of_a_window_that_no_field_checks() -> None:
+    """configuration_modernbert_decoder.py keeps it as it is, and its masks subtract it from positions."""
+    file = {"model_type": "modernbert-decoder", **_SIZES, "sliding_window": [64, 64]}
+    said = [each.message for each in read_huggingface(file).findings if each.severity == "warning"]
+    assert any(each.startswith("sliding_window is [64, 64] in config.json, and no number") for each in said)

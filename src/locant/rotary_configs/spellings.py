@@ -55,6 +55,9 @@ HEAD_SIZES = ("head_dim", "kv_channels", "attention_head_dim", "hidden_size_per_
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 """Names of the number of layers that many models have."""
 
+LAYERS_OF_A_STACK = "num_layers_per_stack"
+"""The layers of each stack of a class that lets a text pass several times through them, and counts passes besides."""
+
 LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "seq_length")
 """Names of the longest text that many models have."""
 

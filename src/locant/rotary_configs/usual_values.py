@@ -25,7 +25,7 @@ class _Usual:
 
 
 _BASE = _Usual(1e3, 1e11, "10000, 500000 and 1000000 are common")
-_FACTOR = _Usual(1, 1024, "2 to 64 are common")
+_FACTOR = _Usual(1, 2048, "2 to 64 are common")  # Mistral Large 4 has the most
 _LENGTH = _Usual(128, 1 << 24, "2048 to 1048576 are common")
 _HEAD = _Usual(8, 1024, "64, 128 and 256 are common")
 _SHARE = _Usual(0.05, 1, "0.25, 0.5 and 1 are common")

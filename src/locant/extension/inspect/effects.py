@@ -13,7 +13,7 @@ from typing import Any
 
 from locant.extension.inspect.keys_left_out import keys_left_out
 from locant.extension.inspect.left_out import values_left_out
-from locant.extension.inspect.trials import Path, Read, is_same, other_values, states, with_value, without
+from locant.extension.inspect.trials import Path, Read, is_same, other_values, read_or_none, states, with_value, without
 from locant.extension.inspect.without_effect import entries_without_effect_in_class
 from locant.extension.source import Source
 from locant.positions.scaling.checks import is_number
@@ -105,7 +105,9 @@ def _tried(
         if any(word.startswith(f"{path[-1]}_") for word in refused):
             continue
         others = [with_value(content, path, other) for other in other_values(value)]
-        if not all(is_same(parsed, other, read) for other in others):
+        if not all(is_same(parsed, other, read) for other in others) or any(
+            _is_warned_of(name, other, parsed, read) for other in others
+        ):
             continue
         told_of = names if is_same(parsed, without(content, path), read) else by_being_there
         if told_of is names and "window" in name and not is_same(parsed, with_value(content, path, 0), read):
@@ -115,6 +117,14 @@ def _tried(
         *_passed_over(by_being_there, "an effect by being there alone", "the same with any other value above 0"),
         *_passed_over(by_zero, "no effect unless 0", "the same with any other value but 0, and without"),
     ]
+
+
+def _is_warned_of(name: str, content: Mapping[str, Any], parsed: ParsedConfig, read: Read) -> bool:
+    """Whether another value of an entry of config.json is warned of: the class may fail with it."""
+    other = None if "general.architecture" in content else read_or_none(content, read)
+    doubts = () if other is None else (each for each in other.findings if each not in parsed.findings)
+    told = [each for each in doubts if each.severity != "note" and each.code != "beyond published values"]
+    return name in words_of_findings(told)
 
 
 def _passed_over(names: Sequence[str], effect: str, same: str) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig
 from locant.rotary_configs.classes.entries import LISTS_OF_TYPES, entries_of_class
 from locant.rotary_configs.classes.families import ModelType, model_type
 from locant.rotary_configs.classes.reads import is_of_positions, read_by_class
+from locant.rotary_configs.huggingface.groups_by_layer_type import FAILS_WITH_GROUPS
 from locant.rotary_configs.huggingface.text_parts import name_of, steps_to_text, text_part, text_part_names
 from locant.rotary_configs.layer_patterns import layers_in_words, pattern_in_words
 from locant.rotary_configs.spellings import ROTARY, head_size, words_of
@@ -49,7 +50,10 @@ def values_left_out(
     file = _File(content, parsed, read, kind, words_of_findings(others), len(others) < len(said), is_odd)
     layers = [*_layers(file)]
     numbers = _numbers(file, with_rounds=not layers)
-    items = [*_parts(file), *_scaling(file), *_bases(file), *_shares(file), *numbers, *layers, *_sections(file)]
+    # A class that fails with the groups of a file takes none of its own in their place.
+    takes_groups = all(each.code != FAILS_WITH_GROUPS for each in said)
+    of_groups = [*_scaling(file), *_bases(file), *_shares(file)] if takes_groups else []
+    items = [*_parts(file), *of_groups, *numbers, *layers, *_sections(file)]
     if not items:
         return []
     return [

@@ -17,6 +17,7 @@ FindingCode = Literal[
     "refused by the class",
     "refused by the engine",
     "needed by the class",
+    "fails with its groups",
     "turns backwards",
     "several axes",
     "odd share",

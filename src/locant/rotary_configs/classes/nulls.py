@@ -145,6 +145,8 @@ def _sizes_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
     own = entries_of_class(kind.name)
     for name in _SIZES:
         value = part.get(name)
+        if value != 0 and _is_counted_by_layer(part, name):
+            continue
         is_refused = own is not None and "null" not in own.takes.get(name, ("null",))  # of which another finding tells
         is_needed = (name in _NEEDED and name in kind.defaults) or (name in kind.fails_with_null and not is_refused)
         is_null = name in part and value is None and is_needed
@@ -163,6 +165,12 @@ def _sizes_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
                 f"of that{', or one whose layers have no features' if of_nothing else ''}.",
                 f"State the {name} that the weights have.",
             )
+
+
+def _is_counted_by_layer(part: Mapping[str, Any], name: str) -> bool:
+    """Whether a list of the file has a number for each layer, which counts in the place of one for all (Laguna)."""
+    counts = part.get(f"{name}_per_layer")
+    return isinstance(counts, list) and bool(counts) and all(map(is_count, counts))
 
 
 def _head_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:

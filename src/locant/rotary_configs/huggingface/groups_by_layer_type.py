@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from locant.errors import ConfigError
 from locant.positions.scaling.contexts import OF_THE_CLASS
@@ -36,6 +36,10 @@ from locant.rotary_configs.huggingface.bases_beside_groups import (
 from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, type_meant
 from locant.rotary_configs.rope_parameters import read_type
 
+FAILS_WITH_GROUPS: Final = "fails with its groups"
+"""Code of findings about one group with which a class fails that looks for groups of layer types."""
+
+_SHOWN = " What is shown are those that it has for files without any."
 _OF_ONE_GROUP = {"fails": "looks for these, and fails", "passed over": "passes over it, and takes its own groups"}
 
 
@@ -124,11 +128,13 @@ def merged_by_type(
     said = "has no groups for layer types" if is_new else f"has type {in_json(old)} and no rope_type"
     then = _OF_ONE_GROUP[kind.one_group.get("rope_parameters", "passed over")]
     then = then if is_new else "passes over it, and scales nothing"
+    fails = is_new and kind.one_group.get("rope_parameters") == "fails"
     findings.append(
         Finding(
             "warning",
-            f"{where} {said}: the class of '{kind.name}' in transformers {then}.",
+            f"{where} {said}: the class of '{kind.name}' in transformers {then}.{_SHOWN if fails else ''}",
             "Write rope_parameters with a group for each layer type, and rope_type in each.",
+            FAILS_WITH_GROUPS if fails else None,
         )
     )
     return {} if is_new else {key: value for key, value in given.items() if key == "rope_theta"}
@@ -160,17 +166,25 @@ def groups_are_merged(kind: ModelType, where: str) -> Finding:
     )
 
 
-def one_group_for_all(kind: ModelType, where: str) -> list[Finding]:
-    """Return the finding about one group of a class that looks for one of each layer type, unless it takes it."""
+def one_group_for_all(kind: ModelType, where: str, *, has_base: bool) -> list[Finding]:
+    """Return the finding about one group of a class that looks for one of each layer type, unless it takes it.
+
+    Args:
+        kind: The facts of the class.
+        where: Where the group stands.
+        has_base: Whether the file states a base in the group or beside it, which is shown then.
+    """
     found = kind.one_group.get(where.split()[0])
     if found is None:
         return []
+    shown = _SHOWN if found == "fails" and not has_base else ""
     return [
         Finding(
             "warning",
             f"{where} has no groups for layer types: the class of '{kind.name}' in transformers "
-            f"{_OF_ONE_GROUP[found]}.",
+            f"{_OF_ONE_GROUP[found]}.{shown}",
             "Write a group for each layer type.",
+            FAILS_WITH_GROUPS if found == "fails" else None,
         )
     ]
 

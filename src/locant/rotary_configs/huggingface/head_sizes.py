@@ -212,11 +212,13 @@ def _separate(
         says_the_whole &= not (kind.head_is_rotated_part or _has_angles_for_the_head(kind, fraction))
     if stated in (None, rotated) or share == rotated or is_of_others or says_the_whole:
         pass
-    elif kind is not None and kind.head_is_rotated_part and stated == whole:
+    elif kind is not None and kind.head_is_rotated_part and stated in (whole, rotated + (own("kv_lora_rank") or 0)):
+        # Sarvam's file has the latter.
+        of_what = "the whole head" if stated == whole else "the features of a token that are cached"
         findings = (
             Finding(
                 "note",
-                f"head_dim is {stated} in config.json, the whole head, which the class of '{kind.name}' in "
+                f"head_dim is {stated} in config.json, {of_what}, which the class of '{kind.name}' in "
                 f"transformers passes over: it sets head_dim to qk_rope_head_dim, {rotated}.",
                 "Leave head_dim out: engines that read it take it for the features that are rotated.",
             ),

@@ -11,10 +11,10 @@ from locant.rotary_configs.classes.entries import LISTS_OF_TYPES, READ_BY_SOME, 
 from locant.rotary_configs.classes.families import HALVES_FOR_BOTH_WAYS, LOOKS_BOTH_WAYS, ModelType, is_in_transformers
 from locant.rotary_configs.classes.windows import SWITCH, has_switch_of_windows, windows_of_class
 from locant.rotary_configs.classes.windows import windows_passed_over as windows_passed_over_by_class
-from locant.rotary_configs.huggingface.layer_windows import WINDOW_ENTRIES
+from locant.rotary_configs.huggingface.layer_windows import WINDOW_ENTRIES, stated_windows, windows_that_are_no_numbers
 from locant.rotary_configs.huggingface.layers import layer_names
 from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
-from locant.rotary_configs.spellings import LENGTHS, is_count, layers_of_other_kinds, words_of
+from locant.rotary_configs.spellings import LAYERS_OF_A_STACK, LENGTHS, is_count, layers_of_other_kinds, words_of
 
 _INDICES = ("full_attn_idxs", "attn_layer_indices", "attn_layer_idxs")
 _BLOCKS = ("recurrent", "attention")
@@ -181,7 +181,7 @@ def windows_of_other_sizes(part: Fields, kind: ModelType | None, layers: Sequenc
     names = frozenset[str]() if own is None else own.sizes
     stated = {name: part.values[name] for name in names if is_count(part.get(name))}
     shown = sorted({each.window for each in layers if each.window is not None})
-    if kind is None or not shown:
+    if kind is None or not shown or windows_that_are_no_numbers(part, kind):
         return []
     windows, whose = ("a window" if len(shown) == 1 else "windows"), f"the class of '{kind.name}' in transformers"
     sizes = " and ".join(map(str, shown))
@@ -307,6 +307,50 @@ def windows_passed_over(part: Fields, kind: ModelType | None, layers: Sequence[L
             "window to none of these layers.",
             "State in layer_types which layers slide, if the class reads it and the model was trained so.",
         )
+    ]
+
+
+def layers_of_stacks(part: Fields, kind: ModelType | None) -> list[Finding]:
+    """Return the note on a number of layers that counts passes through them, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+    """
+    own, passes = part.values.get(LAYERS_OF_A_STACK), part.values.get("num_hidden_layers")
+    if kind is None or not is_count(own) or not is_count(passes) or own == passes:
+        return []
+    return [
+        Finding(
+            "note",
+            f"num_hidden_layers is {passes} in config.json, which counts every pass of a text through a layer: each "
+            f"stack of the class of '{kind.name}' in transformers has {own} layers, by {LAYERS_OF_A_STACK}, as is "
+            "shown.",
+            "Nothing has to be done.",
+        )
+    ]
+
+
+def windows_of_two_sizes(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[Finding]:
+    """Return warnings about two entries with the window of the same layers that differ, of which a class takes one.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        names: Types of the layers.
+    """
+    if kind is None:
+        return []
+    stated = [stated_windows(part, kind, name) for name in dict.fromkeys(names)]
+    pairs = [(sizes[0], other) for sizes in stated for other in sizes[1:] if other[2] != sizes[0][2]]
+    return [
+        Finding(
+            "warning",
+            f"{entry} is {size} and {taken} is {own} in config.json, both for the same windows: the class of "
+            f"'{kind.name}' in transformers takes {taken}, as is shown.",
+            "Keep the one that the weights were trained with.",
+        )
+        for (taken, own, _), (entry, size, _) in dict.fromkeys(pairs)
     ]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import ALL_LAYERS
+from locant.rotary_configs.classes.entries import entries_of_class
 from locant.rotary_configs.classes.families import (
     HALVES_FOR_BOTH_WAYS,
     HALVES_ITS_WINDOW,
@@ -14,7 +16,7 @@ from locant.rotary_configs.classes.families import (
     ModelType,
     is_in_transformers,
 )
-from locant.rotary_configs.classes.windows import SWITCH, has_switch_of_windows, passes_over_window
+from locant.rotary_configs.classes.windows import SWITCH, has_switch_of_windows, passes_over_window, windows_of_class
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL, entries_by_layer
 from locant.rotary_configs.spellings import is_count
 
@@ -96,6 +98,27 @@ def stated_window(part: Fields, kind: ModelType | None, name: str) -> tuple[str,
     return None
 
 
+def stated_windows(part: Fields, kind: ModelType | None, name: str) -> list[tuple[str, int, int]]:
+    """Return the entries of a file that count for the window of layers of a type, with their sizes and the tokens.
+
+    The first of them is the one that a class takes.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+        name: The type.
+    """
+    own = None if kind is None else windows_of_class(kind.name)
+    if own is None or kind is None or stated_window(part, kind, name) is None:
+        return []
+    found = []
+    for key in _WINDOWS.get(name, ()):
+        value: Any = part.values.get(key)
+        if key in own.sizes and is_count(value):
+            found.append((key, value, _tokens_of(key, value, part, kind)))
+    return found
+
+
 def _tokens_of(key: str, value: int, part: Fields, kind: ModelType | None) -> int:
     """Return how many tokens a mask with a window shows, looking back, the token itself among them; 0 or less: none."""
     if kind is not None and kind.name in HALVES_ITS_WINDOW:
@@ -109,6 +132,29 @@ def _tokens_of(key: str, value: int, part: Fields, kind: ModelType | None) -> in
     if key in _BOTH_WAYS or (heeds_both and part.get("use_bidirectional_attention") in (True, "all")):
         return value // 2 + 1
     return value + (kind is not None and kind.name in LOOKS_BOTH_WAYS)
+
+
+def windows_that_are_no_numbers(part: Fields, kind: ModelType | None) -> list[Finding]:
+    """Return warnings about windows that are lists or texts, of which a class computes no masks without refusing them.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+    """
+    own, entries = (None, None) if kind is None else (windows_of_class(kind.name), entries_of_class(kind.name))
+    if own is None or entries is None or kind is None:
+        return []
+    values = {name: part.values.get(name) for name in sorted(own.sizes) if name not in entries.takes}
+    return [
+        Finding(
+            "warning",
+            f"{name} is {in_json(value):.40} in config.json, and no number: the class of '{kind.name}' in "
+            "transformers computes masks by it, and fails.",
+            f"State {name} as one whole number, or leave it out.",
+        )
+        for name, value in values.items()
+        if isinstance(value, str | list | Mapping)
+    ]
 
 
 _OF_CACHES = ("sliding_window", "local_attention")

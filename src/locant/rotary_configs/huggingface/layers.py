@@ -26,7 +26,7 @@ from locant.rotary_configs.layer_types import (
     UNSCALED,
     WITHOUT_ATTENTION,
 )
-from locant.rotary_configs.spellings import LAYERS, words_of
+from locant.rotary_configs.spellings import LAYERS, LAYERS_OF_A_STACK, words_of
 
 _PATTERN_SIGNS = {"*": GLOBAL, "M": LINEAR, "-": "mlp", "E": "moe"}
 
@@ -74,7 +74,7 @@ def layer_names(part: Fields, kind: ModelType | None) -> tuple[str, ...]:
 
 def layer_count(part: Fields, kind: ModelType | None) -> int | None:
     """Return the number of layers, where the file or the class tells it."""
-    for name in LAYERS:
+    for name in (LAYERS_OF_A_STACK, *LAYERS):
         found = number_of_layers(part, name)
         if found is not None:
             return found // 2 if _pairs_blocks(part, kind) else found

@@ -70,16 +70,22 @@ from locant.rotary_configs.huggingface.engine_classes import vllm_latent_heads
 from locant.rotary_configs.huggingface.head_sizes import head_sizes
 from locant.rotary_configs.huggingface.layer_doubts import (
     doubts_about_layer_types,
+    layers_of_stacks,
     original_length_without_scaling,
     other_kinds_of_layers,
     types_beside_rounds,
     types_that_may_stand_still,
     windows_for_both_ways,
     windows_of_other_sizes,
+    windows_of_two_sizes,
     windows_of_whole_texts,
     windows_passed_over,
 )
-from locant.rotary_configs.huggingface.layer_windows import windows_by_layer, windows_without_tokens
+from locant.rotary_configs.huggingface.layer_windows import (
+    windows_by_layer,
+    windows_that_are_no_numbers,
+    windows_without_tokens,
+)
 from locant.rotary_configs.huggingface.layers import (
     grouped,
     layer_names,
@@ -397,12 +403,13 @@ def _read_entries(
     findings += doubts_about_class(part, kind, names, configs)
     findings += windows_for_both_ways(part, kind, layers) or windows_of_other_sizes(part, kind, layers)
     findings += windows_passed_over(part, kind, layers)
+    findings += [*windows_of_two_sizes(part, kind, names), *layers_of_stacks(part, kind)]
     findings += windows_of_whole_texts(part, layers)
     findings += types_beside_rounds(part, kind, names)
     is_scaled = any(not isinstance(each.scaling, Unscaled) for each in configs.values())
     findings += [] if in_vllm else original_length_without_scaling(part, is_scaled)
     findings += doubts_about_layer_types(part, kind, len(names))
-    findings += windows_without_tokens(part, kind, names)
+    findings += [*windows_without_tokens(part, kind, names), *windows_that_are_no_numbers(part, kind)]
     findings += [] if in_vllm else notes_on_indexers(part, kind, names, configs)
     # Scaling scores by the logarithm of the position is no rotation: code of people's own may do it besides.
     by_logarithm = () if is_known or kind is None else [key for key in part.values if "logn" in key]

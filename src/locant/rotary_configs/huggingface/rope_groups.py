@@ -132,8 +132,8 @@ def rope_groups(
     rope = Fields(given, where)
     inside = rope.number("rope_theta")
     if given and kind is not None and kind.rope_by_layer and is_in_transformers(kind.name) and not merges:
-        findings += one_group_for_all(kind, where)
         stated = first_stated(inside, base)
+        findings += one_group_for_all(kind, where, has_base=stated is not None)
         # Of a class that fails with the group, what the file says is shown for all layers.
         if stated is not None and not in_vllm and fails_with_one_group(kind, where):
             if base is not None and kind.name in PASSES_OVER_BASE:

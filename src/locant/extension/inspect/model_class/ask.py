@@ -33,7 +33,7 @@ from locant.rotary_configs.classes.refusals import (
     refused_by_fields,
     widths_of_no_whole_heads,
 )
-from locant.rotary_configs.classes.windows import windows_passed_over
+from locant.rotary_configs.classes.windows import WINDOW_SIZES, windows_passed_over
 from locant.rotary_configs.huggingface.doubts import turns_backwards
 from locant.rotary_configs.huggingface.text_parts import is_taken_for_ministral, text_part, text_part_names, text_type
 from locant.rotary_configs.spellings import WIDTHS
@@ -138,9 +138,10 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
                 own = _as_loaded(functools.reduce(getattr, parts, config))
                 found = getattr(model_class(type(config)), "__name__", type(config).__name__)
                 entries = entries_of(config)
-                # Some classes read it without an entry for it; others refuse to name one for all layers.
-                if "head_dim" in text_part(content) and "head_dim" not in entries and not parts:
-                    entries["head_dim"] = config.head_dim
+                # Some classes read these without an entry for them; others refuse to name one for all layers.
+                for name in ("head_dim", *WINDOW_SIZES):
+                    if name in text_part(content) and name not in entries and not parts:
+                        entries[name] = getattr(config, name)
                 small_entries = reduced_entries(entries, layers_kept, heads, fills=False)
                 if layers_kept is None and small_entries == reduced_entries(entries, _MOST_LAYERS, heads, fills=False):
                     break

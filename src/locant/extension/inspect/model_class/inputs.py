@@ -18,11 +18,13 @@ _CHANNELS = ("num_channels", "num_codebooks")
 _STATES = re.compile(r"_(states?|embeds|embeddings)$")
 _COUNT = re.compile(r"^num_\w+$")
 _IDS = re.compile(r"_ids$")
+_SAMPLES = re.compile(r"^input_values$")
 _MASK_OF_IMAGES = re.compile(r"^image_attention_mask$")
 _WIDTH = re.compile(r"^(cross_)?(hidden|embed|input|d|n)_?(size|dim|model|embd)(_\w+)?$")
 _GIVEN = re.compile(r"mask|position|past|cache|_ids$|hidden_states|residual|bias|router|lengths")
 _TEXT = frozenset(["input_ids", "inputs_embeds", "position_ids", "decoder_input_ids", "decoder_position_ids"])
 _MOST = 60  # calls that are tried
+_SOUND = 4096  # samples, a quarter of a second: a few frames of an encoder of speech
 
 
 def text_inputs(accepted: Mapping[str, Any], positions: Sequence[int], model: nn.Module | None) -> dict[str, Any]:
@@ -66,6 +68,7 @@ def more_inputs(model: nn.Module, positions: Sequence[int]) -> Iterator[dict[str
     states = [*(name for name in asked if _STATES.search(name)), *_of_its_layers(model, accepted)]
     beside: dict[str, Any] = {name: 1 for name in asked if _COUNT.search(name)}
     beside |= {name: torch.zeros(1, length, dtype=torch.long) for name in asked if _IDS.search(name)}
+    beside |= {name: _random(1, _SOUND) for name in asked if _SAMPLES.search(name)}
     beside |= {name: torch.ones(1, length, 1) for name in asked if _MASK_OF_IMAGES.search(name)}
     texts = [text_inputs(accepted, positions, None), text_inputs(accepted, positions, model)]
     every = (
@@ -82,7 +85,7 @@ def more_inputs(model: nn.Module, positions: Sequence[int]) -> Iterator[dict[str
 
 def _of_the_model(accepted: Mapping[str, Any]) -> Iterator[str]:
     for name in accepted:
-        known = (_STATES, _COUNT, _IDS, _MASK_OF_IMAGES)
+        known = (_STATES, _COUNT, _IDS, _SAMPLES, _MASK_OF_IMAGES)
         if name not in _TEXT and any(each.search(name) for each in known):
             yield name
 
