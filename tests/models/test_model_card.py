@@ -51,7 +51,8 @@ def run(translator, tmp_path):
     }
     (folder / "data.json").write_text(json.dumps(data))
     (folder / "recipe.yaml").write_text("corpus: {kind: files}")
-    (folder / "metrics.jsonl").write_text('{"kind": "training", "step": 700, "seconds": 600}\n{"kind": "trai')
+    rows = '{"kind": "training", "step": 1, "seconds": 1}\n{"kind": "validation", "step": 700, "seconds": 600}\n'
+    (folder / "metrics.jsonl").write_text(f'{rows}{{"kind": "average", "step": 700}}\n{{"kind": "trai')
     (folder / "environment.json").write_text(json.dumps({"processor": "A Processor", "cuda": None, "command": ["x"]}))
     evaluation = {"name": "Captions, test split", "beam": 4, "scores": SCORES, "copy_scores": {**SCORES, "bleu": 1.0}}
     saved = {**evaluation, "weights": weights_digest(folder), "sources": ["secret sentence"]}

@@ -337,7 +337,12 @@ def test_nothing_is_said_of_chance_where_nothing_changed(parent, new_data, tmp_p
     assert "(p " not in shown
     assert "bootstrap" not in shown
     evaluate(tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert [(row["kind"], row["step"]) for row in rows] == [("training", 1), ("validation", 2)]
+    metrics.write_text("".join(json.dumps({**row, "seconds": 90 * row["step"]}) + "\n" for row in rows))
     page = write_run_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert "was trained for 3.0 minutes" in page
     assert "Before and after fine-tuning" in page
     assert "1.000" not in page[page.index("Before and after fine-tuning") :].split("</table>")[0]
 

@@ -63,7 +63,7 @@ def _report(run: Path, recipe: Recipe, evaluation: Evaluation, examples: int) ->
         raise CheckpointError(f"There is nothing to report on in {run}: it has not trained yet.")
     return Report(
         title=f"{data['corpus']}: a trained translator",
-        summary=_summary(recipe, data, training, evaluation, environment),
+        summary=_summary(recipe, data, rows, evaluation, environment),
         sections=[
             Section("Result", [_facts(data, rows, training, evaluation), _scores(evaluation)]),
             *_before_after(load_before_after(run)),
@@ -100,21 +100,22 @@ def write_run_report(run: Path, page: Path | None = None, *, examples: int = 8) 
 def _summary(
     recipe: Recipe,
     data: dict[str, Any],
-    training: Sequence[dict[str, Any]],
+    rows: Sequence[dict[str, Any]],
     evaluation: Evaluation,
     environment: dict[str, Any],
 ) -> str:
     kind = "recurrent network" if isinstance(_config(recipe, data), RNNConfig) else "Transformer"
     return (
         f"{recipe.description} A {kind} of {data['parameters'] / 1e6:.1f} million parameters was trained for "
-        f"{_minutes(training)} minutes on {environment['cores']} cores ({environment['processor']}). "
+        f"{_minutes(rows)} minutes on {environment['cores']} cores ({environment['processor']}). "
         f"On {len(evaluation.hypotheses):,} held-out sentences it reaches BLEU {evaluation.scores.bleu:.1f}; leaving "
         f"the source as it is would score {evaluation.copy_scores.bleu:.1f}."
     )
 
 
-def _minutes(training: Sequence[dict[str, Any]]) -> str:
-    return f"{training[-1]['seconds'] / 60:.1f}"
+def _minutes(rows: Sequence[dict[str, Any]]) -> str:
+    # The last validation is later than the last row of training, which comes every so many updates.
+    return f"{max(row['seconds'] for row in rows if row['kind'] in ('training', 'validation')) / 60:.1f}"
 
 
 def _facts(
@@ -130,7 +131,7 @@ def _facts(
         [
             Fact("BLEU", f"{evaluation.scores.bleu:.1f}", f"copying the source: {evaluation.copy_scores.bleu:.1f}"),
             Fact("chrF", f"{evaluation.scores.chrf:.1f}", f"copying the source: {evaluation.copy_scores.chrf:.1f}"),
-            Fact("training", f"{_minutes(training)} min", f"{updates:,} updates"),
+            Fact("training", f"{_minutes(rows)} min", f"{updates:,} updates"),
             Fact("speed", f"{speed:,.0f} tokens/s", "target tokens, median"),
             Fact("parameters", f"{data['parameters'] / 1e6:.2f} million"),
             Fact("padding", f"{100 * waste['target']:.1f} %", f"of target cells; source {100 * waste['source']:.1f} %"),

@@ -59,7 +59,7 @@ def _records(folder: Path) -> dict[str, Any]:
     if records.get("corpus_kind") not in _PUBLIC_CORPORA:
         # Where local files lie is nobody else's business, and these records are published.
         records["data"]["description"] = "local files."
-    if rows := list(_training_rows(folder / "metrics.jsonl")):
+    if rows := list(_timed_rows(folder / "metrics.jsonl")):
         records["training"] = {"steps": rows[-1]["step"], "seconds": rows[-1]["seconds"]}
         if (folder / "environment.json").is_file():
             environment = read_json(folder / "environment.json")
@@ -174,7 +174,7 @@ def _corpus_kind(path: Path) -> str | None:
         raise CheckpointError(f"The recipe {path} cannot be read: {error}") from None
 
 
-def _training_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _timed_rows(path: Path) -> Iterator[dict[str, Any]]:
     if path.is_file():
         for line in path.read_text(encoding="utf-8").splitlines():
             # A crash may have cut the last line short.
@@ -183,7 +183,7 @@ def _training_rows(path: Path) -> Iterator[dict[str, Any]]:
                     row = parse_json(line)
                 except ValueError as error:
                     raise CheckpointError(f"{path} is damaged: a line is not JSON ({error}).") from None
-                if isinstance(row, dict) and row.get("kind") == "training":
+                if isinstance(row, dict) and row.get("kind") in ("training", "validation"):
                     yield row
 
 
