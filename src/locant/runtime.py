@@ -9,12 +9,10 @@ import ctypes
 import os
 import platform
 import re
-import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 from locant.errors import ConfigError, LocantError, UsageError
@@ -95,23 +93,6 @@ def prepare_threads() -> None:
     threads = most_threads()
     if threads is not None and threads < (usable_cores() or 1):
         os.environ["OMP_NUM_THREADS"] = str(threads)
-
-
-def end_by_sigterm() -> None:
-    """Let SIGTERM end this process also where it is the first one of a container; in the main thread.
-
-    The system spares the first process from signals that it does not handle, so that ``docker stop`` would wait in
-    vain and then kill.
-    """
-    if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, end_by_signal)
-
-
-def end_by_signal(number: int, frame: FrameType | None = None) -> None:
-    """End this process at once by a signal, or with its exit code where the system spares it."""
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-    os._exit(128 + number)
 
 
 def threads_are_fixed() -> bool:

@@ -131,7 +131,7 @@ def test_a_second_request_ends_the_process_at_once(monkeypatch):
 
 FIRST_PROCESS = """
 import os, signal, sys, threading, time
-from locant.runtime import end_by_sigterm
+from locant.signals import end_by_sigterm
 from locant.training.stopping import StopRequest
 
 assert os.getpid() == 1

@@ -11,7 +11,8 @@ from importlib import import_module
 
 from locant.cli.messages import messages_on_stderr, printable
 from locant.errors import LocantError, StoppedError, UsageError, nearest
-from locant.runtime import end_by_sigterm, lacking_memory, prepare_threads
+from locant.runtime import lacking_memory, prepare_threads
+from locant.signals import INTERRUPTED, end_by_sigterm, ending_imports
 from locant.version import __version__
 
 COMMANDS = {
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             end_by_sigterm()
             prepare_threads()
             options = command_parser(name).parse_intermixed_args(arguments[1:])
-            with messages_on_stderr():
+            with messages_on_stderr(), ending_imports():
                 return _command(name).run(options) or 0
         if name and not name.startswith("-"):
             raise UsageError(f"Unknown command '{name}'.{nearest(name, COMMANDS)} `locant --help` lists the commands.")
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt as error:
         print(printable(f"\nlocant: interrupted. {error}".rstrip()), file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone (`locant translate ... | head`); nothing more to say to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

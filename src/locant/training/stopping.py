@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from locant.runtime import end_by_signal
+from locant.signals import end_by_signal
 
 _SAME_REQUEST = 1.0
 """Seconds in which a second signal is taken for the first: launchers and process groups may deliver one twice."""
