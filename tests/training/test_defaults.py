@@ -26,8 +26,8 @@ from locant.training import (
     train,
 )
 from locant.training.defaults import complete_recipe, leaves_open
-from locant.training.forecast import Speed
-from locant.training.settings import learning_rate
+from locant.training.forecast import Speed, warmup_warning
+from locant.training.settings import TrainingSettings, learning_rate
 from locant.training.usual_length import choose_usual_length
 
 
@@ -385,6 +385,23 @@ def test_fine_tuning_that_passes_over_its_text_too_often_is_told_a_lower_budget(
     assert f"training.steps={round(4000 * 50 / steps.epochs)} is 50 passes" in steps.passes_warning
     assert not planned({**parent, "training": {"steps": 1}}).passes_warning
     assert not planned(open_recipe).passes_warning
+
+
+def test_a_warm_up_that_training_ends_before_is_told_with_a_shorter_one(recipe_data, open_recipe, tmp_path, caplog):
+    def said(**settings):
+        return warmup_warning(TrainingSettings.parse(settings))
+
+    assert said(steps=300, warmup_steps=4000) == (
+        "training.warmup_steps is 4,000 and training.steps 300, so the learning rate ends at 0.075 of its peak. "
+        "A tenth of the updates is usual: training.warmup_steps=30."
+    )
+    assert not said(steps=300, warmup_steps=300)  # the last update has the peak
+    assert not said(minutes=1, warmup_steps=4000)  # held to a tenth of the time
+    assert not said()
+    long = {"training": {**recipe_data["training"], "steps": 2, "warmup_steps": 8}}
+    train({**recipe_data, **long}, tmp_path / "run")  # it leaves nothing open, so that it is not planned
+    plan_training({**open_recipe, "model": {"preset": "tiny"}, **long})
+    assert caplog.text.count("the learning rate ends at 0.25 of its peak") == 2
 
 
 def test_fine_tuning_with_muon_is_gentle_where_it_passes_over_the_text_often(open_recipe):

@@ -154,6 +154,22 @@ def memory_warning(config: ModelConfig, settings: TrainingSettings, batch_tokens
     )
 
 
+def warmup_warning(settings: TrainingSettings) -> str:
+    """Return a sentence on what to lower where training ends before its warm-up does; empty where it does not.
+
+    Args:
+        settings: Of training; a budget in minutes holds the warm-up to a tenth of the time.
+    """
+    steps = settings.budget().steps
+    if settings.minutes or not steps or settings.warmup_steps <= steps:
+        return ""
+    return (
+        f"training.warmup_steps is {settings.warmup_steps:,} and training.steps {steps:,}, so the learning rate ends "
+        f"at {steps / settings.warmup_steps:.2g} of its peak. A tenth of the updates is usual: "
+        f"training.warmup_steps={max(1, round(0.1 * steps))}."
+    )
+
+
 def passes_warning(settings: TrainingSettings, passes: float) -> str:
     """Return a sentence on what to lower where a text is passed over so often that it is learned by heart.
 

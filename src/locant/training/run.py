@@ -39,7 +39,7 @@ from locant.training.checkpoint import find_newest_checkpoint
 from locant.training.defaults import complete_recipe, leaves_open
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
-from locant.training.forecast import memory_warning
+from locant.training.forecast import memory_warning, warmup_warning
 from locant.training.plan import Choice, TrainingPlan
 from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, merged, with_changes
 from locant.training.resuming import continued_recipe
@@ -137,6 +137,7 @@ def plan_training(
         _warn(copies_warning(corpus))
     _warn(plan.memory_warning)
     _warn(plan.passes_warning)
+    _warn(warmup_warning(plan.recipe.training))
     return plan
 
 
@@ -225,6 +226,8 @@ def _train(
             callback.on_plan(plan)
             _warn(plan.memory_warning)
             _warn(plan.passes_warning)
+        if not resume and parallel.rank() == 0:
+            _warn(warmup_warning(recipe.training))
         data = prepare_data(
             recipe, corpus, folder, resume=resume, finetuning=finetuning, callback=callback, prepares=prepares
         )
