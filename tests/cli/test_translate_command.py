@@ -126,6 +126,23 @@ def test_a_file_that_is_not_utf_8_is_refused_before_any_work(translate, tmp_path
     assert "none.txt does not exist" in capsys.readouterr().err
 
 
+def test_a_file_whose_lines_end_in_carriage_returns_is_not_one_line(translate, tmp_path, capsys, monkeypatch) -> None:
+    source, line = tmp_path / "in.txt", "alpha beta"
+    for content in (f"{line}\r{line}\r{line}\r", f"{line}\r" * 200_000):
+        source.write_text(content, newline="")
+        assert translate("-i", source) == 1
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert "in.txt has no line feeds, but carriage returns" in said.err
+    source.write_text(f"{line}\r{line}\r", newline="")
+    assert translate("-i", source, "--format", "text", "-o", tmp_path / "out.txt") == 0  # there they end lines
+    assert (tmp_path / "out.txt").read_bytes().count(b"\r") == 2
+    for content in (f"{line}\r", f"{line}\r\n"):
+        source.write_text(content, newline="")
+        assert translate("-i", source) == 0
+        assert capsys.readouterr().out.count("\n") == 1
+
+
 def test_each_line_of_a_pipe_is_answered_before_the_next_is_there(folder: Path, expected) -> None:
     command = [sys.executable, "-m", "locant", "translate", str(folder), "--engine", "pytorch"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

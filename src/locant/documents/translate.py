@@ -141,7 +141,7 @@ def open_documents(path: Path | None, format: str, options: DocumentOptions) -> 
         open_files.enter_context(_naming(path))
         if kind.name == "text":
             if path and not is_stream(path):
-                check_lines(path)
+                check_lines(path, returns_end_lines=True)
             file = open_files.enter_context(open_bytes(path)) if path else sys.stdin.buffer
             parts: Iterable[bytes] = plain_windows(file, wrapped=options.wrapped)
             yield (kind.read(part, options) for part in parts)

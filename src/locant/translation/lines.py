@@ -12,7 +12,7 @@ from threading import Semaphore, Thread
 from typing import IO, Literal
 
 from locant.errors import DataError
-from locant.text.readers import decode_line, open_bytes
+from locant.text.readers import decode_line, open_bytes, require_line_feeds
 from locant.text.subword_spans import Span
 
 OnLong = Literal["error", "split", "empty"]
@@ -45,19 +45,26 @@ class Line:
     fault: str = ""
 
 
-def read_windows(path: Path) -> Iterator[list[Line]]:
-    """Yield the lines of a UTF-8 file (gzipped when its name ends in ``.gz``) in windows that fit into memory.
+def read_windows(path: Path, *, returns_end_lines: bool = False) -> Iterator[list[Line]]:
+    r"""Yield the lines of a UTF-8 file (gzipped when its name ends in ``.gz``) in windows that fit into memory.
+
+    Args:
+        path: The file.
+        returns_end_lines: Whether it is read by something for which ``\r`` alone ends a line too.
 
     Raises:
-        DataError: The file is missing, unreadable or not UTF-8, after the lines before have been yielded.
+        DataError: The file is missing, unreadable or not UTF-8, after the lines before have been yielded; or it has
+            ``\r`` and no ``\n``, so that all of it is one line.
     """
     with open_bytes(path) as file:
-        yield from _windows(_lines(iter(lambda: file.read(_BLOCK), b""), str(path)), _MOST_LINES)
+        blocks = iter(lambda: file.read(_BLOCK), b"")
+        lines = _lines(blocks, str(path), returns_end_lines=returns_end_lines)
+        yield from _windows(lines, _MOST_LINES)
 
 
-def check_lines(path: Path) -> None:
+def check_lines(path: Path, *, returns_end_lines: bool = False) -> None:
     """Raise DataError unless all of a file can be read by :func:`read_windows`; reads it once, and keeps nothing."""
-    for _ in read_windows(path):
+    for _ in read_windows(path, returns_end_lines=returns_end_lines):
         pass
 
 
@@ -135,10 +142,15 @@ def _windows(lines: Iterable[Line], most: int) -> Iterator[list[Line]]:
         yield window
 
 
-def _lines(blocks: Iterable[bytes], name: str) -> Iterator[Line]:
+def _lines(blocks: Iterable[bytes], name: str, *, returns_end_lines: bool) -> Iterator[Line]:
     assembler = _Assembler(name)
+    start = b""
     for block in blocks:
         yield from assembler.feed(block)
+        if not assembler.number and len(start) <= LONGEST_LINE:
+            start += block
+    if not assembler.number and not returns_end_lines:
+        require_line_feeds(start, name)
     yield from assembler.end()
 
 
