@@ -16,8 +16,10 @@ from locant.rotary_configs.gguf.loading import refusals
 _SIZES = {"embedding_length": 256, "attention.head_count": 2, "block_count": 4, "context_length": 2048}
 _LATENT = {
     **{"rope.dimension_count": 64, "attention.key_length": 576, "attention.value_length": 512},
-    **{"attention.key_length_mla": 192, "attention.value_length_mla": 128},
+    **{"attention.key_length_mla": 192, "attention.value_length_mla": 128, "attention.kv_lora_rank": 512},
 }
+_ONE_HEAD = {**_LATENT, "attention.head_count_kv": 1}
+_MIXED = {**_LATENT, "attention.head_count_kv": [1, 0, 1, 0]}
 _WINDOW = {"attention.sliding_window": 8}
 _COMPRESSED = {
     **{"rope.dimension_count": 64, "attention.key_length": 128, "attention.value_length": 128},
@@ -43,6 +45,48 @@ def _refused(architecture: str, keys: dict[str, Any], types: dict[str, str] | No
     [
         ("llama", {"attention.key_length": 96}, "A key has 96 features and a value 128 (attention.value_length is"),
         ("olmo2", {"attention.value_length": 64}, "A key has 128 features and a value 64 (attention.key_length is"),
+        (
+            "neo-bert",
+            {"attention.key_length": 96, "attention.value_length": 96},
+            "2 heads of 96 features (neo-bert.attention.key_length) have 192 together, where the weights of 'neo-bert' "
+            "have as many as embedding_length, 256: ",
+        ),
+        (
+            "qwen2",
+            {"attention.key_length": 64, "attention.value_length": 64},
+            "2 heads of 64 features (qwen2.",
+        ),
+        (
+            "minicpm3",
+            {"rope.dimension_count": 32, "attention.head_count_kv": 1},
+            "'minicpm3' has keys for each of the 2",
+        ),
+        (
+            "t5",
+            {"attention.relative_buckets_count": 8, "attention.head_count_kv": 1},
+            "t5.attention.head_count_kv is 1, where 't5' has keys for each of the 2",
+        ),
+        (
+            "hy_v4",
+            {**_ONE_HEAD, "attention.key_length": None},
+            "1 key head of 128 features (hy_v4.attention.key_length) have 128, where the cache holds the latent of 512 "
+            "(attention.kv_lora_rank) and 64 more (rope.dimension_count): ",
+        ),
+        (
+            "deepseek2",
+            _LATENT,
+            "2 key heads of 576 features (deepseek2.attention.key_length) have 1152, ",
+        ),
+        (
+            "kimi-k3",
+            {
+                **_LATENT,
+                "attention.head_count_kv": [1, 0, 1, 0],
+                "attention.key_length": 64,
+                "rope.dimension_count": None,
+            },
+            "kimi-k3.rope.dimension_count is missing, and counts as attention.key_length, 64: ",
+        ),
         ("bert", {"attention.key_length": 96, "attention.value_length": 64}, "A key has 96 features and a value 64, "),
         ("llama", {"attention.head_count_kv": [2, 0, 2, 0]}, "llama.attention.head_count_kv is 0 in some layers"),
         ("gemma3", {"attention.head_count_kv": 0}, "gemma3.attention.head_count_kv is 0 in all layers"),
@@ -65,7 +109,7 @@ def _refused(architecture: str, keys: dict[str, Any], types: dict[str, str] | No
         ("mpt", {"rope.scaling.type": "YARN"}, "mpt.rope.scaling.type 'YARN' is unknown"),
         (
             "deepseek2",
-            {**_LATENT, "attention.key_length_mla": 64},
+            {**_ONE_HEAD, "attention.key_length_mla": 64},
             "deepseek2.rope.dimension_count is 64, but a head has 64 features by attention.key_length_mla",
         ),
         ("deepseek4", {**_COMPRESSED, "attention.compress_ratios": [0, 0, 4, 64]}, "compress_ratios has 64, where"),
@@ -77,6 +121,25 @@ def test_keys_with_which_llama_cpp_ends(architecture: str, keys: dict[str, Any],
     (message,) = _refused(architecture, keys)
     assert said in message
     assert "refuses to load the file" in message or message.endswith("llama.cpp ends when it loads the file.")
+
+
+def test_sliding_layers_have_a_latent_of_their_own() -> None:
+    sliding = {
+        **{"rope.freq_base_swa": 1e4, "attention.sliding_window": 8, "attention.kv_lora_rank_swa": 256},
+        **{"attention.key_length_mla_swa": 192, "attention.value_length_mla_swa": 128},
+        "attention.sliding_window_pattern": [1, 0, 1, 0],
+    }
+    types = {"attention.sliding_window_pattern": "array of uint32"}
+    (message,) = _refused("dots3note", _ONE_HEAD | sliding, types)
+    assert message.startswith("1 key head of 576 features (dots3note.attention.key_length_swa) have 576, where the ")
+    assert not _refused("dots3note", _ONE_HEAD | sliding | {"attention.key_length_swa": 320}, types)
+
+
+@pytest.mark.parametrize("architecture", ["deepseek32", "glm-dsa"])
+def test_the_sizes_beside_the_latent_are_needed_where_there_is_no_other_attention(architecture: str) -> None:
+    sizes = ("attention.key_length_mla", "attention.value_length_mla")
+    found = _refused(architecture, {**_ONE_HEAD, **dict.fromkeys(sizes)})
+    assert found == [f"{architecture}.{name} is missing: llama.cpp refuses to load the file." for name in sizes]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +202,18 @@ def test_one_section_stands_for_all_four_axes() -> None:
         ("neo-bert", {"attention.head_count_kv": [2, 0, 2, 0]}),
         ("llama-embed", {"attention.head_count_kv": [2, 0, 2, 0]}),
         ("mamba", {"attention.head_count": None}),
-        ("deepseek2", _LATENT),  # its keys are longer than its values, as those of mimo2 and step35 may be
+        ("deepseek2", {"attention.key_length": 192, "rope.dimension_count": 64, "attention.kv_lora_rank": 512}),  # old
+        (
+            "glm5-next",
+            {
+                **_LATENT,
+                "attention.key_length": 512,
+                "rope.dimension_count": 0,
+                "attention.head_count_kv": [1, 0, 1, 0],
+            },
+        ),
+        ("kimi-linear", _MIXED),
+        ("deepseek2", _ONE_HEAD),  # its keys are longer than its values, as those of mimo2 and step35 may be
         ("plamo3", {"attention.value_length": 64}),
         ("deepseek4", _COMPRESSED),
         ("llama", {"nextn_predict_layers": 1}),
@@ -163,7 +237,7 @@ def test_files_that_llama_cpp_loads(architecture: str, keys: dict[str, Any]) -> 
 )
 def test_types_that_the_loader_does_not_take(architecture: str, key: str, value: Any, kind: str) -> None:
     keys = {key: value, **({"attention.sliding_window": 8} if architecture == "gemma3" else {})}
-    keys = {**_LATENT, **keys} if architecture == "deepseek2" else keys
+    keys = {**_ONE_HEAD, **keys} if architecture == "deepseek2" else keys
     (message,) = _refused(architecture, keys, {key: kind})
     assert f"{architecture}.{key} is" in message
     assert kind in message

@@ -33,6 +33,12 @@ _ONE_SIZE = re.compile(
     r"|n_embd_v_gqa == n_embd_k_gqa"
 )
 
+_SHAPE = r'tn\(LLM_TENSOR_{},\s*"weight"[^)]*\),\s*\{{([^}}]*)\}},\s*([^;]*)\);'
+_WIDE = frozenset(("n_embd,n_embd", "n_embd,n_embd+2*n_embd_gqa", "n_embd,n_embd*3", "n_embd,3*n_embd"))
+_QKV_CALL = re.compile(r"create_tensor_qkv\(layer, \w+, (\w+), ([^,]+), ([^,]+), [^,]+,[^)]*\);")
+_OF_HEADS = frozenset(("n_embd", "n_embd_head_k * n_head"))
+_NEEDS_LATENT = "architecture requires MLA"
+_LATENT_KEYS = "LLM_KV_ATTENTION_KEY_LENGTH_MLA LLM_KV_ATTENTION_VALUE_LENGTH_MLA"
 _SHORT_CALL = 6  # arguments of build_qkv with one size of heads for queries, keys and values
 
 
@@ -59,6 +65,32 @@ def _numbers_of_arguments(code: str, name: str) -> set[int]:
                 break
         found.add(count)
     return found
+
+
+def _shapes(weights: str, *tensors: str) -> list[str]:
+    """Return the shapes in which a loader asks for weights that no file may lack, without spaces."""
+    found = re.findall(_SHAPE.format(f"(?:{'|'.join(tensors)})"), weights)
+    return [re.sub(r"\s", "", shape) for shape, flags in found if "NOT_REQUIRED" not in flags]
+
+
+def _has_heads_as_wide_as_model(weights: str) -> bool:
+    """Return whether a loader's weights have as many features of all heads as the model has."""
+    outputs = _shapes(weights, "ATTN_OUT")
+    return (
+        (bool(outputs) and {*outputs} <= _WIDE)
+        or bool(_WIDE & {*_shapes(weights, "ATTN_Q", "ATTN_QKV")})
+        or any(queries == "n_embd" for _, queries, _ in _QKV_CALL.findall(weights))
+    )
+
+
+def _has_keys_of_every_head(weights: str) -> bool:
+    """Return whether a loader's weights have as many heads of keys as of queries."""
+    return (
+        any(queries == keys and queries in _OF_HEADS for _, queries, keys in _QKV_CALL.findall(weights))
+        or "n_embd" in _shapes(weights, "ATTN_K_NORM")
+        or any("n_head*" in shape for shape in _shapes(weights, "ATTN_KV_B"))
+        or "n_embd,n_embd_k_gqa" in _shapes(weights, "ENC_ATTN_Q", "DEC_ATTN_Q")
+    )
 
 
 def _unconditional(body: str) -> str:
@@ -134,7 +166,8 @@ class Sources:
         while owner is not None and (owner, "load_arch_hparams") not in self._functions:
             owner = self.parents.get(owner)
         body = "" if owner is None else _unconditional(self._functions[owner, "load_arch_hparams"])
-        return self.names(" ".join(_NEEDED.findall(body)))
+        by_weights = _LATENT_KEYS if _NEEDS_LATENT in self.code(owner, "load_arch_tensors") else ""
+        return self.names(" ".join([*_NEEDED.findall(body), by_weights]))
 
     def graph(self, owner: str | None) -> str:
         """Return the code of the graph of a class, which an ancestor may have, or another class whose graph it is.
@@ -218,6 +251,11 @@ def facts(folder: Path, source: str) -> dict[str, Any]:
             for graph in [sources.graph(sources.classes[each])]
             if _ONE_SIZE.search(loaders[name] + graph) or _SHORT_CALL in _numbers_of_arguments(graph, "build_qkv")
         ),
+        "heads as wide as the model": sorted(
+            name for name, code in weights.items() if _has_heads_as_wide_as_model(code)
+        ),
+        "keys of every head": sorted(name for name, code in weights.items() if _has_keys_of_every_head(code)),
+        "latent": sorted(name for name, code in weights.items() if "LLM_TENSOR_ATTN_K_B," in code),
         "heads by rope.dimension_count": sorted(
             name for name, code in weights.items() if re.search(r"qk_rope\w*\s*=\s*hparams\.n_rot", code)
         ),

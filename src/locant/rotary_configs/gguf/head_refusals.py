@@ -7,7 +7,7 @@ b11739 did with such files.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import MOST_LAYERS
@@ -22,6 +22,8 @@ from locant.rotary_configs.gguf.layers import LINEAR_BETWEEN, attending_by, atte
 from locant.rotary_configs.gguf.loader_facts import loader_facts
 
 _HEADS, _KEYS = "attention.head_count", "attention.head_count_kv"
+_LENGTH, _SIZE, _WIDTH = "attention.key_length", "rope.dimension_count", "embedding_length"
+_RANK = "attention.kv_lora_rank"
 _RATIOS = "attention.compress_ratios"
 _KNOWN_RATIOS = (0, 4, 128)
 _ENCODERS = frozenset(("llama-embed", "t5encoder"))  # no cache either, as their attention is never causal
@@ -36,14 +38,17 @@ def refused_heads(metadata: Mapping[str, Any], architecture: str) -> Iterator[Fi
     """
     prefix = f"{architecture}."
     own = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
-    yield from _of_two_lengths(own, architecture)
+    yield from [*_of_two_lengths(own, architecture)] or _of_another_width(own, architecture)
+    yield from _with_shared_keys(own, architecture)
+    for suffix in ("", "_swa"):
+        yield from _of_another_latent(own, architecture, suffix)
     yield from _without_heads(own, architecture)
     yield from _of_one_memory(own, architecture)
-    whole_name = "attention.key_length_mla" if architecture in SIZES_BY_LATENT else "attention.key_length"
-    whole, rotated = own.get(whole_name, 0), own.get("rope.dimension_count", 0)
+    whole_name = f"{_LENGTH}_mla" if architecture in SIZES_BY_LATENT else _LENGTH
+    whole, rotated = own.get(whole_name, 0), own.get(_SIZE, 0)
     if architecture in SEPARATE_PART and _is_count(whole) and _is_count(rotated) and rotated >= whole:
         yield _ends(
-            f"{prefix}rope.dimension_count is {rotated}, but a head has {whole} features by {whole_name}, and the "
+            f"{prefix}{_SIZE} is {rotated}, but a head has {whole} features by {whole_name}, and the "
             "rotated ones are a part of them",
             "Compare both with the configuration that the file was made from.",
         )
@@ -63,20 +68,80 @@ def _of_two_lengths(own: Mapping[str, Any], architecture: str) -> Iterator[Findi
     # Latent attention has one size for both in DeepSeek-OCR alone, whose graph is that of DeepSeek V2.
     if architecture not in loader_facts()["keys as long as values"] or architecture in SIZES_BY_LATENT:
         return
-    names = ("attention.key_length", "attention.value_length")
+    names = (_LENGTH, "attention.value_length")
     stated = [own.get(name) for name in names]
-    heads, width = _first(own.get(_HEADS)), own.get("embedding_length")
-    usual = width // heads if _is_count(heads) and _is_count(width) else None
-    lengths = [usual if each is None else each for each in stated]
+    lengths = [_usual_length(own) if each is None else each for each in stated]
     if not all(map(_is_count, lengths)) or lengths[0] == lengths[1]:
         return
     missing = next((name for name, each in zip(names, stated, strict=True) if each is None), None)
-    by = "" if missing is None else f" ({missing} is missing: embedding_length / attention.head_count counts)"
+    by = "" if missing is None else f" ({missing} is missing: {_WIDTH} / {_HEADS} counts)"
     yield _ends(
         f"A key has {lengths[0]} features and a value {lengths[1]}{by}, where the graph of '{architecture}' has one "
         "size for both",
         f"State {' and '.join(f'{architecture}.{name}' for name in names)}.",
     )
+
+
+def _of_another_width(own: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
+    """Yield that all heads together have not as many features as the model, where the weights have the same number."""
+    heads, length, width = _first(own.get(_HEADS)), own.get(_LENGTH), own.get(_WIDTH)
+    if architecture not in loader_facts()["heads as wide as the model"]:
+        return
+    if all(map(_is_count, (heads, length, width))) and heads * length != width:
+        yield _ends(
+            f"{heads} heads of {length} features ({architecture}.{_LENGTH}) have {heads * length} together, where the "
+            f"weights of '{architecture}' have as many as {_WIDTH}, {width}",
+            f"Compare {_LENGTH} with the configuration that the file was made from.",
+        )
+
+
+def _with_shared_keys(own: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
+    """Yield that heads of queries share keys, where the graph has keys for every one."""
+    heads, keys = _first(own.get(_HEADS)), _first(own.get(_KEYS))
+    if architecture not in loader_facts()["keys of every head"] or _keeps_latent(own, architecture):
+        return
+    if _is_count(heads) and _is_count(keys) and heads != keys:
+        yield _ends(
+            f"{architecture}.{_KEYS} is {keys}, where '{architecture}' has keys for each of the {heads} heads",
+            f"State {heads}.",
+        )
+
+
+def _of_another_latent(own: Mapping[str, Any], architecture: str, suffix: str) -> Iterator[Finding]:
+    """Yield that the cache has room for keys of another size than that of the latent with the rotated part."""
+    rank = own.get(f"{_RANK}{suffix}")
+    if not _keeps_latent(own, architecture) or not _is_count(rank):
+        return
+    length = own.get(f"{_LENGTH}{suffix}", own.get(_LENGTH, _usual_length(own)))
+    rotated = own.get(f"{_SIZE}{suffix}", own.get(_SIZE))
+    listed = own.get(_KEYS, own.get(_HEADS))
+    heads = max(listed, default=0) if _is_list(listed) and all(map(_is_whole, listed)) else listed
+    if (rotated is None and architecture in SIZES_BY_LATENT) or not _is_count(length) or not _is_count(heads):
+        return
+    if rotated is None:
+        yield _ends(
+            f"{architecture}.{_SIZE} is missing, and counts as {_LENGTH}, {length}",
+            f"State the features of a head beside the latent; {_LENGTH} is {_RANK} with them.",
+        )
+    elif _is_whole(rotated) and heads * length != rank + rotated:
+        yield _ends(
+            f"{heads} key {'head' if heads == 1 else 'heads'} of {length} features ({architecture}.{_LENGTH}{suffix}) "
+            f"have {heads * length}, where the cache holds the latent of {rank} ({_RANK}{suffix}) and {rotated} more "
+            f"({_SIZE})",
+            f"State {_KEYS} 1 and {_LENGTH}{suffix} {rank + rotated}.",
+        )
+
+
+def _keeps_latent(own: Mapping[str, Any], architecture: str) -> bool:
+    """Return whether the cache of a file holds the latent in place of keys (``llama_hparams::is_mla``)."""
+    sizes = (own.get(f"attention.{name}_length_mla") for name in ("key", "value"))
+    return architecture in loader_facts()["latent"] and all(map(_is_count, sizes))
+
+
+def _usual_length(own: Mapping[str, Any]) -> int | None:
+    """Return the features of a head where a file states none."""
+    heads, width = _first(own.get(_HEADS)), own.get(_WIDTH)
+    return width // heads if _is_count(heads) and _is_count(width) else None
 
 
 def _without_heads(own: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
@@ -92,7 +157,7 @@ def _without_heads(own: Mapping[str, Any], architecture: str) -> Iterator[Findin
             "one",
             "State the number of heads of every layer.",
         )
-    elif own.get(_HEADS) is None and own.get("embedding_length") is not None:
+    elif own.get(_HEADS) is None and own.get(_WIDTH) is not None:
         yield _ends(f"{architecture}.{_HEADS} is missing, and counts as 0", "Convert the model again.")
 
 
@@ -122,7 +187,7 @@ def _of_one_memory(own: Mapping[str, Any], architecture: str) -> Iterator[Findin
 
 
 def _has_zero(heads: Any, architecture: str) -> bool:
-    if isinstance(heads, Sequence) and not isinstance(heads, str):
+    if _is_list(heads):
         # The number of each layer counts in the cache alone; graphs take that of the first.
         has_cache = architecture not in _ENCODERS and architecture not in loader_facts()["without cache"]
         return 0 in (heads if has_cache else heads[:1])
@@ -133,8 +198,16 @@ def _first(heads: Any) -> Any:
     return heads[0] if isinstance(heads, Sequence) and heads else heads
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _is_whole(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return _is_whole(value) and value > 0
 
 
 def _ends(what: str, remedy: str) -> Finding:
