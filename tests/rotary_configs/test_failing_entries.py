@@ -268,6 +268,41 @@ def test_a_share_of_the_whole_head_that_mistral_4_has_by_itself(share: float, fa
     assert (2 * len(frequencies) != parts["qk_rope_head_dim"]) is fails
 
 
+@pytest.mark.parametrize(
+    ("place", "rest", "share", "fails"),
+    [
+        (None, 8, 0.25, False),
+        ("rope_parameters", 8, 0.25, False),
+        ("rope_parameters", 24, 0.5, False),  # whose own share is 0.25
+        ("rope_scaling", 8, 0.25, True),
+    ],
+)
+def test_mistral_4_keeps_its_share_beside_no_group_and_rope_parameters(
+    place: str | None, rest: int, share: float, fails: bool
+) -> None:
+    """configuration_mistral4.py fills in its own share before the common code looks next to the group."""
+    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
+    parts = {**_LATENT, "qk_rope_head_dim": 8, "qk_nope_head_dim": rest, "n_shared_experts": 1}
+    group = {} if place is None else {place: yarn}
+    content = {"model_type": "mistral4", **parts, **group, "partial_rotary_factor": share}
+    said = [each.message for each in read_huggingface(copy.deepcopy(content)).findings]
+    assert any("it fails then" in each for each in said) is fails
+    frequencies = next(value for name, value in _made(content).named_buffers() if name.endswith("inv_freq"))
+    assert (2 * len(frequencies) != parts["qk_rope_head_dim"]) is fails
+
+
+@pytest.mark.parametrize(("scaled", "rotated"), [(False, 32), (True, 30)])
+def test_a_share_beside_no_group_where_the_group_of_the_class_has_its_own(scaled: bool, rotated: int) -> None:
+    group = {"rope_scaling": {"rope_type": "linear", "factor": 2.0}} if scaled else {}
+    content = {"model_type": "moonshine_streaming", "partial_rotary_factor": 0.75, **group}
+    read = read_huggingface(copy.deepcopy(content))
+    assert read.config.rotary_dim == rotated
+    assert any("passes over: it rotates a share of 0.8" in each.message for each in read.findings) is not scaled
+    with quiet():
+        taken = CONFIG_MAPPING["moonshine_streaming"].from_dict(copy.deepcopy(content)).rope_parameters
+    assert int(40 * taken["partial_rotary_factor"]) == rotated
+
+
 def test_a_number_for_each_layer_in_the_place_of_one_for_all() -> None:
     """modeling_laguna.py makes its heads by ``num_attention_heads_per_layer``, and none by the number for all."""
     file = {"model_type": "laguna", **_SMALL, "head_dim": 16, "num_attention_heads": -1}

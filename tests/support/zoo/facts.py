@@ -351,7 +351,7 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
         "partly": facts.get("partly", False)
         or "partial_rotary_factor" in json.dumps(facts.get("rope"))
         or any(first == 0 and part < whole for first, part, whole in facts.get("features", {}).values()),
-        "keeps_share": facts.get("keeps_share", False),
+        "keeps_share": facts.get("keeps_share"),
         "null_base": facts.get("null_base", False),
         "rotary_dim": facts.get("rotary_dim", False),
         "head_is_part": facts.get("head_is_part", False),

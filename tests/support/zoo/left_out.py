@@ -21,6 +21,11 @@ _SIZES = ("hidden_size", "num_attention_heads", "head_dim", "qk_rope_head_dim", 
 _OTHER_BASE = 12345.0
 _OTHER_SHARE = 0.75
 _OTHER_SIZE = 48
+_PLACES: Mapping[str, Mapping[str, Any]] = {
+    "": {},
+    **{name: {name: {"rope_type": "linear", "factor": 2.0}} for name in ("rope_parameters", "rope_scaling")},
+}
+"""Where a file may have its group of rotary parameters, none at all among them."""
 _TAKEN = re.compile(r"""kwargs\.(?:pop|get)\(\s*["'](\w+)["']""")
 _OF_PERIODS = re.compile(r"pattern|interval|period|every|group_size")
 
@@ -138,7 +143,8 @@ def entries_of_class(found: Architecture) -> set[str]:
 def kept_facts(found: Architecture) -> dict[str, Any]:
     """Return which numbers of its own a class keeps where the file has another beside its groups: base and share.
 
-    The base is taken in the place of one that the file states where it has no group; the share in any file.
+    The base is taken in the place of one that the file states where it has no group; the share beside a group in the
+    named places, of which "" stands for no group.
     """
     rope = getattr(made(found), "rope_parameters", None)
     if not isinstance(rope, dict) or not rope:
@@ -146,10 +152,12 @@ def kept_facts(found: Architecture) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     if _keeps(found, rope, "rope_theta", _OTHER_BASE):
         facts["keeps_base"] = True
-    scaled = {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}
-    is_flat = "rope_type" in rope
-    if is_flat and all(_keeps(found, rope, "partial_rotary_factor", _OTHER_SHARE, **each) for each in ({}, scaled)):
-        facts["keeps_share"] = True
+    if "rope_type" in rope:
+        facts["keeps_share"] = [
+            place
+            for place, group in _PLACES.items()
+            if _keeps(found, rope, "partial_rotary_factor", _OTHER_SHARE, **group)
+        ]
     return facts
 
 

@@ -120,7 +120,8 @@ class ModelType:
         entries: Names of all entries of its configuration, where the class itself was asked.
         rope: ``rope_parameters`` where the file has none: one group, or one for every layer type.
         keeps_its_base: Whether it takes its own base where the file has one beside no group.
-        keeps_its_share: Whether it takes the share of a head of :attr:`rope`, whatever stands beside the group.
+        keeps_its_share: The groups beside which it takes the share of a head of :attr:`rope`, whatever the file states
+            next to them; "" stands for no group.
         stands_without_base: Whether it has no rotary positions where the group has null for its base.
         takes_rotary_dim: Whether it has an entry with the number of rotated features.
         head_is_rotated_part: Whether it sets ``head_dim`` to ``qk_rope_head_dim``, whatever the file says.
@@ -207,7 +208,7 @@ class ModelType:
     entries: Collection[str] = ()
     rope: Mapping[str, Any] | None = None
     keeps_its_base: bool = False
-    keeps_its_share: bool = False
+    keeps_its_share: Sequence[str] = ()
     stands_without_base: bool = False
     takes_rotary_dim: bool = False
     head_is_rotated_part: bool = False
@@ -401,7 +402,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         defaults=facts.get("defaults", {}),
         rope=facts.get("rope"),
         keeps_its_base=facts.get("keeps_base", False),
-        keeps_its_share=facts.get("keeps_share", False),
+        keeps_its_share=facts.get("keeps_share", ()),
         stands_without_base=facts.get("null_base", False),
         takes_rotary_dim=facts.get("rotary_dim", False),
         head_is_rotated_part=facts.get("head_is_part", False),

@@ -10,6 +10,7 @@ from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.classes.families import SHARES_BESIDE_GROUPS, ModelType, is_in_transformers
 from locant.rotary_configs.classes.refusals import null_of
+from locant.rotary_configs.usual_values import GROUPS
 
 
 def share_of_head(
@@ -41,11 +42,11 @@ def share_of_head(
             taken = "the whole head" if is_of_file else "its own"
             findings.append(_share_beside_groups(kind, beside, layer, taken))
         return share
-    if kind is not None and kind.keeps_its_share and part.values.get("rotary_pct") is None and beside is not None:
-        own = (kind.rope or {}).get("partial_rotary_factor")
-        own = own if inside is None else inside
-        if own is not None and beside != own:
-            findings.append(_share_is_its_own(kind, beside, own))
+    factor = None if part.values.get("rotary_pct") is not None else beside
+    if kind is not None and factor is not None and _keeps_its_share(kind, part):
+        own = _share_of_class(kind, part) if inside is None else inside
+        if own is not None and factor != own:
+            findings.append(_share_is_its_own(kind, factor, own))
             beside = own
     if inside is not None and beside not in (None, inside) and kind is not None and is_in_transformers(kind.name):
         part.pass_over("partial_rotary_factor")
@@ -82,6 +83,21 @@ def share_of_head(
         remedy = "State the share of a head that the model was trained with."
         findings.append(null_of(null, kind, f"{found:g}", remedy))
     return found
+
+
+def _keeps_its_share(kind: ModelType, part: Fields) -> bool:
+    """Whether a class takes its own share of a head in the place of one that stands next to the group of a file."""
+    return next((name for name in reversed(GROUPS) if part.values.get(name)), "") in kind.keeps_its_share
+
+
+def _share_of_class(kind: ModelType, part: Fields) -> float | None:
+    """Return the share that a class has by itself: of a head with a separate rotated part, that of the file's part."""
+    own: float | None = (kind.rope or {}).get("partial_rotary_factor")
+    names = ("qk_nope_head_dim", "qk_rope_head_dim")
+    if own is None or not all(kind.defaults.get(name) for name in names):
+        return own
+    rest, rotated = (part.whole(name) or kind.defaults[name] for name in names)
+    return rotated / (rest + rotated)
 
 
 def rotates_partly(kind: ModelType) -> bool:
