@@ -312,3 +312,12 @@ def test_a_misspelt_window_is_an_error(tmp_path: Path) -> None:
     assert len(said) == 1
     assert "'sliding_windows' in config.json is not known, and passed over. Did you mean 'sliding_window'?" in said[0]
     assert not _inspected(tmp_path, {**content, "sliding_windows": None, "sliding_window": 1024}).findings
+
+
+def test_a_number_that_the_class_has_by_itself_is_no_doubt(tmp_path: Path) -> None:
+    """configuration_csm.py: the depth decoder reads 33 positions, one for each codebook and one more."""
+    sizes = {"hidden_size": 1024, "num_attention_heads": 8, "num_hidden_layers": 2}
+    for length, is_doubted in ((33, False), (34, True)):
+        content = {"model_type": "csm_depth_decoder_model", **sizes, "max_position_embeddings": length}
+        said = [each.message for each in _inspected(tmp_path, content).findings]
+        assert any("published models have" in each for each in said) is is_doubted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,16 +137,17 @@ def _check_sections(sections: Sequence[Any], name: str, where: str) -> None:
         )
 
 
-def unusual_values(entries: Mapping[str, Any], where: str) -> Iterator[Finding]:
+def unusual_values(entries: Mapping[str, Any], where: str, own: Container[tuple[str, Any]] = ()) -> Iterator[Finding]:
     """Yield a warning for every number that no published model known here has, with what would be expected.
 
     Args:
         entries: One group of a config.json, or the metadata of a GGUF file below its architecture.
         where: Where it stands, for the message.
+        own: Entries with the values that the model's class has by itself, which is no doubt about them.
     """
     for name, usual in (*_HUGGINGFACE.items(), *_GGUF.items()):
         value = entries.get(name)
-        if value == 0 and name in _ZERO_IS_ABSENT:
+        if (value == 0 and name in _ZERO_IS_ABSENT) or (is_number(value) and (name, value) in own):
             continue
         if is_number(value) and not usual.low <= value <= usual.high:
             yield Finding(

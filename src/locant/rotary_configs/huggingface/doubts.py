@@ -9,6 +9,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
+from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import ParsedConfig
 from locant.rotary_configs.classes.entries import entries_of_class, entries_of_no_class
@@ -42,7 +43,8 @@ def doubts_about(
         kind: Its facts, where they are known.
         names: Types of the layers, where they are known.
     """
-    found = [finding for where, entries in rotary_groups(part) for finding in unusual_values(entries, where)]
+    usual = frozenset(_numbers_of_class(kind))
+    found = [finding for where, entries in rotary_groups(part) for finding in unusual_values(entries, where, usual)]
     of_class = None if kind is None else entries_of_class(kind.name)
     own: set[str] = set() if of_class is None else {*of_class.takes, *of_class.reads}
     if kind is not None and of_class is not None:
@@ -51,6 +53,14 @@ def doubts_about(
     unknown = () if kind is None else entries_of_no_class(part, kind)
     found += [each for each in unknown if not any(said.message.startswith(each.message.split()[0]) for said in found)]
     return [*found, *types_without_group(part, kind, names)]
+
+
+def _numbers_of_class(kind: ModelType | None) -> Iterator[tuple[str, float]]:
+    """Yield entries that a class has a number for by itself, beside its groups and in them."""
+    if kind is not None:
+        rope = kind.rope or {}
+        for group in (kind.defaults, rope, *(each for each in rope.values() if isinstance(each, Mapping))):
+            yield from ((name, value) for name, value in group.items() if is_number(value))
 
 
 def types_without_group(part: Mapping[str, Any], kind: ModelType | None, names: Sequence[str]) -> list[Finding]:
