@@ -165,3 +165,45 @@ def test_the_note_stands_in_the_place_of_that_on_the_base(tmp_path: Path) -> Non
 def test_what_is_read_of_no_class_of_transformers_keeps_its_own_note(tmp_path: Path) -> None:
     said = [each.message for each in _found(tmp_path, {**_SIZES, "rope_scaling": None, "rope_theta": None})]
     assert not [each for each in said if each.startswith("Left out")]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            {
+                **{"model_type": "gemma3_text", **_ROPE, "layer_types": None},
+                **{"head_dim": 256, "rope_local_base_freq": 1e4, "sliding_window": 64},
+            },
+            "Null in config.json, and",
+        ),
+        ({"model_type": "gemma3_text", **_SIZES, "layer_types": None}, "Left out of config.json or null there, and"),
+    ],
+)
+def test_an_entry_that_is_null_is_not_called_left_out_alone(tmp_path: Path, content: dict[str, Any], said: str) -> None:
+    (note,) = (each.message for each in _found(tmp_path, content) if each.code == "values of the class")
+    assert note.startswith(said)
+    assert "layer_types, every 6th layer" in note
+
+
+def test_a_base_in_a_group_that_the_class_passes_over_is_not_called_left_out(tmp_path: Path) -> None:
+    """modeling_rope_utils.py takes ``rope_scaling`` alone, and fills in the base of the class there."""
+    scaled = {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+    content = {
+        "model_type": "llama",
+        **_SIZES,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 5e5},
+        **scaled,
+    }
+    said = [each.message for each in _found(tmp_path, content)]
+    assert "rope_scaling of config.json has no rope_theta; 10000 is taken, as its class has." in said
+    assert not [each for each in said if each.startswith(("The file has no", "Left out"))]
+
+
+def test_groups_of_layer_types_that_a_class_passes_over_are_told_once(tmp_path: Path) -> None:
+    groups = {name: {"rope_type": "default", "rope_theta": 16e4} for name in ("full_attention", "sliding_attention")}
+    said = [each.message for each in _found(tmp_path, {"model_type": "llama", **_SIZES, "rope_parameters": groups})]
+    assert [each for each in said if "rope_theta" in each or "base" in each] == [
+        "rope_parameters of config.json has groups for 'full_attention' and 'sliding_attention', which the class of "
+        "'llama' in transformers passes over: its layers have no types, and all have the base 10000, without scaling."
+    ]

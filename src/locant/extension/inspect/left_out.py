@@ -19,7 +19,7 @@ from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig
 from locant.rotary_configs.classes.entries import LISTS_OF_TYPES, entries_of_class
 from locant.rotary_configs.classes.families import ModelType, model_type
 from locant.rotary_configs.classes.reads import is_of_positions, read_by_class
-from locant.rotary_configs.huggingface.groups_by_layer_type import FAILS_WITH_GROUPS
+from locant.rotary_configs.huggingface.groups_by_layer_type import FAILS_WITH_GROUPS, PASSES_OVER_GROUPS
 from locant.rotary_configs.huggingface.text_parts import name_of, steps_to_text, text_part, text_part_names
 from locant.rotary_configs.layer_patterns import layers_in_words, pattern_in_words
 from locant.rotary_configs.spellings import ROTARY, head_size, words_of
@@ -50,17 +50,19 @@ def values_left_out(
     file = _File(content, parsed, read, kind, words_of_findings(others), len(others) < len(said), is_odd)
     layers = [*_layers(file)]
     numbers = _numbers(file, with_rounds=not layers)
-    # A class that fails with the groups of a file takes none of its own in their place.
-    takes_groups = all(each.code != FAILS_WITH_GROUPS for each in said)
+    # A class that fails with the groups of a file takes none of its own in their place, and of groups that it passes
+    # over it is told what it takes.
+    takes_groups = all(each.code not in (FAILS_WITH_GROUPS, PASSES_OVER_GROUPS) for each in said)
     of_groups = [*_scaling(file), *_bases(file), *_shares(file)] if takes_groups else []
     items = [*_parts(file), *of_groups, *numbers, *layers, *_sections(file)]
     if not items:
         return []
+    are_null = [re.split(r"[, ]", each)[0] in file.nulls for each in items]
+    how = "Null in config.json" if all(are_null) else f"Left out of config.json{' or null there' * any(are_null)}"
     return [
         Finding(
             "note",
-            f"Left out of config.json, and taken as the class of '{kind.name}' in transformers has it: "
-            f"{'; '.join(items)}.",
+            f"{how}, and taken as the class of '{kind.name}' in transformers has it: {'; '.join(items)}.",
             "Compare with the model's publication.",
             "values of the class",
         )
@@ -93,6 +95,11 @@ class _File:
     def part(self) -> Mapping[str, Any]:
         """The text part."""
         return text_part(self.content)
+
+    @property
+    def nulls(self) -> set[str]:
+        """Entries that are there, without a value."""
+        return {name for name, value in self.part.items() if value is None}
 
     @property
     def where(self) -> Path:

@@ -18,6 +18,7 @@ FindingCode = Literal[
     "refused by the engine",
     "needed by the class",
     "fails with its groups",
+    "groups passed over",
     "turns backwards",
     "several axes",
     "odd share",

@@ -7,6 +7,7 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import is_number
+from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.rotary_configs.classes.entries import entries_of_class
 from locant.rotary_configs.classes.families import (
@@ -20,6 +21,7 @@ from locant.rotary_configs.classes.groups import base_in
 from locant.rotary_configs.classes.refusals import null_of
 from locant.rotary_configs.huggingface.layers import layer_count
 from locant.rotary_configs.layer_types import LOCAL
+from locant.rotary_configs.usual_values import GROUPS, rotary_groups
 
 _BASES_OF_TYPES = ("rope_local_base_freq", "local_rope_theta", "global_rope_theta")
 """Entries beside the groups that are the base of one type of layers."""
@@ -104,6 +106,20 @@ def has_null_base(part: Fields) -> bool:
     stated = [group["rope_theta"] for group in found if "rope_theta" in group]
     stated = stated or [part.values[name] for name in ("rope_theta",) if name in part.values]
     return bool(stated) and not any(stated)
+
+
+def lacks_base(part: Fields, rope: Fields, *, is_elsewhere: bool) -> str:
+    """Return in words that a file has no base, or only one in a group that its class passes over.
+
+    Args:
+        part: The text part of config.json.
+        rope: The group that counts.
+        is_elsewhere: Whether the file lacks the part that its class reads.
+    """
+    groups = rotary_groups({name: part.values.get(name) for name in GROUPS})
+    if any(group.get("rope_theta") is not None for _, group in groups) and not rope.where.startswith(OF_THE_CLASS):
+        return f"{rope.where} has no rope_theta"
+    return f"The file has no rope_theta{' for its class' if is_elsewhere else ''}"
 
 
 def null_switches_nothing_off(part: Fields, kind: ModelType | None, taken: Collection[float]) -> Iterator[Finding]:

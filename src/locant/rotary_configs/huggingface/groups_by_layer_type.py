@@ -39,6 +39,9 @@ from locant.rotary_configs.rope_parameters import read_type
 FAILS_WITH_GROUPS: Final = "fails with its groups"
 """Code of findings about one group with which a class fails that looks for groups of layer types."""
 
+PASSES_OVER_GROUPS: Final = "groups passed over"
+"""Code of the finding about groups of layer types that a class with one rotation passes over."""
+
 _SHOWN = " What is shown are those that it has for files without any."
 _OF_ONE_GROUP = {"fails": "looks for these, and fails", "passed over": "passes over it, and takes its own groups"}
 
@@ -153,6 +156,7 @@ def groups_are_passed_over(kind: ModelType, given: Mapping[str, Any], where: str
         f"{where} has groups for {names}, which the class of '{kind.name}' in transformers passes over: its "
         f"layers have no types, and all have the base {base:g}, without scaling.",
         "Write the entries of one group into rope_parameters itself.",
+        PASSES_OVER_GROUPS,
     )
 
 

@@ -50,6 +50,7 @@ from locant.rotary_configs.huggingface.bases_beside_groups import (
     bases_by_layer,
     bases_of_a_switch,
     has_null_base,
+    lacks_base,
     name_of_base,
     null_switches_nothing_off,
 )
@@ -325,9 +326,9 @@ def _read_entries(
                 context.findings.append(null_of("rope_theta", None if in_vllm else kind, f"{base:g}", remedy))
             elif not bases:  # one that the class passes over is told as such
                 # Without its text part, the class reads none of those that stand elsewhere.
-                lacks = "has no rope_theta" if lacking_text_part(config) is None else "has no rope_theta for its class"
+                lacks = lacks_base(part, rope, is_elsewhere=lacking_text_part(config) is not None)
                 context.note(
-                    f"The file {lacks}; {base:g} is taken, as {'its class' if kind else 'most code'} has.",
+                    f"{lacks}; {base:g} is taken, as {'its class' if kind else 'most code'} has.",
                     "Compare with the model's publication.",
                     "base of the class",
                 )
