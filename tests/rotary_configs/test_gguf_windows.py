@@ -284,6 +284,18 @@ def test_all_layers_rotate_as_many_features_as_the_first() -> None:
     assert _read("laguna", **sizes).configs["sliding_attention"].rotary_dim == 32
 
 
+@pytest.mark.parametrize("slides", [True, False])
+def test_full_attention_of_laguna_rotates_as_many_features_as_the_first_layer(slides: bool) -> None:
+    """laguna.cpp: n_rot_l = is_swa_il ? hparams.n_rot_swa : n_rot, which is that of layer 0; b11739 computes so."""
+    pattern = [slides, True, False] * 2
+    parsed = _read("laguna", block_count=6, **{_WINDOW: 8, _PATTERN: pattern, "rope.dimension_count_swa": 48})
+    rotated = {name: each.rotary_dim for name, each in parsed.configs.items()}
+    assert rotated == {"full_attention": 48 if slides else 64, "sliding_attention": 48}
+    assert ("passes over rope.dimension_count 64" in _warnings(parsed)) == slides
+    by_layer = _read("spark2_5", block_count=6, **{_WINDOW: 8, _PATTERN: pattern, "rope.dimension_count_swa": 48})
+    assert by_layer.configs["full_attention"].rotary_dim == 64
+
+
 @pytest.mark.parametrize("architecture", ["falcon-h1", "llada", "pangu-embedded"])
 def test_factors_that_are_loaded_in_vain_are_told(architecture: str) -> None:
     """The graphs give ggml_rope_ext no tensor of factors."""

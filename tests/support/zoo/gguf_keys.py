@@ -4,7 +4,8 @@ Run this file after llama.cpp was updated, with the folder of its sources, which
 brings along: ``.venv/bin/python tests/support/zoo/gguf_keys.py vendor/llama.cpp "llama-cpp-python 0.3.36"``. A key is
 read where ``load_hparams``, or ``load_arch_hparams`` of the architecture with what that calls, names it. It is needed
 where that is so under no condition, and the loader is not told that it may be missing. A graph has one base where
-nothing in its code asks for that of a layer.
+nothing in its code asks for that of a layer; it rotates as many features in every layer as ``n_rot`` of that layer
+says, or has the number of sliding attention beside ``n_rot`` of the first layer.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _KEY = re.compile(r"LLM_KV_\w+")
 _NEEDED = re.compile(r"^\s*ml\.get_(?:key|arr|key_or_arr|arr_n)\((LLM_KV_\w+),(?!.*\bfalse\)).*\);", re.MULTILINE)
 _SLIDING_BASE = "rope.freq_base_swa"
 _LAYER_BASE = re.compile("get_rope_freq_base|rope_freq_base_train_swa")
+_ROTATED_BY_LAYER = re.compile(r"= hparams\.n_rot\(\w+\);")
+_ROTATED_AS_FIRST = re.compile(r"\? hparams\.n_rot_swa : n_rot;")
 _WITHOUT_HEADS = re.compile(r"n_head_kv(?:\(\w*\))? == 0")
 _RECURRENT = re.compile(r"is_recr_impl\[\w+\]\s*=\s*hparams\.n_head_kv\(\w+\) == 0;")
 _ONE_SIZE = re.compile(
@@ -236,6 +239,12 @@ def facts(folder: Path, source: str) -> dict[str, Any]:
             name
             for each, name in named
             if _SLIDING_BASE in sources.names(loaders[name]) and sources.has_one_base(sources.classes[each])
+        ),
+        "rotated features by layer": sorted(
+            name for each, name in named if _ROTATED_BY_LAYER.search(sources.graph(sources.classes[each]))
+        ),
+        "full attention rotated as the first layer": sorted(
+            name for each, name in named if _ROTATED_AS_FIRST.search(sources.graph(sources.classes[each]))
         ),
         "without heads in some layers": sorted(
             name

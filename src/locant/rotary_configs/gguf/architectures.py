@@ -13,6 +13,7 @@ from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryLayout
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.classes.families import model_type
+from locant.rotary_configs.gguf.loader_facts import loader_facts
 
 _INTERLEAVED = """
 llama llada llama4 deci baichuan internlm2 minicpm xverse command-r cohere2 olmo arctic deepseek deepseek2
@@ -130,7 +131,11 @@ RAISES_BASE = frozenset(("hunyuan-dense", "hunyuan_vl"))
 OWN_HEADS = frozenset(("gemma4", "gemma4-assistant", "step35"))
 """Architectures whose sliding attention has heads and rotated features of its own."""
 
-OWN_SIZES = OWN_HEADS | {"laguna", "maple", "spark2_5"}
+FULL_AS_FIRST = frozenset(loader_facts()["full attention rotated as the first layer"])
+"""Architectures whose full attention rotates as many features as the first layer, which may slide, and sliding
+attention as many as it likes."""
+
+OWN_SIZES = FULL_AS_FIRST | frozenset(loader_facts()["rotated features by layer"])
 """Architectures whose sliding attention rotates as many features as it likes; in the graphs of others all layers rotate
 as many as the first."""
 

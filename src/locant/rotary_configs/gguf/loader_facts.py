@@ -2,9 +2,10 @@
 
 ``keys.json`` is written by ``tests/support/zoo/gguf_keys.py``: the keys about positions that the loader reads for every
 architecture, and for one alone; those without which it loads no file; the architectures whose loader overrides
-``attention.causal``, whose loader reads a base of sliding attention that the graph does not ask for, whose layers may
-have no heads, that have no cache of keys and values, that have a memory of states beside it (and those of which it has
-the layers without heads), and whose keys must be as long as values.
+``attention.causal``, whose loader reads a base of sliding attention that the graph does not ask for, whose graph asks
+each layer how many features it rotates, or sliding attention alone, whose layers may have no heads, that have no cache
+of keys and values, that have a memory of states beside it (and those of which it has the layers without heads), and
+whose keys must be as long as values.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import number_of_layers
 from locant.rotary_configs.gguf.architectures import (
+    FULL_AS_FIRST,
     HALVES_FULL_ATTENTION,
     OWN_HEADS,
     OWN_SIZES,
@@ -48,7 +49,7 @@ def sizes_of(keys: Fields, architecture: str, findings: list[Finding], *, has_ow
     head_dim, rotary_dim = _stated(keys, architecture, findings)
     if architecture not in SEPARATE_PART:
         _check_heads(keys, architecture, head_dim, findings)
-    if not has_own:
+    if architecture in FULL_AS_FIRST or not has_own:
         rotary_dim = _of_first_layer(keys, architecture, rotary_dim, findings)
     if architecture in WHOLE_HEADS and rotary_dim != head_dim:
         raise ConfigError(
@@ -137,13 +138,29 @@ def _heads(keys: Fields, architecture: str, findings: list[Finding]) -> int | No
 
 
 def _of_first_layer(keys: Fields, architecture: str, rotary_dim: int, findings: list[Finding]) -> int:
-    """Return the rotated features of the first layer, which a graph of one size has in all of them."""
+    """Return the rotated features of the first layer, which a graph of one size has in all of them.
+
+    Some graphs have them in full attention alone.
+    """
     name = _SIZE
     own = keys.whole(f"{name}{_SWA}")
     if own in (None, rotary_dim):
         return rotary_dim
     assert own is not None
     slides = first_layer_slides(keys, architecture)
+    if architecture in FULL_AS_FIRST:
+        if not slides:
+            return rotary_dim
+        findings.append(
+            Finding(
+                "warning",
+                f"llama.cpp passes over {name} {rotary_dim} in the architecture '{architecture}': layers of full "
+                f"attention rotate as many features as the first layer, which slides: {own}, by {name}{_SWA}.",
+                "Compare with the model's publication; llama.cpp rotates other features in full attention only where "
+                "the first layer has it.",
+            )
+        )
+        return own
     taken, passed_over = (own, f"{name} {rotary_dim}") if slides else (rotary_dim, f"{name}{_SWA} {own}")
     findings.append(
         Finding(
