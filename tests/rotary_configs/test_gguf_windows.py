@@ -309,6 +309,10 @@ def test_graphs_without_scaling_pass_over_it(architecture: str) -> None:
     parsed = _read(architecture, **{"rope.scaling.type": "linear", "rope.scaling.factor": 4.0})
     assert parsed.config.scaling == Unscaled()
     assert "passes over the scaling 'linear'" in _warnings(parsed)
+    parsed = _read(architecture, **{"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0})
+    assert parsed.config.scaling == Unscaled()
+    (warning,) = [each.message for each in parsed.findings if each.severity == "warning"]
+    assert warning.startswith("llama.cpp passes over the scaling 'yarn' in")  # and no word about its original length
 
 
 def test_a_window_that_no_layer_has_ends_the_program() -> None:

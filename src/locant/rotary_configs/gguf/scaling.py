@@ -23,6 +23,7 @@ from locant.rotary_configs.gguf.architectures import (
     LOG_MULTIPLIER_UNIT,
     NEVER_MAGNIFIES,
     PASSES_OVER_FACTORS,
+    PASSES_OVER_SCALING,
     READS_BETAS,
     READS_MIX,
     SCALES_SCORES,
@@ -89,24 +90,26 @@ def scaling_of(
         kind = "yarn" if mix else "linear"
         if not {SHORT_FACTORS, LONG_FACTORS} & {*tensors}:
             findings.append(_without_lists(architecture, kind, factor))
+    # What is said of the scaling itself is for graphs that have it.
+    of_scaling = [] if architecture in PASSES_OVER_SCALING else findings
     context = GGUFContext(
         tensors=loaded,
         kind=stated,
         factor=factor,
         original_length=_original_length(keys),
         attention_factor=1.0 if attention is None else attention,
-        mscale_of=partial(_mscale, architecture, findings),
-        findings=findings,
+        mscale_of=partial(_mscale, architecture, of_scaling),
+        findings=of_scaling,
         beta_fast=READS_BETAS.get(architecture, _WITHOUT_IT["rope.scaling.yarn_beta_fast"]),
     )
     _warn_of_lengths(keys, context, kind)
-    heeded = _heeded(keys, architecture, findings)
+    heeded = _heeded(keys, architecture, of_scaling)
     if kind == "longrope" and LONG_FACTORS in loaded and factor != 1:
         divides = types["yarn" if stated == "yarn" else "linear"].from_gguf(heeded, context)
         context = _with_lists_divided(context, divides, rotary_dim, base)
     scaling = types[kind].from_gguf(heeded, context)
     if not given and stated == kind and kind in ("linear", "yarn") and FACTORS not in loaded:
-        findings.append(_note_on_missing_factor(kind, keys))
+        of_scaling.append(_note_on_missing_factor(kind, keys))
         scaling = Unscaled() if scaling.attention_scale() == 1 else scaling
     if isinstance(scaling, YaRN) and architecture in SCALES_SCORES:
         unit = LOG_MULTIPLIER_UNIT.get(architecture)
