@@ -107,10 +107,9 @@ def test_nothing_else_reads_json_or_yaml() -> None:
         "rotary_configs/huggingface/engine_classes.py",
         "rotary_configs/classes/other_positions.py",
         "rotary_configs/classes/stack_types.py",
-        "rotary_configs/classes/sub_configs.py",
         "rotary_configs/classes/families.py",
         "rotary_configs/classes/field_kinds.py",
-        "rotary_configs/classes/float_fields.py",
+        "rotary_configs/classes/parts.py",
         "rotary_configs/gguf/loader_facts.py",
         "rotary_configs/vision.py",
         "interop/onnx_example.py",  # runs alone, beside the model that it is exported with

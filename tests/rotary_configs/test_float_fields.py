@@ -54,6 +54,14 @@ def test_code_of_its_own_takes_what_it_likes() -> None:
     assert not [*whole_numbers_for_floats({**content, "model_type": "llama"})]
 
 
+def test_a_group_that_the_class_passes_over_may_hold_what_it_likes() -> None:
+    part = {"model_type": "gemma3_text", "rms_norm_eps": 0}
+    with quiet():
+        pytest.importorskip("transformers").CONFIG_MAPPING["gemma3"].from_dict({"base_config": part})
+    assert not [*whole_numbers_for_floats({"model_type": "gemma3", "base_config": part})]
+    assert [*whole_numbers_for_floats({"model_type": "gemma3", "text_config": part})]
+
+
 def test_the_fields_are_those_of_the_installed_release() -> None:
     transformers = pytest.importorskip("transformers")
     stored = json.loads(PATH.read_text(encoding="utf-8"))

@@ -14,30 +14,30 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
 from locant.rotary_configs.classes.families import is_in_transformers
+from locant.rotary_configs.classes.parts import BACKBONE
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "classes" / "sub_configs.json"
-_OF_BACKBONES = "backbone_config"  # which may be of timm
 
 
 def sub_configs() -> dict[str, Any]:
     """Return the parts of all classes that are looked up by their model type, and the types that are not known here.
 
-    ``parts`` are the names of the parts of each class, ``types`` the model types of transformers beside those of
+    ``parts`` are the names of the parts of each class, ``backbones`` the classes whose part may be one of timm as well,
+    ``types`` the model types of transformers beside those of
     ``model_types.json``.
     """
     from transformers import CONFIG_MAPPING, PreTrainedConfig
 
-    parts = {}
+    parts: dict[str, list[str]] = {}
+    backbones = []
     for name in sorted(CONFIG_MAPPING.keys()):
         specs = CONFIG_MAPPING[name].sub_configs_defaults
-        looked_up = [
-            part
-            for part, spec in specs.items()
-            if part != _OF_BACKBONES and not issubclass(spec.config_class, PreTrainedConfig)
-        ]
-        if looked_up:
-            parts[name] = looked_up
-    return {"types": [name for name in sorted(CONFIG_MAPPING.keys()) if not is_in_transformers(name)], "parts": parts}
+        looked_up = [part for part, spec in specs.items() if not issubclass(spec.config_class, PreTrainedConfig)]
+        backbones += [name] if BACKBONE in looked_up else []
+        if named := [part for part in looked_up if part != BACKBONE]:
+            parts[name] = named
+    types = [name for name in sorted(CONFIG_MAPPING.keys()) if not is_in_transformers(name)]
+    return {"types": types, "backbones": backbones, "parts": parts}
 
 
 def main() -> None:
@@ -45,7 +45,8 @@ def main() -> None:
     found = sub_configs()
     lines = [f"{json.dumps(name)}: {json.dumps(parts)}" for name, parts in found["parts"].items()]
     text = ",\n".join(lines)
-    PATH.write_text(f'{{\n"types": {json.dumps(found["types"])},\n"parts": {{\n{text}\n}}\n}}\n', encoding="utf-8")
+    names = "".join(f"{json.dumps(key)}: {json.dumps(found[key])},\n" for key in ("types", "backbones"))
+    PATH.write_text(f'{{\n{names}"parts": {{\n{text}\n}}\n}}\n', encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.classes.entries import entries_of_class
 from locant.rotary_configs.classes.field_kinds import kinds_of_fields
+from locant.rotary_configs.classes.parts import parts_of_class, stored
 
 
 def whole_numbers_for_floats(config: Mapping[str, Any]) -> Iterator[Finding]:
@@ -40,20 +38,13 @@ def _in_group(group: Mapping[str, Any], name: Any, where: tuple[str, ...]) -> It
     told = {*kinds_of_fields(name), *(() if own is None else (*own.takes, *own.sizes))}
     for entry, value in group.items():
         is_whole = isinstance(value, int) and not isinstance(value, bool) and entry not in told
-        if is_whole and name in _stored()["fields"].get(entry, ()):
+        if is_whole and name in stored("float_fields")["fields"].get(entry, ()):
             yield Finding(
                 "warning",
                 f"{entry} is {value} in {' of '.join(where)}, a whole number: the class of '{name.split('.')[0]}' in "
                 "transformers 5 takes a number with a fraction there, and refuses the file.",
                 f"Write {value}.0.",
             )
-    known = _stored()["parts"].get(name, {})
-    for entry, value in group.items():
-        if isinstance(value, Mapping):
-            yield from _in_group(value, known.get(entry, value.get("model_type")), (entry, *where))
-
-
-@functools.cache
-def _stored() -> Mapping[str, Mapping[str, Any]]:
-    stored: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "float_fields.json").read_text("utf-8"))
-    return stored
+    for entry, fixed in parts_of_class(name).items():  # all other groups are passed over
+        if isinstance(part := group.get(entry), Mapping):
+            yield from _in_group(part, fixed or part.get("model_type"), (entry, *where))
