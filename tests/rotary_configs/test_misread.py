@@ -146,6 +146,9 @@ def test_each_layer_has_its_configuration() -> None:
     assert [parsed.of_layer(index).base for index in range(7)] == [1e4] * 5 + [1e6, 1e4]  # type: ignore[union-attr]
     assert parsed.layers_with("sliding_attention") == "layers 0, 1, 2, 3, 4, 6 (6 of 7), window 512 tokens"
     assert read_huggingface(_llama4()).layers_without() == ("Layers 3, 7 have no positions.",)
+    smollm = {"model_type": "smollm3", "num_hidden_layers": 8, "use_sliding_window": True, "sliding_window": 512}
+    said = ("Layers 3, 7 have no positions, and a window of 512 tokens.",)
+    assert read_huggingface(smollm).layers_without() == said
     with pytest.raises(ConfigError, match="has no layer 9: it has 7"):
         parsed.of_layer(9)
 

@@ -140,18 +140,20 @@ class ParsedConfig:
         return "; ".join(said)
 
     def layers_without(self) -> tuple[str, ...]:
-        """Return sentences about the layers that do not rotate: "Layers 3, 7, 11 have no positions."."""
+        """Return sentences about the layers that do not rotate, with their windows.
+
+        "Layers 3, 7 have no positions.", "Layer 11 has no positions, and a window of 512 tokens.".
+        """
+        layers: dict[tuple[bool, int | None], list[int]] = {}
+        for kind in self.layers:
+            if kind.config is None:
+                layers.setdefault((kind.attends, kind.window), []).extend(kind.layers)
         found = []
-        for attends, what in ((True, "no positions"), (False, "no attention")):
-            layers = [
-                index
-                for kind in self.layers
-                if kind.config is None and kind.attends is attends
-                for index in kind.layers
-            ]
-            if layers:
-                words = in_words(layers)
-                found.append(f"{words[0].upper()}{words[1:]} {'has' if len(layers) == 1 else 'have'} {what}.")
+        for attends, window in sorted(layers, key=lambda each: (not each[0], each[1] or 0)):
+            words = in_words(indices := layers[attends, window])
+            what = "no positions" if attends else "no attention"
+            seen = f", and a window of {window} tokens" if window and attends else ""
+            found.append(f"{words[0].upper()}{words[1:]} {'has' if len(indices) == 1 else 'have'} {what}{seen}.")
         return tuple(found)
 
 
