@@ -40,7 +40,7 @@ ROOMS = [
     "kernels",
 ]
 SHELVES = {"recipes"}
-GROUND = {"errors", "settings", "files", "locks", "version", "runtime", "lazy", "streams", "parsing"}
+GROUND = {"errors", "settings", "files", "locks", "version", "runtime", "lazy", "streams", "parsing", "signals"}
 # Rooms that others can take alone: all that they may import.
 APART = {
     "positions": {"errors", "lazy", "kernels"},
