@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,26 @@ def test_a_share_beside_a_scaling_of_whole_heads(name: str) -> None:
     assert said in _warnings(read_huggingface(file))
     file["rope_parameters"]["full_attention"] = {**full, "rope_type": "proportional", "factor": 1.0}
     assert said not in _warnings(read_huggingface(file))
+
+
+@pytest.mark.parametrize("name", ["laguna", "modernbert"])
+@pytest.mark.parametrize("scaled", [None, "full_attention", "sliding_attention"])
+def test_the_scaling_of_one_group_fills_the_share_beside_them_in(name: str, scaled: str | None) -> None:
+    """standardize_rope_params, which the functions of scalings call: the types come in the order of their names."""
+    groups = {each: {"rope_type": "default", "rope_theta": 1e4} for each in ("full_attention", "sliding_attention")}
+    if scaled is not None:
+        groups[scaled] |= {"rope_type": "linear", "factor": 2.0}
+    types = ["full_attention", "sliding_attention"] * 3
+    file = {"model_type": name, **_SIZES, "layer_types": types, "rope_parameters": groups}
+    file["partial_rotary_factor"] = 0.25
+    parsed = read_huggingface(copy.deepcopy(file))
+    config = _config_of(file)
+    modeling = importlib.import_module(type(config).__module__.replace("configuration", "modeling"))
+    made = next(each for at, each in vars(modeling).items() if at.endswith("RotaryEmbedding"))(config)
+    taken = {each: 2 * getattr(made, f"{each}_inv_freq").numel() for each in groups}
+    assert {each: parsed.configs[each].rotary_dim for each in groups} == taken
+    for each, rotated in taken.items():
+        assert (f"takes it for '{each}', whose group has none" in _warnings(parsed)) == (rotated < 64)
 
 
 def test_a_class_that_reads_a_group_under_its_new_name_alone() -> None:

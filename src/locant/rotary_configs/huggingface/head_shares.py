@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from locant.errors import ConfigError
 from locant.positions.scaling.contexts import OF_THE_CLASS
@@ -10,11 +10,18 @@ from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.classes.families import SHARES_BESIDE_GROUPS, ModelType, is_in_transformers
 from locant.rotary_configs.classes.refusals import null_of
+from locant.rotary_configs.rope_parameters import read_type
 from locant.rotary_configs.usual_values import GROUPS
 
 
 def share_of_head(
-    part: Fields, rope: Fields, kind: ModelType | None, layer: str, findings: list[Finding]
+    part: Fields,
+    rope: Fields,
+    kind: ModelType | None,
+    layer: str,
+    findings: list[Finding],
+    *,
+    names: Collection[str] = (),
 ) -> float | None:
     """Return the share of a head that layers of one type rotate, ``None`` where nobody states one.
 
@@ -24,6 +31,7 @@ def share_of_head(
         kind: The facts of the class, where they are known.
         layer: The type.
         findings: Where findings go.
+        names: Types of all layers.
 
     Raises:
         ConfigError: Two shares contradict each other, or one is none.
@@ -35,6 +43,11 @@ def share_of_head(
     inside = rope.number("partial_rotary_factor")
     is_of_file = rope.where.startswith("'")  # a group for this layer type, of which the class takes 1 without a share
     if kind is not None and inside is None and _passes_over_share(kind) and (beside is not None or is_of_file):
+        if is_of_file and not kind.fills_share and beside is not None:
+            filler = _scaled_before(part, layer, names)
+            if filler is not None and (filler == layer or rotates_partly(kind)):
+                findings.append(_share_is_filled_in(kind, beside, layer, filler))
+                return beside
         group = None if is_of_file and not kind.fills_share else (kind.rope or {}).get(layer)
         share = group.get("partial_rotary_factor") if isinstance(group, Mapping) else None
         if beside not in (None, 1 if share is None else share):
@@ -114,6 +127,21 @@ def _passes_over_share(kind: ModelType) -> bool:
     return kind.rope_by_layer and is_in_transformers(kind.name) and kind.name not in SHARES_BESIDE_GROUPS
 
 
+def _scaled_before(part: Fields, layer: str, names: Collection[str]) -> str | None:
+    """Return the type of layers whose scaling fills the share beside the groups into that of a type, its own first.
+
+    Classes make the rotations by the names of the types, in their order. The functions of scalings, and not that
+    without one, call ``standardize_rope_params``, which fills in what any group lacks.
+    """
+    groups = part.values.get("rope_scaling") or part.values.get("rope_parameters")
+    groups = groups if isinstance(groups, Mapping) else {}
+    for name in (layer, *sorted({*(names or groups)})):
+        group = groups.get(name)
+        if name <= layer and isinstance(group, Mapping) and read_type(Fields(group, part.where)) != "default":
+            return name
+    return None
+
+
 def share_beside_a_part(kind: ModelType, share: float, rotated: int) -> Finding:
     """Return the finding about a share beside the size of a separate rotated part, which the class takes alone."""
     return Finding(
@@ -161,6 +189,16 @@ def _share_beside_groups(kind: ModelType, share: float, layer: str, taken: str) 
         f"partial_rotary_factor is {share:g} beside the groups of the layer types, where the class of '{kind.name}' in "
         f"transformers passes over it for '{layer}': it takes {taken} there.",
         "State it in the group of the layer type in rope_parameters, where it is meant.",
+    )
+
+
+def _share_is_filled_in(kind: ModelType, share: float, layer: str, filler: str) -> Finding:
+    scaled = "its scaling" if filler == layer else f"the scaling of '{filler}'"
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {share:g} beside the groups of the layer types, and the class of '{kind.name}' in "
+        f"transformers takes it for '{layer}', whose group has none: {scaled} fills it in there.",
+        "State it in the group of every layer type in rope_parameters.",
     )
 
 

@@ -86,7 +86,7 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     """
     own = _of_the_layer(part, layer, names)
     findings: list[Finding] = []
-    fraction = share_of_head(part, rope, kind, layer, findings)
+    fraction = share_of_head(part, rope, kind, layer, findings, names=names)
     separate = own("qk_rope_head_dim") or (None if kind is None else kind.defaults.get("qk_rope_head_dim"))
     if separate is not None:
         reads_share = kind is None or kind.fails_with_share or read_type(rope) != "default"
