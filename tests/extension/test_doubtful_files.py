@@ -321,3 +321,16 @@ def test_a_number_that_the_class_has_by_itself_is_no_doubt(tmp_path: Path) -> No
         content = {"model_type": "csm_depth_decoder_model", **sizes, "max_position_embeddings": length}
         said = [each.message for each in _inspected(tmp_path, content).findings]
         assert any("published models have" in each for each in said) is is_doubted
+
+
+def test_an_entry_that_is_null_is_told_once(tmp_path: Path) -> None:
+    """modeling_falcon.py fails with a base that is null; that vLLM's reading has it as well is nothing more."""
+    sizes = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2}
+    (said,) = _inspected(tmp_path, {"model_type": "falcon", **sizes, "rope_theta": None}).findings
+    assert "is null, with which the class of 'falcon' in transformers fails" in said.message
+
+
+def test_a_null_that_the_class_refuses_is_told_once(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2}
+    found = _inspected(tmp_path, {"model_type": "minimax_m2", **sizes, "head_dim": None, "rope_theta": 1e4}).findings
+    assert ["refuses the file" in each.message for each in found if each.message.startswith("head_dim")] == [True]

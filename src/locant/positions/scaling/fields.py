@@ -25,6 +25,7 @@ FindingCode = Literal[
     "beyond published values",
     "unknown model type",
     "read by nobody",
+    "null entry",
 ]
 """What a finding is about, for those that other findings go by."""
 

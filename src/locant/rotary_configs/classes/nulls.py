@@ -178,8 +178,9 @@ def _head_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Findi
     if not kind.needs_head or part.get("head_dim") is not None:
         return
     own, entries = kind.defaults.get("head_dim"), entries_of_class(kind.name)
+    takes_null = entries is None or "null" in entries.takes.get("head_dim", ("null",))
     is_null = own is None and entries is not None and "null" in entries.takes.get("head_dim", ())
-    if "head_dim" in part or is_null:
+    if ("head_dim" in part and takes_null) or is_null:  # of a null that is refused another finding tells
         said = "null in config.json" if "head_dim" in part else "left out of config.json, and null then"
         yield Finding(
             "warning",

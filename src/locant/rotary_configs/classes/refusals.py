@@ -249,4 +249,4 @@ def null_of(name: str, kind: ModelType | None, shown: str, remedy: str) -> Findi
     else:
         whose = "the class" if kind is None else f"the class of '{kind.name}'"
         said = f"{name} of the file is null; {shown} is shown, what {whose} has where it is left out."
-    return Finding("warning", said, remedy)
+    return Finding("warning", said, remedy, "null entry")
