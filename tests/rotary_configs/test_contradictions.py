@@ -395,6 +395,7 @@ def test_a_base_of_the_file_beside_another_group_is_what_dbrx_takes() -> None:
     assert read_huggingface(file).config.base == 1e4
     (said,) = [each.message for each in read_huggingface(file).findings if "attn_config" in each.message]
     assert said.endswith("passes over it and takes 10000, as is shown.")
+    assert not [each for each in read_huggingface(file).findings if "has no rope_theta" in each.message]
 
 
 @pytest.mark.parametrize("entries", [{"rope_theta": None}, {"rope_theta": None, "rope_parameters": None}])

@@ -181,6 +181,7 @@ def dbrx(given: dict[str, Any], findings: Findings) -> None:
                 f"State rope_theta {group['rope_theta']!r:.20} in config.json itself as well, for the class.",
             )
         )
+        given.setdefault("rope_theta", taken)  # of which that is told
 
 
 def olmo(given: dict[str, Any], findings: Findings) -> None:
