@@ -207,3 +207,28 @@ def test_groups_of_layer_types_that_a_class_passes_over_are_told_once(tmp_path: 
         "rope_parameters of config.json has groups for 'full_attention' and 'sliding_attention', which the class of "
         "'llama' in transformers passes over: its layers have no types, and all have the base 10000, without scaling."
     ]
+
+
+def test_a_class_that_fails_without_groups_gives_no_base(tmp_path: Path) -> None:
+    """modeling_cohere_compass.py looks for a group of every type of layers, and its configuration has none."""
+    found = _found(tmp_path, {"model_type": "cohere_compass_text", **_SIZES, "rope_parameters": {}})
+    assert any("has none of its own, and fails" in each.message for each in found)
+    assert not [each for each in found if each.code == "values of the class" and "rope_theta" in each.message]
+
+
+def test_a_base_in_one_group_with_which_a_class_fails_is_read(tmp_path: Path) -> None:
+    group = {"rope_type": "default", "rope_theta": 5e5}
+    said = [each.message for each in _found(tmp_path, {"model_type": "beam", **_SIZES, "rope_parameters": group})]
+    assert any("looks for these, and fails" in each for each in said)
+    assert not [each for each in said if "nothing known here reads it" in each]
+
+
+def test_what_a_part_leaves_out_is_told_with_its_name(tmp_path: Path) -> None:
+    """Another part may have an entry of that name."""
+    parts = {"text_config": {**_SIZES}, "vision_config": {"rope_parameters": {"rope_theta": 1e4}}}
+    (note,) = (
+        each.message
+        for each in _found(tmp_path, {"model_type": "qwen3_vl", **parts})
+        if each.code == "values of the class"
+    )
+    assert note.startswith("Left out of config.json (in text_config), and taken as the class of 'qwen3_vl_text'")

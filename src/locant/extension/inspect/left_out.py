@@ -59,6 +59,8 @@ def values_left_out(
         return []
     are_null = [re.split(r"[, ]", each)[0] in file.nulls for each in items]
     how = "Null in config.json" if all(are_null) else f"Left out of config.json{' or null there' * any(are_null)}"
+    if file.where:  # other parts of the model may have entries of these names
+        how += f" (in {'.'.join(file.where)})"
     return [
         Finding(
             "note",

@@ -15,6 +15,7 @@ from locant.rotary_configs.classes.families import ModelType, is_in_transformers
 from locant.rotary_configs.classes.nulls import nulls_of_a_class
 from locant.rotary_configs.classes.refusals import no_multiple
 from locant.rotary_configs.classes.windows import windows_of_class
+from locant.rotary_configs.huggingface.groups_by_layer_type import FAILS_WITH_GROUPS
 from locant.rotary_configs.huggingface.layer_windows import has_no_window
 from locant.rotary_configs.huggingface.single_layers import doubts_about_single_layers
 from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION
@@ -364,6 +365,7 @@ def _groups_for_one_rotation(part: Mapping[str, Any], kind: ModelType) -> Iterat
             f"config.json has no groups of rotary parameters for types of layers: the class of '{kind.name}' in "
             "transformers looks for one of every type, has none of its own, and fails.",
             "State rope_parameters with a group for each type of layers.",
+            FAILS_WITH_GROUPS,
         )
     types = {*kind.layer_types, *(map(str, stated) if isinstance(stated, list) else ())}
     for name in GROUPS:

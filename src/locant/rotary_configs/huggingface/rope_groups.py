@@ -138,7 +138,10 @@ def rope_groups(
         if stated is not None and not in_vllm and fails_with_one_group(kind, where):
             if base is not None and kind.name in PASSES_OVER_BASE:
                 findings.append(base_beside_one_group(kind, base, where))
-            return {name: (Fields(given, where), stated) for name in kind.rope or {}} or {ALL_LAYERS: (rope, stated)}
+            names_of_class = kind.rope or {}
+            return {name: (_of_known_base(given, where), stated) for name in names_of_class} or {
+                ALL_LAYERS: (rope, stated)
+            }
     if kind is not None and merges:
         if inside is not None and base not in (None, inside):
             findings.append(two_bases(kind, inside, base, where))
@@ -155,7 +158,7 @@ def rope_groups(
     if listed:
         if len(listed) == 1:
             return {ALL_LAYERS: (rope, next(iter(listed)))}
-        return {name_of_base(base): (Fields(given, where), base) for base in listed}
+        return {name_of_base(base): (_of_known_base(given, where), base) for base in listed}
     if inside is not None and kind is not None and base == kind.defaults.get("rope_theta"):
         base = None  # transformers writes the class's own beside the one that counts
     if inside is not None and base not in (None, inside) and kind is not None and is_in_transformers(kind.name):
@@ -204,10 +207,15 @@ def rope_groups(
         return {ALL_LAYERS: (rope, base)}
     # The one rope_scaling of such a model is that of its full attention, but for a few classes.
     if kind is not None and kind.name in MERGES_INTO_ALL_LAYERS:
-        copied = Fields(given, where)
-        copied.get("rope_theta")
-        return {GLOBAL: (rope, base), LOCAL: (copied, local if inside is None else inside)}
+        return {GLOBAL: (rope, base), LOCAL: (_of_known_base(given, where), local if inside is None else inside)}
     return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
+
+
+def _of_known_base(given: Mapping[str, Any], where: str) -> Fields:
+    """Return a group for further layers, whose base is taken already."""
+    rope = Fields(given, where)
+    rope.get("rope_theta")
+    return rope
 
 
 def _bases_of_layers(kind: ModelType, names: Collection[str]) -> list[float | None]:
@@ -243,9 +251,7 @@ def with_length_of_class(rope: Fields, part: Fields, kind: ModelType | None, fin
             f"State {entry} {stated} beside the group as well.",
         )
     )
-    replaced = Fields({**rope.values, entry: own}, rope.where)
-    replaced.get("rope_theta")
-    return replaced
+    return _of_known_base({**rope.values, entry: own}, rope.where)
 
 
 def without_unused_groups(
