@@ -181,6 +181,13 @@ class TestUltraBert:
         assert len(said) == 1
         assert said[0].startswith("Of attention_windows 64 in config.json, the class of 'ultrabert'")
 
+    def test_a_window_beside_those_of_the_layers_is_passed_over(self) -> None:
+        findings = read_huggingface(self._FILE | {"sliding_window": 32}).findings
+        said = " ".join(each.message for each in findings)
+        assert "sliding_window is 32 in config.json, but the class of 'ultrabert' in transformers takes 64 of " in said
+        assert "Of attention_windows 64 in config.json" in said
+        assert "in its place" not in _said(self._FILE | {"sliding_window": 64})
+
     def test_without_windows_the_class_has_its_own(self) -> None:
         file = self._FILE | {"attention_windows": [None, None, None, None], "layer_types": ["sliding_attention"] * 4}
         assert read_huggingface(file).layers[0].window == 129

@@ -187,11 +187,14 @@ class Spelled(dict[str, Any]):
 
     Attributes:
         names: What the file calls them, by the names that they have here, where that differs.
+        overwritten: Numbers of the file in whose place the code of the model takes that of another entry: that entry,
+            and its number.
     """
 
     def __init__(self, entries: Mapping[str, Any]) -> None:
         super().__init__(entries)
         self.names: dict[str, str] = {}
+        self.overwritten: dict[str, tuple[str, float]] = {}
 
     def take(self, theirs: str | None, ours: str) -> None:
         """Give an entry the name that transformers has for it."""
@@ -206,11 +209,14 @@ class Spelled(dict[str, Any]):
             translated: The entries in the names of transformers, as the code of a model type is known to take them.
         """
         gone = {name: value for name, value in self.items() if name not in translated}
-        for name in [name for name in translated if name not in self]:
-            value = translated[name]
+        for name, value in translated.items():
+            if not is_number(value) or self.get(name) == value:
+                continue
             theirs = [each for each, of in gone.items() if value in (of if isinstance(of, list) else [of])]
-            if len(theirs) == 1 and is_number(value):
+            if len(theirs) == 1:
                 self.names.setdefault(name, theirs[0])
+                if is_number(self.get(name)):
+                    self.overwritten[name] = (theirs[0], value)
 
     def has_none(self, *names: str) -> bool:
         """Whether none of some entries is there."""

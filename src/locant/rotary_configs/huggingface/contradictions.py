@@ -6,7 +6,7 @@ Which one it takes is that of ``convert_rope_params_to_dict`` and ``standardize_
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from locant.positions.scaling.fields import Fields, Finding, in_json
@@ -18,6 +18,7 @@ from locant.rotary_configs.classes.families import (
 )
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 from locant.rotary_configs.rope_parameters import entries_of_groups, read_type
+from locant.rotary_configs.spellings import Spelled
 
 
 def takes_scaling_first(kind: ModelType | None) -> bool:
@@ -127,6 +128,23 @@ def without_unknown_groups(
             )
         )
     return {name: value for name, value in group.items() if name not in lost} if lost else group
+
+
+def numbers_of_other_entries(given: Spelled, name: str | None, *, is_known: bool) -> Iterator[Finding]:
+    """Yield the warnings about numbers in whose place the code of a model takes those of other entries.
+
+    Args:
+        given: The entries of the file.
+        name: The model type.
+        is_known: Whether the code is that of transformers.
+    """
+    whose = f"the class of '{name}' in transformers" if is_known else f"the code of '{name}'"
+    for entry, (taken, value) in given.overwritten.items():
+        yield Finding(
+            "warning",
+            f"{entry} is {given[entry]:.10g} in config.json, but {whose} takes {value:.10g} of {taken} in its place.",
+            "Keep the one that the weights were trained with.",
+        )
 
 
 def _in_words(group: Mapping[str, Any]) -> str:

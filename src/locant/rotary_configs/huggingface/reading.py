@@ -55,6 +55,7 @@ from locant.rotary_configs.huggingface.bases_beside_groups import (
     null_switches_nothing_off,
 )
 from locant.rotary_configs.huggingface.class_failures import doubts_about_class, types_of_no_rotation
+from locant.rotary_configs.huggingface.contradictions import numbers_of_other_entries
 from locant.rotary_configs.huggingface.doubts import (
     doubts_about,
     is_of_indexer,
@@ -243,6 +244,7 @@ def read_config(
         each if each in as_written else replace(each, message=given.in_words_of_file(each.message))
         for each in parsed.findings
     ]
+    words += numbers_of_other_entries(given, name, is_known=is_known)
     words += stacks_beside(config, parsed, functools.partial(read_config, in_vllm=in_vllm, is_replaced=is_replaced))
     return replace(parsed, findings=tuple(words))
 
