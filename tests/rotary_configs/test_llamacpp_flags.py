@@ -243,12 +243,36 @@ def test_flags_scale_the_compressed_attention_of_deepseek_v4() -> None:
     assert configs["compress"].attention_scale() == 1.0
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--rope-freq-base 500000", "rope.freq_base 1e+06 by --rope-freq-base 500000"),
+        ("--rope-freq-base 1000000", ""),
+        ("--rope-scaling linear", "rope.scaling.type 'yarn' by --rope-scaling linear"),
+        ("--rope-freq-scale 0.5", "rope.scaling.factor 4 by --rope-freq-scale 0.5"),
+        ("--rope-scale 4", ""),
+        ("--rope-scaling none --rope-scale 8", "rope.scaling.type 'yarn' by --rope-scaling none"),
+    ],
+)
+def test_keys_of_the_file_in_whose_place_flags_stand(flags: str, said: str) -> None:
+    keys = {"rope.freq_base": 1e6, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}
+    found = [
+        each.message
+        for each in _run(flags, "llama", **keys, **{"rope.scaling.original_context_length": 8192}).findings
+        if each.message.startswith("Of the keys")
+    ]
+    assert found == ([f"Of the keys of the file, the flags replace {said}."] if said else [])
+
+
 def test_overrides_of_keys_change_the_metadata() -> None:
     metadata = {"general.architecture": "llama", "llama.rope.freq_base": 10000.0, "llama.context_length": 4096}
     words = "--override-kv llama.rope.freq_base=float:500000,llama.context_length=int:8192 --override_kv a.b=bool:true"
     changed, findings = overridden_metadata(words, metadata)
     assert changed == {**metadata, "llama.rope.freq_base": 500000.0, "llama.context_length": 8192, "a.b": True}
-    assert findings == []
+    assert [each.message for each in findings] == [
+        "Of the keys of the file, --override-kv replaces llama.rope.freq_base 10000.0 by 500000.0, "
+        "llama.context_length 4096 by 8192."
+    ]
     for present in (metadata, {"general.architecture": "llama"}):
         changed, findings = overridden_metadata("--override-kv llama.rope.freq_base=int:500000", present)
         assert changed == present

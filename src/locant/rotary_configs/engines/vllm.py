@@ -20,6 +20,7 @@ from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.entries import TYPES_OF_TRANSFORMERS, type_taken_for
 from locant.rotary_configs.classes.own_code import in_usual_names
 from locant.rotary_configs.engines.override_words import names_in, placed
+from locant.rotary_configs.engines.replaced_entries import replaced_entries
 from locant.rotary_configs.engines.vllm_groups import with_own_groups
 from locant.rotary_configs.engines.vllm_overrides import GROUPS, with_overrides, with_share_of_file
 from locant.rotary_configs.huggingface.around_scalings import length_of_class
@@ -62,8 +63,8 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
         parsed = speaks_of("huggingface", where)(_read)(given, config)
     except ConfigError as error:
         raise ConfigError(placed(str(error), names)) from error
-    findings = (replace(each, message=placed(each.message, names)) for each in parsed.findings)
-    return replace(parsed, findings=tuple(findings))
+    findings = [replace(each, message=placed(each.message, names)) for each in parsed.findings]
+    return replace(parsed, findings=(*findings, *replaced_entries(given, config, findings)))
 
 
 def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:

@@ -39,7 +39,13 @@ from locant.rotary_configs.gguf.llamacpp_flags import (
     scaling_types,
 )
 from locant.rotary_configs.gguf.llamacpp_layers import heeded_by, told_apart, unheeded_flags
-from locant.rotary_configs.gguf.llamacpp_settings import FlagsOfLayers, keys_of, original_by_flag, stated_by_file
+from locant.rotary_configs.gguf.llamacpp_settings import (
+    FlagsOfLayers,
+    keys_of,
+    keys_replaced,
+    original_by_flag,
+    stated_by_file,
+)
 from locant.rotary_configs.gguf.scaling import unmixed
 from locant.rotary_configs.gguf.sliding import FULL, with_plain_attention
 from locant.rotary_configs.unusual_bases import of_small_base, with_base
@@ -154,6 +160,16 @@ def read_llamacpp(
                 "Leave the flag out, if the weights were trained or extended with that scaling.",
             )
     findings += unheeded_flags(given.values, numbers, heeds, models, configs, kinds)
+    scaled = any(each.scaling for each in heeds.values()) and all(
+        each.scaling.llamacpp_type for each in models.values()
+    )
+    findings += keys_replaced(
+        keys,
+        stated,
+        base if any(each.base for each in heeds.values()) else None,
+        given.values.get("--rope-scaling") if scaled else None,
+        scale if scaled and given.values.get("--rope-scaling") != "none" else None,
+    )
     length = next(iter(models.values())).max_length
     findings += original_by_flag(numbers, stated, length, [each.scaling for each in configs.values()])
     return ParsedConfig(configs, tuple(dict.fromkeys(findings)), layers=kinds)

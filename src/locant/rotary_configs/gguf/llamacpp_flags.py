@@ -18,7 +18,7 @@ from typing import Any
 from locant.errors import ConfigError, nearest
 from locant.positions.scaling import SCALINGS, FrequencyScaling
 from locant.positions.scaling.checks import is_number
-from locant.positions.scaling.fields import Finding
+from locant.positions.scaling.fields import Finding, in_json
 
 NUMBERS = (
     "--rope-scale",
@@ -155,7 +155,7 @@ def overridden_metadata(
         metadata: The file's metadata.
 
     Returns:
-        The metadata, and findings about overrides without an effect.
+        The metadata, and findings about overrides without an effect and about keys in whose place others stand.
 
     Raises:
         ConfigError: An override is not of that form, or what :func:`parse_flags` raises.
@@ -190,6 +190,11 @@ def overridden_metadata(
             )
             continue
         changed[key] = _value(override, kind, text)
+    others = {key: value for key, value in changed.items() if metadata.get(key) not in (None, value)}
+    if others:
+        said = ", ".join(f"{key} {in_json(metadata[key])} by {in_json(value)}" for key, value in others.items())
+        remedy = "Nothing has to be done, if that is meant."
+        findings.append(Finding("note", f"Of the keys of the file, {_OVERRIDE} replaces {said}.", remedy))
     return changed, findings
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,6 +58,29 @@ class StatedByFile:
             return replace(config, scaling=Unscaled())
         of_any = Linear if factor >= 1 else LinearOfAnyFactor
         return replace(config, scaling=of_any(factor=factor, original_length=self.original))
+
+
+def keys_replaced(
+    keys: Fields, stated: StatedByFile, base: float | None, kind: str | None, scale: Scale | None
+) -> Iterator[Finding]:
+    """Yield the note on keys of a file in whose place numbers of flags stand.
+
+    Args:
+        keys: The metadata of the architecture.
+        stated: What the file states about its scaling.
+        base: The base by flag, where layers heed it.
+        kind: The type of the scaling by flag, where layers heed it.
+        scale: By how much flags expand the context, where layers heed it.
+    """
+    own = keys.number("rope.freq_base")
+    said = [f"rope.freq_base {own:g} by --rope-freq-base {base:g}"] if own and base and own != base else []
+    if stated.kind is not None and kind not in (None, stated.kind):
+        said.append(f"rope.scaling.type '{stated.kind}' by --rope-scaling {kind}")
+    if stated.factor is not None and scale is not None and abs(scale.factor / stated.factor - 1) > 1e-6:
+        said.append(f"rope.scaling.factor {stated.factor:g} by {scale.flag}")
+    if said:
+        remedy = "Nothing has to be done, if that is meant."
+        yield Finding("note", f"Of the keys of the file, the flags replace {', '.join(said)}.", remedy)
 
 
 def original_by_flag(
