@@ -169,6 +169,24 @@ def test_a_value_is_reported_once_and_in_the_words_of_json(entries: dict[str, An
     assert len(finding.message) < 160
 
 
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        (
+            {"rope_theta": "abc", "max_position_embeddings": "4096", **_scaled(rope_type="linear", factor="2")},
+            ["'max_position_embeddings' in config", "'rope_theta' in config", "'factor' in rope_scaling of config"],
+        ),
+        ({"model_type": "gpt_neox", "rotary_emb_base": "1e4", "rotary_pct": [0.25]}, ["'rotary_emb", "'rotary_pct'"]),
+        ({"rope_theta": "5e5", **_scaled(**_YARN)}, ["'rope_theta'"]),
+        ({"rope_theta": "5e5", **_scaled(rope_type="yarn")}, ["'rope_theta'"]),  # what is missing is no wrong value
+    ],
+)
+def test_all_values_of_a_wrong_kind_are_told_at_once(entries: dict[str, Any], told: list[str], tmp_path: Path) -> None:
+    errors = [each for each in _inspected(tmp_path, _LLAMA | entries).findings if each.severity == "error"]
+    assert len(errors) == len(told)
+    assert all(each.message.startswith(name) for each, name in zip(errors, told, strict=True))
+
+
 def test_no_remedy_is_refused(tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, _LLAMA | _scaled(**_YARN | {"original_max_position_embeddings": 20000}))
     assert not any("Set factor to 0." in finding.remedy for finding in inspection.findings)

@@ -19,6 +19,7 @@ from locant.extension.inspect.model_class.ask import ask_class as class_of
 from locant.extension.inspect.model_class.unasked import UnaskedClass
 from locant.extension.inspect.project_code import read_project
 from locant.extension.inspect.stored_frequencies import stored_findings
+from locant.extension.inspect.wrong_values import other_wrong_values
 from locant.extension.source import Source, check_layers, check_sizes, load_source, resolve_model
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
@@ -44,6 +45,7 @@ from locant.rotary_configs.huggingface.text_parts import (
     text_part_names,
     text_type,
 )
+from locant.rotary_configs.reach import REACH
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.spellings import stated_layout
 from locant.rotary_configs.vision import VisionRotary, read_vision
@@ -187,9 +189,12 @@ def inspect_model(
     except UNREADABLE as error:
         parsed = None
         found.append(error_finding(error, source.path.name))
+        found += other_wrong_values(
+            error, source.content, lambda each: _read(replace(source, content=each), None, code), source.path.name
+        )
         if source.kind == "huggingface" and has_usual_sizes and not isinstance(error, NoRotaryPositionsError):
             # What the error says of an entry is not said again.
-            words = {word.strip("'.,:;") for word in found[0].message.split()}
+            words = {word.strip("'.,:;") for each in found for word in each.message.split()}
             found += [each for each in doubts_about(content) if each.message.split(" ")[0].strip("'") not in words]
         if isinstance(error, NoRotaryPositionsError):
             found += refusals(source.content, source.types) if source.kind == "gguf" else ()
@@ -215,9 +220,11 @@ def inspect_model(
         found = [*parsed.findings, *_repeated(source)]
     elif llamacpp and parsed is not None:
         run = read_llamacpp(llamacpp, parsed.configs, metadata=content, layers=parsed.layers)
+        scalings = [[each.scaling for each in read.configs.values()] for read in (run, parsed)]
+        kept = [each for each in parsed.findings if each.code != REACH or scalings[0] == scalings[1]]
         of_loader = [*refusals(source.content, source.types)] if source.kind == "gguf" else []
-        found = [*run.findings, *overridden, *parsed.findings, *of_loader, *_repeated(source)]
-        parsed = replace(parsed, configs=run.configs, layers=run.layers, findings=(*run.findings, *parsed.findings))
+        found = [*run.findings, *overridden, *kept, *of_loader, *_repeated(source)]
+        parsed = replace(parsed, configs=run.configs, layers=run.layers, findings=(*run.findings, *kept))
     elif source.kind == "huggingface" and has_usual_sizes:
         # What an engine makes of a model type that only its class explains is not known.
         is_known = families.model_type(text_type(source.content)) is not None

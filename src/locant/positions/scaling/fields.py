@@ -26,6 +26,7 @@ FindingCode = Literal[
     "unknown model type",
     "read by nobody",
     "null entry",
+    "reach of the scaling",
 ]
 """What a finding is about, for those that other findings go by."""
 
@@ -46,6 +47,19 @@ class Finding:
     message: str
     remedy: str
     code: FindingCode | None = None
+
+
+class WrongValueError(ConfigError):
+    """An entry has a value of another kind than its reader takes.
+
+    Args:
+        message: What is wrong, where, and what would be right.
+        value: The value, where it is the reader that raises.
+    """
+
+    def __init__(self, message: str, value: Any = None) -> None:
+        super().__init__(message)
+        self.value = value
 
 
 class Fields:
@@ -169,8 +183,8 @@ class Fields:
                     f"{', '.join(sorted(known))}."
                 )
 
-    def _wrong(self, name: str, value: Any, expected: str) -> ConfigError:
-        return ConfigError(f"'{name}' in {self.where} must be {expected}; got {in_json(value)}.")
+    def _wrong(self, name: str, value: Any, expected: str) -> WrongValueError:
+        return WrongValueError(f"'{name}' in {self.where} must be {expected}; got {in_json(value)}.", value)
 
 
 class _JSONWords(reprlib.Repr):

@@ -36,6 +36,7 @@ from locant.rotary_configs.gguf.sliding import FULL, SLIDING, by_layer_types, pa
 from locant.rotary_configs.gguf.windows import has_windows
 from locant.rotary_configs.huggingface.doubts import with_checked_axes
 from locant.rotary_configs.huggingface.layers import layers_without_positions
+from locant.rotary_configs.reach import reach_of_scaling
 from locant.rotary_configs.unusual_bases import config_class
 from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
 from locant.rotary_configs.wording import speaks_of, words_of, words_of_findings
@@ -148,6 +149,9 @@ def _read(
         findings += base_of_earlier_graphs(keys, architecture, config.base, configs[SLIDING].base)
     if any(layer.window for layer in layers):
         findings += windows_of_graph(keys, architecture)
+    if keys.text("rope.scaling.type") != "none":
+        remedy = "Compare with the configuration that the file was made from."
+        findings += reach_of_scaling(configs, layers, "of the file", remedy)
     findings += _notes_on_parts(keys, graph, rotary_dim)
     findings += layers_without_positions(layers, "llama.cpp does not rotate queries and keys there")
     findings += _without_yarn(keys)

@@ -118,6 +118,7 @@ from locant.rotary_configs.huggingface.text_parts import (
     text_type,
 )
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL
+from locant.rotary_configs.reach import reach_of_scaling, scaling_for_all_layers
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
 from locant.rotary_configs.rotary_names import passed_over, says_a_scaling
 from locant.rotary_configs.spellings import (
@@ -404,6 +405,9 @@ def _read_entries(
         findings += [*bases_of_a_switch(part, kind, bases), *null_switches_nothing_off(part, kind, bases)]
     findings += [] if in_vllm else is_scaled_by_class(part.values, kind, configs)
     findings += doubts_about_class(part, kind, names, configs)
+    if (scaling_of_all := scaling_for_all_layers(given)) is not None:
+        remedy = "Nothing has to be done, if the weights were trained so."
+        findings += reach_of_scaling(configs, layers, f"in {scaling_of_all} of config.json", remedy)
     findings += windows_for_both_ways(part, kind, layers) or windows_of_other_sizes(part, kind, layers)
     findings += windows_passed_over(part, kind, layers)
     findings += [*windows_of_two_sizes(part, kind, names), *layers_of_stacks(part, kind)]
