@@ -32,8 +32,11 @@ from locant.rotary_configs import (
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.classes.entries import PASSES_OVER_GROUPS, TYPES_OF_TRANSFORMERS
 from locant.rotary_configs.classes.families import (
+    HALVES_FOR_BOTH_WAYS,
     HEEDS_MSCALE,
+    INDEXERS,
     LEARNS_FREQUENCIES,
+    LOOKS_BOTH_WAYS,
     NULL_GROUP_STANDS_STILL,
     PASSES_OVER_BASE,
     SCALES_SCORES,
@@ -626,6 +629,55 @@ def test_which_classes_scale_by_a_factor_for_short_texts() -> None:
     transformers = pytest.importorskip("transformers")
     paths = Path(transformers.__file__).parent.glob("models/*/modeling_*.py")
     assert {path.parent.name for path in paths if "short_mscale" in path.read_text(encoding="utf-8")} == HEEDS_MSCALE
+
+
+def _codes_of_transformers() -> dict[str, str]:
+    transformers = pytest.importorskip("transformers")
+    paths = Path(transformers.__file__).parent.glob("models/*/modeling_*.py")
+    return {path.parent.name: path.read_text(encoding="utf-8") for path in paths}
+
+
+def test_which_classes_have_an_indexer_that_rotates() -> None:
+    indexer = re.compile(r"^class \w*Indexer\(.*?\):\n(.*?)(?=^class |^def |^@|\Z)", re.MULTILINE | re.DOTALL)
+    found = {
+        folder
+        for folder, code in _codes_of_transformers().items()
+        for body in indexer.findall(code)
+        if "apply_rotary" in body or "rotate_half" in body
+    }
+    names = {name.removesuffix("_text") for name in INDEXERS}
+    assert {folder.removesuffix("_text") for folder in found} == names
+
+
+def test_which_classes_have_windows_to_both_sides() -> None:
+    """Of the others that make such masks one halves the window by its file, and one has it in its encoder alone."""
+    makes = "create_bidirectional_sliding_window_mask("
+    found = {folder for folder, code in _codes_of_transformers().items() if makes in code}
+    drafts = {folder for folder in found if folder.endswith("_assistant")}  # which look at the cache of another model
+    assert found - drafts - {"diffusion_gemma", "t5gemma"} == {name.removesuffix("_text") for name in LOOKS_BOTH_WAYS}
+    assert "diffusion_gemma_text" in HALVES_FOR_BOTH_WAYS
+
+
+@pytest.mark.parametrize(
+    ("model_type", "entries", "said"),
+    [
+        (
+            "deepseek_v4",
+            {"index_head_dim": 96},
+            "the last 64 of its 96 features by the same frequencies, in the layout ",
+        ),
+        (
+            "qwen4_exp_text",
+            {"indexer_head_dim": 128, "partial_rotary_factor": 0.25},
+            "the first 64 of its 128 features",
+        ),
+    ],
+)
+def test_indexers_of_compressed_keys_rotate_as_well(model_type: str, entries: dict[str, Any], said: str) -> None:
+    findings = read_huggingface({"model_type": model_type, **entries}).findings
+    (found,) = [each.message for each in findings if each.message.startswith("The indexer")]
+    assert said in found
+    assert "as the attention does" in found
 
 
 @pytest.mark.slow

@@ -40,12 +40,13 @@ WINDOW_WITHOUT_POSITIONS = frozenset(["smollm3"])
 """Model types with ``use_sliding_window`` whose layers without positions, and no others, have the window."""
 
 INDEXERS: dict[str, tuple[RotaryLayout, Literal["first", "last"]]] = {
-    **dict.fromkeys(("axk2", "deepseek_v32", "minimax_m3_vl_text"), ("half", "first")),
+    **dict.fromkeys(("axk2", "deepseek_v32", "minimax_m3_vl_text", "qwen4_exp_text"), ("half", "first")),
     **dict.fromkeys(("dots3_note_text", "glm_moe_dsa", "mistral_large4_text"), ("interleaved", "first")),
+    "deepseek_v4": ("interleaved", "last"),
     "hy_v4": ("half", "last"),
     "hy_v4_vl_text": ("interleaved", "last"),
 }
-"""How the indexers of sparse attention pair features, and which of their ``index_head_dim`` features they rotate."""
+"""How the indexers of sparse attention pair features, and which of their features they rotate."""
 
 SHARES_BESIDE_GROUPS = frozenset(["deepseek_v4", "lfm3", "ultrabert"])
 """Model types with a rotation for every layer type that heed a ``partial_rotary_factor`` beside their groups."""

@@ -11,14 +11,15 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Fields, Finding, in_json
-from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.base import LayerType, ParsedConfig
 from locant.rotary_configs.classes.entries import entries_of_class, entries_of_no_class
 from locant.rotary_configs.classes.families import INDEXERS, NULL_GROUP_STANDS_STILL, ModelType, is_in_transformers
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS
 from locant.rotary_configs.usual_values import GROUPS, refuse_impossible, rotary_groups, unusual_values
 
-_WITH_INDEXER = ("indexed_attention", "minimax_m3_sparse")
+_WITH_INDEXER = ("indexed_attention", "minimax_m3_sparse", "compressed_sparse_attention")
+_SIZES_OF_INDEXER = ("index_head_dim", "indexer_head_dim")
 
 
 def refuse_impossible_values(part: Mapping[str, Any], *, takes_small_bases: bool = False) -> None:
@@ -249,7 +250,11 @@ def is_of_indexer(name: str) -> bool:
 
 
 def notes_on_indexers(
-    part: Fields, kind: ModelType | None, names: Collection[str], configs: Mapping[str, RotaryConfig]
+    part: Fields,
+    kind: ModelType | None,
+    names: Collection[str],
+    configs: Mapping[str, RotaryConfig],
+    layers: Collection[LayerType] = (),
 ) -> list[Finding]:
     """Return a note on the indexer of sparse attention, which rotates queries and keys of its own.
 
@@ -258,11 +263,13 @@ def notes_on_indexers(
         kind: The facts of its class, where they are known.
         names: Types of the layers.
         configs: What their attention does.
+        layers: The types with the names of their configurations, where these are others.
     """
     sparse = next((name for name in _WITH_INDEXER if name in names), None)
     if kind is None or kind.name not in INDEXERS or sparse is None or part.flag("use_dsa") is False:
         return []
-    config = configs[sparse] if sparse in configs else next(iter(configs.values()))
+    of_type = next((each.config for each in layers if each.name == sparse), sparse)
+    config = configs[of_type] if of_type in configs else next(iter(configs.values()))
     layout, place = INDEXERS[kind.name]
     stated = part.flag("indexer_rope_interleave")
     if stated is not None and stated is not (layout == "interleaved"):
@@ -274,7 +281,7 @@ def notes_on_indexers(
                 "Compare with the code that trained the model.",
             )
         ]
-    size = part.whole("index_head_dim")
+    size = next((size for name in _SIZES_OF_INDEXER if (size := part.whole(name)) is not None), None)
     assert config.rotary_dim is not None
     if size is not None and size < config.rotary_dim:
         return [

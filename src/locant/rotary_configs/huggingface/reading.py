@@ -417,7 +417,7 @@ def _read_entries(
     findings += [] if in_vllm else original_length_without_scaling(part, is_scaled)
     findings += doubts_about_layer_types(part, kind, len(names))
     findings += [*windows_without_tokens(part, kind, names), *windows_that_are_no_numbers(part, kind)]
-    findings += [] if in_vllm else notes_on_indexers(part, kind, names, configs)
+    findings += [] if in_vllm else notes_on_indexers(part, kind, names, configs, layers)
     # Scaling scores by the logarithm of the position is no rotation: code of people's own may do it besides.
     by_logarithm = () if is_known or kind is None else [key for key in part.values if "logn" in key]
     of_class = () if kind is None else (*kind.defaults, *kind.entries)
