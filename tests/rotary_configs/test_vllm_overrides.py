@@ -48,6 +48,15 @@ def _errors(findings: tuple[Finding, ...]) -> list[str]:
         (_LLAVA, {"text_config": {"rope_theta": 1e7}}, 5e5, "rope_theta in --hf-overrides has no effect"),
         (_LLAVA, {"text_config": {"rope_parameters": None}}, 1e4, "has no rope_theta"),
         (_VL, {"text_config": {"rope_theta": 1e7}}, 1e6, "rope_theta in --hf-overrides has no effect"),
+        (
+            _VL,
+            {"rope_parameters": {**_LINEAR, "rope_theta": 1e7}},
+            1e6,
+            "rope_parameters in --hf-overrides has no effect",
+        ),
+        (_VL, {"rope_scaling": None}, 1e6, "the class of 'qwen2_vl' makes a text part of the entries of the file"),
+        (_VL, {"max_position_embeddings": 65536}, 1e6, "max_position_embeddings in --hf-overrides has no effect"),
+        (_LLAVA, {"text_config": {"text_config": {"rope_theta": 1e7}}}, 5e5, "vLLM takes the outer one"),
         # A class of people's own may read the entry itself.
         (_LLAMA | {"model_type": "own_llama"}, {"rope_theta": 1e7}, 1e7, ""),
     ],

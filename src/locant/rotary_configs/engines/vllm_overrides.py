@@ -35,7 +35,11 @@ _RELEASE = "vLLM 0.33 (transformers 5.16 to 5.20)"
 _BASES = ("rope_theta", "rotary_emb_base")
 _SHARES = ("partial_rotary_factor", "rotary_pct", "rotary_emb_fraction")
 _BESIDE_A_TYPE = ("rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved")
+_LENGTH = "max_position_embeddings"
 _TEXT_NAMES = ("text_config", "decoder", "generator")  # where get_text_config of transformers looks
+_OF_VLLM = frozenset(("dots3_note",))
+"""Model types whose file vLLM reads by a class of its own (``_CONFIG_REGISTRY``), of those with such a part."""
+
 _OWN_BASES = {  # set_default_rope_theta in vllm/model_executor/models
     **dict.fromkeys(("qwen2", "qwen3", "exaone4", "exaone_moe"), 1e6),
     "ernie4_5_moe": 5e5,
@@ -81,10 +85,19 @@ class _Overrides:
         """Return the file under all overrides."""
         merged, is_text = dict(config), config is self._text
         plain = {name: value for name, value in given.items() if not isinstance(value, Mapping)}
+        beside = [name for name in given if is_text and _has_own_part(self._kind) and self._is_of_text(name)]
+        for name in beside:
+            place = "rope_parameters of text_config" if name in (*_BASES, *_SHARES) else "text_config"
+            self._error(
+                f"{name} in {OPTION} has no effect: the class of '{config.get('model_type')}' makes a text part of the "
+                "entries of the file, and vLLM sets this one beside it.",
+                f"State {name} in {place} of {OPTION}.",
+            )
         for name, value in plain.items():
-            self._set(merged, name, value, plain, is_text=is_text)
+            if name not in beside:
+                self._set(merged, name, value, plain, is_text=is_text)
         for name, value in given.items():
-            if name in plain:
+            if name in plain or name in beside:
                 continue
             if name in GROUPS and is_text:
                 self._replace(merged, name, value)
@@ -100,6 +113,11 @@ class _Overrides:
             else:
                 merged[name] = value
         return merged
+
+    def _is_of_text(self, name: str) -> bool:
+        """Whether the class of the text part reads an entry about its positions."""
+        read = (*GROUPS, *_BASES, *_SHARES, *self._taken_bases, _LENGTH)
+        return name in read or (self._kind is not None and name in self._kind.defaults)
 
     def _set(self, merged: dict[str, Any], name: str, value: Any, plain: Mapping[str, Any], *, is_text: bool) -> None:
         """Set an entry that is no object."""
@@ -274,7 +292,11 @@ class _Overrides:
         for name, value in given.items():
             # Both names are of one group, also where an override has brought it.
             there = next((group for group in GROUPS if isinstance(updated.get(group), Mapping)), name)
-            if name in GROUPS and isinstance(value, Mapping) and is_text and self._stands_beside(updated, there, value):
+            if name in _TEXT_NAMES and is_text and name not in present:
+                self._error(f"{name} in {name} of {OPTION} has no effect: vLLM takes the outer one.", "Remove it.")
+            elif (
+                name in GROUPS and isinstance(value, Mapping) and is_text and self._stands_beside(updated, there, value)
+            ):
                 self._error(
                     f"{name} in {OPTION} has no effect: vLLM puts its entries beside the groups that the class has for "
                     "each layer type, and takes these alone.",
@@ -284,7 +306,7 @@ class _Overrides:
                 group = updated.get(there) or {}
                 if not isinstance(group, Mapping):
                     raise ConfigError(f"'{there}' of the model must be a group of named values; got {group!r}.")
-                if any(isinstance(each, Mapping) for each in value.values()):
+                if self._has_layers(value):
                     group = self._by_type(group)
                 updated[there] = self._merged_group(group, value, name)
             elif name in GROUPS and value is None and is_text:
@@ -303,16 +325,16 @@ class _Overrides:
 
     def _stands_beside(self, present: Mapping[str, Any], name: str, value: Mapping[str, Any]) -> bool:
         """Whether entries for all layers are merged into groups for each layer type, as their class has them."""
-        if (
-            self._kind is None
-            or not self._kind.rope_by_layer
-            or any(isinstance(each, Mapping) for each in value.values())
-        ):
+        if self._kind is None or not self._kind.rope_by_layer or self._has_layers(value):
             return False
         group = present.get(name)
         is_flat = isinstance(group, Mapping) and bool(group) and not _is_by_layer(group)
         merges = self._kind.name in families.MERGES_INTO_ALL_LAYERS | families.MERGES_INTO_FULL_LAYERS
         return merges or not is_flat
+
+    def _has_layers(self, value: Mapping[str, Any]) -> bool:
+        """Whether entries are groups of layer types, or nothing in the place of one."""
+        return any(isinstance(each, Mapping) for each in value.values()) or (bool(value) and {*value} <= {*self._bases})
 
     def _by_type(self, group: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a group as the class gathers it: one for all is that of full attention where it has several."""
@@ -324,7 +346,7 @@ class _Overrides:
         }
 
     def _merged_group(self, present: Mapping[str, Any], given: Mapping[str, Any], where: str) -> dict[str, Any]:
-        if any(isinstance(each, Mapping) for each in given.values()):
+        if self._has_layers(given):
             merged = dict(present)
             for layer, value in given.items():
                 both = isinstance(value, Mapping) and isinstance(present.get(layer), Mapping)
@@ -349,7 +371,7 @@ def _is_by_layer(group: Mapping[str, Any]) -> bool:
 def _has_own_part(kind: families.ModelType | None) -> bool:
     """Whether the class makes a text part of its own where the file has none."""
     whole = None if kind is None else families.model_type(kind.name.removesuffix("_text"))
-    return whole is not None and bool(whole.flat)
+    return whole is not None and bool(whole.flat) and whole.name not in _OF_VLLM
 
 
 def with_overrides(config: Mapping[str, Any], given: Mapping[str, Any], findings: list[Finding]) -> dict[str, Any]:

@@ -268,7 +268,7 @@ def notes_on_indexers(
     sparse = next((name for name in _WITH_INDEXER if name in names), None)
     if kind is None or kind.name not in INDEXERS or sparse is None or part.flag("use_dsa") is False:
         return []
-    of_type = next((each.config for each in layers if each.name == sparse), sparse)
+    of_type = next((each.config for each in layers if each.name == sparse and each.config), sparse)
     config = configs[of_type] if of_type in configs else next(iter(configs.values()))
     layout, place = INDEXERS[kind.name]
     stated = part.flag("indexer_rope_interleave")
