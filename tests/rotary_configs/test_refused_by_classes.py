@@ -463,6 +463,9 @@ def test_an_empty_list_of_layers_without_positions_is_as_none_where_the_class_fi
             ["bar"],
         ),
         ({"model_type": "llava", "text_config": {"model_type": "internlm2"}}, ["internlm2"]),
+        ({"model_type": "kimi_k25", "text_config": {"model_type": "kimi_k2"}}, []),
+        ({"model_type": "kimi_k25", "text_config": {"model_type": "kimi_k3"}}, ["kimi_k3"]),
+        ({"model_type": "cosmos3_omni", "vision_config": {"model_type": "foo"}}, []),
         (
             {"model_type": "llava", "text_config": {"model_type": "opt"}, "vision_config": {"model_type": None}},
             [None],

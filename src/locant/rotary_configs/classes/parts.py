@@ -14,6 +14,9 @@ from typing import Any
 BACKBONE = "backbone_config"
 """The part that may be of timm, whose model types are others."""
 
+ANY_TYPE = "*"
+"""What stands for any model type of a part, of a class that gives it one of its own."""
+
 
 def parts_of_class(name: str) -> dict[str, str | None]:
     """Return the entries that hold the parts of a class, which passes over all other groups with a model type in them.

@@ -10,7 +10,7 @@ from typing import Any
 
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.classes import families
-from locant.rotary_configs.classes.parts import BACKBONE, parts_of_class, stored
+from locant.rotary_configs.classes.parts import ANY_TYPE, BACKBONE, parts_of_class, stored
 
 
 def is_type_of_transformers(name: Any) -> bool:
@@ -45,8 +45,10 @@ def _in_group(group: Mapping[str, Any], whole: str) -> Iterator[Finding]:
         part = group.get(name)
         if not isinstance(part, Mapping):
             continue
-        if fixed is not None or is_type_of_transformers(part.get("model_type")):
-            yield from _in_group(part, fixed or part["model_type"])
+        renamed = stored("sub_configs")["renamed"].get(whole, {}).get(name, {})
+        taken = renamed.get(str(part.get("model_type")), renamed.get(ANY_TYPE))
+        if fixed is not None or is_type_of_transformers(taken or part.get("model_type")):
+            yield from _in_group(part, fixed or taken or part["model_type"])
         elif "model_type" in part and name != BACKBONE:
             yield Finding(
                 "warning",
