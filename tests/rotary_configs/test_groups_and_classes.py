@@ -96,6 +96,34 @@ def test_the_scaling_of_one_group_fills_the_share_beside_them_in(name: str, scal
         assert (f"takes it for '{each}', whose group has none" in _warnings(parsed)) == (rotated < 64)
 
 
+def test_windows_of_an_entry_are_told_without_those_of_another() -> None:
+    """NeoMME gives every second sliding layer default_long_sliding_window, whatever sliding_window is."""
+    types = ["sliding_attention"] * 5 + ["full_attention"]
+    said = [
+        each.message for each in read_huggingface({"model_type": "neomme", **_SIZES, "sliding_window": 96}).findings
+    ]
+    assert any("Of sliding_window 96 in config.json" in each and "windows of 97 tokens" in each for each in said)
+    beside = {"sliding_window": 96, "layer_types": types, "default_long_sliding_window": 192}
+    parsed = read_huggingface({"model_type": "neomme", **_SIZES, **beside})
+    assert not any("windows of 97 and" in each.message for each in parsed.findings)
+
+
+def test_sections_of_a_class_for_heads_of_another_size() -> None:
+    """CohereCompassTextRotaryEmbedding has [24, 20, 20] where the group has no mrope_section, and cuts it."""
+    group = {"sliding_attention": {"rope_type": "default", "rope_theta": 2e4}, "full_attention": None}
+    file = {"model_type": "cohere_compass_text", **_SIZES, "head_dim": 96, "rope_parameters": group}
+    file["layer_types"] = ["sliding_attention"] * 5 + ["full_attention"]
+    parsed = read_huggingface(file)
+    axes = parsed.multimodal["sliding_attention"]["axis_of_pair"]
+    assert [axes.count(axis) for axis in range(3)] == [16, 16, 16]
+    assert any("with 16, 16, 16 pairs each" in each.message for each in parsed.findings)
+    (found,) = (each for each in parsed.findings if "sums to 64 pairs" in each.message)
+    assert found.message.startswith("The file has no mrope_section, and that of its class, [24, 20, 20], sums to")
+    assert found.remedy.startswith("State mrope_section")
+    group["sliding_attention"]["mrope_section"] = [24, 20, 20]
+    assert any(each.message.startswith("mrope_section [24, 20, 20] sums") for each in read_huggingface(file).findings)
+
+
 def test_a_class_that_reads_a_group_under_its_new_name_alone() -> None:
     """Cohere2MoeConfig has a field rope_scaling, and brings rope_parameters in order before they are there."""
     config_class = pytest.importorskip("transformers").CONFIG_MAPPING["cohere2_moe"]

@@ -50,7 +50,7 @@ def sub_configs() -> dict[str, Any]:
 
 
 def _renamed(config_class: Any, part: str) -> dict[str, str]:
-    """Return the model types of a part that a class takes for others: texts of its code that transformers does not have.
+    """Return the model types of a part that a class takes for others: texts of its code that are no types themselves.
 
     Args:
         config_class: The class of the whole.

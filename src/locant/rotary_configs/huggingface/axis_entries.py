@@ -101,8 +101,11 @@ def read_axes(
             "Look into the class for what it does with images.",
         )
         return
+    axes = multimodal[layer]["axis_of_pair"]
+    # Sections of another sum than the pairs are cut, or the first axis has what they leave.
+    turned = sections if axes is None or sum(sections) == pairs else [*map(axes.count, range(len(sections)))]
     context.note(
-        f"Positions have {len(sections)} axes, with {', '.join(f'{size:g}' for size in sections)} pairs each; the "
+        f"Positions have {len(sections)} axes, with {', '.join(f'{size:g}' for size in turned)} pairs each; the "
         "configuration holds the frequencies, and is exact for text alone.",
         "Use locant.positions.rotary.multiaxis.MultimodalRotary with the sections for images and video.",
         "several axes",

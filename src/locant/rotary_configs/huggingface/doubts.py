@@ -140,7 +140,9 @@ def _quoted(names: list[str]) -> str:
     return " and ".join(f"'{name}'" for name in names)
 
 
-def with_checked_axes(parsed: ParsedConfig, name: str, *, splits: bool, in_vllm: bool = False) -> ParsedConfig:
+def with_checked_axes(
+    parsed: ParsedConfig, name: str, *, splits: bool, in_vllm: bool = False, by_class: Collection[str] = ()
+) -> ParsedConfig:
     """Return a reading with a warning where the axes of its positions have not as many pairs as are rotated.
 
     Args:
@@ -149,6 +151,7 @@ def with_checked_axes(parsed: ParsedConfig, name: str, *, splits: bool, in_vllm:
         splits: Whether the engine splits the features by the list, which fails where the sum is another, unless the
             pairs of the axes alternate.
         in_vllm: Whether the engine is vLLM, which refuses any other sum.
+        by_class: Types of layers of which the file has no such list, and the class one of its own.
 
     Raises:
         ConfigError: The engine cannot split the features so.
@@ -163,11 +166,16 @@ def with_checked_axes(parsed: ParsedConfig, name: str, *, splits: bool, in_vllm:
             f"{name} {list(sections)} sums to {sum(sections)} pairs, but {rotated} rotated features are {rotated // 2} "
             "pairs."
         )
+        remedy = f"Correct {name}; pairs beyond it take the positions of others."
+        if layer in by_class:
+            message = f"The file has no {name}, and that of its class, {message.removeprefix(f'{name} ')}"
+            message = message.replace("] sums", "], sums", 1)
+            remedy = f"State {name}, as the weights were trained."
         if in_vllm:
             raise ConfigError(f"{message} vLLM refuses them. Correct {name}.")
         if splits and not axes["interleaved"]:
             raise ConfigError(f"{message} transformers fails where it splits the features. Correct {name}.")
-        findings.append(Finding("warning", message, f"Correct {name}; pairs beyond it take the positions of others."))
+        findings.append(Finding("warning", message, remedy))
     return replace(parsed, findings=(*parsed.findings, *findings))
 
 

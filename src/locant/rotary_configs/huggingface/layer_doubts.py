@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from operator import itemgetter
 
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
@@ -11,7 +12,12 @@ from locant.rotary_configs.classes.entries import LISTS_OF_TYPES, READ_BY_SOME, 
 from locant.rotary_configs.classes.families import HALVES_FOR_BOTH_WAYS, LOOKS_BOTH_WAYS, ModelType, is_in_transformers
 from locant.rotary_configs.classes.windows import SWITCH, has_switch_of_windows, windows_of_class
 from locant.rotary_configs.classes.windows import windows_passed_over as windows_passed_over_by_class
-from locant.rotary_configs.huggingface.layer_windows import WINDOW_ENTRIES, stated_windows, windows_that_are_no_numbers
+from locant.rotary_configs.huggingface.layer_windows import (
+    WINDOW_ENTRIES,
+    stated_windows,
+    windows_by_layer,
+    windows_that_are_no_numbers,
+)
 from locant.rotary_configs.huggingface.layers import layer_names
 from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
 from locant.rotary_configs.spellings import LAYERS_OF_A_STACK, LENGTHS, is_count, layers_of_other_kinds, words_of
@@ -189,6 +195,8 @@ def windows_of_other_sizes(part: Fields, kind: ModelType | None, layers: Sequenc
     made = f"{windows} of {sizes} tokens{sides}, each token itself among them"
     if len(stated) == 1 and not {*shown} & {*stated.values()}:
         name, value = next(iter(stated.items()))
+        of_it = _windows_of_entry(part, kind, layers, name) or shown  # others are of entries that the file leaves out
+        made = made.replace(sizes, " and ".join(map(str, of_it)), 1)
         return [Finding("note", f"Of {name} {value} in config.json, {whose} makes {made}.", "Nothing has to be done.")]
     filled = {kind.defaults[name] for name in names if is_count(kind.defaults.get(name))}
     if stated or len(shown) > 1 or len(filled) != 1 or {*shown} & filled:
@@ -200,6 +208,26 @@ def windows_of_other_sizes(part: Fields, kind: ModelType | None, layers: Sequenc
             "Nothing has to be done.",
         )
     ]
+
+
+def _windows_of_entry(part: Fields, kind: ModelType, layers: Sequence[LayerType], name: str) -> list[int]:
+    """Return the windows that change with an entry of the file.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+        layers: The layers as they were read.
+        name: The entry, which is a number of tokens.
+    """
+    types = [
+        each.type_name
+        for _, each in sorted(((index, each) for each in layers for index in each.layers), key=itemgetter(0))
+    ]
+    usual, moved = (
+        windows_by_layer(Fields({**part.values, name: factor * part.values[name]}, part.where), kind, types)
+        for factor in (1, 2)
+    )
+    return sorted({size for size, other in zip(usual, moved, strict=True) if size is not None and size != other})
 
 
 def types_beside_rounds(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[Finding]:

@@ -424,7 +424,12 @@ def _read_entries(
     read = {key: value for key, value in part.values.items() if key not in part.passed_over}
     findings += doubts_about(read, {*of_class, *by_logarithm}, kind, names)
     parsed = ParsedConfig(configs, tuple(dict.fromkeys(findings)), multimodal, layers)
-    return with_checked_axes(parsed, "mrope_section", splits=True, in_vllm=in_vllm)
+    by_class = {
+        layer
+        for layer, (rope, _) in groups.items()
+        if rope.where.startswith(OF_THE_CLASS) or not any(each.endswith("rope_section") for each in rope.values)
+    }
+    return with_checked_axes(parsed, "mrope_section", splits=True, in_vllm=in_vllm, by_class=by_class)
 
 
 def _is_about_rotation(key: str, value: Any, kind: ModelType | None) -> bool:
