@@ -352,3 +352,11 @@ def test_a_null_that_the_class_refuses_is_told_once(tmp_path: Path) -> None:
     sizes = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2}
     found = _inspected(tmp_path, {"model_type": "minimax_m2", **sizes, "head_dim": None, "rope_theta": 1e4}).findings
     assert ["refuses the file" in each.message for each in found if each.message.startswith("head_dim")] == [True]
+
+
+def test_a_null_window_of_a_class_that_has_none_of_its_own_is_told_once(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 512, "num_attention_heads": 8, "num_attention_groups": 8, "num_hidden_layers": 2}
+    types = ["full_attention"] * 2
+    content = {"model_type": "step3p5", **sizes, "rope_theta": 1e4, "sliding_window": None, "layer_types": types}
+    said = [each.message for each in _inspected(tmp_path, content).findings]
+    assert len([each for each in said if each.startswith("sliding_window is null")]) == 1

@@ -232,3 +232,18 @@ def test_what_a_part_leaves_out_is_told_with_its_name(tmp_path: Path) -> None:
         if each.code == "values of the class"
     )
     assert note.startswith("Left out of config.json (in text_config), and taken as the class of 'qwen3_vl_text'")
+
+
+def test_a_base_in_a_group_of_a_class_without_any_does_not_count(tmp_path: Path) -> None:
+    """modeling_clvp.py has one rotation, which no entry of the file changes."""
+    group = {"rope_type": "default", "rope_theta": 2e4}
+    said = [each.message for each in _found(tmp_path, {"model_type": "clvp_encoder", "rope_parameters": group})]
+    assert "No rope_theta of the file counts; 10000 is taken, as its class has." in said
+
+
+def test_a_base_in_one_group_that_a_class_of_several_passes_over_does_not_count(tmp_path: Path) -> None:
+    """configuration_olmo3.py makes its own groups of what is none of layer types."""
+    group = {"rope_type": "default", "rope_theta": 2e4}
+    said = [each.message for each in _found(tmp_path, {"model_type": "olmo3", **_SIZES, "rope_parameters": group})]
+    assert any("passes over it, and takes its own groups" in each for each in said)
+    assert not [each for each in said if "rope_theta" in each]

@@ -21,7 +21,7 @@ from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import ParsedConfig
 from locant.rotary_configs.classes.families import ModelType, is_in_transformers, model_type
 from locant.rotary_configs.gguf.reading import read_gguf
-from locant.rotary_configs.huggingface.groups_by_layer_type import PASSES_OVER_GROUPS
+from locant.rotary_configs.huggingface.groups_by_layer_type import FAILS_WITH_GROUPS, PASSES_OVER_GROUPS
 from locant.rotary_configs.huggingface.reading import read_config
 from locant.rotary_configs.huggingface.text_parts import text_part, text_part_names, text_type
 from locant.rotary_configs.spellings import is_about_positions
@@ -99,10 +99,10 @@ def _tried(
     names: list[str] = []
     by_being_there: list[str] = []
     by_zero: list[str] = []
-    of_no_group = any(each.code == PASSES_OVER_GROUPS for each in said)
+    of_no_group = any(each.code in (FAILS_WITH_GROUPS, PASSES_OVER_GROUPS) for each in said)
     for path, value in _entries(content):
-        if of_no_group and any(name in GROUPS for name in path[:-2]):
-            continue
+        if of_no_group and any(name in GROUPS for name in path[:-1]):
+            continue  # within a group of which it is told
         name = path[-1].split(".", 1)[-1]
         if _is_shown(value, parsed) or {name, name.rsplit(".", 1)[-1]} & told:
             continue

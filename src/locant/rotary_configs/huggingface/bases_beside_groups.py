@@ -108,17 +108,18 @@ def has_null_base(part: Fields) -> bool:
     return bool(stated) and not any(stated)
 
 
-def lacks_base(part: Fields, rope: Fields, *, is_elsewhere: bool) -> str:
+def lacks_base(part: Mapping[str, Any], rope: Fields, *, is_elsewhere: bool) -> str:
     """Return in words that a file has no base, or only one in a group that its class passes over.
 
     Args:
-        part: The text part of config.json.
+        part: The text part of config.json, as it is.
         rope: The group that counts.
         is_elsewhere: Whether the file lacks the part that its class reads.
     """
-    groups = rotary_groups({name: part.values.get(name) for name in GROUPS})
-    if any(group.get("rope_theta") is not None for _, group in groups) and not rope.where.startswith(OF_THE_CLASS):
-        return f"{rope.where} has no rope_theta"
+    groups = rotary_groups({name: part.get(name) for name in GROUPS})
+    if any(group.get("rope_theta") is not None for _, group in groups):
+        is_of_file = rope.values and not rope.where.startswith(OF_THE_CLASS)
+        return f"{rope.where} has no rope_theta" if is_of_file else "No rope_theta of the file counts"
     return f"The file has no rope_theta{' for its class' if is_elsewhere else ''}"
 
 

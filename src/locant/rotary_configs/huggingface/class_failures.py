@@ -198,7 +198,8 @@ def _sliding_layers_without_window(part: Fields, kind: ModelType, names: Sequenc
     """Yield that layers are sliding ones by their type, where the file leaves or takes them no window."""
     if LOCAL not in names or kind.is_windowless:
         own = windows_of_class(kind.name)
-        if names and own is not None and own.needs_window and part.values.get("sliding_window", 0) is None:
+        is_null = part.values.get("sliding_window", 0) is None and "sliding_window" not in kind.needs
+        if names and own is not None and own.needs_window and is_null:
             yield Finding(
                 "warning",
                 f"sliding_window is null in config.json: the class of '{kind.name}' in transformers makes a mask with "

@@ -40,7 +40,7 @@ FAILS_WITH_GROUPS: Final = "fails with its groups"
 """Code of findings about one group with which a class fails that looks for groups of layer types."""
 
 PASSES_OVER_GROUPS: Final = "groups passed over"
-"""Code of the finding about groups of layer types that a class with one rotation passes over."""
+"""Code of findings about groups that a class passes over: of layer types beside one rotation, or the reverse."""
 
 _SHOWN = " What is shown are those that it has for files without any."
 _OF_ONE_GROUP = {"fails": "looks for these, and fails", "passed over": "passes over it, and takes its own groups"}
@@ -137,7 +137,7 @@ def merged_by_type(
             "warning",
             f"{where} {said}: the class of '{kind.name}' in transformers {then}.{_SHOWN if fails else ''}",
             "Write rope_parameters with a group for each layer type, and rope_type in each.",
-            FAILS_WITH_GROUPS if fails else None,
+            FAILS_WITH_GROUPS if fails else PASSES_OVER_GROUPS if is_new else None,
         )
     )
     return {} if is_new else {key: value for key, value in given.items() if key == "rope_theta"}
@@ -188,7 +188,7 @@ def one_group_for_all(kind: ModelType, where: str, *, has_base: bool) -> list[Fi
             f"{where} has no groups for layer types: the class of '{kind.name}' in transformers "
             f"{_OF_ONE_GROUP[found]}.{shown}",
             "Write a group for each layer type.",
-            FAILS_WITH_GROUPS if found == "fails" else None,
+            FAILS_WITH_GROUPS if found == "fails" else PASSES_OVER_GROUPS,
         )
     ]
 

@@ -329,7 +329,7 @@ def _read_entries(
                 context.findings.append(null_of("rope_theta", None if in_vllm else kind, f"{base:g}", remedy))
             elif not bases:  # one that the class passes over is told as such
                 # Without its text part, the class reads none of those that stand elsewhere.
-                lacks = lacks_base(part, rope, is_elsewhere=lacking_text_part(config) is not None)
+                lacks = lacks_base(text_part(config), rope, is_elsewhere=lacking_text_part(config) is not None)
                 context.note(
                     f"{lacks}; {base:g} is taken, as {'its class' if kind else 'most code'} has.",
                     "Compare with the model's publication.",
