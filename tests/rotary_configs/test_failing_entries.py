@@ -269,6 +269,26 @@ def test_a_share_of_the_whole_head_that_mistral_4_has_by_itself(share: float, fa
 
 
 @pytest.mark.parametrize(
+    ("entries", "fails"),
+    [
+        ({"rope_type": "default"}, True),
+        ({}, True),  # which is the same
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}, False),
+    ],
+)
+def test_mistral_4_fails_without_a_scaling(entries: dict[str, Any], fails: bool) -> None:
+    """compute_default_rope_parameters in modeling_mistral4.py has frequencies for head_dim, the sum of both parts."""
+    parts = {**_LATENT, "qk_rope_head_dim": 8, "qk_nope_head_dim": 24, "n_shared_experts": 1}
+    rope = {"rope_theta": 1e4, "llama_4_scaling_beta": 0.1, **entries}
+    content = {"model_type": "mistral4", **parts, "rope_parameters": rope}
+    said = [each.message for each in read_huggingface(copy.deepcopy(content)).findings]
+    wanted = "has angles for all 32 features of a head, of which 8 are to be turned, and fails."
+    assert any(each.endswith(wanted) for each in said) is fails
+    frequencies = next(value for name, value in _made(content).named_buffers() if name.endswith("inv_freq"))
+    assert (2 * len(frequencies) == 32) is fails
+
+
+@pytest.mark.parametrize(
     ("place", "rest", "share", "fails"),
     [
         (None, 8, 0.25, False),

@@ -14,6 +14,7 @@ from zoo.cases import sections
 Tried = Callable[..., list[ObservedLayer] | None]
 """What a small model of a class does with other entries, ``None`` where it fails."""
 
+_NONE = "default"
 _LENGTHS = {"factor": 4.0, "original_max_position_embeddings": 64}
 SCALINGS: dict[str, dict[str, Any]] = {
     "linear": {"factor": 4.0},
@@ -28,8 +29,9 @@ SCALINGS: dict[str, dict[str, Any]] = {
 def scaling_facts(rope: Mapping[str, Any], usual: Sequence[ObservedLayer], tried: Tried) -> dict[str, Any]:
     """Return what a class makes of the scalings of transformers, of an odd share of a head, and without sections.
 
-    ``fails_with`` are types of scalings with which it fails where the group has all of their entries, whether a whole
-    head is rotated or the share that the class has ('proportional': a half); ``odd_share`` is there where it rotates an
+    ``fails_with`` are types of scalings, and that of none ('default'), with which it fails where the group has all of
+    their entries, whether a whole head is rotated or the share that the class has ('proportional': a half);
+    ``odd_share`` is there where it rotates an
     odd number of features, and one more; ``needs_sections`` where its group must have an ``mrope_section``.
 
     Args:
@@ -49,7 +51,7 @@ def scaling_facts(rope: Mapping[str, Any], usual: Sequence[ObservedLayer], tried
         forms = (complete_scaling(name, part // 2), {**complete_scaling(name, head // 2), **whole})
         return all(tried(rope_parameters=with_entries(rope, each)) is None for each in forms)
 
-    found = [name for name in SCALINGS if (is_flat or name != "longrope") and fails(name)]
+    found = [name for name in (_NONE, *SCALINGS) if (is_flat or name != "longrope") and fails(name)]
     if found and tried(rope_parameters=with_entries(rope, {})) is not None:
         facts["fails_with"] = found
     odd = part // 2 + 1 + part // 2 % 2
@@ -66,7 +68,13 @@ def scaling_facts(rope: Mapping[str, Any], usual: Sequence[ObservedLayer], tried
 def complete_scaling(name: str, pairs: int) -> dict[str, Any]:
     """Return a complete group of a type of scaling, for so many pairs."""
     lists = {"short_factor": [1.0] * pairs, "long_factor": [2.0] * pairs} if name == "longrope" else {}
-    return {"rope_type": name, **SCALINGS[name], **lists, "short_mscale": 1.0, "long_mscale": 1.0}  # of Phi-3.5-MoE
+    return {
+        "rope_type": name,
+        **SCALINGS.get(name, {}),
+        **lists,
+        "short_mscale": 1.0,
+        "long_mscale": 1.0,
+    }  # of Phi-3.5-MoE
 
 
 def with_entries(rope: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:

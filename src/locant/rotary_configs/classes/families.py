@@ -161,7 +161,7 @@ class ModelType:
         computes_head: Whether it takes the width for each head, whatever ``head_dim`` the file has.
         refuses: Entries about windows and attention with which it refuses a file.
         needed_types: Types without a layer of which the class refuses a file.
-        fails_with: Scalings with which the class fails.
+        fails_with: Scalings with which the class fails, 'default' for none among them.
         fails_headless: Scalings with which it fails where the size of its heads is null, as it is where left out.
         needs_head: Whether it fails where the size of its heads is null, as it is in some where it is left out.
         floors_head: Whether its heads have the whole part of what they divide the width by, where ``head_dim`` is

@@ -91,7 +91,7 @@ def _empty_lists(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
 def _scalings_that_fail(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
     """Yield that the class fails with the scaling of a group."""
     for where, group in rotary_groups(part):
-        stated = group.get("rope_type") or group.get("type")
+        stated = group.get("rope_type") or group.get("type") or ("default" if group else None)
         is_whole = stated == "proportional" and group.get("partial_rotary_factor", 1) == 1
         if where == "config.json" or stated not in kind.fails_with or is_whole:
             continue
@@ -104,11 +104,27 @@ def _scalings_that_fail(part: Mapping[str, Any], kind: ModelType) -> Iterator[Fi
                 "State 'longrope', which other engines take for the same.",
             )
             continue
+        whose = f"the class of '{kind.name}' in transformers"
+        if stated == "default":
+            yield Finding(
+                "warning",
+                f"rope_type is 'default' in {where}: without a scaling {whose}{_angles_of_a_head(part, kind)} fails.",
+                f"State a scaling, as '{(kind.rope or {}).get('rope_type', 'yarn')}', which that class has of its own.",
+            )
+            continue
         yield Finding(
             "warning",
-            f"rope_type is '{stated}' in {where}: the class of '{kind.name}' in transformers fails with that scaling.",
+            f"rope_type is '{stated}' in {where}: {whose} fails with that scaling.",
             "State another rope_type, or name the code that has it.",
         )
+
+
+def _angles_of_a_head(part: Mapping[str, Any], kind: ModelType) -> str:
+    """Return in words that a class of latent attention has angles for all features of a head, if it has such heads."""
+    rest, turned = (part.get(name, kind.defaults.get(name)) for name in ("qk_nope_head_dim", "qk_rope_head_dim"))
+    if not is_count(rest) or not is_count(turned):
+        return ""
+    return f" has angles for all {rest + turned} features of a head, of which {turned} are to be turned, and"
 
 
 def _scalings_without_head(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
