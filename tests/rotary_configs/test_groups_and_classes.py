@@ -157,6 +157,26 @@ def test_bases_of_groups_that_a_class_fills_in(name: str) -> None:
         assert "fills none in: it fails there" in said
 
 
+@pytest.mark.parametrize(
+    ("entries", "is_told"),
+    [
+        ({"model_type": "neomme", "rope_theta": 500000.0}, True),
+        ({"model_type": "neomme", "rope_theta": 500000.0, "layer_types": ["full_attention"] * 4}, False),
+        ({"model_type": "neomme"}, False),
+        ({"model_type": "llama", "rope_theta": 500000.0}, False),
+        ({"model_type": "gemma3_text", "rope_theta": 500000.0}, False),  # which is that of full attention alone
+    ],
+)
+def test_one_base_in_the_place_of_several_of_the_class(entries: dict[str, Any], is_told: bool) -> None:
+    """configuration_neomme.py fills its rope_theta into the groups of both types of layers."""
+    parsed = read_huggingface({"num_hidden_layers": 4, **entries})
+    told = "rope_theta 500000 of config.json is the base of layers of all types: the class of 'neomme' in transformers"
+    own = "takes it in the place of its own, 1e+06 for full_attention and 10000 for sliding_attention."
+    assert (f"{told} {own}" in [each.message for each in parsed.findings]) is is_told
+    if is_told:
+        assert {each.base for each in parsed.configs.values()} == {500000.0}
+
+
 def test_a_base_beside_groups_is_taken_late() -> None:
     """In computing a scaling, transformers brings the groups in order again, now with the entries beside them."""
     local, full = {"rope_type": "default"}, {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e6}

@@ -123,6 +123,28 @@ def lacks_base(part: Mapping[str, Any], rope: Fields, *, is_elsewhere: bool) -> 
     return f"The file has no rope_theta{' for its class' if is_elsewhere else ''}"
 
 
+def one_base_for_all_types(part: Fields, kind: ModelType | None, bases: Mapping[str, float]) -> Iterator[Finding]:
+    """Yield the note on one base that a class takes for layers of all types, for which it has several of its own.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+        bases: The bases of its rotations, by type of layer.
+    """
+    stated = part.values.get("rope_theta")
+    if kind is None or not kind.rope_by_layer or not is_number(stated) or {*bases.values()} != {stated}:
+        return
+    own = {name: base for name in bases if (base := base_in((kind.rope or {}).get(name))) is not None}
+    if len({*own.values()}) > 1:
+        said = " and ".join(f"{base:g} for {name}" for name, base in own.items())
+        yield Finding(
+            "note",
+            f"rope_theta {stated:g} of config.json is the base of layers of all types: the class of '{kind.name}' in "
+            f"transformers takes it in the place of its own, {said}.",
+            "State rope_parameters with a group for each layer type, if the weights were trained with several bases.",
+        )
+
+
 def null_switches_nothing_off(part: Fields, kind: ModelType | None, taken: Collection[float]) -> Iterator[Finding]:
     """Yield that null in the place of the groups does not take the rotation away, where nothing else states a base.
 

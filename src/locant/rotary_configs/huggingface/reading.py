@@ -53,6 +53,7 @@ from locant.rotary_configs.huggingface.bases_beside_groups import (
     lacks_base,
     name_of_base,
     null_switches_nothing_off,
+    one_base_for_all_types,
 )
 from locant.rotary_configs.huggingface.class_failures import doubts_about_class, types_of_no_rotation
 from locant.rotary_configs.huggingface.contradictions import numbers_of_other_entries
@@ -403,6 +404,7 @@ def _read_entries(
     bases = [each.base for each in configs.values()]
     if not in_vllm:
         findings += [*bases_of_a_switch(part, kind, bases), *null_switches_nothing_off(part, kind, bases)]
+        findings += one_base_for_all_types(part, kind, {layer: each.base for layer, each in configs.items()})
     findings += [] if in_vllm else is_scaled_by_class(part.values, kind, configs)
     findings += doubts_about_class(part, kind, names, configs)
     if (scaling_of_all := scaling_for_all_layers(given)) is not None:
