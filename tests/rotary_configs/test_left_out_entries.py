@@ -67,6 +67,30 @@ def test_a_missing_list_is_named(name: str) -> None:
         read_huggingface(_PHI3 | {"rope_scaling": rope})
 
 
+def test_a_type_that_the_class_takes_for_longrope_is_named_with_both_lists() -> None:
+    """Phi3Config._rope_parameters_adjustment: 'su' and 'yarn' are longrope, whose lists transformers then looks for."""
+    yarn = {"type": "yarn", "factor": 8.0, "original_max_position_embeddings": 4096}
+    said = (
+        "The model's class takes rope_type 'yarn' for 'longrope'. 'short_factor' and 'long_factor' are missing in "
+        "rope_scaling of config.json: .* transformers refuses the file."
+    )
+    with pytest.raises(ConfigError, match=said):
+        read_huggingface(_PHI3 | {"rope_scaling": yarn})
+    with pytest.raises(ConfigError, match=r"^'short_factor' and 'long_factor' are missing in rope_scaling"):
+        read_huggingface(_PHI3 | {"rope_scaling": {**yarn, "type": "longrope"}})
+
+
+def test_the_number_of_layers_is_told_with_other_sizes_that_are_left_out() -> None:
+    sizes = {"model_type": "qwen2", "num_attention_heads": 16}
+    notes = [each.message for each in read_huggingface(sizes).findings if "leaves out" in each.message]
+    assert notes == [
+        "The file leaves out hidden_size (4096) and num_hidden_layers (32); these are the values of the class of "
+        "'qwen2'."
+    ]
+    notes = [each.message for each in read_huggingface(sizes | {"num_hidden_layers": 4}).findings]
+    assert any(each.startswith("The file leaves out hidden_size (4096); these") for each in notes)
+
+
 def test_sizes_that_another_models_file_has() -> None:
     ultravox = {"model_type": "ultravox", "hidden_size": 4096, "text_model_id": "meta-llama/Meta-Llama-3.1-8B-Instruct"}
     with pytest.raises(ConfigError, match=r"num_attention_heads is missing\. text_model_id names the model"):

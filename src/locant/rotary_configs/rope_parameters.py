@@ -109,7 +109,13 @@ def read_scaling(
         )
     rope.whole("max_position_embeddings")  # ministral3 and mistral4 repeat it there; their classes pass over it
     rope.flag("finetuned")  # of the YaRN authors' own code: whether the model was trained with the scaling
-    scaling = known[kind].from_rope_parameters(rope, context)
+    try:
+        scaling = known[kind].from_rope_parameters(rope, context)
+    except ConfigError as error:
+        if taken_for in (None, stated := read_type(rope)):
+            raise
+        said = f"The model's class takes rope_type '{stated}' for '{taken_for}'"
+        raise ConfigError(f"{said}. {error}") from error
     _scores_of_other_scalings(rope, context, kind)
     if rope.number("llama_4_scaling_beta"):
         context.note(

@@ -166,12 +166,12 @@ class LongRoPE(FactorLists):
                     )
                 )
         lists = {name: rope.numbers(name) for name in ("short_factor", "long_factor")}
-        for name, factors in lists.items():
-            if factors is None:
-                raise ConfigError(
-                    f"'{name}' is missing in {rope.where}: the scaling '{cls.name}' has a number there for every pair "
-                    "of rotated features."
-                )
+        if missing := [f"'{name}'" for name, factors in lists.items() if factors is None]:
+            refuses = " transformers refuses the file." if context.is_of_transformers and not context.is_in_vllm else ""
+            raise ConfigError(
+                f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing in {rope.where}: the scaling "
+                f"'{cls.name}' has a number there for every pair of rotated features.{refuses}"
+            )
         return cls(
             **lengths,
             short_factors=lists["short_factor"] or (),

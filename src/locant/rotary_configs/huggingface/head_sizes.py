@@ -23,7 +23,7 @@ from locant.rotary_configs.huggingface.head_shares import (
 )
 from locant.rotary_configs.layer_types import GLOBAL, entries_by_layer
 from locant.rotary_configs.rope_parameters import read_type
-from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, WIDTHS, words_of
+from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, words_of
 
 _TEXT, _NAMES = frozenset(["text", "llm", "language"]), frozenset(["id", "name", "path"])
 """Words of entries that name a model elsewhere."""
@@ -325,10 +325,14 @@ def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Fi
             f"config.json has neither head_dim nor a hidden_size ({width}) that num_attention_heads ({heads}) divides."
         )
     if taken and kind is not None:
+        if all(own.part.values.get(name) is None for name in LAYERS):
+            taken += [said] if (said := _default(defaults, LAYERS)[1]) else []
+        *first, last = taken
+        listed = f"{', '.join(first)} and {last}" if first else last
         findings.append(
             Finding(
                 "note",
-                f"The file leaves out {' and '.join(taken)}; these are the values of the class of '{kind.name}'.",
+                f"The file leaves out {listed}; these are the values of the class of '{kind.name}'.",
                 "Compare with the shapes of the model's weights.",
             )
         )
