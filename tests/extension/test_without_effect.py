@@ -34,6 +34,7 @@ def _note(folder: Path, content: dict[str, Any]) -> str:
             "rope_is_neox_style true, which it does not read",
         ),
         ({"model_type": "llama", **_ROPE, "kv_channels": 128}, "kv_channels 128, which it does not read"),
+        ({"model_type": "mimo_v2_flash", "partial_rotary_factor": 0.334}, "partial_rotary_factor 0.334, which it does"),
         ({"model_type": "minimax_m2", **_ROPE, "attn_type_list": [1] * 4}, "attn_type_list, which it does not read"),
         (
             {"model_type": "openai_privacy_filter", **_SIZES, "initial_context_length": 4096},

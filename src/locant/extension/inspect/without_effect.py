@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from locant.extension.inspect.trials import Read, is_same, without
+from locant.extension.inspect.trials import Read, is_same, other_values, states, with_value, without
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import UNREADABLE, NoRotaryPositionsError, ParsedConfig
 from locant.rotary_configs.classes.entries import TYPES_OF_TRANSFORMERS, entries_of_class
@@ -57,7 +57,8 @@ def entries_without_effect_in_class(
     if name is None or read_by_class(name) is None:
         return []
     where, part = tuple(text_part_names(content)), text_part(content)
-    unread, idle = [*_not_read(content)], read_for_nothing(name)
+    unread = [*_not_read(content), *(_share_not_read(content, parsed, read) if parsed is not None else ())]
+    idle = read_for_nothing(name)
 
     def changes_nothing(entry: str) -> bool:
         return parsed is None or entry not in part or is_same(parsed, without(content, (*where, entry)), read)
@@ -121,6 +122,20 @@ def _not_read(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if isinstance(value, Mapping) and entry not in GROUPS:
                 continue  # a part of the model
             yield entry, _shown(entry, value)
+
+
+def _share_not_read(content: Mapping[str, Any], parsed: ParsedConfig, read: Read) -> Iterator[tuple[str, str]]:
+    """Yield a share of the head that any class may take beside its groups, and this one does not.
+
+    Of latent attention, whose sizes say again which part is turned, other findings tell.
+    """
+    name, part, kind = "partial_rotary_factor", text_part(content), model_type(text_type(content))
+    value = part.get(name)
+    if kind is None or kind.has_latent_heads or not states(value):
+        return
+    others = (with_value(content, (*text_part_names(content), name), each) for each in other_values(value))
+    if all(is_same(parsed, other, read) for other in others):
+        yield name, _shown(name, value)
 
 
 def _passes_over_base(kinds: Sequence[ModelType]) -> bool:
