@@ -135,7 +135,9 @@ def test_both_names_are_one_group() -> None:
     file = _LLAMA | {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, **llama3}}
     assert isinstance(read_vllm({}, file).config.scaling, Llama3)
     parsed = read_vllm({"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}, file)
-    assert (parsed.config.scaling, parsed.config.base, parsed.findings) == (Unscaled(), 1e6, ())
+    assert (parsed.config.scaling, parsed.config.base) == (Unscaled(), 1e6)
+    (note,) = parsed.findings
+    assert "replaces rope_theta 500000.0 by 1000000.0, rope_type 'llama3' by 'default'" in note.message
     parsed = read_vllm(
         {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}, file | {"model_type": "own_llama"}
     )
