@@ -174,3 +174,13 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"'matplotlib'.*locant\[report\]"):
         training_curves(ROWS)
+
+
+@pytest.mark.parametrize(("bleu", "chrf"), [(1.0, 8.0), (30.0, 55.0)])
+def test_the_legend_of_scores_hides_no_curve(bleu: float, chrf: float) -> None:
+    rows = [training_row(1), *(validation_row(step, bleu, chrf + step / 100) for step in (20, 30, 40))]
+    axes = panels(training_curves(rows))["Validation translations"]
+    axes.figure.canvas.draw()
+    legend = axes.get_legend().get_window_extent()
+    for line in axes.lines:
+        assert not line.get_path().transformed(line.get_transform()).intersects_bbox(legend, filled=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -71,7 +72,7 @@ def _report(run: Path, recipe: Recipe, evaluation: Evaluation, examples: int) ->
             Section("Training", _training(rows, training)),
             Section("Data", _data(recipe, data)),
             Section("Model and machine", [_model(recipe, data), _machine(environment)]),
-            Section("What to try next", [Code(_next_steps(run, evaluation))]),
+            Section("What to try next", [Code(next_steps(run, recipe, evaluation))]),
         ],
     )
 
@@ -234,11 +235,21 @@ def _training(rows: Sequence[dict[str, Any]], training: Sequence[dict[str, Any]]
     return [Figure(curves), table, *note]
 
 
-def _next_steps(run: Path, evaluation: Evaluation) -> str:
+def next_steps(run: Path, recipe: Recipe, evaluation: Evaluation) -> str:
+    """Return commands to try with a run: to translate, to train it for as long again, to train others.
+
+    Args:
+        run: The run folder.
+        recipe: Of the run.
+        evaluation: Of its model on held-out text.
+    """
+    budget, folder = recipe.training.budget(), shlex.quote(str(run))
+    twice = {"steps": budget.steps and 2 * budget.steps, "minutes": budget.minutes and 2 * budget.minutes}
+    longer = " ".join(f"training.{key}={number}" for key, number in twice.items() if number)
     return "\n".join(
         [
-            f'locant translate {run} "{evaluation.sources[0]}"',
-            f"locant train --resume {run} training.minutes=30",
+            f"locant translate {folder} {shlex.quote(evaluation.sources[0])}",
+            f"locant train --resume {folder} {longer}",
             "locant train bible-german-english --output runs/german",
             "locant train --source yours.en --target yours.de --output runs/yours",
         ]
@@ -325,11 +336,12 @@ def _model(recipe: Recipe, data: dict[str, Any]) -> Block:
 
 
 def _machine(environment: dict[str, Any]) -> Block:
+    threads = environment["threads"]
     versions = ", ".join(f"{name} {version}" for name, version in environment["packages"].items() if version)
     return Table(
         ["machine", ""],
         [
-            ["processor", f"{environment['processor']}, {environment['threads']} threads"],
+            ["processor", f"{environment['processor']}, {threads} thread{'' if threads == 1 else 's'}"],
             ["accelerator", environment["cuda"] or "none"],
             ["software", f"locant {environment['locant']}, Python {environment['python']}, {versions}"],
         ],

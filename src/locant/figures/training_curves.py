@@ -106,14 +106,14 @@ def _draw_loss(axes: Axes, training: Sequence[Row], validation: Sequence[Row]) -
     _draw_line(axes, training, "nll", BLUE, label="training")
     _draw_line(axes, validation, "loss", VERMILION, label="validation", marked=True)
     _label(axes, "Loss", "nats per token")
-    axes.legend(loc="upper right")
+    axes.legend(loc="best")
 
 
 def _draw_scores(axes: Axes, validation: Sequence[Row]) -> None:
     _draw_line(axes, validation, "bleu", VERMILION, label="BLEU", marked=True)
     _draw_line(axes, validation, "chrf", GREEN, label="chrF", marked=True, dashed=True)
     _label(axes, "Validation translations", "score (0 to 100)", from_zero=True)
-    axes.legend(loc="lower right")
+    axes.legend(loc="best")
 
 
 def _draw_line(

@@ -1,0 +1,28 @@
+"""What the report of a run says to try next."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from locant.app.run_report import next_steps
+from locant.training import Recipe
+
+EVALUATION: Any = SimpleNamespace(sources=['He said "no" to it.'])
+
+
+@pytest.mark.parametrize(
+    ("training", "longer"),
+    [
+        ({"steps": 40}, "training.steps=80"),
+        ({"minutes": 2.5}, "training.minutes=5.0"),
+        ({"steps": 40, "minutes": 60}, "training.steps=80 training.minutes=120.0"),
+        ({}, "training.steps=200000"),
+    ],
+)
+def test_a_run_is_trained_for_as_long_again(training: dict[str, float], longer: str) -> None:
+    text = {"kind": "tsv", "train": "a.tsv"}
+    lines = next_steps(Path("my runs/a"), Recipe.parse({"corpus": text, "training": training}), EVALUATION).splitlines()
+    assert lines[0] == "locant translate 'my runs/a' 'He said \"no\" to it.'"
+    assert lines[1] == f"locant train --resume 'my runs/a' {longer}"
