@@ -211,6 +211,22 @@ def test_a_kept_optimizer_goes_on_as_if_the_run_had(parent, recipe_data, tmp_pat
     assert steps == [{4.0}, {4.0}]
 
 
+@pytest.mark.parametrize("decay", [0.9, None])
+def test_frozen_parts_are_those_of_the_parents_average(recipe_data, tmp_path, decay):
+    data = apply_overrides(
+        recipe_data, ["training.steps=6", "training.average_checkpoints=1", "training.validation_sentences=0"]
+    )
+    first = tmp_path / "first"
+    train(Recipe.parse(apply_overrides(data, ["training.ema_decay=0.9"])), first)
+    data = {key: value for key, value in data.items() if key not in ("model", "tokenizer")}
+    data["training"] = {**data["training"], "ema_decay": decay}
+    run = fine_tune(data, first, tmp_path / "run", keep_optimizer=True, freeze=["embeddings"], test_sentences=0)
+    before, after = weights(first), weights(run)
+    same = {name for name in before if torch.equal(before[name], after[name])}
+    assert same == {name for name in before if "embedding" in name}
+    assert same
+
+
 def test_only_what_suits_new_models_is_left_out_of_a_recipe(parent, tmp_path):
     recipe = load_recipe("bible-modern-english", ["finetuning.parent=x", "training.minutes=2", "model.dropout=0.2"])
     assert recipe.model == {"dropout": 0.2}

@@ -26,6 +26,7 @@ from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.lora import add_adapters, merged_weights, require_peft
 from locant.training.parent import Parent, fitted_recipe, new_tags, open_parent, require_fitting
 from locant.training.recipe import Recipe
+from locant.training.state import average_in
 from locant.training.trained_parts import freeze, learning_rate_scales, part_parameters
 
 START = Path("cache") / "start"
@@ -168,6 +169,10 @@ class FineTuning:
             about = parallel.from_first_process(lambda: read_about(self.folder / START))
             grown = about.get("grown", self.settings.extend_vocabulary > 0)  # earlier versions added subwords alone
         self._choose(self.recipe, model, grows=grown)
+        if kept and (average := average_in(kept)):
+            # What translates is the parent's average, and its frozen parts stay as they are there.
+            frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+            kept.weights.update({name: weight for name, weight in average.items() if name in frozen})
         return kept
 
     def _start(self) -> tuple[dict[str, Tensor], Checkpoint | None]:

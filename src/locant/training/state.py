@@ -120,6 +120,11 @@ class TrainingState:
         return f"random/{self.device.type}/{rank}"
 
 
+def average_in(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """Return the moving average that a checkpoint keeps, by the names of the weights; empty where it keeps none."""
+    return _apart(checkpoint.optimizer)[1]
+
+
 def _apart(states: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
     """Return the state of the optimiser, the moving average and the random states of what a checkpoint keeps."""
     generators = {name: state for name, state in states.items() if name.startswith("random/")}
