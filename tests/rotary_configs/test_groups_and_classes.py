@@ -124,6 +124,55 @@ def test_sections_of_a_class_for_heads_of_another_size() -> None:
     assert any(each.message.startswith("mrope_section [24, 20, 20] sums") for each in read_huggingface(file).findings)
 
 
+def test_a_base_beside_one_for_every_layer_is_told_with_the_reason() -> None:
+    """GraniteSWAConfig: layer_rope_theta stands in the place of rope_theta in every layer."""
+    rope = {"rope_type": "default", "rope_theta": 3e4}
+    file = {"model_type": "granite_swa", **_SIZES, "layer_rope_theta": [1e4, 1e4, 5e5] * 2, "rope_parameters": rope}
+    said = _warnings(read_huggingface(file))
+    assert "rope_theta 30000 of config.json has no effect: the class of 'granite_swa'" in said
+    assert "nothing known here reads it" not in said
+    assert "has no effect" not in _warnings(read_huggingface({**file, "layer_rope_theta": [3e4] * 6}))
+
+
+@pytest.mark.parametrize(("name", "is_by_type"), [("mellum", True), ("dory", True), ("zaya", True), ("olmo", False)])
+def test_a_base_that_is_passed_over_is_to_be_stated_where_the_class_takes_it(name: str, is_by_type: bool) -> None:
+    """A class that looks for the groups of layer types fails with one group for all."""
+    kind = model_type(name)
+    assert kind is not None
+    group = {"rope_type": "default", "rope_theta": 3e5}
+    groups = dict.fromkeys(kind.rope or {}, group) if is_by_type else group
+    remedies = {each.remedy for each in read_huggingface({"model_type": name, **_SIZES, "rope_theta": 3e5}).findings}
+    said = "State rope_theta in rope_parameters, with rope_type, in a group for each of "
+    assert any(each.startswith(said) for each in remedies) == is_by_type
+    taken = {
+        config.base
+        for config in read_huggingface({"model_type": name, **_SIZES, "rope_parameters": groups}).configs.values()
+    }
+    assert taken == {3e5}
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy", "entries"),
+    [
+        ("flint", "Load the model with the code", {}),
+        ("gemma2", "State full_attention for all", {"layer_types": ["full_attention"] * 6}),
+        ("mistral", "State null for the window", {"sliding_window": None}),
+    ],
+)
+def test_how_to_have_no_windows_where_the_switch_is_not_read(name: str, remedy: str, entries: dict[str, Any]) -> None:
+    """Masks of sliding layers without a number raise ValueError; some classes make them without such layers."""
+    file = {"model_type": name, **_SIZES, "sliding_window": 64}
+    switch = "use_sliding_window is false in config.json, which the class"
+    (found,) = (
+        each for each in read_huggingface({**file, "use_sliding_window": False}).findings if switch in each.message
+    )
+    assert found.remedy.startswith(remedy)
+    if entries:
+        parsed = read_huggingface(file | entries)
+        assert {each.window for each in parsed.layers} == {None}
+        assert "fails" not in _warnings(parsed)
+
+
 def test_a_class_that_reads_a_group_under_its_new_name_alone() -> None:
     """Cohere2MoeConfig has a field rope_scaling, and brings rope_parameters in order before they are there."""
     config_class = pytest.importorskip("transformers").CONFIG_MAPPING["cohere2_moe"]

@@ -71,6 +71,29 @@ def bases_by_layer(part: Fields, kind: ModelType | None) -> tuple[float, ...] | 
     return bases
 
 
+def base_beside_those_of_layers(
+    part: Fields, base: float | None, listed: Collection[float], kind: ModelType | None
+) -> Iterator[Finding]:
+    """Yield that a base has no effect beside ``layer_rope_theta``, which has one for every layer.
+
+    Args:
+        part: The text part of config.json.
+        base: The base, where the file states one.
+        listed: Those of the list.
+        kind: The facts of the class.
+    """
+    if base is None or {*listed} == {base}:
+        return
+    part.pass_over("rope_theta")
+    whose = "it" if kind is None else f"the class of '{kind.name}' in transformers"
+    yield Finding(
+        "warning",
+        f"rope_theta {base:g} of {part.where} has no effect: {whose} takes the base of every layer from "
+        "layer_rope_theta beside it.",
+        "Remove layer_rope_theta, if all layers were trained with that base.",
+    )
+
+
 def bases_of_a_switch(part: Fields, kind: ModelType | None, taken: Collection[float]) -> Iterator[Finding]:
     """Yield that bases stand in ``layer_rope_theta``, of which a class takes only which layers rotate.
 
@@ -234,8 +257,16 @@ def base_is_passed_over(part: Fields, kind: ModelType, stated: float, own: float
     return Finding(
         "warning",
         f"{said}{where}: it takes {groups}.",
-        "State rope_theta in a group rope_parameters, with its rope_type.",
+        _where_to_state_it(kind),
     )
+
+
+def _where_to_state_it(kind: ModelType) -> str:
+    """Return how a class takes a base: one that looks for groups of layer types fails with one group for all."""
+    if not kind.one_group.get("rope_parameters"):
+        return "State rope_theta in a group rope_parameters, with its rope_type."
+    types = " and ".join(f"'{name}'" for name, group in (kind.rope or {}).items() if group)
+    return f"State rope_theta in rope_parameters, with rope_type, in a group for each of {types}."
 
 
 def base_beside_one_group(kind: ModelType, base: float, where: str) -> Finding:

@@ -19,7 +19,7 @@ from locant.rotary_configs.huggingface.layer_windows import (
     windows_that_are_no_numbers,
 )
 from locant.rotary_configs.huggingface.layers import layer_names
-from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
+from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION, type_meant
 from locant.rotary_configs.spellings import LAYERS_OF_A_STACK, LENGTHS, is_count, layers_of_other_kinds, words_of
 
 _INDICES = ("full_attn_idxs", "attn_layer_indices", "attn_layer_idxs")
@@ -282,6 +282,24 @@ def windows_of_whole_texts(part: Fields, layers: Sequence[LayerType]) -> list[Fi
     ]
 
 
+def _without_windows(part: Fields, kind: ModelType) -> str:
+    """Return how to load a model that was trained without windows: null fails where sliding layers look for a number.
+
+    Layers of full attention are no way out of a class that does not rotate them.
+    """
+    own = windows_of_class(kind.name)
+    nulls = dict.fromkeys(name for name in WINDOW_ENTRIES if name in part.values or name in kind.defaults)
+    types = layer_names(Fields({**part.values, **nulls}, part.where), kind)
+    entries = entries_of_class(kind.name)
+    kinds = None if entries is None else entries.takes.get("sliding_window")
+    takes_null = (kinds is None or "null" in kinds) and not (own is not None and own.needs_window)
+    if LOCAL not in types and takes_null:
+        return "State null for the window, if the model was trained without one."
+    if kind.behaviour.get(GLOBAL) == "rotates" and not kind.passes_over_types:
+        return "State full_attention for all layers in layer_types, if the model was trained without windows."
+    return "Load the model with the code that reads it, if the model was trained without windows."
+
+
 def windows_passed_over(part: Fields, kind: ModelType | None, layers: Sequence[LayerType]) -> list[Finding]:
     """Return the finding about a ``sliding_window`` that no layer of the class has, or its switch, if there is one.
 
@@ -302,7 +320,7 @@ def windows_passed_over(part: Fields, kind: ModelType | None, layers: Sequence[L
                 "warning",
                 f"{SWITCH} is false in config.json, which the class of '{kind.name}' in transformers passes over: "
                 f"layers keep their window of {' or '.join(map(str, shown))} tokens.",
-                "State null for the window, if the model was trained without one.",
+                _without_windows(part, kind),
             )
         ]
     if switch is False or not (is_count(value) or switch is True):

@@ -27,6 +27,7 @@ from locant.rotary_configs.classes.groups import (
 from locant.rotary_configs.huggingface.bases_beside_groups import (
     base_beside_groups,
     base_beside_one_group,
+    base_beside_those_of_layers,
     base_is_passed_over,
     base_of_full_layers,
     bases_by_layer,
@@ -156,6 +157,7 @@ def rope_groups(
     if given and kind is not None and kind.fills and not merges:  # it fills in its own groups beside these entries
         given, inside, rope = {}, None, Fields({}, where)
     if listed:
+        findings += base_beside_those_of_layers(part, first_stated(inside, base), listed, kind)
         if len(listed) == 1:
             return {ALL_LAYERS: (rope, next(iter(listed)))}
         return {name_of_base(base): (_of_known_base(given, where), base) for base in listed}
