@@ -11,6 +11,7 @@ import pytest
 
 from locant.errors import ConfigError
 from locant.extension import Inspection, inspect_model
+from locant.extension.inspect.engine_differences import engine_differences
 from locant.rotary_configs import read_gguf, read_huggingface
 
 _LLAMA = {
@@ -360,3 +361,15 @@ def test_a_null_window_of_a_class_that_has_none_of_its_own_is_told_once(tmp_path
     content = {"model_type": "step3p5", **sizes, "rope_theta": 1e4, "sliding_window": None, "layer_types": types}
     said = [each.message for each in _inspected(tmp_path, content).findings]
     assert len([each for each in said if each.startswith("sliding_window is null")]) == 1
+
+
+def test_a_scaling_that_vllm_alone_reads_is_none_of_transformers() -> None:
+    """nomic_bert of transformers passes over rotary_scaling_factor, which vLLM takes for dynamic NTK."""
+    file = {"model_type": "nomic_bert", "hidden_size": 384, "num_attention_heads": 6, "num_hidden_layers": 6}
+    content = {**file, "max_position_embeddings": 2048, "rotary_scaling_factor": 4}
+    (found,) = (each for each in engine_differences(content, read_huggingface(content)) if "served by" in each.message)
+    assert found.message.startswith("transformers: scaling none, attention scale 1. vLLM until May 2026: fixed for")
+    llama = {**file, "max_position_embeddings": 2048}
+    llama |= {"model_type": "llama", "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}
+    said = " ".join(each.message for each in engine_differences(llama, read_huggingface(llama)))
+    assert "transformers: dynamic NTK, which follows the length of the text." in said

@@ -69,11 +69,20 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
         is_told = finding in parsed.findings or (is_of_nobody and finding.message.split("'")[1] in told)
         is_told |= finding.code == "null entry" and finding.message.split(" ")[0] in told
         if not is_told and finding.code not in of_layers:
-            yield finding
+            yield _by_scaling_of_vllm_alone(finding, parsed)
     for layer, config in parsed.configs.items():
         if layer in vllm.configs:  # otherwise the class of transformers alone tells such layers apart
             yield from _rotated_otherwise(config, vllm.configs[layer]) if is_own else ()
             yield from _served_otherwise(config, vllm.configs[layer])
+
+
+def _by_scaling_of_vllm_alone(finding: Finding, parsed: ParsedConfig) -> Finding:
+    """Return a finding about a scaling that vLLM reads, with what transformers has where its class passes over it."""
+    follows = any(config.scaling.depends_on_length for config in parsed.configs.values())
+    if finding.code != "follows the length in transformers" or follows:
+        return finding
+    described = "; ".join(dict.fromkeys(config.describe() for config in parsed.configs.values()))
+    return replace(finding, message=f"transformers: {described}. {finding.message.partition('. ')[2]}")
 
 
 def _only_vllm(content: Mapping[str, Any]) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ FindingCode = Literal[
     "read by nobody",
     "null entry",
     "reach of the scaling",
+    "follows the length in transformers",
 ]
 """What a finding is about, for those that other findings go by."""
 

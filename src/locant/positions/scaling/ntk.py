@@ -285,6 +285,7 @@ class DynamicNTK(FrequencyScaling):
             f"{length} tokens alone, though {reached} are served by default.",
             "Fix the length for all engines: a larger rope_theta in place of the scaling, as --hf-overrides of "
             "`locant inspect --as vllm` or `locant extend --method ntk` states it.",
+            "follows the length in transformers",
         )
 
     def vllm_parameters(self, engine: str) -> dict[str, Any] | None:

@@ -99,6 +99,7 @@ class DynamicNTKOfAnyFactor(_OutOfRange, DynamicNTK):
             "warning",
             "transformers: dynamic NTK, which follows the length of the text. vLLM since May 2026: nothing is scaled.",
             "State a larger rope_theta in place of the scaling, which is the same in all engines.",
+            "follows the length in transformers",
         )
 
 
