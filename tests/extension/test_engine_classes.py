@@ -1,4 +1,4 @@
-"""What is said of vLLM and CTranslate2 is said of models alone that classes and converters of theirs are for."""
+"""What is said of other engines is said of models alone that classes and converters of theirs are for."""
 
 from __future__ import annotations
 
@@ -37,6 +37,29 @@ def _said(folder: Path, config: dict[str, Any]) -> str:
 
 def _own_code(name: str, architecture: str, config_class: str) -> dict[str, Any]:
     return {"model_type": name, "architectures": [architecture], "auto_map": {"AutoConfig": f"code.{config_class}"}}
+
+
+@pytest.mark.parametrize(
+    ("whose", "is_converted"),
+    [
+        ({"model_type": "gpt_oss"}, True),
+        ({"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}, True),
+        ({"model_type": "mistral3", "text_config": {"model_type": "ministral3"}}, True),
+        ({"model_type": "openai_privacy_filter"}, False),
+        ({"model_type": "helium"}, False),
+        ({"model_type": "mine"}, True),  # of which nobody knows it
+        ({"model_type": "mine", "architectures": ["MineForCausalLM"]}, False),
+        ({"model_type": "mine", "architectures": ["XverseForCausalLM"]}, True),
+    ],
+)
+def test_the_corners_of_a_ramp_in_llama_cpp_are_told_of_models_that_it_has(
+    whose: dict[str, Any], is_converted: bool, tmp_path: Path
+) -> None:
+    yarn = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096, "truncate": False}
+    rotation = {**_SIZES, "rope_scaling": yarn}
+    inner = {"text_config": {**whose["text_config"], **rotation}} if "text_config" in whose else rotation
+    said = _said(tmp_path, {**whose, **inner})
+    assert ("llama.cpp, which always rounds the corners" in said) is is_converted
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""Classes that other engines have, written to ``engine_classes.json``: vLLM's registry, CTranslate2's converters.
+"""Classes that other engines have, written to ``engine_classes.json``.
 
-Run this file after one of them was updated, with the sources of vLLM, a checkout or a wheel that was unpacked:
-``.venv/bin/python tests/support/zoo/engines.py path/to/the/sources``. Of vLLM, nothing is imported.
+They are those of vLLM's registry, and those of the converters of CTranslate2 and llama.cpp. Run this file after one of
+them was updated, with the sources of vLLM, a checkout or a wheel that was unpacked, and those of llama.cpp:
+``.venv/bin/python tests/support/zoo/engines.py path/to/vllm path/to/llama.cpp``. Of both, nothing is imported.
 """
 
 from __future__ import annotations
@@ -182,6 +183,20 @@ def _architectures() -> Iterator[tuple[str, list[str]]]:
         yield name, named
 
 
+def of_llamacpp(sources: Path) -> dict[str, list[str]]:
+    """Return the architectures of which llama.cpp's converter makes GGUF files of text, and their model types.
+
+    Args:
+        sources: Folder that holds its folder ``conversion``.
+    """
+    parsed = ast.parse((sources / "conversion" / "__init__.py").read_text(encoding="utf-8"))
+    tables = (each for each in parsed.body if isinstance(each, ast.AnnAssign) and each.value is not None)
+    (table,) = (each.value for each in tables if ast.unparse(each.target) == "TEXT_MODEL_MAP")
+    converted = set(ast.literal_eval(table))
+    types = [name for name, named in _architectures() if converted & {*named}]
+    return {"architectures": sorted(converted), "model_types": sorted(types)}
+
+
 def of_ctranslate2() -> dict[str, Any]:
     """Return which configurations CTranslate2 converts, and what it reads of their scaling.
 
@@ -245,8 +260,13 @@ def _groups_with_factor(loader: type[Any]) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Write the classes of both engines."""
-    found = {"vllm": of_vllm(Path(sys.argv[1])), "ctranslate2": of_ctranslate2() | what_is_written()}
+    """Write the classes of all engines."""
+    vllm, llamacpp = map(Path, sys.argv[1:])
+    found = {
+        "vllm": of_vllm(vllm),
+        "ctranslate2": of_ctranslate2() | what_is_written(),
+        "llamacpp": of_llamacpp(llamacpp),
+    }
     PATH.write_text(json.dumps(found, separators=(",\n", ": ")) + "\n", encoding="utf-8")
 
 

@@ -23,6 +23,7 @@ from locant.rotary_configs.huggingface.engine_classes import (
     ctranslate2_reads_share,
     ctranslate2_refuses,
     ctranslate2_sets_corners,
+    llamacpp_converts,
     vllm_has_class,
 )
 from locant.rotary_configs.huggingface.text_parts import text_part, text_type
@@ -45,6 +46,7 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
     for config in () if has_one_list else parsed.configs.values():
         try:
             yield from config.scaling.engine_findings(config)
+            yield from config.scaling.llamacpp_findings(config) if llamacpp_converts(content) else ()
         except UNREADABLE as error:
             yield replace(error_finding(error, "config.json"), severity="warning")
     yield from _converted(content, parsed)

@@ -148,6 +148,15 @@ class EngineForms(ABC):
         del config
         yield from ()
 
+    def llamacpp_findings(self, config: RotaryConfig) -> Iterator[Finding]:
+        """Yield where llama.cpp computes something else than transformers, of a model that it has.
+
+        Args:
+            config: The configuration that has this scaling.
+        """
+        del config
+        yield from ()
+
     # llama.cpp: GGUF files and flags.
 
     gguf_type: ClassVar[str | None] = None

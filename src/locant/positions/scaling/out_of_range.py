@@ -92,6 +92,11 @@ class DynamicNTKOfAnyFactor(_OutOfRange, DynamicNTK):
         del config
         yield from ()
 
+    def llamacpp_findings(self, config: RotaryConfig) -> Iterator[Finding]:
+        """Yield nothing: files with such a factor are read as they are."""
+        del config
+        yield from ()
+
     def vllm_findings(self, lengths: VllmLengths) -> Iterator[Finding]:
         """Yield that vLLM scales nothing."""
         del lengths

@@ -116,7 +116,7 @@ class YaRN(NTKByParts):
     def _as_yarn(self) -> YaRN:
         return self
 
-    def engine_findings(self, config: RotaryConfig) -> Iterator[Finding]:
+    def llamacpp_findings(self, config: RotaryConfig) -> Iterator[Finding]:
         """Yield that llama.cpp always rounds the corners of the ramp."""
         if self.truncate:
             return

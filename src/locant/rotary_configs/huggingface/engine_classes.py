@@ -1,7 +1,6 @@
-"""Models that the classes of vLLM and the converter of CTranslate2 are for.
+"""Models that the classes of vLLM and the converters of CTranslate2 and llama.cpp are for.
 
-``engine_classes.json`` is generated from vLLM's registry and CTranslate2's converter of models of transformers
-(``tests/support/zoo/engines.py``).
+``engine_classes.json`` is generated from vLLM's registry and those converters (``tests/support/zoo/engines.py``).
 """
 
 from __future__ import annotations
@@ -35,6 +34,20 @@ def vllm_has_class(config: Mapping[str, Any]) -> bool:
         )
     name = str(config.get("model_type"))
     return name in stored["model_types"] or _letters(name) in _stems()
+
+
+def llamacpp_converts(config: Mapping[str, Any]) -> bool:
+    """Whether llama.cpp's converter may make a GGUF file of a model.
+
+    Args:
+        config: The content of config.json; without architectures, one of an unknown type may be of any.
+    """
+    stored = _classes()["llamacpp"]
+    stated = {name for part in (config, text_part(config)) for name in _names(part.get("architectures"))}
+    types = {str(config.get("model_type")), str(text_type(config))}
+    if not stated.isdisjoint(stored["architectures"]) or not types.isdisjoint(stored["model_types"]):
+        return True
+    return not stated and not is_in_transformers(text_type(config))
 
 
 def runs_class_of_transformers(config: Mapping[str, Any], model_type: str | None) -> bool:
