@@ -212,6 +212,7 @@ def test_bases_of_groups_that_a_class_fills_in(name: str) -> None:
         ({"model_type": "neomme", "rope_theta": 500000.0}, True),
         ({"model_type": "neomme", "rope_theta": 500000.0, "layer_types": ["full_attention"] * 4}, False),
         ({"model_type": "neomme"}, False),
+        ({"model_type": "neomme", "rope_theta": 500000.0, "rope_parameters": {"rope_type": "default"}}, False),
         ({"model_type": "llama", "rope_theta": 500000.0}, False),
         ({"model_type": "gemma3_text", "rope_theta": 500000.0}, False),  # which is that of full attention alone
     ],

@@ -157,6 +157,8 @@ def one_base_for_all_types(part: Fields, kind: ModelType | None, bases: Mapping[
     stated = part.values.get("rope_theta")
     if kind is None or not kind.rope_by_layer or not is_number(stated) or {*bases.values()} != {stated}:
         return
+    if any(part.values.get(name) for name in ("rope_parameters", "rope_scaling")):
+        return  # of which other findings tell, also where the class fails with it
     own = {name: base for name in bases if (base := base_in((kind.rope or {}).get(name))) is not None}
     if len({*own.values()}) > 1:
         said = " and ".join(f"{base:g} for {name}" for name, base in own.items())
