@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from typing import Any
 
 import pytest
@@ -128,6 +129,23 @@ def test_the_type_of_a_group_that_is_merged() -> None:
     assert "'type' of rope_scaling in --hf-overrides has no effect: the group has rope_type 'linear'" in str(
         parsed.findings
     )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            '--rope-scaling {"rope_type": "yarn"}',
+            'no option --rope-scaling any more. State \'{"rope_parameters": {"rope_',
+        ),
+        ("--rope-theta 1000000", "vLLM 0.33 has no option --rope-theta any more"),
+        ("--max-model-len 4096", "is the option --max-model-len. Quote the JSON alone"),
+        ("rope_theta=1000000", "is no JSON: "),
+    ],
+)
+def test_what_is_no_json(overrides: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read_vllm(overrides, _LLAMA)
 
 
 def test_both_names_are_one_group() -> None:

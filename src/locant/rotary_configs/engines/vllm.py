@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -31,6 +32,8 @@ from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotate
 from locant.rotary_configs.wording import speaks_of
 
 FORMAT = "--hf-overrides of vLLM"
+_FORMER_OPTIONS = ("--rope-scaling", "--rope-theta")
+_EXAMPLE = """'{"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1000000.0}}'"""
 _LATENT = ("axk1", "deepseek_v", "glm4_moe_lite", "glm_moe_dsa", "kimi", "longcat_flash")
 """Beginnings of the model types to which vLLM gives the latent attention of DeepSeek."""
 
@@ -148,10 +151,14 @@ def _length_alone(config: Mapping[str, Any], served: Mapping[str, RotaryConfig],
 
 def _parsed(overrides: str | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(overrides, str):
+        option = re.match(r"\s*(--[\w-]+)", overrides)
         try:
             overrides = parse_json(overrides)
         except ValueError as error:
-            raise ConfigError(f"{FORMAT} is no JSON: {error}. Quote it: '{{\"rope_theta\": 1000000}}'.") from error
+            if option and option[1] in _FORMER_OPTIONS:
+                raise ConfigError(f"vLLM 0.33 has no option {option[1]} any more. State {_EXAMPLE}.") from error
+            what = f"the option {option[1]}" if option else f"no JSON: {error}"
+            raise ConfigError(f"{FORMAT} is {what}. Quote the JSON alone: {_EXAMPLE}.") from error
     if not isinstance(overrides, Mapping):
         raise ConfigError(f"{FORMAT} must be a JSON object; got {json.dumps(overrides, default=repr)}.")
     return overrides
