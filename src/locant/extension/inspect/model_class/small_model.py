@@ -33,7 +33,7 @@ _COUNTS = (
     (r"(lora|low)_rank$|_lora_rank|lora_r$", 16),
     (r"^cross_num_(attention|key_value)_heads$", 2),
     (r"^hidden_size_per_layer_input$", 32),
-    (r"^linear_(num_(key|value)_heads|(key|value)_head_dim)$", 8),  # of recurrences, which rotate nothing
+    (r"^linear_(num_((key|value)_)?heads|((key|value)_)?head_dim)$", 8),  # of recurrences, which rotate nothing
     (r"^(mamba_)?chunk_size$", 8),  # of a text in a state space, which is filled up to it
 )
 _NEEDED = re.compile(
