@@ -534,10 +534,18 @@ def test_groups_of_types_for_a_class_whose_layers_have_none() -> None:
 
 
 def test_a_group_of_a_type_without_a_share() -> None:
-    """MiMoV2FlashRotaryEmbedding takes 1 where a group has no partial_rotary_factor, not the default of the class."""
+    """MiMoV2FlashRotaryEmbedding takes 0.334 where a group has no partial_rotary_factor, functions of scalings 1."""
     file = {"model_type": "mimo_v2_flash", **_SIZES, "head_dim": 192, "rope_parameters": _GROUPS}
-    assert {config.rotary_dim for config in read_huggingface(file).configs.values()} == {192}
-    assert "it takes the whole head there" in _said(file | {"partial_rotary_factor": 0.5})
+    assert {config.rotary_dim for config in read_huggingface(file).configs.values()} == {64}
+    assert "it takes 0.334 of each head there" in _said(file | {"partial_rotary_factor": 0.5})
+    scaling = {"rope_type": "linear", "factor": 2.0}
+    scaled = {**_GROUPS, "sliding_attention": _GROUPS["sliding_attention"] | scaling}
+    rotated = {
+        name: each.rotary_dim for name, each in read_huggingface(file | {"rope_parameters": scaled}).configs.items()
+    }
+    assert rotated == {"full_attention": 64, "sliding_attention": 192}
+    other = file | {"model_type": "laguna"}
+    assert {config.rotary_dim for config in read_huggingface(other).configs.values()} == {192}
 
 
 _PARTS = {"gemma3_text": "full_attention", "olmo3": "full_attention", "modernbert": "all"}

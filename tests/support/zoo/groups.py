@@ -13,6 +13,7 @@ from typing import Any
 from locant.rotary_configs.layer_types import KNOWN_TYPES
 from zoo.architectures import Architecture
 from zoo.left_out import depth_of, entries_of_class, layer_types, made
+from zoo.vision import rotary_class
 
 _BASE = 12345.0
 _NAMES_OF_BASES = re.compile(r"(^|_)theta$|rotary_emb_base|base_freq")
@@ -20,6 +21,7 @@ _COUNT = 4
 _OTHER_HEAD = 48
 _ENTRIES = ("rope_parameters", "rope_scaling")
 _SCALING = {"rope_type": "linear", "factor": 2.0}
+_WIDE_HEAD = 1_000_000  # whose rotated features tell a share to six digits
 
 
 def group_facts(found: Architecture) -> dict[str, Any]:
@@ -28,7 +30,8 @@ def group_facts(found: Architecture) -> dict[str, Any]:
     Of a class with a group for each type of layers: ``bases`` names the entries beside the groups that are bases where
     the file has no group, with the types whose base each of them is; ``fills`` are the types whose group the class
     fills in where the file has those of other types alone, ``fills_share`` is there where it fills in the share of a
-    head in a group without, ``groups_for_all`` where it makes a group for every type that layers of a file have, and
+    head in a group without, ``unscaled_share`` is the share that its model takes for a group with neither a share nor a
+    scaling, if not 1, ``groups_for_all`` where it makes a group for every type that layers of a file have, and
     ``one_group`` is what becomes of one scaling for all layers in either entry for such groups, and ``null_groups`` are
     the types for which it takes its own group in the place of null. Of one
     with a single group: ``null_share`` is the share of a head where the file has null for it; ``beside_scaling`` are
@@ -44,6 +47,7 @@ def group_facts(found: Architecture) -> dict[str, Any]:
         facts["bases"] = _bases(found)
         facts["fills"] = _filled(found, rope)
         facts["fills_share"] = _fills_share(found, rope)
+        facts["unscaled_share"] = _unscaled_share(found, rope)
         facts["groups_for_all"] = _groups_every_type(found, rope)
         facts["null_groups"] = [name for name in sorted(rope) if rope[name] and _replaces_null(found, rope, name)]
         facts["one_group"] = {name: what for name in _ENTRIES if (what := _one_group(found, name)) != "taken"}
@@ -91,6 +95,29 @@ def _fills_share(found: Architecture, rope: Mapping[str, Any]) -> bool:
     shares = {name: group.get("partial_rotary_factor", 1) for name, group in _groups(made(found)).items()}
     own = {name: group.get("partial_rotary_factor", 1) for name, group in filled.items()}
     return any(share != 1 for share in shares.values()) and own == shares
+
+
+def _unscaled_share(found: Architecture, rope: Mapping[str, Any]) -> float | None:
+    """Return the share of a head that a model rotates by a group that states neither a share nor a scaling, if not 1.
+
+    Functions of scalings take 1 there, whatever the class is; the one without a scaling is the model's own.
+    """
+    kind = rotary_class(found.config_class)
+    function = getattr(kind, "compute_default_rope_parameters", None)
+    if function is None:
+        return None
+    names = sorted(name for name, group in rope.items() if group)
+    bare = {name: {"rope_type": "default", "rope_theta": _BASE} for name in names}
+    whole = {name: {**group, "partial_rotary_factor": 1.0} for name, group in bare.items()}
+    counts = []
+    for groups in (bare, whole):
+        config = made(found, head_dim=_WIDE_HEAD, rope_parameters=groups)
+        try:
+            counts.append([len(function(config, layer_type=name)[0]) for name in names])
+        except Exception:  # of a class whose rotation has no such groups, or with heads of several sizes
+            return None
+    shares = {few / every for few, every in zip(*counts, strict=True)}
+    return shares.pop() if len(shares) == 1 and shares != {1} else None
 
 
 def _groups_every_type(found: Architecture, rope: Mapping[str, Any]) -> bool:

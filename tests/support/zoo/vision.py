@@ -55,12 +55,13 @@ def towers() -> Iterator[Tower]:
         if getattr(each, "default_rope_type", "") == "axial":
             found[each.model_type] = each
     for name, config_class in sorted(found.items()):
-        rotary_class = _rotary_class(config_class)
-        if rotary_class is not None:
-            yield Tower(name, config_class, rotary_class)
+        kind = rotary_class(config_class)
+        if kind is not None:
+            yield Tower(name, config_class, kind)
 
 
-def _rotary_class(config_class: Any) -> Any:
+def rotary_class(config_class: Any) -> Any:
+    """Return the class of rotary embeddings that is made with a configuration, ``None`` where its module has none."""
     try:
         module = importlib.import_module(config_class.__module__.replace(".configuration_", ".modeling_"))
     except ImportError:  # a class that needs a package that is not installed

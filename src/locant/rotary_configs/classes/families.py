@@ -151,6 +151,7 @@ class ModelType:
         bases: Entries beside the groups of layer types that are bases where the file has no group, with their types.
         fills: Types of layers whose group the class fills in where the file has groups of other types alone.
         fills_share: Whether it fills in the share of a head, too, in a group of the file that has none.
+        unscaled_share: The share of a head that it takes for a group with neither a share nor a scaling, if not 1.
         makes_groups: Whether it makes a group for every type that layers of a file have.
         one_group: What it does with one group in the place of those for types of layers, by the entry that holds it,
             if it does not take it for some of them: ``passed over`` or ``fails``.
@@ -234,6 +235,7 @@ class ModelType:
     bases: Mapping[str, Sequence[str]] = field(default_factory=dict)
     fills: Sequence[str] = ()
     fills_share: bool = False
+    unscaled_share: float | None = None
     makes_groups: bool = False
     one_group: Mapping[str, Literal["passed over", "fails"]] = field(default_factory=dict)
     null_groups: Sequence[str] = ()
@@ -427,6 +429,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         bases=facts.get("bases", {}),
         fills=facts.get("fills", ()),
         fills_share=facts.get("fills_share", False),
+        unscaled_share=facts.get("unscaled_share"),
         makes_groups=facts.get("groups_for_all", False),
         one_group=facts.get("one_group", {}),
         null_groups=facts.get("null_groups", ()),

@@ -50,9 +50,11 @@ def share_of_head(
                 return beside
         group = None if is_of_file and not kind.fills_share else (kind.rope or {}).get(layer)
         share = group.get("partial_rotary_factor") if isinstance(group, Mapping) else None
+        if is_of_file and share is None and read_type(rope) == "default":
+            share = kind.unscaled_share
         if beside not in (None, 1 if share is None else share):
             part.pass_over("partial_rotary_factor")
-            taken = "the whole head" if is_of_file else "its own"
+            taken = "its own" if not is_of_file else "the whole head" if share is None else f"{share:g} of each head"
             findings.append(_share_beside_groups(kind, beside, layer, taken))
         return share
     factor = None if part.values.get("rotary_pct") is not None else beside
