@@ -100,6 +100,19 @@ def test_as_attributes_of_ctranslate2_it_means_the_same(name: str, tmp_path: Pat
     assert _same(read_ctranslate2(said).config, inspection.parsed.config)
 
 
+@pytest.mark.parametrize("name", ["hunyuan_vl", "fuyu"])
+def test_where_a_class_makes_a_text_part_of_the_file_overrides_stand_in_that_part(name: str, tmp_path: Path) -> None:
+    """vLLM sets what stands beside it on the class of the whole, which no layer asks."""
+    content = {"model_type": name, "head_dim": 32, "hidden_size": 256, "num_attention_heads": 8, "rope_theta": 2e6}
+    inspection = _inspected(tmp_path, content)
+    assert inspection.parsed is not None
+    said = to_engine_config(inspection, "vllm")
+    assert isinstance(said, str)
+    assert list(json.loads(said)) == ["text_config"]
+    read = read_vllm(said, content | {"rope_theta": 1e4})
+    assert (read.config.base, [each for each in read.findings if each.severity == "error"]) == (2e6, [])
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("served", [32768, 16384])
 def test_interpolation_whose_length_is_the_extended_one_is_served_at_that_length(served: int, tmp_path: Path) -> None:

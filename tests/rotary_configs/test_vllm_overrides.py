@@ -20,6 +20,7 @@ _QWEN = {"model_type": "qwen2", "head_dim": 32, "rope_theta": 5e6, "max_position
 _LLAMA = {"model_type": "llama", "head_dim": 32, "rope_theta": 5e5, "max_position_embeddings": 2048}
 _LLAVA = {"model_type": "llava", "text_config": _LLAMA, "vision_config": {"model_type": "clip_vision_model"}}
 _VL = {"model_type": "qwen2_vl", "head_dim": 32, "rope_theta": 1e6}
+_TEXT_OF_VL = {"model_type": "qwen2_vl_text", "head_dim": 128, "rope_theta": 1e6}
 _LINEAR: dict[str, Any] = {"rope_type": "linear", "factor": 4.0}
 _FLAT = {"rope_scaling": _LINEAR, "rope_theta": 2e6}
 _SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 2048}
@@ -58,6 +59,12 @@ def _errors(findings: tuple[Finding, ...]) -> list[str]:
         (_VL, {"rope_scaling": None}, 1e6, "the class of 'qwen2_vl' makes a text part of the entries of the file"),
         (_VL, {"max_position_embeddings": 65536}, 1e6, "max_position_embeddings in --hf-overrides has no effect"),
         (_LLAVA, {"text_config": {"text_config": {"rope_theta": 1e7}}}, 5e5, "vLLM takes the outer one"),
+        (_LLAVA, {"text_config": {"rope_parameters": {"rope_theta": 1e7}}}, 1e7, ""),
+        # It is the class of the whole that makes a text part, whatever the type of that part.
+        (_VL | {"model_type": "fuyu"}, {"text_config": {"rope_parameters": {"rope_theta": 1e7}}}, 1e7, ""),
+        (_VL | {"model_type": "fuyu"}, {"text_config": {"rope_theta": 1e7}}, 1e6, "has no effect: the model has 1e+06"),
+        (_VL | {"model_type": "fuyu"}, {"rope_scaling": _LINEAR}, 1e6, "rope_scaling in --hf-overrides has no effect"),
+        (_TEXT_OF_VL, {"rope_parameters": {"rope_type": "default", "rope_theta": 1e7}}, 1e7, ""),
         # A class of people's own may read the entry itself.
         (_LLAMA | {"model_type": "own_llama"}, {"rope_theta": 1e7}, 1e7, ""),
     ],

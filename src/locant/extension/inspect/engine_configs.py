@@ -15,6 +15,7 @@ from locant.rotary_configs.classes import families
 from locant.rotary_configs.engines.ctranslate2 import write_ctranslate2
 from locant.rotary_configs.engines.vllm import FORMAT as VLLM
 from locant.rotary_configs.engines.vllm import write_vllm
+from locant.rotary_configs.engines.vllm_overrides import part_of_the_class
 from locant.rotary_configs.gguf.architectures import CONVERTED_FROM_HALVES, layout_of, model_type_of
 from locant.rotary_configs.gguf.llamacpp import write_llamacpp
 from locant.rotary_configs.huggingface.reading import read_huggingface
@@ -66,7 +67,8 @@ def _vllm(inspection: Inspection, configs: dict[str, RotaryConfig]) -> str:
     # Releases with transformers 4 leave the file's own in place where the override has the other name.
     old = len(configs) == 1 and not part.get("rope_parameters") and bool(part.get("rope_scaling"))
     written = write_vllm(configs, "rope_scaling" if old else "rope_parameters")
-    for name in reversed(inspection.text_part):
+    own_part = part_of_the_class(part)
+    for name in reversed((*inspection.text_part, *(() if own_part is None else (own_part,)))):
         written = f'{{"{name}": {written}}}'
     return written
 

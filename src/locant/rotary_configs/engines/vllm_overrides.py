@@ -27,7 +27,12 @@ from locant.rotary_configs.classes import families
 from locant.rotary_configs.engines.override_words import OPTION
 from locant.rotary_configs.huggingface.engine_classes import runs_class_of_transformers
 from locant.rotary_configs.huggingface.reading import read_config
-from locant.rotary_configs.huggingface.text_parts import text_part, text_type
+from locant.rotary_configs.huggingface.text_parts import (
+    class_of_last_whole,
+    passed_over_in_the_file,
+    text_part,
+    text_type,
+)
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 
 GROUPS = ("rope_parameters", "rope_scaling")
@@ -60,7 +65,8 @@ class _Overrides:
 
     def __init__(self, config: Mapping[str, Any], findings: list[Finding]) -> None:
         self._findings = findings
-        self._text = text_part(config)
+        self._own_part = part_of_the_class(config)
+        self._text = text_part(config) if self._own_part is None else _entries_of_own_part(config)
         name = text_type(config)
         # Code of people's own may keep its entries where it likes.
         self._is_gathered = families.is_in_transformers(name)
@@ -85,9 +91,9 @@ class _Overrides:
         """Return the file under all overrides."""
         merged, is_text = dict(config), config is self._text
         plain = {name: value for name, value in given.items() if not isinstance(value, Mapping)}
-        beside = [name for name in given if is_text and _has_own_part(self._kind) and self._is_of_text(name)]
+        beside = [name for name in given if self._own_part is not None and self._is_of_text(name)]
         for name in beside:
-            place = "rope_parameters of text_config" if name in (*_BASES, *_SHARES) else "text_config"
+            place = f"rope_parameters of {self._own_part}" if name in (*_BASES, *_SHARES) else self._own_part
             self._error(
                 f"{name} in {OPTION} has no effect: the class of '{config.get('model_type')}' makes a text part of the "
                 "entries of the file, and vLLM sets this one beside it.",
@@ -103,8 +109,10 @@ class _Overrides:
                 self._replace(merged, name, value)
             elif isinstance(config.get(name), Mapping) and name.endswith("_config"):
                 merged[name] = self._nested(config[name], value)
-            elif name in _TEXT_NAMES and is_text and _has_own_part(self._kind):
-                merged |= self._nested(config, value)
+            elif name == self._own_part:
+                passed_over = passed_over_in_the_file(config)
+                merged = {entry: merged[entry] for entry in merged if entry not in (*self._text, *passed_over)}
+                merged[name] = self._nested(self._text, value)
             elif name in _TEXT_NAMES and is_text and self._is_gathered:
                 raise ConfigError(
                     f"{OPTION} has {name}, but the model has no such part: vLLM takes it for the text part, and cannot "
@@ -309,6 +317,9 @@ class _Overrides:
                 if self._has_layers(value):
                     group = self._by_type(group)
                 updated[there] = self._merged_group(group, value, name)
+                for names in (_BASES, _SHARES):  # which the class has gathered in the group, where it is replaced
+                    if any(value.get(each) is not None for each in names):
+                        updated = {entry: updated[entry] for entry in updated if entry not in names}
             elif name in GROUPS and value is None and is_text:
                 self._replace(updated, name, {"rope_type": "default"})
             elif name in _BASES and is_text:
@@ -368,10 +379,21 @@ def _is_by_layer(group: Mapping[str, Any]) -> bool:
     return bool(values) and all(isinstance(each, Mapping) for each in values)
 
 
-def _has_own_part(kind: families.ModelType | None) -> bool:
-    """Whether the class makes a text part of its own where the file has none."""
-    whole = None if kind is None else families.model_type(kind.name.removesuffix("_text"))
-    return whole is not None and bool(whole.flat) and whole.name not in _OF_VLLM
+def part_of_the_class(config: Mapping[str, Any]) -> str | None:
+    """Return the name of the text part that the class of a file makes of the entries of the file, where it has none.
+
+    Args:
+        config: The content of config.json, or of its text part.
+    """
+    whole = None if text_part(config) is not config else class_of_last_whole(config)
+    return whole.text_part[0] if whole is not None and whole.flat and whole.name not in _OF_VLLM else None
+
+
+def _entries_of_own_part(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a class that makes a text part of its file may take for it."""
+    others = ("model_type", "architectures", *passed_over_in_the_file(config))
+    entries = ((name, value) for name, value in config.items() if name in GROUPS or not isinstance(value, Mapping))
+    return {name: value for name, value in entries if name not in others}
 
 
 def with_overrides(config: Mapping[str, Any], given: Mapping[str, Any], findings: list[Finding]) -> dict[str, Any]:
