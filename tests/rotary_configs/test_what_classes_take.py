@@ -903,6 +903,19 @@ def test_entries_that_a_class_does_not_read_and_that_say_nothing_new() -> None:
     assert not _findings({"model_type": "bamba", **_SIZES, "attn_layer_indices": [1], "attn_rotary_emb": 32})
 
 
+def test_a_share_of_a_head_that_is_no_whole_one_beside_a_separate_part() -> None:
+    """BailingHybridConfig replaces head_dim by qk_rope_head_dim, and its rotation reads no share."""
+    file = {"model_type": "bailing_hybrid", **_MLA, "num_key_value_heads": 4, "num_hidden_layers": 6, "head_dim": 128}
+    parsed = read_huggingface(file | {"partial_rotary_factor": 0.5})
+    assert parsed.config.rotary_dim == 64
+    same = next(each for each in parsed.findings if "partial_rotary_factor" in each.message)
+    assert (same.severity, "passes over" in same.message) == ("note", True)
+    assert same.message.endswith("and 0.5 of head_dim 128 are as many.")
+    other = read_huggingface(file | {"partial_rotary_factor": 0.25}).findings
+    assert [each.severity for each in other if "partial_rotary_factor" in each.message] == ["warning"]
+    assert "partial_rotary_factor" not in _said(file | {"partial_rotary_factor": 1.0})
+
+
 def test_scalings_of_other_code() -> None:
     transformers = pytest.importorskip("transformers")
     known = {"default", "axial", *transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS}

@@ -144,12 +144,24 @@ def _scaled_before(part: Fields, layer: str, names: Collection[str]) -> str | No
     return None
 
 
-def share_beside_a_part(kind: ModelType, share: float, rotated: int) -> Finding:
-    """Return the finding about a share beside the size of a separate rotated part, which the class takes alone."""
+def share_beside_a_part(kind: ModelType, share: float, rotated: int, same: int | None) -> Finding:
+    """Return the finding about a share beside the size of a separate rotated part, which the class takes alone.
+
+    Args:
+        kind: The facts of the class.
+        share: The share that the file states.
+        rotated: The features of that part.
+        same: The head_dim of which the share is as many features, if it is.
+    """
+    said = (
+        f"partial_rotary_factor is {share:g}, which the class of '{kind.name}' in transformers passes over: it rotates "
+        f"{rotated} features of a head, by qk_rope_head_dim"
+    )
+    if same is not None:
+        return Finding("note", f"{said}, and {share:g} of head_dim {same} are as many.", "Nothing has to be done.")
     return Finding(
         "warning",
-        f"partial_rotary_factor is {share:g}, which the class of '{kind.name}' in transformers passes over: it rotates "
-        f"{rotated} features of a head, by qk_rope_head_dim.",
+        f"{said}.",
         "Remove partial_rotary_factor, or state the qk_rope_head_dim that the weights have.",
     )
 

@@ -98,10 +98,11 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
         if kind is None or fraction is None or not is_stated or reads_share or not is_in_transformers(kind.name):
             return sizes
         stated, rest = (own(name) or kind.defaults.get(name) or 0 for name in ("head_dim", "qk_nope_head_dim"))
-        says_again = any(int(size * fraction) == rotated for size in (rotated, stated, rest + rotated))
+        says_again = any(int(size * fraction) == rotated for size in (rotated, rest + rotated))
         if says_again or fraction == (kind.rope or {}).get("partial_rotary_factor"):
             return sizes
-        return replace(sizes, findings=(*sizes.findings, share_beside_a_part(kind, fraction, rotated)))
+        same = stated if int(stated * fraction) == rotated else None
+        return replace(sizes, findings=(*sizes.findings, share_beside_a_part(kind, fraction, rotated, same)))
     head_dim = _head_dim(own, kind, layer, findings)
     features = None if kind is None else kind.features.get(layer, next(iter(kind.features.values()), None))
     # A class that has frequencies for the part fails, or has a scaling alone that looks at it.
