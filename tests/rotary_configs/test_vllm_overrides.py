@@ -26,8 +26,26 @@ _FLAT = {"rope_scaling": _LINEAR, "rope_theta": 2e6}
 _SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 2048}
 
 
+_OF_NULL = {"full_attention": None, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
+
+
 def _errors(findings: tuple[Finding, ...]) -> list[str]:
     return [each.message for each in findings if each.severity == "error"]
+
+
+@pytest.mark.parametrize("name", ["gemma3", "gemma3_text"])
+def test_layers_whose_group_is_null_rotate_by_the_base_of_vllm(name: str) -> None:
+    """gemma3.py hands None to get_rope, which takes 10000."""
+    text = {"model_type": "gemma3_text", "rope_theta": 1e6, "rope_local_base_freq": 1e4, "head_dim": 32, **_SIZES}
+    given = {"rope_parameters": _OF_NULL}
+    is_whole = name == "gemma3"
+    model = {"model_type": name, "text_config": text} if is_whole else text
+    parsed = read_vllm({"text_config": given} if is_whole else given, model)
+    assert {layer: read.base for layer, read in parsed.configs.items()} == {
+        "full_attention": 1e4,
+        "sliding_attention": 1e4,
+    }
+    assert ["takes base 10000 there, where the model has 1e+06" in each for each in _errors(parsed.findings)] == [True]
 
 
 @pytest.mark.parametrize(

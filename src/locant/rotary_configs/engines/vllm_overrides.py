@@ -231,12 +231,26 @@ class _Overrides:
         is_by_layer = _is_by_layer(given)
         groups = given if is_by_layer else {"": given}
         complete = {
-            layer: None
+            layer: self._of_null(f"'{layer}' of {name}", layer)
             if each is None
             else self._completed(each, f"'{layer}' of {name}" if layer else name, layer, share)
             for layer, each in groups.items()
         }
         merged[name] = complete if is_by_layer else complete[""]
+
+    def _of_null(self, where: str, layer: str) -> dict[str, Any] | None:
+        """Return what ``get_rope`` of vLLM takes for a type of layers whose group is null, where its class is known."""
+        kind = self._kind
+        if kind is None or kind.name not in _LOOKS_BY_LAYER or layer not in kind.null_groups:
+            return None
+        base = self._bases.get(layer)
+        if not self._runs_transformers and base not in (None, _USUAL_BASE):
+            self._error(
+                f"{where} in {OPTION} is null: {_RELEASE} takes base {_USUAL_BASE:g} there, where the model has "
+                f"{base:g}.",
+                f"State rope_type and rope_theta {base:g} there.",
+            )
+        return None if self._runs_transformers else {"rope_type": "default", "rope_theta": _USUAL_BASE}
 
     def _completed(self, rope: Mapping[str, Any], where: str, layer: str, share: float | None) -> dict[str, Any]:
         """Return a group as vLLM reads it, which is not patched any more."""
@@ -316,7 +330,9 @@ class _Overrides:
                     raise ConfigError(f"'{there}' of the model must be a group of named values; got {group!r}.")
                 if self._has_layers(value):
                     group = self._by_type(group)
-                updated[there] = self._merged_group(group, value, name)
+                merged = self._merged_group(group, value, name)
+                nulls = (layer for layer in merged if layer in value and merged[layer] is None)
+                updated[there] = merged | {layer: self._of_null(f"'{layer}' of {name}", layer) for layer in nulls}
                 for names in (_BASES, _SHARES):  # which the class has gathered in the group, where it is replaced
                     if any(value.get(each) is not None for each in names):
                         updated = {entry: updated[entry] for entry in updated if entry not in names}
