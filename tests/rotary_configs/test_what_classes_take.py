@@ -925,6 +925,32 @@ def test_scalings_of_other_code() -> None:
     assert "rope_type is" not in _said({"model_type": "qwen2_vl_text", **_SIZES, "rope_scaling": axes})
 
 
+@pytest.mark.parametrize("name", ["openai_privacy_filter", "gpt_oss", "cwm"])
+def test_a_group_without_the_scaling_that_the_class_has_of_its_own(name: str) -> None:
+    """Their configurations have a scaling where rope_parameters is None, and merge nothing of it into others."""
+    file = {"model_type": name, **_SIZES, "layer_types": ["full_attention"] * 4, "max_position_embeddings": 131072}
+    bare = read_huggingface(file | {"rope_parameters": {"rope_theta": 150000.0}})
+    usual = read_huggingface(file)
+    assert [bare.config.scaling.name, usual.config.scaling.name != "none"] == ["none", True]
+    said = [each for each in bare.findings if "has no rope_type, and scales nothing then" in each.message]
+    assert [each.severity for each in said] == ["warning"]
+    assert f"the class of '{name}' in transformers has '{usual.config.scaling.name}' by factor" in said[0].message
+    stated = file | {"rope_parameters": {"rope_theta": 150000.0, "rope_type": "default"}}
+    said = [each for each in read_huggingface(stated).findings if "scales nothing" in each.message]
+    assert [each.severity for each in said] == ["note"]
+    assert not any("scales nothing" in each.message for each in usual.findings)
+    llama = read_huggingface(stated | {"model_type": "llama"})
+    assert not any("scales nothing" in each.message for each in llama.findings)
+
+
+def test_a_group_of_one_type_without_the_scaling_that_the_class_has_for_it() -> None:
+    said = _said(
+        {"model_type": "gemma4_text", **_SIZES, "rope_parameters": {**_GROUPS, "full_attention": {"rope_theta": 1e6}}}
+    )
+    assert "'full_attention' of rope_parameters of config.json has no rope_type" in said
+    assert "the class of 'gemma4_text' in transformers has 'proportional'" in said
+
+
 def test_a_base_that_layers_with_a_window_do_not_have() -> None:
     """Olmo3Config merges rope_theta into the group of full attention."""
     file = {"model_type": "olmo3", **_SIZES, "rope_theta": 1e6}

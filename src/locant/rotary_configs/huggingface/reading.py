@@ -106,7 +106,12 @@ from locant.rotary_configs.huggingface.pairing import (
     layout_of_conversion,
     stated_interleaving,
 )
-from locant.rotary_configs.huggingface.rope_groups import rope_groups, with_length_of_class, without_unused_groups
+from locant.rotary_configs.huggingface.rope_groups import (
+    doubts_about_no_scaling,
+    rope_groups,
+    with_length_of_class,
+    without_unused_groups,
+)
 from locant.rotary_configs.huggingface.size_names import without_sizes_of_others
 from locant.rotary_configs.huggingface.stacks import kind_of_stack, stacks_beside
 from locant.rotary_configs.huggingface.text_part_doubts import doubts_about_others
@@ -300,6 +305,7 @@ def _read_entries(
     groups = rope_groups(part, kind, names, findings, in_vllm=in_vllm, is_replaced=is_replaced)
     groups = without_unused_groups(groups, part, _layer_types(part, kind, names, groups))
     for layer, (rope, base) in groups.items():
+        findings += doubts_about_no_scaling(rope, kind, layer)
         rope = with_length_of_class(rope, part, kind, findings)
         for entry in () if kind is None else kind.ignored:
             rope.get(entry)

@@ -256,6 +256,38 @@ def with_length_of_class(rope: Fields, part: Fields, kind: ModelType | None, fin
     return _of_known_base({**rope.values, entry: own}, rope.where)
 
 
+def doubts_about_no_scaling(rope: Fields, kind: ModelType | None, layer: str) -> list[Finding]:
+    """Return what is to be said of a group without the scaling that the class has where a file states no group.
+
+    A class takes such a group as it is: it merges nothing of its own into it.
+
+    Args:
+        rope: The group.
+        kind: The facts of the class.
+        layer: The type of the layers.
+    """
+    if kind is None or not is_in_transformers(kind.name) or not rope.values or rope.where.startswith(OF_THE_CLASS):
+        return []
+    if kind.rope_by_layer != rope.where.startswith("'"):  # groups of which the class makes others, as is said elsewhere
+        return []
+    group = (kind.rope or {}).get(layer) if kind.rope_by_layer else kind.rope
+    own = Fields(group if isinstance(group, Mapping) else {}, rope.where)
+    usual = read_type(own)
+    if usual == "default" or read_type(rope) != "default":
+        return []
+    numbers = (("factor", "by factor"), ("original_max_position_embeddings", "from an original length of"))
+    how = "".join(f" {words} {own.values[name]:g}" for name, words in numbers if name in own.values)
+    is_said = any(rope.values.get(name) is not None for name in ("rope_type", "type"))
+    return [
+        Finding(
+            "note" if is_said else "warning",
+            f"{rope.where} {'scales nothing' if is_said else 'has no rope_type, and scales nothing then'}; where a "
+            f"file states no group, the class of '{kind.name}' in transformers has '{usual}'{how}.",
+            "State that scaling there if the weights were trained with it.",
+        )
+    ]
+
+
 def without_unused_groups(
     groups: Mapping[str, tuple[Fields, float | None]], part: Fields, layers: Collection[LayerType]
 ) -> dict[str, tuple[Fields, float | None]]:
