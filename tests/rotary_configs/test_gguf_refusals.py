@@ -20,6 +20,10 @@ _LATENT = {
 }
 _ONE_HEAD = {**_LATENT, "attention.head_count_kv": 1}
 _MIXED = {**_LATENT, "attention.head_count_kv": [1, 0, 1, 0]}
+_NOPE = {
+    **{"attention.key_length_mla": 192, "attention.value_length_mla": 128, "attention.head_count_kv": [0, 1, 0, 1]},
+}
+_INDEXED = {"attention.indexer.key_length": 32, "rope.dimension_sections": [4, 4, 4, 0]}
 _WINDOW = {"attention.sliding_window": 8}
 _COMPRESSED = {
     **{"rope.dimension_count": 64, "attention.key_length": 128, "attention.value_length": 128},
@@ -33,6 +37,29 @@ def _metadata(architecture: str, keys: dict[str, Any]) -> dict[str, Any]:
     return {"general.architecture": architecture} | {f"{architecture}.{key}": own[key] for key in own}
 
 
+@pytest.mark.parametrize(
+    ("keys", "size"),
+    [({"rope.dimension_count": 64}, "is 64"), ({}, "is missing, for which llama.cpp takes the 128 of")],
+)
+def test_heads_of_an_indexer_that_are_smaller_than_their_rotated_part(keys: dict[str, Any], size: str) -> None:
+    """ggml_compute_forward_rope_flt: ``GGML_ASSERT(n_dims <= ne0)``."""
+    said = [each for each in _refused("qwen4exp", _INDEXED | keys) if "rope.dimension_count" in each]
+    assert len(said) == 1
+    assert f"qwen4exp.rope.dimension_count {size}" in said[0]
+    assert "rotated alike, have 32 features (attention.indexer.key_length): llama.cpp ends before it" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys"),
+    [("glm5-next", {"rope.dimension_count": 0}), ("qwen4exp", {"rope.dimension_count": 32})],
+)
+def test_a_file_with_as_many_rotated_features_as_its_graph_takes_is_not_refused_for_them(
+    architecture: str, keys: dict[str, Any]
+) -> None:
+    said = _refused(architecture, (_NOPE if architecture == "glm5-next" else _INDEXED) | keys)
+    assert not [each for each in said if "rope.dimension_count" in each]
+
+
 def _refused(architecture: str, keys: dict[str, Any], types: dict[str, str] | None = None) -> list[str]:
     found = refusals(
         _metadata(architecture, keys), {f"{architecture}.{key}": kind for key, kind in (types or {}).items()}
@@ -43,6 +70,8 @@ def _refused(architecture: str, keys: dict[str, Any], types: dict[str, str] | No
 @pytest.mark.parametrize(
     ("architecture", "keys", "said"),
     [
+        ("glm5-next", _NOPE | {"rope.dimension_count": 64}, "is 64, but the graph of 'glm5-next' rotates nothing"),
+        ("glm5-next", _NOPE, "is missing, for which llama.cpp takes the 128 of a head, but the graph of"),
         ("llama", {"attention.key_length": 96}, "A key has 96 features and a value 128 (attention.value_length is"),
         ("olmo2", {"attention.value_length": 64}, "A key has 128 features and a value 64 (attention.key_length is"),
         (

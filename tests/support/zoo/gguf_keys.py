@@ -29,6 +29,8 @@ _SLIDING_BASE = "rope.freq_base_swa"
 _LAYER_BASE = re.compile("get_rope_freq_base|rope_freq_base_train_swa")
 _ROTATED_BY_LAYER = re.compile(r"= hparams\.n_rot\(\w+\);")
 _ROTATED_AS_FIRST = re.compile(r"\? hparams\.n_rot_swa : n_rot;")
+_ROTATES_NOTHING = re.compile(r"GGML_ASSERT\(hparams\.n_rot\(\) == 0\b")
+_NEEDED_INDEXER = re.compile(r"get_key\(LLM_KV_ATTENTION_INDEXER_KEY_LENGTH,\s*hparams\.indexer_head_size\)")
 _WITHOUT_HEADS = re.compile(r"n_head_kv(?:\(\w*\))? == 0")
 _RECURRENT = re.compile(r"is_recr_impl\[\w+\]\s*=\s*hparams\.n_head_kv\(\w+\) == 0;")
 _ONE_SIZE = re.compile(
@@ -245,6 +247,15 @@ def facts(folder: Path, source: str) -> dict[str, Any]:
         ),
         "full attention rotated as the first layer": sorted(
             name for each, name in named if _ROTATED_AS_FIRST.search(sources.graph(sources.classes[each]))
+        ),
+        "rotates nothing": sorted(
+            name for each, name in named if _ROTATES_NOTHING.search(sources.graph(sources.classes[each]))
+        ),
+        "rotates its indexer": sorted(
+            name
+            for each, name in named
+            for graph in [sources.graph(sources.classes[each])]
+            if _NEEDED_INDEXER.search(loaders[name]) and "hparams.indexer_head_size" in graph and "ggml_rope_" in graph
         ),
         "without heads in some layers": sorted(
             name
