@@ -161,7 +161,7 @@ def one_base_for_all_types(part: Fields, kind: ModelType | None, bases: Mapping[
         return  # of which other findings tell, also where the class fails with it
     own = {name: base for name in bases if (base := base_in((kind.rope or {}).get(name))) is not None}
     if len({*own.values()}) > 1:
-        said = " and ".join(f"{base:g} for {name}" for name, base in own.items())
+        said = " and ".join(f"{base:g} for {name}" for name, base in sorted(own.items()))
         yield Finding(
             "note",
             f"rope_theta {stated:g} of config.json is the base of layers of all types: the class of '{kind.name}' in "
