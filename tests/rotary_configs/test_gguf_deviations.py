@@ -330,6 +330,8 @@ def test_a_draft_with_hyper_connections_has_the_layers_of_deepseek_v4() -> None:
     assert parsed.config.scaling == Unscaled()
     assert [(each.layers, each.window) for each in parsed.layers] == [((0, 1, 2, 3), 8)]
     assert any("of which the last 32 are rotated" in each.message for each in parsed.findings)
+    said = "llama.cpp passes over the scaling 'yarn' in the architecture 'dflash' with hyper_connection.count, whose"
+    assert any(each.message.startswith(said) for each in parsed.findings)
     run = _run("--rope-scale 8 --rope-freq-base 500", "dflash", **draft)
     assert (run.config.base, run.config.scaling) == (500, Unscaled())
     wrong = _read("dflash", **draft, **{"rope.dimension_sections": [16, 0, 0, 0]})

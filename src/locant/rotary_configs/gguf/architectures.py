@@ -223,6 +223,15 @@ def graph_of(architecture: str, own: Mapping[str, Any]) -> str:
     return DRAFT_OF_DEEPSEEK4 if is_draft else architecture
 
 
+def in_keys_of_the_file(text: str) -> str:
+    """Return a text for readers of a file, which knows no name of a graph but that of its architecture.
+
+    Args:
+        text: It may name what :func:`graph_of` returns.
+    """
+    return text.replace(f"'{DRAFT_OF_DEEPSEEK4}'", "'dflash' with hyper_connection.count")
+
+
 def model_type_of(architecture: str, *, by_layer: bool = False) -> str | None:
     """Return the ``model_type`` of the config.json that an architecture is converted from, where its class is known.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from locant.rotary_configs.gguf.architectures import (
     SEPARATE_PART,
     SEVERAL_AXES,
     graph_of,
+    in_keys_of_the_file,
     layout_of,
 )
 from locant.rotary_configs.gguf.axes_of_texts import note_on_axes
@@ -75,11 +77,16 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     prefix = f"{architecture}."
     own = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
     try:
-        return _read(metadata, architecture, own, tensors)
+        parsed = _read(metadata, architecture, own, tensors)
     except NoRotaryPositionsError as error:
         passed_over = keys_without_effect(own, architecture, words_of(str(error)), rotates=False)
         said = " ".join([str(error), *(each.message for each in passed_over)])
         raise NoRotaryPositionsError(said, error.remedy) from error
+    told = (
+        replace(each, message=in_keys_of_the_file(each.message), remedy=in_keys_of_the_file(each.remedy))
+        for each in parsed.findings
+    )
+    return replace(parsed, findings=tuple(told))
 
 
 def _read(
