@@ -16,6 +16,7 @@ from locant.extension.inspect.model_class.small_model import build, quiet
 from locant.extension.inspect.model_class.turning_axes import takes_axes
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.classes.families import ONE_POSITION_FOR_ALL_AXES
 from zoo.attention import axis_differences, window_differences
 from zoo.cases import LENGTH, Case
 
@@ -98,7 +99,9 @@ def judge(case: Case, config_class: Any, part: tuple[str, ...] = ()) -> Verdict:
             long = build(text_config(case, config_class, part))
             reasons = _differences(parsed, observe(long, LONG), LONG)
     if not reasons:
-        more, compared = _masks_and_axes(parsed, model, short, takes_axes(type(config)))
+        # Positions of several axes would be ours: the class makes none such.
+        one_position = case.content.get("model_type") in ONE_POSITION_FOR_ALL_AXES
+        more, compared = _masks_and_axes(parsed, model, short, takes_axes(type(config)) and not one_position)
         reasons, seen = more, seen | compared
     if not reasons:
         return Verdict(*about, "right", **seen)
