@@ -13,6 +13,7 @@ from zoo.engines import PATH, of_ctranslate2
 from locant.extension.inspect.inspection import inspect_model
 from locant.rotary_configs.huggingface.engine_classes import ctranslate2_reads_scaling, vllm_has_class
 
+_OF_SMALL_MODELS = ("bases", "refused", "fails", "fails with two sizes")
 _SIZES: dict[str, Any] = {
     "hidden_size": 2048,
     "num_attention_heads": 16,
@@ -145,7 +146,7 @@ def test_converters_are_those_of_the_release_that_is_installed() -> None:
     stored = json.loads(PATH.read_text(encoding="utf-8"))["ctranslate2"]
     if ctranslate2.__version__ != stored["release"]:
         pytest.skip(f"the facts are of release {stored['release']}")
-    assert of_ctranslate2() == {key: value for key, value in stored.items() if key not in ("bases", "refused", "fails")}
+    assert of_ctranslate2() == {key: value for key, value in stored.items() if key not in _OF_SMALL_MODELS}
     assert ctranslate2_reads_scaling({"model_type": "gemma3"}) is False
     assert ctranslate2_reads_scaling({"model_type": "t5gemma2"}) is False
     assert ctranslate2_reads_scaling({"model_type": "cohere"}) is None
@@ -158,7 +159,7 @@ def test_what_converters_write_is_that_of_the_release_that_is_installed() -> Non
     stored = json.loads(PATH.read_text(encoding="utf-8"))["ctranslate2"]
     if ctranslate2.__version__ != stored["release"]:
         pytest.skip(f"the facts are of release {stored['release']}")
-    assert what_is_written() == {key: stored[key] for key in ("bases", "refused", "fails")}
+    assert what_is_written() == {key: stored[key] for key in _OF_SMALL_MODELS}
 
 
 @pytest.mark.parametrize(
@@ -206,8 +207,10 @@ def test_a_converter_that_fails_with_transformers_5_is_told(model_type: str, tmp
 
 
 def test_what_a_converter_reads_of_a_share_is_no_lost_scaling(tmp_path: Path) -> None:
-    file = {"model_type": "gemma4_text", **_SIZES, "num_hidden_layers": 6}
+    file = {"model_type": "gemma4_text", **_SIZES, "num_hidden_layers": 6, "head_dim": 128, "global_head_dim": 128}
     assert "CTranslate2" not in _said(tmp_path, file)
+    said = _said(tmp_path, {**file, "global_head_dim": 256})
+    assert "Heads have 128 and 256 features: CTranslate2's converter for this model asks for one head_dim" in said
     full = {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25, "factor": 4.0}
     groups = {"full_attention": full, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
     said = _said(tmp_path, {**file, "rope_parameters": groups})

@@ -32,6 +32,11 @@ _MODELS: dict[str, dict[str, Any]] = {
 }
 """Model types that the converters find by the class of their configuration, and entries beside the sizes."""
 
+_OF_TWO_SIZES: dict[str, dict[str, Any]] = {
+    "gemma4_text": {"head_dim": 16, "vocab_size_per_layer_input": 8, "hidden_size_per_layer_input": 0, **_LAYERS},
+}
+"""Model types of which the heads of full attention have a size of their own, ``global_head_dim``."""
+
 _ORIGINAL = {"factor": 4.0, "original_max_position_embeddings": 1024}
 _SCALINGS: dict[str, dict[str, Any]] = {
     "linear": {"factor": 4.0},
@@ -47,7 +52,8 @@ _BASE = 500_000.0
 def what_is_written() -> dict[str, Any]:
     """Return, by the names of configurations, bases that do not come from a file, and scalings that are refused.
 
-    And the configurations of which no model is converted, because the converter looks for what they do not have.
+    And the configurations of which no model is converted, because the converter looks for what they do not have, or
+    none where heads have two sizes.
     """
     from ctranslate2.converters import transformers as converters
     from transformers import CONFIG_MAPPING
@@ -65,7 +71,18 @@ def what_is_written() -> dict[str, Any]:
             groups = {kind: {"rope_type": kind, **entries} for kind, entries in _SCALINGS.items()}
             fails = [kind for kind, group in groups.items() if _spec(model_type, loader, rope_scaling=group) is None]
             refused.update({name: fails for name in names if fails})
-    return {"bases": bases, "refused": refused, "fails": sorted(fails_always)}
+    two_sizes = list[str]()
+    for model_type in _OF_TWO_SIZES:
+        loader = converters._MODEL_LOADERS[CONFIG_MAPPING[model_type].__name__]
+        if _spec(model_type, loader, global_head_dim=32) is None:
+            assert _spec(model_type, loader, global_head_dim=16) is not None
+            two_sizes += [name for name, other in converters._MODEL_LOADERS.items() if type(other) is type(loader)]
+    return {
+        "bases": bases,
+        "refused": refused,
+        "fails": sorted(fails_always),
+        "fails with two sizes": sorted(two_sizes),
+    }
 
 
 def _bases(model_type: str, loader: Any) -> dict[str, float]:
@@ -91,7 +108,8 @@ def _spec(model_type: str, loader: Any, **entries: Any) -> Any:
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
     with contextlib.suppress(Exception), torch.no_grad():
-        config = CONFIG_MAPPING[model_type](**_SIZES, **_MODELS[model_type], **copy.deepcopy(entries))
+        own = {**_MODELS, **_OF_TWO_SIZES}[model_type]
+        config = CONFIG_MAPPING[model_type](**_SIZES, **own, **copy.deepcopy(entries))
         spec = loader.get_model_spec(AutoModelForCausalLM.from_config(config))
         spec.register_vocabulary(["a"] * _SIZES["vocab_size"])
         spec.validate()

@@ -19,6 +19,7 @@ from locant.rotary_configs.huggingface.engine_classes import (
     ctranslate2_base,
     ctranslate2_factor_types,
     ctranslate2_fails,
+    ctranslate2_fails_with_two_sizes,
     ctranslate2_reads_scaling,
     ctranslate2_reads_share,
     ctranslate2_refuses,
@@ -130,6 +131,14 @@ def _converted(content: Mapping[str, Any], parsed: ParsedConfig) -> Iterator[Fin
             "Run the model with another engine.",
         )
         return
+    sizes = sorted({config.head_dim for config in parsed.configs.values()})
+    if len(sizes) > 1 and ctranslate2_fails_with_two_sizes(content):
+        yield Finding(
+            "note",
+            f"Heads have {' and '.join(map(str, sizes))} features: CTranslate2's converter for this model asks for one "
+            "head_dim of all layers, and fails with transformers 5.24.",
+            "Run the model with another engine.",
+        )
     reads = ctranslate2_reads_scaling(content)
     for layer, config in parsed.configs.items():
         base = ctranslate2_base(content, layer)

@@ -177,6 +177,15 @@ def ctranslate2_fails(config: Mapping[str, Any]) -> bool:
     return "auto_map" not in config and _converted_config(config) in _classes()["ctranslate2"]["fails"]
 
 
+def ctranslate2_fails_with_two_sizes(config: Mapping[str, Any]) -> bool:
+    """Return whether CTranslate2's converter asks for one size of heads where layers have two.
+
+    Args:
+        config: The content of config.json.
+    """
+    return _converted_config(config) in _classes()["ctranslate2"]["fails with two sizes"]
+
+
 def _converted_config(config: Mapping[str, Any]) -> str | None:
     """Return the name of the configuration by which CTranslate2 chooses the converter."""
     name: str | None = _classes()["ctranslate2"]["model_types"].get(str(config.get("model_type")))
