@@ -155,6 +155,27 @@ def test_a_base_of_another_class_is_not_that_of_a_class_with_a_name_of_its_own(n
     assert not [each for each in alone.findings if "rope_theta" in each.message]
 
 
+def test_a_longest_text_under_a_name_that_the_class_passes_over() -> None:
+    """NomicBertConfig has max_position_embeddings alone; CodeGenConfig takes it for n_positions."""
+    file = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 6}
+
+    def told(**entries: object) -> list[str]:
+        return [
+            each.message
+            for each in read_huggingface({**file, **entries}).findings
+            if "The length shown" in each.message
+        ]
+
+    said = told(model_type="nomic_bert", n_positions=8192)
+    assert len(said) == 1
+    assert "'n_positions' in config.json is 8192, which the class of 'nomic_bert'" in said[0]
+    assert "it takes 2048 for max_position_embeddings" in said[0]
+    assert not told(model_type="nomic_bert", n_positions=8192, max_position_embeddings=8192)
+    assert not told(model_type="nomic_bert", n_positions=2048)
+    assert not told(model_type="codegen", max_position_embeddings=4096)
+    assert not told(model_type="bailing_hybrid", model_max_length=4096)
+
+
 def test_a_base_that_a_class_passes_over_is_not_told_to_be_null() -> None:
     """BeamConfig has null of its own for full attention, which does not rotate; the file has a base."""
     findings = read_huggingface({"model_type": "beam", "rope_theta": 50_000.0}).findings

@@ -26,7 +26,7 @@ from locant.rotary_configs.classes.entries import (
 )
 from locant.rotary_configs.classes.families import model_type
 from locant.rotary_configs.layer_types import KNOWN_TYPES, PRESENT_NAMES, WITHOUT_ATTENTION
-from locant.rotary_configs.spellings import HEADS, LAYERS, WIDTHS, is_about_positions
+from locant.rotary_configs.spellings import HEADS, LAYERS, LENGTHS, WIDTHS, is_about_positions
 from zoo.architectures import Architecture, architecture
 from zoo.facts import NOT_ABOUT_THEM
 from zoo.failures import OF_SIZES
@@ -87,7 +87,7 @@ def entries_of(config_class: Any) -> dict[str, Any]:
     found = {
         "takes": takes,
         "sizes": sizes,
-        "size_names": [name for name in (*HEADS, *LAYERS, *WIDTHS) if _takes_name(config_class, name)],
+        "size_names": [name for name in (*HEADS, *LAYERS, *WIDTHS, *LENGTHS) if _takes_name(config_class, name)],
         "items": items,
         "alternating": alternating,
         "refuses_empty": [name for name in _lists(takes) if _refuses_empty_list(config_class, name)],
@@ -134,7 +134,8 @@ def _refuses_empty_list(config_class: Any, name: str) -> bool:
 
 def _takes_name(config_class: Any, name: str) -> bool:
     """Whether a class has an entry of that name, or takes it for one."""
-    return name in getattr(config_class, "__dataclass_fields__", {}) or name in config_class.attribute_map
+    others = config_class.attribute_map
+    return name in {*getattr(config_class, "__dataclass_fields__", {}), *others, *others.values()}
 
 
 def _refused_types(found: Architecture) -> list[str]:

@@ -78,7 +78,7 @@ class ClassEntries:
     Attributes:
         takes: Kinds of values that it takes for each of its fields about positions and heads.
         sizes: Kinds of values that it takes for its other sizes, those of experts, indexers and recurrences.
-        size_names: Which of the names of its width, its heads and its layers it takes.
+        size_names: Which of the names of its width, its heads, its layers and its longest text it takes.
         items: Kinds of values in the lists that it takes for some of them, where it does not take all.
         alternating: Kinds of values from which it makes types of layers, where it takes more beside stated types.
         refuses_empty: Lists of which it makes no configuration where they are empty.

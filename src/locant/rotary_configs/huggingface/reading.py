@@ -112,7 +112,7 @@ from locant.rotary_configs.huggingface.rope_groups import (
     with_length_of_class,
     without_unused_groups,
 )
-from locant.rotary_configs.huggingface.size_names import without_sizes_of_others
+from locant.rotary_configs.huggingface.size_names import length_of_others, without_sizes_of_others
 from locant.rotary_configs.huggingface.stacks import kind_of_stack, stacks_beside
 from locant.rotary_configs.huggingface.text_part_doubts import doubts_about_others
 from locant.rotary_configs.huggingface.text_parts import (
@@ -221,6 +221,7 @@ def read_config(
         ]
         findings += refused
         without_sizes_of_others(given, kind, findings)
+        findings += length_of_others(given, kind)
         without_unread(given, kind, findings)
         kind = with_groups_of_file(kind, given.get("layer_types"))
         kind = kind if in_vllm else replace(kind, passes_over_types=not reads_types_of_layers(kind))

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.classes.entries import entries_of_class
 from locant.rotary_configs.classes.families import ModelType
-from locant.rotary_configs.spellings import HEADS, LAYERS, WIDTHS, is_count
+from locant.rotary_configs.spellings import HEADS, LAYERS, LENGTHS, WIDTHS, is_count
+
+
+def length_of_others(given: Mapping[str, Any], kind: ModelType) -> list[Finding]:
+    """Return the note on the longest text under a name that a class passes over, where its own name is left out.
+
+    It stays the length that is shown: it is what the file says of the model, and limits no text in the class.
+
+    Args:
+        given: The entries of a text part.
+        kind: The facts of its class.
+    """
+    own = entries_of_class(kind.name)
+    taken = frozenset[str]() if own is None else own.size_names & {*LENGTHS}
+    read = next((name for name in LENGTHS if name in taken and name in kind.defaults), None)
+    stated = next((name for name in LENGTHS if is_count(given.get(name))), None)
+    if read is None or stated is None or stated in taken or given[stated] == kind.defaults[read]:
+        return []
+    return [
+        Finding(
+            "note",
+            f"'{stated}' in config.json is {given[stated]}, which the class of '{kind.name}' in transformers passes "
+            f"over: it takes {kind.defaults[read]} for {read}. The length shown is that of the file.",
+            f"State {read}, where that length is meant.",
+        )
+    ]
 
 
 def without_sizes_of_others(given: dict[str, Any], kind: ModelType, findings: list[Finding]) -> None:
