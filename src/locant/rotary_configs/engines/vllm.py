@@ -197,7 +197,7 @@ def _refuse_a_type_taken_for_another(part: Mapping[str, Any], model_type: str) -
         group = part.get(name)
         stated = group.get("type") if isinstance(group, Mapping) and group.get("rope_type") is None else None
         taken = type_taken_for(model_type, stated)
-        if stated in TYPES_OF_TRANSFORMERS and taken != stated:
+        if taken != stated and stated in TYPES_OF_TRANSFORMERS:
             raise ConfigError(
                 f"vLLM refuses {name} of config.json: the class of '{model_type}' in transformers takes its type "
                 f"'{stated}' for rope_type '{taken}', and vLLM takes no file with two types. State rope_type '{taken}' "
