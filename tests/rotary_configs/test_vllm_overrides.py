@@ -471,4 +471,4 @@ def test_a_type_that_its_class_takes_for_another_is_refused() -> None:
 def test_a_type_of_a_scaling_that_is_no_text_is_refused(kind: object) -> None:
     file = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
     with pytest.raises(ConfigError):
-        read_vllm({**file, "rope_scaling": {"type": kind, "factor": 2.0}})
+        read_vllm({**file, "rope_scaling": {"type": kind, "factor": 2.0}}, {})
