@@ -87,7 +87,8 @@ def show(page: Any, path: str) -> None:
     if path == "/translate":
         page.get_by_role("textbox", name="Sentence").fill(SENTENCE)
         page.get_by_role("button", name="Translate", exact=True).click()
-    page.locator(CARDS).first.scroll_into_view_if_needed()
+    # Playwright would wait for frames, which a page that draws dozens of pictures on a busy machine gives late.
+    page.locator(CARDS).first.evaluate("card => card.scrollIntoView({block: 'nearest'})")
     when(page, f"document.querySelector('{DRAWN}')")
 
 

@@ -102,3 +102,43 @@ def _meant(name: str, types: list[str]) -> str | None:
 
 def _letters(name: str) -> str:
     return re.sub(r"\W|_", "", name).lower()
+
+
+def taken_by_architectures(name: str | None, kind: ModelType) -> Finding:
+    """Return that a file is read as the class that ``architectures`` names, for want of a known model type."""
+    known = "The file has no model_type" if name is None else f"The model type '{name}' is not known here"
+    return Finding(
+        "note" if name is None else "warning",
+        f"{known}: it is read as the class of '{kind.name}', by the name in architectures.",
+        "Compare with the code that trained the model, if it was another.",
+    )
+
+
+def taken_in_the_place_of(name: str | None, kind: ModelType) -> Finding:
+    """Return that a file is read as the class that ``architectures`` names, as that of its type does not rotate."""
+    return Finding(
+        "warning",
+        f"The class of the model type '{name}' has no rotary positions, but entries of the file are about them: it is "
+        f"read as the class of '{kind.name}', which architectures names.",
+        f"State the model type '{kind.name}', if that is the code that trained the model.",
+    )
+
+
+TAKEN_FOR_MINISTRAL = Finding(
+    "note",
+    "model_type is 'mistral' and the file has layer_types: AutoConfig of transformers takes it for 'ministral', whose "
+    "layers have the window by their types. The class of 'mistral' itself gives every layer the same one.",
+    "Load the model by an Auto class, or state ministral.",
+)
+
+
+def code_of_its_own(named: Any, kind: ModelType) -> Finding:
+    """Return that ``auto_map`` names code of the model's own, which is not read."""
+    classes = [each for each in named.values() if isinstance(each, str)] if isinstance(named, Mapping) else []
+    code = f" ({classes[-1].partition('.')[0]:.60})" if classes else ""
+    return Finding(
+        "note",
+        f"auto_map of config.json names code of the model's own{code}, which is not read here: what is shown is what "
+        f"the class of '{kind.name}' in transformers does.",
+        "Compare with that code, if the model is run by it (trust_remote_code).",
+    )

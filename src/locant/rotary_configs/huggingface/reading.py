@@ -96,9 +96,13 @@ from locant.rotary_configs.huggingface.layers import (
     layers_without_positions,
 )
 from locant.rotary_configs.huggingface.named_classes import (
+    TAKEN_FOR_MINISTRAL,
     class_in_architectures,
+    code_of_its_own,
     doubts_about_architectures,
     other_type_in_architectures,
+    taken_by_architectures,
+    taken_in_the_place_of,
 )
 from locant.rotary_configs.huggingface.pairing import (
     LAYOUT_MARK,
@@ -187,13 +191,13 @@ def read_config(
     findings: list[Finding] = []
     refused: list[Finding] = []
     if kind is None and (named := class_in_architectures(config)) is not None:
-        findings.append(_taken_by_architectures(name, named))
+        findings.append(taken_by_architectures(name, named))
         name, kind = named.name, named
     elif (named := other_type_in_architectures(config)) is not None:
-        findings.append(_taken_in_the_place_of(name, named))
+        findings.append(taken_in_the_place_of(name, named))
         name, kind = named.name, named
     findings += [] if in_vllm else needs_code(config)
-    findings += [_TAKEN_FOR_MINISTRAL] if is_taken_for_ministral(config) and not in_vllm else []
+    findings += [TAKEN_FOR_MINISTRAL] if is_taken_for_ministral(config) and not in_vllm else []
     is_known = families.is_in_transformers(name)
     if kind is not None and not kind.rotates and has_rotary_code(text_part(config), config):
         kind, is_known = None, False  # the class of transformers is another one
@@ -233,7 +237,7 @@ def read_config(
             if alias in given and given.has_none(usual):
                 given.take(alias, usual)
     if is_known and kind is not None and kind.rotates and config.get("auto_map"):
-        findings.append(_code_of_its_own(config["auto_map"], kind))
+        findings.append(code_of_its_own(config["auto_map"], kind))
     if is_known:
         with_true_for_1(given, findings)
     without_null_scaling(given, findings, is_known=is_known)
@@ -449,34 +453,6 @@ def _is_about_rotation(key: str, value: Any, kind: ModelType | None) -> bool:
     return not is_of_indexer(key) and not is_neutral and not (value is True and key.startswith("use_"))
 
 
-def _taken_by_architectures(name: str | None, kind: ModelType) -> Finding:
-    known = "The file has no model_type" if name is None else f"The model type '{name}' is not known here"
-    return Finding(
-        "note" if name is None else "warning",
-        f"{known}: it is read as the class of '{kind.name}', by the name in architectures.",
-        "Compare with the code that trained the model, if it was another.",
-    )
-
-
-_TAKEN_FOR_MINISTRAL = Finding(
-    "note",
-    "model_type is 'mistral' and the file has layer_types: AutoConfig of transformers takes it for 'ministral', whose "
-    "layers have the window by their types. The class of 'mistral' itself gives every layer the same one.",
-    "Load the model by an Auto class, or state ministral.",
-)
-
-
-def _code_of_its_own(named: Any, kind: ModelType) -> Finding:
-    classes = [each for each in named.values() if isinstance(each, str)] if isinstance(named, Mapping) else []
-    code = f" ({classes[-1].partition('.')[0]:.60})" if classes else ""
-    return Finding(
-        "note",
-        f"auto_map of config.json names code of the model's own{code}, which is not read here: what is shown is what "
-        f"the class of '{kind.name}' in transformers does.",
-        "Compare with that code, if the model is run by it (trust_remote_code).",
-    )
-
-
 def _layer_types(
     part: Fields, kind: ModelType | None, names: tuple[str, ...], configs: Container[str]
 ) -> tuple[LayerType, ...]:
@@ -496,12 +472,3 @@ def _layer_types(
         if name_of_base(base) in configs:
             keys[index] = name_of_base(base)
     return grouped(names, behaviour, keys, windows_by_layer(part, kind, names))
-
-
-def _taken_in_the_place_of(name: str | None, kind: ModelType) -> Finding:
-    return Finding(
-        "warning",
-        f"The class of the model type '{name}' has no rotary positions, but entries of the file are about them: it is "
-        f"read as the class of '{kind.name}', which architectures names.",
-        f"State the model type '{kind.name}', if that is the code that trained the model.",
-    )
