@@ -82,20 +82,27 @@ def page(tab: Any) -> Iterator[Any]:
     assert not wrong
 
 
-def show(page: Any, path: str) -> None:
+def open_page(page: Any, path: str) -> None:
     page.goto(path)
     if path == "/translate":
         page.get_by_role("textbox", name="Sentence").fill(SENTENCE)
         page.get_by_role("button", name="Translate", exact=True).click()
-    # Playwright would wait for frames, which a page that draws dozens of pictures on a busy machine gives late.
-    page.locator(CARDS).first.evaluate("card => card.scrollIntoView({block: 'nearest'})")
+
+
+def show(page: Any, path: str) -> None:
+    open_page(page, path)
+    page.locator(CARDS).first.scroll_into_view_if_needed()
     when(page, f"document.querySelector('{DRAWN}')")
 
 
 def show_all(page: Any, path: str) -> None:
-    """Show a page in a window so high that all its pictures are in view."""
+    """Show a page in a window so high that all its pictures are in view.
+
+    Nothing has to be scrolled, for which Playwright would wait until nothing moves; all pictures at once take a while.
+    """
     page.set_viewport_size({"width": 1200, "height": 6000})
-    show(page, path)
+    open_page(page, path)
+    when(page, f"document.querySelector('{DRAWN}')")
     when(page, f"[...document.querySelectorAll('{CARDS} h2')].every(title => title.textContent)")
 
 
