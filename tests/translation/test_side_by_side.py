@@ -18,7 +18,7 @@ from with_kernels import needs_compiler
 
 from locant.models import DecodingSettings
 from locant.text import BOS, EOS
-from locant.translation import CompiledEngine, side_by_side
+from locant.translation import CompiledEngine
 from locant.translation.side_by_side import SideBySide
 
 SETTINGS = DecodingSettings(beam=1)
@@ -115,26 +115,14 @@ def test_threads_that_work_for_others_are_not_waited_for() -> None:
             other.join()
 
 
-def test_more_threads_for_a_while_where_the_processor_was_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = time.perf_counter
-    monkeypatch.setattr(side_by_side, "_SHORTEST", 60.0)
-    threads = SideBySide()
+def test_twice_as_many_threads_as_cores_share_the_pieces() -> None:
+    everyone = threading.Barrier(4)
 
-    def used() -> int:
-        def piece(_: object) -> int:
-            time.sleep(0.01)
-            return threading.get_ident()
+    def piece(_: object) -> int:
+        everyone.wait(30)
+        return threading.get_ident()
 
-        return len(set(threads.run([piece] * 8, 2)))
-
-    assert used() == 2
-    assert used() == 4, "hardly any of the processors' time was had"
-    monkeypatch.setattr(side_by_side.time, "thread_time", clock)  # all that could be had
-    assert used() == 4
-    assert used() == 4, "what twice the threads had says nothing"
-    monkeypatch.setattr(side_by_side.time, "perf_counter", lambda: clock() + 60)
-    assert used() == 2, "as many as cores are tried again"
-    assert used() == 2, "and had enough"
+    assert len(set(SideBySide().run([piece] * 8, 2))) == 4
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
