@@ -460,6 +460,21 @@ def test_the_tables_of_adapting_are_their_record():
     assert f"0.005 learned {more:.1f} BLEU more and lost {less:.1f} more" in much
 
 
+def test_the_table_of_threads_of_groups_is_its_record():
+    results = ROOT / "docs" / "results"
+    rows = set()
+    for found in json.loads((results / "speed" / "zen3" / "groups.json").read_text(encoding="utf-8"))["results"]:
+        speeds = {name: f"{round(statistics.median(runs)):,}" for name, runs in found["threads"].items()}
+        numbers = (speeds["before"], speeds["now"], speeds.get("as many threads as cores", ""))
+        about = (found["shape"], f"{found['condition']}, the {found['hour']} hour", str(len(found["threads"]["now"])))
+        rows.add(f"| {' | '.join((*about, *numbers))} |")
+    section = (
+        (results / "speed.md").read_text(encoding="utf-8").split("Groups of sentences had twice")[1].split("\n##")[0]
+    )
+    assert {line for line in section.splitlines() if line.startswith("| ")} >= rows
+    assert section.count("\n| ") == 2 + len(rows)
+
+
 def test_the_table_of_changes_is_its_record():
     results = ROOT / "docs" / "results"
     section = (results / "quality.md").read_text(encoding="utf-8").split("## One change at a time")[1]

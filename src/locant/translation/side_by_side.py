@@ -20,7 +20,7 @@ class SideBySide:
 
     There are twice as many as cores. Where something else keeps a core busy, a system that gives each program its turn
     may let as many threads as cores share the other ones and leave that one alone; of twice as many some share it too.
-    On a quiet machine they lose nothing, as each piece is computed for longer than a turn.
+    Two quiet cores were no slower with them (docs/results/speed.md).
     """
 
     def __init__(self) -> None:
