@@ -52,9 +52,12 @@ tests: $(VENV)/compiled
 	$(BIN)/pytest -m "not slow" --numprocesses 4 --dist worksteal
 
 # The tests that `make test` leaves out: small trainings to a score, what torch compiles, wheels, pages that train, sweeps over
-# all classes, and the rest of the cases of which it takes some.
+# all classes, the rest of the cases of which it takes some, and properties with four times as many examples.
+PROPERTIES := tests/extension/test_any_json.py tests/extension/test_source.py tests/server/test_plain_sentences.py \
+  tests/translation/test_compiled_transformer.py tests/translation/test_terms.py
 test-slow: $(VENV)/compiled
 	$(BIN)/pytest -m slow --numprocesses 3 --dist worksteal
+	LOCANT_EXAMPLES=4 $(BIN)/pytest -m "not slow" --numprocesses 2 --dist worksteal $(PROPERTIES)
 
 # The kernels under GCC's sanitizers: random calls of their C interface, then their tests in Python. Takes some minutes.
 KERNELS := src/locant/kernels

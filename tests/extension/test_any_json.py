@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import io
 import json
-import os
 import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from property_examples import TIMES
 from published_corpus import CORPUS
 
 from locant.cli import main
@@ -27,7 +27,6 @@ from locant.parsing import parse_json
 from locant.positions import RotaryConfig
 from locant.rotary_configs import read_gguf, read_huggingface, read_llamacpp, read_vllm, write_gguf
 
-_TIMES = int(os.environ.get("LOCANT_EXAMPLES", "1"))
 _EXTREME = [
     *(0, 1, -1, 2, 3, 0.5, -0.5, 1e-200, 5e-324, 1e60, 1e200, 1e300, 1e305, 1e306, 1.7e308, 2**31, 2**53 + 1, 2**63),
     *(10**30, 10**400, -(10**400), float("inf"), float("-inf"), float("nan"), 4096, 8192, 16384, 127, 0.25, 7.5, 32.0),
@@ -147,13 +146,13 @@ def _check(content: Any) -> None:
                 to_engine_config(inspection, engine)
 
 
-@settings(max_examples=60 * _TIMES, deadline=None)
+@settings(max_examples=60 * TIMES, deadline=None)
 @given(_mutations())
 def test_any_mutation_of_a_published_file_is_read_or_explained(content: dict[str, Any]) -> None:
     _check(content)
 
 
-@settings(max_examples=100 * _TIMES, deadline=None)
+@settings(max_examples=100 * TIMES, deadline=None)
 @given(_mutations(), _values)
 @example({"head_dim": 0, "hidden_size": 2880, "num_attention_heads": 64}, 2)  # without a model type
 @example(
@@ -186,7 +185,7 @@ _GGUF_NAMES = [
 ]
 
 
-@settings(max_examples=100 * _TIMES, deadline=None)
+@settings(max_examples=100 * TIMES, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(_GGUF_NAMES), _values, min_size=1, max_size=4),
     st.sampled_from(["none", "linear", "yarn", "longrope"]),
@@ -201,7 +200,7 @@ def test_any_metadata_is_read_or_explained(entries: dict[str, Any], kind: str) -
 _FLAGS = ["--rope-scaling", "--rope_scale", "--rope-freq-base", "--yarn-orig-ctx", "--yarn_beta_fast", "-c", "--rope-x"]
 
 
-@settings(max_examples=50 * _TIMES, deadline=None)
+@settings(max_examples=50 * TIMES, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(_FLAGS), st.sampled_from(["yarn", "linear", *map(str, _EXTREME[:26])]))))
 def test_any_flags_are_read_or_explained(flags: list[tuple[str, str]]) -> None:
     model = RotaryConfig(head_dim=32, max_length=2048)

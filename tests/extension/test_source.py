@@ -14,6 +14,7 @@ import pytest
 from extend_models import save_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import TIMES
 from published_models import MODELS
 
 from locant.errors import CheckpointError, LocantError, UsageError
@@ -105,7 +106,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * TIMES, deadline=None)
 @given(
     rope=st.dictionaries(st.sampled_from(_ROPE_KEYS), _NUMBERS | _VALUES, max_size=5),
     kind=_NAMES,

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from property_examples import TIMES
 from served import serving, tiny_models
 
 from locant.documents.plain import is_plain_sentence
@@ -62,7 +63,9 @@ def client():
         yield found
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+@settings(
+    max_examples=20 * TIMES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
+)
 @given(text=TEXTS, alternatives=st.sampled_from([0, 0, 2]))
 @example(text="alpha beta gamma", alternatives=0)
 @example(text="ﷺ" * 8, alternatives=0)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import TIMES
 from tiny_models import tiny_model
 from torch import Tensor, nn
 from torch.nn import functional
@@ -122,7 +123,7 @@ def test_every_scheme_that_is_compiled_is_computed_as_the_model_does() -> None:
     assert compiled.isdisjoint({"alibi", "t5", "shaw", "xpos"})
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8 * TIMES, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     rows=st.integers(1, 14),
@@ -158,7 +159,7 @@ def test_rows_that_move_keep_their_past(
         torch.set_num_threads(before)
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3 * TIMES, deadline=None)
 @given(seed=st.integers(0, 10_000), threads=st.sampled_from([1, 2, 3]))
 def test_rows_that_join_have_a_past_of_their_own(seed: int, threads: int) -> None:
     """Sentences come at any step; rows of other lengths are decoded beside each other, move, and are dropped."""

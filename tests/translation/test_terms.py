@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_examples import TIMES
 from tiny_models import WORDS, tiny_model
 
 from locant.documents import translate_document
@@ -82,7 +83,7 @@ def long_winded(tokenizers: TokenizerPair) -> Translator:
     return Translator(model, tokenizers, DecodingSettings(max_length_extra=3))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15 * TIMES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(TEXT, min_size=1, max_size=5), st.sampled_from([1, 4]))
 def test_every_term_is_in_the_translation(translator: Translator, sources: list[str], beam: int) -> None:
     before = translator.translate(sources, beam=beam)
