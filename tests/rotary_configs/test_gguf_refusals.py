@@ -22,31 +22,23 @@ _ONE_HEAD = {**_LATENT, "attention.head_count_kv": 1}
 _MIXED = {**_LATENT, "attention.head_count_kv": [1, 0, 1, 0]}
 _NOPE = {
     **{"attention.key_length_mla": 192, "attention.value_length_mla": 128, "attention.head_count_kv": [0, 1, 0, 1]},
+    "attention.indexer.key_length": 128,
 }
-_INDEXED = {"attention.indexer.key_length": 32, "rope.dimension_sections": [4, 4, 4, 0]}
+_INDEXED = {
+    **{"attention.indexer.key_length": 32, "attention.compress_ratios": [4] * 4},
+    "rope.dimension_sections": [4, 4, 4, 0],
+}
 _WINDOW = {"attention.sliding_window": 8}
 _COMPRESSED = {
     **{"rope.dimension_count": 64, "attention.key_length": 128, "attention.value_length": 128},
     **{"attention.compress_ratios": [0, 0, 4, 128], "attention.compress_rope_freq_base": 16e4},
-    **{"attention.sliding_window": 8},
+    **{"attention.sliding_window": 8, "attention.indexer.key_length": 128},
 }
 
 
 def _metadata(architecture: str, keys: dict[str, Any]) -> dict[str, Any]:
     own = {key: value for key, value in {**_SIZES, **keys}.items() if value is not None}
     return {"general.architecture": architecture} | {f"{architecture}.{key}": own[key] for key in own}
-
-
-@pytest.mark.parametrize(
-    ("keys", "size"),
-    [({"rope.dimension_count": 64}, "is 64"), ({}, "is missing, for which llama.cpp takes the 128 of")],
-)
-def test_heads_of_an_indexer_that_are_smaller_than_their_rotated_part(keys: dict[str, Any], size: str) -> None:
-    """ggml_compute_forward_rope_flt: ``GGML_ASSERT(n_dims <= ne0)``."""
-    said = [each for each in _refused("qwen4exp", _INDEXED | keys) if "rope.dimension_count" in each]
-    assert len(said) == 1
-    assert f"qwen4exp.rope.dimension_count {size}" in said[0]
-    assert "rotated alike, have 32 features (attention.indexer.key_length): llama.cpp ends before it" in said[0]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +148,8 @@ def test_sliding_layers_have_a_latent_of_their_own() -> None:
     sliding = {
         **{"rope.freq_base_swa": 1e4, "attention.sliding_window": 8, "attention.kv_lora_rank_swa": 256},
         **{"attention.key_length_mla_swa": 192, "attention.value_length_mla_swa": 128},
-        "attention.sliding_window_pattern": [1, 0, 1, 0],
+        **{"attention.sliding_window_pattern": [1, 0, 1, 0], "attention.indexer.types": [0, 1, 0, 1]},
+        "attention.indexer.key_length": 128,
     }
     types = {"attention.sliding_window_pattern": "array of uint32"}
     (message,) = _refused("dots3note", _ONE_HEAD | sliding, types)
@@ -167,7 +160,7 @@ def test_sliding_layers_have_a_latent_of_their_own() -> None:
 @pytest.mark.parametrize("architecture", ["deepseek32", "glm-dsa"])
 def test_the_sizes_beside_the_latent_are_needed_where_there_is_no_other_attention(architecture: str) -> None:
     sizes = ("attention.key_length_mla", "attention.value_length_mla")
-    found = _refused(architecture, {**_ONE_HEAD, **dict.fromkeys(sizes)})
+    found = _refused(architecture, {**_ONE_HEAD, **dict.fromkeys(sizes), "attention.indexer.key_length": 128})
     assert found == [f"{architecture}.{name} is missing: llama.cpp refuses to load the file." for name in sizes]
 
 
@@ -239,6 +232,7 @@ def test_one_section_stands_for_all_four_axes() -> None:
                 "attention.key_length": 512,
                 "rope.dimension_count": 0,
                 "attention.head_count_kv": [1, 0, 1, 0],
+                "attention.indexer.key_length": 128,
             },
         ),
         ("kimi-linear", _MIXED),

@@ -22,6 +22,7 @@ PATH = Path(locant.__file__).parent / "rotary_configs" / "gguf" / "keys.json"
 
 _ABOUT_POSITIONS = re.compile(
     r"rope|sliding_window|causal|alibi|relative_buckets|_interval$|recurrent|_swa$|compress_r|_mla$"
+    r"|indexer\.(?:key_length|types)$"
 )
 _KEY = re.compile(r"LLM_KV_\w+")
 _NEEDED = re.compile(r"^\s*ml\.get_(?:key|arr|key_or_arr|arr_n)\((LLM_KV_\w+),(?!.*\bfalse\)).*\);", re.MULTILINE)
@@ -30,7 +31,11 @@ _LAYER_BASE = re.compile("get_rope_freq_base|rope_freq_base_train_swa")
 _ROTATED_BY_LAYER = re.compile(r"= hparams\.n_rot\(\w+\);")
 _ROTATED_AS_FIRST = re.compile(r"\? hparams\.n_rot_swa : n_rot;")
 _ROTATES_NOTHING = re.compile(r"GGML_ASSERT\(hparams\.n_rot\(\) == 0\b")
-_NEEDED_INDEXER = re.compile(r"get_key\(LLM_KV_ATTENTION_INDEXER_KEY_LENGTH,\s*hparams\.indexer_head_size\)")
+_ROTATED_QUERIES = re.compile(
+    r"\b(\w+) = ggml_rope_(?:ext|multi)\(\s*ctx0, \1, (?P<how>[^;]*);(?P<offset>\s*\1 = ggml_rope_set_offset\(\1)?"
+)
+_LAYOUTS = {"LLAMA_ROPE_TYPE_NEOX": "half", "LLAMA_ROPE_TYPE_NORM": "interleaved"}
+_MORE_THAN_ROTATED = re.compile(r"hparams\.indexer_head_size <= hparams\.n_rot\(\)")
 _WITHOUT_HEADS = re.compile(r"n_head_kv(?:\(\w*\))? == 0")
 _RECURRENT = re.compile(r"is_recr_impl\[\w+\]\s*=\s*hparams\.n_head_kv\(\w+\) == 0;")
 _ONE_SIZE = re.compile(
@@ -96,6 +101,21 @@ def _has_keys_of_every_head(weights: str) -> bool:
         or any("n_head*" in shape for shape in _shapes(weights, "ATTN_KV_B"))
         or "n_embd,n_embd_k_gqa" in _shapes(weights, "ENC_ATTN_Q", "DEC_ATTN_Q")
     )
+
+
+def _rotated_queries_of_indexer(graph: str) -> dict[str, Any]:
+    """Return what a graph rotates of the queries of an indexer, and the layout where it is not that of the attention.
+
+    Queries are those of an indexer where that, or a weight of that, is what they are named by or made of.
+    """
+    for found in _ROTATED_QUERIES.finditer(graph):
+        name = found[1]
+        made_of = re.findall(rf"\b{name} = ((?:(?!\b{name}\b)[^;])*);", graph[: found.start()])
+        if "index" not in f"{name} {made_of[-1] if made_of else ''}":
+            continue
+        layout = next((each for kind, each in _LAYOUTS.items() if kind in found["how"]), None)
+        return {"rotates": "last" if found["offset"] else "first"} | ({"layout": layout} if layout else {})
+    return {}
 
 
 def _unconditional(body: str) -> str:
@@ -251,12 +271,11 @@ def facts(folder: Path, source: str) -> dict[str, Any]:
         "rotates nothing": sorted(
             name for each, name in named if _ROTATES_NOTHING.search(sources.graph(sources.classes[each]))
         ),
-        "rotates its indexer": sorted(
-            name
-            for each, name in named
-            for graph in [sources.graph(sources.classes[each])]
-            if _NEEDED_INDEXER.search(loaders[name]) and "hparams.indexer_head_size" in graph and "ggml_rope_" in graph
-        ),
+        "indexers": {
+            name: found | ({"is longer": True} if _MORE_THAN_ROTATED.search(loaders[name]) else {})
+            for each, name in sorted(named)
+            if (found := _rotated_queries_of_indexer(sources.graph(sources.classes[each])))
+        },
         "without heads in some layers": sorted(
             name
             for each, name in named

@@ -18,6 +18,7 @@ from locant.rotary_configs.gguf.architectures import (
     WITHOUT_ATTENTION,
     WITHOUT_ROTATION,
 )
+from locant.rotary_configs.gguf.indexers import refused_indexers
 from locant.rotary_configs.gguf.layers import LINEAR_BETWEEN, attending_by, attending_layers, computed_layers
 from locant.rotary_configs.gguf.loader_facts import loader_facts
 
@@ -26,8 +27,6 @@ _LENGTH, _SIZE, _WIDTH = "attention.key_length", "rope.dimension_count", "embedd
 _RANK = "attention.kv_lora_rank"
 _RATIOS = "attention.compress_ratios"
 _KNOWN_RATIOS = (0, 4, 128)
-_INDEXED_RATIO = 4
-_INDEXER = "attention.indexer.key_length"
 _ENCODERS = frozenset(("llama-embed", "t5encoder"))  # no cache either, as their attention is never causal
 
 
@@ -70,22 +69,12 @@ def _of_rotated_size(own: Mapping[str, Any], architecture: str) -> Iterator[Find
     """Yield that a graph asserts another number of rotated features, or rotates more than its indexer's heads have."""
     rotated, stated = own.get(_SIZE, own.get(_LENGTH, _usual_length(own))), own.get(_SIZE)
     if not _is_count(rotated) or not _first(own.get(_HEADS)):
+        yield from refused_indexers(own, architecture, None, "")
         return
     by = f"is {rotated}" if stated is not None else f"is missing, for which llama.cpp takes the {rotated} of a head"
     if architecture in loader_facts()["rotates nothing"]:
         yield _ends(f"{architecture}.{_SIZE} {by}, but the graph of '{architecture}' rotates nothing", "State 0.")
-    length, ratios = own.get(_INDEXER), own.get(_RATIOS)
-    # DeepSeek-V4 has an indexer in layers of one ratio alone.
-    has_indexer = architecture != "deepseek4" or (_is_list(ratios) and _INDEXED_RATIO in ratios)
-    if architecture not in loader_facts()["rotates its indexer"] or not has_indexer:
-        return
-    if _is_count(length) and rotated > length:
-        yield Finding(
-            "error",
-            f"{architecture}.{_SIZE} {by}, but heads of the indexer, which are rotated alike, have {length} features "
-            f"({_INDEXER}): llama.cpp ends before it computes a token.",
-            "Compare both with the configuration that the file was made from.",
-        )
+    yield from refused_indexers(own, architecture, rotated, by)
 
 
 def _of_two_lengths(own: Mapping[str, Any], architecture: str) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ architecture, and for one alone; those without which it loads no file; the archi
 ``attention.causal``, whose loader reads a base of sliding attention that the graph does not ask for, whose graph asks
 each layer how many features it rotates, or sliding attention alone, whose layers may have no heads, that have no cache
 of keys and values, that have a memory of states beside it (and those of which it has the layers without heads), and
-whose keys must be as long as values.
+whose keys must be as long as values; and what graphs rotate of the heads of indexers.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from locant.rotary_configs.gguf.architectures import (
 )
 from locant.rotary_configs.gguf.axes_of_texts import note_on_axes
 from locant.rotary_configs.gguf.deviations import base_of_graph, windows_of_graph
+from locant.rotary_configs.gguf.indexers import rotation_of_indexer
 from locant.rotary_configs.gguf.keys import YARN_KEYS, base_of_earlier_graphs, keys_without_effect, without_unread
 from locant.rotary_configs.gguf.layers import layers_of
 from locant.rotary_configs.gguf.loader_facts import architectures_that_read
@@ -160,6 +161,7 @@ def _read(
         remedy = "Compare with the configuration that the file was made from."
         findings += reach_of_scaling(configs, layers, "of the file", remedy)
     findings += _notes_on_parts(keys, graph, rotary_dim)
+    findings += rotation_of_indexer(keys, graph, configs, layout)
     findings += layers_without_positions(layers, "llama.cpp does not rotate queries and keys there")
     findings += _without_yarn(keys)
     findings += keys_without_effect(own, architecture, words_of_findings(findings))
