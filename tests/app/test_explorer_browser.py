@@ -583,6 +583,7 @@ def test_a_translation_with_its_attention(page: Any, translator: Translator) -> 
     page.locator("#translate-message", has_text="200 is the most that is read here").wait_for()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", ["encoder", "decoder"])
 def test_positions_with_and_without_residual_connections(reader: Reader, translator: Translator, part: str) -> None:
     pictures = reader.pictures(SENTENCE, 4, part, 1, 1)

@@ -17,6 +17,8 @@ from locant.models import DecodingSettings
 from locant.text import EOS, LanguageTokens, TokenizerPair
 from locant.translation import Translator
 
+pytestmark = pytest.mark.slow
+
 M2M100_ROWS, NLLB_ROWS = 169, 80  # more than their tokenizers have
 NLLB_LANGUAGES = ("eng_Latn", "fra_Latn"), ("fra_Latn", "zho_Hans")
 
@@ -42,7 +44,7 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=["m2m100", pytest.param("marian unigram with a bias", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=MODELS)
 def exported(request, pairs, tmp_path_factory):
     """A translator, its folder and two choices of languages."""
     write, *choices = MODELS[request.param]
@@ -143,7 +145,6 @@ def test_wrong_languages_are_plain_messages(exported):
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
 def test_known_positions_are_the_limit_and_large_weights_lie_beside_the_graphs(joint, tmp_path, monkeypatch):
     monkeypatch.setattr("locant.interop.onnx_export._LARGEST", 20_000)
     languages = LanguageTokens(layout="fairseq", ids={"a": 5, "b": 6})

@@ -39,6 +39,7 @@ class Notes(ComparisonCallback):
         self.ended.append((str(job), error))
 
 
+@pytest.mark.slow
 def test_a_finished_record_never_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = Notes()
     three = comparison(variants=["none", "learned", "index"])
