@@ -211,6 +211,23 @@ def test_a_kept_optimizer_goes_on_as_if_the_run_had(parent, recipe_data, tmp_pat
     assert steps == [{4.0}, {4.0}]
 
 
+def test_the_average_of_a_kept_optimizer_goes_on(recipe_data, tmp_path):
+    """A run that starts from a run that starts from a run: its average has the weight of all their updates."""
+    data = apply_overrides(recipe_data, ["training.steps=6", "training.ema_decay=0.9"])
+    first = tmp_path / "first"
+    train(Recipe.parse(data), first)
+    again = {key: value for key, value in data.items() if key not in ("model", "tokenizer")}
+    again = apply_overrides(again, ["training.steps=1", "finetuning.test_sentences=0"])
+    second = fine_tune(again, first, tmp_path / "second", keep_optimizer=True)
+    run = fine_tune(again, second, tmp_path / "run", keep_optimizer=True)
+    newest = checkpoint_folders(run)[-1]
+    before, after = (load_file(folder / "optimizer.safetensors") for folder in (run / "cache" / "start", newest))
+    decay = (1 + 8) / (10 + 8)  # the eighth update of all
+    for name, weight in load_file(newest / "weights.safetensors").items():
+        expected = decay * before[f"average/{name}"] + (1 - decay) * weight
+        torch.testing.assert_close(after[f"average/{name}"], expected)
+
+
 @pytest.mark.parametrize("decay", [0.9, None])
 def test_frozen_parts_are_those_of_the_parents_average(recipe_data, tmp_path, decay):
     data = apply_overrides(

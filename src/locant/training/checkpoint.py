@@ -87,6 +87,8 @@ class Progress(LoopProgress):
         validated: The step of the newest validation.
         validation_ended: When it ended, in seconds trained.
         validation_seconds: How long it took.
+        averaged: Updates that the moving average of the weights has taken in, where there is one; those of a parent
+            whose optimiser is kept are counted.
     """
 
     epoch: int = 0
@@ -101,6 +103,7 @@ class Progress(LoopProgress):
     validated: int = 0
     validation_ended: float = 0.0
     validation_seconds: float = 0.0
+    averaged: int = 0
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:
@@ -110,8 +113,8 @@ class Progress(LoopProgress):
             KeyError: The step is missing.
             TypeError, ValueError: A value is of another kind.
         """
-        # Earlier versions saved at validations alone.
-        return TypeAdapter(cls).validate_python({"validated": data["step"], **data})
+        # Earlier versions saved at validations alone, and an average counted the updates of its own run.
+        return TypeAdapter(cls).validate_python({"validated": data["step"], "averaged": data["step"], **data})
 
 
 @dataclass

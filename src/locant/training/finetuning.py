@@ -143,6 +143,7 @@ class FineTuning:
             "parent": self._parent.name,
             "grown": self._extended is not None,
             "evaluated": checkpoint is None or checkpoint.evaluated,
+            "averaged": checkpoint.progress.averaged if checkpoint and average_in(checkpoint) else 0,
         }
         write_state(self.folder / START, weights, kept, about)
         self._parent = None  # its weights are not needed any more
@@ -179,14 +180,15 @@ class FineTuning:
         """Read what the run begins with; the tensors are on the first process alone, which gives them to the others."""
         mine: list[tuple[dict[str, Tensor], dict[str, Tensor]]] = []
 
-        def read() -> tuple[bool, bool]:
+        def read() -> tuple[bool, bool, int]:
             weights, states, about = read_state(self.folder / START)
             mine.append((weights, states))
-            return bool(states), about.get("evaluated", True)
+            return bool(states), about.get("evaluated", True), about.get("averaged", 0)
 
-        keeps_optimizer, evaluated = parallel.from_first_process(read)
+        keeps_optimizer, evaluated, averaged = parallel.from_first_process(read)
         weights, states = mine[0] if mine else ({}, {})
-        return weights, Checkpoint(weights, states, Progress(), evaluated) if keeps_optimizer else None
+        progress = Progress(averaged=averaged)
+        return weights, Checkpoint(weights, states, progress, evaluated) if keeps_optimizer else None
 
     def _choose(self, recipe: Recipe, model: EncoderDecoder[Any], *, grows: bool) -> None:
         """Freeze parts and add adapters as the settings say; rows of new tokens are trained beside these."""

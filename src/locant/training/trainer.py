@@ -215,7 +215,8 @@ class Trainer:
     def _after_update(self, update: Update) -> None:
         """Report an update, then validate and save where it is time."""
         if self.average:
-            self.average.update(self.progress.step)
+            self.progress.averaged += 1
+            self.average.update(self.progress.averaged)
         for name, value in (("loss", update.loss), ("nll", update.nll), ("tokens", float(update.tokens))):
             self.progress.interval[name] = self.progress.interval.get(name, 0.0) + value
         self._report(update)

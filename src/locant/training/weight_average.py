@@ -26,13 +26,13 @@ class WeightAverage:
         self.tensors: dict[str, Tensor] = {name: parameter.detach().clone() for name, parameter in named.items()}
 
     @torch.no_grad()
-    def update(self, step: int) -> None:
+    def update(self, number: int) -> None:
         """Take in the weights after an update.
 
         Args:
-            step: Updates done, this one included.
+            number: Updates taken in, this one included.
         """
-        decay = min(self.decay, (1 + step) / (10 + step))
+        decay = min(self.decay, (1 + number) / (10 + number))
         torch._foreach_lerp_(list(self.tensors.values()), self._parameters, 1 - decay)
 
     @torch.no_grad()
