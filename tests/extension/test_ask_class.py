@@ -217,7 +217,7 @@ def test_blocks_of_attention_and_mlp_are_one_layer_as_in_the_class(
 
 def test_windows_are_those_of_the_masks_of_the_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever size was read; masks are asked about tokens far beyond those of the small model."""
-    monkeypatch.setattr(layer_windows, "_tokens_of", lambda *_: 999)
+    monkeypatch.setattr(layer_windows, "tokens_of", lambda *_: 999)
     content = {"model_type": "gemma2", "num_hidden_layers": 4, "head_dim": 16, "sliding_window": 70_000}
     (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
     inspection = inspect_model(tmp_path)

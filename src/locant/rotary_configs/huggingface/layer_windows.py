@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from locant.positions.scaling.fields import Fields, Finding, in_json
+from locant.positions.scaling.fields import Fields
 from locant.rotary_configs.base import ALL_LAYERS
-from locant.rotary_configs.classes.entries import entries_of_class
 from locant.rotary_configs.classes.families import (
     HALVES_FOR_BOTH_WAYS,
     HALVES_ITS_WINDOW,
     LOOKS_BOTH_WAYS,
     WINDOW_OF_FULL_ATTENTION,
     ModelType,
-    is_in_transformers,
 )
 from locant.rotary_configs.classes.windows import SWITCH, has_switch_of_windows, passes_over_window, windows_of_class
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL, entries_by_layer
@@ -48,7 +46,7 @@ def has_no_window(part: Fields, kind: ModelType) -> bool:
 def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
     """Return how many tokens layers of a type look back over, ``None`` for the whole text."""
     stated = stated_window(part, kind, name)
-    tokens = None if stated is None else _tokens_of(*stated, part, kind)
+    tokens = None if stated is None else tokens_of(*stated, part, kind)
     return tokens if tokens is not None and tokens > 0 else None
 
 
@@ -68,13 +66,13 @@ def windows_by_layer(part: Fields, kind: ModelType | None, names: Sequence[str])
     long = None if kind is None else kind.defaults.get(_LONG_WINDOW)
     if isinstance(long, int) and kind is not None and "per_layer_config" not in part.values:
         for index in [index for index, name in enumerate(names) if name == LOCAL][1::2]:
-            windows[index] = _tokens_of(_LONG_WINDOW, long, part, kind)
+            windows[index] = tokens_of(_LONG_WINDOW, long, part, kind)
     for index, own in entries_by_layer(part.values.get("per_layer_config")).items():
         entry = (
             next((key for key in _WINDOWS.get(names[index], ()) if key in own), None) if index < len(names) else None
         )
         if entry is not None and (own[entry] is None or is_count(own[entry])):
-            windows[index] = None if own[entry] is None else _tokens_of(entry, own[entry], part, kind)
+            windows[index] = None if own[entry] is None else tokens_of(entry, own[entry], part, kind)
     return windows
 
 
@@ -115,11 +113,11 @@ def stated_windows(part: Fields, kind: ModelType | None, name: str) -> list[tupl
     for key in _WINDOWS.get(name, ()):
         value: Any = part.values.get(key)
         if key in own.sizes and is_count(value):
-            found.append((key, value, _tokens_of(key, value, part, kind)))
+            found.append((key, value, tokens_of(key, value, part, kind)))
     return found
 
 
-def _tokens_of(key: str, value: int, part: Fields, kind: ModelType | None) -> int:
+def tokens_of(key: str, value: int, part: Fields, kind: ModelType | None) -> int:
     """Return how many tokens a mask with a window shows, looking back, the token itself among them; 0 or less: none."""
     if kind is not None and kind.name in HALVES_ITS_WINDOW:
         return (value + 1) // 2
@@ -132,65 +130,3 @@ def _tokens_of(key: str, value: int, part: Fields, kind: ModelType | None) -> in
     if key in _BOTH_WAYS or (heeds_both and part.get("use_bidirectional_attention") in (True, "all")):
         return value // 2 + 1
     return value + (kind is not None and kind.name in LOOKS_BOTH_WAYS)
-
-
-def windows_that_are_no_numbers(part: Fields, kind: ModelType | None) -> list[Finding]:
-    """Return warnings about windows that are lists or texts, of which a class computes no masks without refusing them.
-
-    Args:
-        part: The text part of config.json.
-        kind: The facts of its class, where they are known.
-    """
-    own, entries = (None, None) if kind is None else (windows_of_class(kind.name), entries_of_class(kind.name))
-    if own is None or entries is None or kind is None:
-        return []
-    values = {name: part.values.get(name) for name in sorted(own.sizes) if name not in entries.takes}
-    return [
-        Finding(
-            "warning",
-            f"{name} is {in_json(value):.40} in config.json, and no number: the class of '{kind.name}' in "
-            "transformers computes masks by it, and fails.",
-            f"State {name} as one whole number, or leave it out.",
-        )
-        for name, value in values.items()
-        if isinstance(value, str | list | Mapping)
-    ]
-
-
-_OF_CACHES = ("sliding_window", "local_attention")
-"""Entries with the window of layers whose cache transformers makes by it."""
-
-
-def windows_without_tokens(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[Finding]:
-    """Return findings about windows of no tokens, with which the masks of a class hide every token.
-
-    Args:
-        part: The text part of config.json.
-        kind: The facts of its class; without them nobody knows what such a window does.
-        names: Types of the layers.
-    """
-    if kind is None or not is_in_transformers(kind.name):
-        return []
-    stated = dict.fromkeys(stated_window(part, kind, name) for name in names)
-    backwards = [each for each in stated if each is not None and each[0] == "attention_chunk_size" and each[1] < 0]
-    # ``DynamicSlidingWindowLayer``, of classes that generate: its mask is narrower than the text.
-    keeps_cache = kind.name not in LOOKS_BOTH_WAYS and kind.name not in HALVES_ITS_WINDOW
-    fails = {each: "; with a cache, which it keeps by default, it fails" for each in _OF_CACHES if keeps_cache}
-    return [
-        Finding(
-            "warning",
-            f"{name} is {size} in config.json, below 0: the class of '{kind.name}' in transformers divides positions "
-            f"by it all the same, and attends within chunks of {-size} tokens.",
-            f"State {-size} for {name}, if the model was trained so.",
-        )
-        for name, size in backwards
-    ] + [
-        Finding(
-            "warning",
-            f"{each[0]} is {each[1]} in config.json: with it the masks of the class of '{kind.name}' in transformers "
-            f"hide every token, also the token itself{fails.get(each[0], '')}. It is read as no window here.",
-            f"State null for {each[0]}, and full_attention for the layers, where no window is meant.",
-        )
-        for each in stated
-        if each is not None and _tokens_of(*each, part, kind) <= 0
-    ]

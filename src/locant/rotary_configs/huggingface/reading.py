@@ -73,22 +73,11 @@ from locant.rotary_configs.huggingface.engine_classes import vllm_latent_heads
 from locant.rotary_configs.huggingface.head_sizes import head_sizes
 from locant.rotary_configs.huggingface.layer_doubts import (
     doubts_about_layer_types,
-    layers_of_stacks,
-    original_length_without_scaling,
+    doubts_about_layers,
     other_kinds_of_layers,
-    types_beside_rounds,
     types_that_may_stand_still,
-    windows_for_both_ways,
-    windows_of_other_sizes,
-    windows_of_two_sizes,
-    windows_of_whole_texts,
-    windows_passed_over,
 )
-from locant.rotary_configs.huggingface.layer_windows import (
-    windows_by_layer,
-    windows_that_are_no_numbers,
-    windows_without_tokens,
-)
+from locant.rotary_configs.huggingface.layer_windows import windows_by_layer
 from locant.rotary_configs.huggingface.layers import (
     grouped,
     layer_names,
@@ -112,6 +101,7 @@ from locant.rotary_configs.huggingface.pairing import (
 )
 from locant.rotary_configs.huggingface.rope_groups import (
     doubts_about_no_scaling,
+    original_length_without_scaling,
     rope_groups,
     with_length_of_class,
     without_unused_groups,
@@ -127,6 +117,7 @@ from locant.rotary_configs.huggingface.text_parts import (
     text_part,
     text_type,
 )
+from locant.rotary_configs.huggingface.window_doubts import doubts_about_windows
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 from locant.rotary_configs.reach import reach_of_scaling, scaling_for_all_layers
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
@@ -421,15 +412,9 @@ def _read_entries(
     if (scaling_of_all := scaling_for_all_layers(given)) is not None:
         remedy = "Nothing has to be done, if the weights were trained so."
         findings += reach_of_scaling(configs, layers, f"in {scaling_of_all} of config.json", remedy)
-    findings += windows_for_both_ways(part, kind, layers) or windows_of_other_sizes(part, kind, layers)
-    findings += windows_passed_over(part, kind, layers)
-    findings += [*windows_of_two_sizes(part, kind, names), *layers_of_stacks(part, kind)]
-    findings += windows_of_whole_texts(part, layers)
-    findings += types_beside_rounds(part, kind, names)
+    findings += [*doubts_about_windows(part, kind, names, layers), *doubts_about_layers(part, kind, names)]
     is_scaled = any(not isinstance(each.scaling, Unscaled) for each in configs.values())
     findings += [] if in_vllm else original_length_without_scaling(part, is_scaled)
-    findings += doubts_about_layer_types(part, kind, len(names))
-    findings += [*windows_without_tokens(part, kind, names), *windows_that_are_no_numbers(part, kind)]
     findings += [] if in_vllm else notes_on_indexers(part, kind, names, configs, layers)
     # Scaling scores by the logarithm of the position is no rotation: code of people's own may do it besides.
     by_logarithm = () if is_known or kind is None else [key for key in part.values if "logn" in key]

@@ -56,6 +56,7 @@ from locant.rotary_configs.huggingface.groups_by_layer_type import (
 )
 from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED
 from locant.rotary_configs.rope_parameters import entries_of_groups, read_type
+from locant.rotary_configs.spellings import is_count
 from locant.rotary_configs.usual_values import GROUPS
 
 
@@ -284,6 +285,26 @@ def doubts_about_no_scaling(rope: Fields, kind: ModelType | None, layer: str) ->
             f"{rope.where} {'scales nothing' if is_said else 'has no rope_type, and scales nothing then'}; where a "
             f"file states no group, the class of '{kind.name}' in transformers has '{usual}'{how}.",
             "State that scaling there if the weights were trained with it.",
+        )
+    ]
+
+
+def original_length_without_scaling(part: Fields, is_scaled: bool) -> list[Finding]:
+    """Return the finding about an original length beside no scaling that could be computed from it, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        is_scaled: Whether any layer has a scaling.
+    """
+    entry = "original_max_position_embeddings"
+    value = part.get(entry)
+    if is_scaled or not is_count(value) or value == part.get("max_position_embeddings"):
+        return []
+    return [
+        Finding(
+            "note",
+            f"{entry} is {value} in config.json, without effect: there is no scaling that it could belong to.",
+            "State the scaling as well, if the weights were trained with one.",
         )
     ]
 
