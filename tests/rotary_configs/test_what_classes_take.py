@@ -18,7 +18,7 @@ from zoo.scalings import keeps_short_list
 from locant.errors import ConfigError
 from locant.extension import inspect_model
 from locant.extension.inspect.model_class.small_model import build
-from locant.positions.scaling import LongRoPE, Unscaled
+from locant.positions.scaling import LongRoPE, Proportional, Unscaled
 from locant.positions.scaling.explain import explain_frequencies
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import (
@@ -978,6 +978,44 @@ def test_shares_that_one_scaling_alone_reads() -> None:
     file = {"model_type": "lfm3", **_SIZES, "head_dim": 64, "rope_parameters": groups}
     assert read_huggingface(file).configs["sliding_attention"].rotary_dim == 64
     assert "partial_rotary_factor is 0.25, which the class of 'lfm3'" in _said(file)
+
+
+def test_groups_of_lfm_3_that_state_no_share() -> None:
+    """Lfm3Config takes groups as they are, fills a share beside them into those without, and keeps those of its own."""
+    groups = {
+        "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "proportional", "rope_theta": 1e4, "partial_rotary_factor": 0.25},
+    }
+    file = {"model_type": "lfm3", **_SIZES, "head_dim": 64, "layer_types": ["full_attention", "sliding_attention"] * 2}
+    parsed = read_huggingface({**file, "rope_parameters": groups})
+    assert parsed.configs["full_attention"].rotary_dim == 64
+    assert not any("partial_rotary_factor" in each.message for each in parsed.findings)
+    plain = {**groups, "full_attention": {"rope_type": "default", "rope_theta": 1e6}}
+    said = _said({**file, "rope_parameters": plain})
+    assert "partial_rotary_factor" not in said
+    filled = {**groups, "full_attention": {"rope_type": "proportional", "rope_theta": 1e6}}
+    for beside, share in ((None, 1), (0.75, 0.75)):
+        config = read_huggingface({**file, "rope_parameters": filled, "partial_rotary_factor": beside})
+        assert config.configs["full_attention"].scaling == Proportional(rotary_fraction=share)
+    parsed = read_huggingface({**file, "partial_rotary_factor": 0.75})
+    assert parsed.configs["full_attention"].scaling == Proportional(rotary_fraction=0.5)
+    assert parsed.configs["sliding_attention"].rotary_dim == 64
+    said = _said({**file, "partial_rotary_factor": 0.75})
+    assert "passes over for 'full_attention': it rotates a share of 0.5 of each head there" in said
+    assert "passes over for 'sliding_attention': it rotates all features of a head there" in said
+
+
+def test_the_share_of_deepseek_v4_is_filled_in_by_a_scaling_alone() -> None:
+    """Without one, compute_default_rope_parameters takes 1 where a group has no share."""
+    plain, scaled = {"rope_type": "default", "rope_theta": 1e4}, {"rope_type": "linear", "factor": 4.0}
+    file = {"model_type": "deepseek_v4", **_SIZES, "head_dim": 64}
+    for main, compress, rotated in (
+        (plain, plain, {"main": 64, "compress": 64}),
+        (plain, {**plain, **scaled}, {"main": 64, "compress": 8}),
+        ({**plain, **scaled}, plain, {"main": 8, "compress": 8}),
+    ):
+        parsed = read_huggingface({**file, "rope_parameters": {"main": main, "compress": compress}})
+        assert {name: each.rotary_dim for name, each in parsed.configs.items()} == rotated
 
 
 def test_layers_of_muse_rotate_by_their_number() -> None:

@@ -386,6 +386,7 @@ _AS_FOUND = (
         "bases",
         "fills",
         "fills_share",
+        "share_beside",
         "unscaled_share",
         "groups_for_all",
         "one_group",

@@ -16,6 +16,7 @@ from zoo.left_out import depth_of, entries_of_class, layer_types, made
 from zoo.vision import rotary_class
 
 _BASE = 12345.0
+_SHARE = 0.75
 _NAMES_OF_BASES = re.compile(r"(^|_)theta$|rotary_emb_base|base_freq")
 _COUNT = 4
 _OTHER_HEAD = 48
@@ -30,15 +31,16 @@ def group_facts(found: Architecture) -> dict[str, Any]:
     Of a class with a group for each type of layers: ``bases`` names the entries beside the groups that are bases where
     the file has no group, with the types whose base each of them is; ``fills`` are the types whose group the class
     fills in where the file has those of other types alone, ``fills_share`` is there where it fills in the share of a
-    head in a group without, ``unscaled_share`` is the share that its model takes for a group with neither a share nor a
-    scaling, if not 1, ``groups_for_all`` where it makes a group for every type that layers of a file have, and
-    ``one_group`` is what becomes of one scaling for all layers in either entry for such groups, and ``null_groups`` are
-    the types for which it takes its own group in the place of null. Of one
-    with a single group: ``null_share`` is the share of a head where the file has null for it; ``beside_scaling`` are
-    base and share where the group of the file states neither, unless they are those of the class's own group. Of all:
-    ``without_switch`` is the type of all layers where the file switches sliding windows off; ``needed_types`` are types
-    without a layer of which the class refuses a file; ``computes_head`` is there where it takes no ``head_dim`` but the
-    width for each head; ``refuses`` are entries about windows and attention with which it refuses a file.
+    head in a group without, ``share_beside`` where it fills in that which stands beside them, ``unscaled_share`` is the
+    share that its model takes for a group with neither a share nor a scaling, if not 1, ``groups_for_all`` where it
+    makes a group for every type that layers of a file have, and ``one_group`` is what becomes of one scaling for all
+    layers in either entry for such groups, and ``null_groups`` are the types for which it takes its own group in the
+    place of null. Of one with a single group: ``null_share`` is the share of a head where the file has null for it;
+    ``beside_scaling`` are base and share where the group of the file states neither, unless they are those of the
+    class's own group. Of all: ``without_switch`` is the type of all layers where the file switches sliding windows off;
+    ``needed_types`` are types without a layer of which the class refuses a file; ``computes_head`` is there where it
+    takes no ``head_dim`` but the width for each head; ``refuses`` are entries about windows and attention with which it
+    refuses a file.
     """
     config = made(found)
     rope = getattr(config, "rope_parameters", None)
@@ -47,6 +49,7 @@ def group_facts(found: Architecture) -> dict[str, Any]:
         facts["bases"] = _bases(found)
         facts["fills"] = _filled(found, rope)
         facts["fills_share"] = _fills_share(found, rope)
+        facts["share_beside"] = _fills_share_beside(found, rope)
         facts["unscaled_share"] = _unscaled_share(found, rope)
         facts["groups_for_all"] = _groups_every_type(found, rope)
         facts["null_groups"] = [name for name in sorted(rope) if rope[name] and _replaces_null(found, rope, name)]
@@ -88,9 +91,20 @@ def _filled(found: Architecture, rope: Mapping[str, Any]) -> list[str]:
     return filled
 
 
+def _bare(rope: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return groups with neither a share of a head nor a scaling, for the types that rotate."""
+    return {name: {"rope_type": "default", "rope_theta": _BASE} for name, group in rope.items() if group}
+
+
+def _fills_share_beside(found: Architecture, rope: Mapping[str, Any]) -> bool:
+    """Whether a class fills in a share of a head that stands beside groups in those that have none."""
+    filled = _groups(made(found, rope_parameters=_bare(rope), partial_rotary_factor=_SHARE))
+    return bool(filled) and all(group.get("partial_rotary_factor") == _SHARE for group in filled.values())
+
+
 def _fills_share(found: Architecture, rope: Mapping[str, Any]) -> bool:
     """Whether a class fills in its own share of a head in groups that have none."""
-    bare = {name: {"rope_type": "default", "rope_theta": _BASE} for name, group in rope.items() if group}
+    bare = _bare(rope)
     filled = _groups(made(found, rope_parameters=bare)) if bare else {}
     shares = {name: group.get("partial_rotary_factor", 1) for name, group in _groups(made(found)).items()}
     own = {name: group.get("partial_rotary_factor", 1) for name, group in filled.items()}
@@ -106,8 +120,8 @@ def _unscaled_share(found: Architecture, rope: Mapping[str, Any]) -> float | Non
     function = getattr(kind, "compute_default_rope_parameters", None)
     if function is None:
         return None
-    names = sorted(name for name, group in rope.items() if group)
-    bare = {name: {"rope_type": "default", "rope_theta": _BASE} for name in names}
+    bare = _bare(rope)
+    names = sorted(bare)
     whole = {name: {**group, "partial_rotary_factor": 1.0} for name, group in bare.items()}
     counts = []
     for groups in (bare, whole):

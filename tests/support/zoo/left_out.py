@@ -152,25 +152,24 @@ def kept_facts(found: Architecture) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     if _keeps(found, rope, "rope_theta", _OTHER_BASE):
         facts["keeps_base"] = True
-    if "rope_type" in rope:
-        facts["keeps_share"] = [
-            place
-            for place, group in _PLACES.items()
-            if _keeps(found, rope, "partial_rotary_factor", _OTHER_SHARE, **group)
-        ]
+    # One group beside those of the types of layers is of another kind.
+    places = _PLACES if "rope_type" in rope else {"": {}}
+    facts["keeps_share"] = [
+        place for place, group in places.items() if _keeps(found, rope, "partial_rotary_factor", _OTHER_SHARE, **group)
+    ]
     return facts
 
 
 def _keeps(found: Architecture, rope: Mapping[str, Any], name: str, other: float, **entries: Any) -> bool:
     taken = getattr(made(found, **{name: other}, **entries), "rope_parameters", None)
-    own = list(_stated(rope, name))
-    return bool(own) and isinstance(taken, dict) and list(_stated(taken, name)) == own
+    own = _stated(rope, name)
+    return bool(own) and isinstance(taken, dict) and own.items() <= _stated(taken, name).items()
 
 
-def _stated(rope: Mapping[str, Any], name: str) -> Iterator[Any]:
-    for group in (rope, *rope.values()):
-        if isinstance(group, Mapping) and name in group:
-            yield group[name]
+def _stated(rope: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an entry of the groups by the type of their layers, "" where there is one group."""
+    groups = {"": rope, **rope}
+    return {each: group[name] for each, group in groups.items() if isinstance(group, Mapping) and name in group}
 
 
 def takes_rotary_dim(found: Architecture) -> bool:

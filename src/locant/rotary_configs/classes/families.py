@@ -48,9 +48,6 @@ INDEXERS: dict[str, tuple[RotaryLayout, Literal["first", "last"]]] = {
 }
 """How the indexers of sparse attention pair features, and which of their features they rotate."""
 
-SHARES_BESIDE_GROUPS = frozenset(["deepseek_v4", "lfm3", "ultrabert"])
-"""Model types with a rotation for every layer type that heed a ``partial_rotary_factor`` beside their groups."""
-
 TURNS_BEFORE_PROJECTIONS: Mapping[str, tuple[str, ...]] = {
     "wav2vec2-bert": ("relative", "relative_key"),
     "wav2vec2-conformer": ("relative",),
@@ -151,6 +148,7 @@ class ModelType:
         bases: Entries beside the groups of layer types that are bases where the file has no group, with their types.
         fills: Types of layers whose group the class fills in where the file has groups of other types alone.
         fills_share: Whether it fills in the share of a head, too, in a group of the file that has none.
+        takes_share_beside: Whether it fills in a share that stands beside the groups of the file in those without.
         unscaled_share: The share of a head that it takes for a group with neither a share nor a scaling, if not 1.
         makes_groups: Whether it makes a group for every type that layers of a file have.
         one_group: What it does with one group in the place of those for types of layers, by the entry that holds it,
@@ -235,6 +233,7 @@ class ModelType:
     bases: Mapping[str, Sequence[str]] = field(default_factory=dict)
     fills: Sequence[str] = ()
     fills_share: bool = False
+    takes_share_beside: bool = False
     unscaled_share: float | None = None
     makes_groups: bool = False
     one_group: Mapping[str, Literal["passed over", "fails"]] = field(default_factory=dict)
@@ -429,6 +428,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         bases=facts.get("bases", {}),
         fills=facts.get("fills", ()),
         fills_share=facts.get("fills_share", False),
+        takes_share_beside=facts.get("share_beside", False),
         unscaled_share=facts.get("unscaled_share"),
         makes_groups=facts.get("groups_for_all", False),
         one_group=facts.get("one_group", {}),

@@ -8,7 +8,7 @@ from locant.errors import ConfigError
 from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.classes.families import SHARES_BESIDE_GROUPS, ModelType, is_in_transformers
+from locant.rotary_configs.classes.families import ModelType, is_in_transformers
 from locant.rotary_configs.classes.refusals import null_of
 from locant.rotary_configs.rope_parameters import read_type
 from locant.rotary_configs.usual_values import GROUPS
@@ -44,7 +44,7 @@ def share_of_head(
     is_of_file = rope.where.startswith("'")  # a group for this layer type, of which the class takes 1 without a share
     if kind is not None and inside is None and _passes_over_share(kind) and (beside is not None or is_of_file):
         if is_of_file and not kind.fills_share and beside is not None:
-            filler = _scaled_before(part, layer, names)
+            filler = _scaled_before(part, kind, layer, names)
             if filler is not None and (filler == layer or rotates_partly(kind)):
                 findings.append(_share_is_filled_in(kind, beside, layer, filler))
                 return beside
@@ -59,9 +59,9 @@ def share_of_head(
         return share
     factor = None if part.values.get("rotary_pct") is not None else beside
     if kind is not None and factor is not None and _keeps_its_share(kind, part):
-        own = _share_of_class(kind, part) if inside is None else inside
+        own = _share_of_class(kind, part, layer) if inside is None else inside
         if own is not None and factor != own:
-            findings.append(_share_is_its_own(kind, factor, own))
+            findings.append(_share_is_its_own(kind, factor, own, layer))
             beside = own
     if inside is not None and beside not in (None, inside) and kind is not None and is_in_transformers(kind.name):
         part.pass_over("partial_rotary_factor")
@@ -81,6 +81,9 @@ def share_of_head(
         raise ConfigError(f"partial_rotary_factor must be above 0 and at most 1; got {fraction:g}.")
     if fraction is not None or kind is None:
         return fraction
+    if is_of_file and kind.rope_by_layer and is_in_transformers(kind.name) and not kind.fills_share:
+        is_filled = _scaled_before(part, kind, layer, names) is not None
+        return kind.defaults.get("default_partial_rotary_factor") if is_filled else None
     default = kind.rope or {}
     own = default.get(layer)
     default = own if isinstance(own, Mapping) else default
@@ -105,9 +108,10 @@ def _keeps_its_share(kind: ModelType, part: Fields) -> bool:
     return next((name for name in reversed(GROUPS) if part.values.get(name)), "") in kind.keeps_its_share
 
 
-def _share_of_class(kind: ModelType, part: Fields) -> float | None:
+def _share_of_class(kind: ModelType, part: Fields, layer: str) -> float | None:
     """Return the share that a class has by itself: of a head with a separate rotated part, that of the file's part."""
-    own: float | None = (kind.rope or {}).get("partial_rotary_factor")
+    group = (kind.rope or {}).get(layer) if kind.rope_by_layer else kind.rope
+    own: float | None = (group or {}).get("partial_rotary_factor")
     names = ("qk_nope_head_dim", "qk_rope_head_dim")
     if own is None or not all(kind.defaults.get(name) for name in names):
         return own
@@ -126,20 +130,24 @@ def rotates_partly(kind: ModelType) -> bool:
 
 def _passes_over_share(kind: ModelType) -> bool:
     """Whether a class with a rotation for every layer type takes their shares from their groups alone."""
-    return kind.rope_by_layer and is_in_transformers(kind.name) and kind.name not in SHARES_BESIDE_GROUPS
+    return kind.rope_by_layer and is_in_transformers(kind.name) and not kind.takes_share_beside
 
 
-def _scaled_before(part: Fields, layer: str, names: Collection[str]) -> str | None:
+def _scaled_before(part: Fields, kind: ModelType, layer: str, names: Collection[str]) -> str | None:
     """Return the type of layers whose scaling fills the share beside the groups into that of a type, its own first.
 
-    Classes make the rotations by the names of the types, in their order. The functions of scalings, and not that
-    without one, call ``standardize_rope_params``, which fills in what any group lacks.
+    Classes make the rotations by the names of the types, in their order, or in that of their own labels for groups. The
+    functions of scalings, and not that without one, call ``standardize_rope_params``, which fills in what any group
+    lacks.
     """
     groups = part.values.get("rope_scaling") or part.values.get("rope_parameters")
     groups = groups if isinstance(groups, Mapping) else {}
-    for name in (layer, *sorted({*(names or groups)})):
+    order = sorted({*(names or groups)})
+    order = order if layer in order else [*(kind.rope or {})]
+    before = order[: order.index(layer)] if layer in order else []
+    for name in (layer, *before):
         group = groups.get(name)
-        if name <= layer and isinstance(group, Mapping) and read_type(Fields(group, part.where)) != "default":
+        if isinstance(group, Mapping) and read_type(Fields(group, part.where)) != "default":
             return name
     return None
 
@@ -187,12 +195,13 @@ def fails_with_a_share(kind: ModelType, fraction: float | None, *, is_scaled: bo
     )
 
 
-def share_passed_over(kind: ModelType, fraction: float | None) -> Finding:
-    """Return the finding about a share that a class passes over, as it rotates whole heads."""
+def share_passed_over(kind: ModelType, fraction: float | None, layer: str) -> Finding:
+    """Return the finding about a share that a class passes over, as it rotates whole heads of layers of a type."""
+    where = f" for '{layer}'" if kind.rope_by_layer else ""
     return Finding(
         "warning",
-        f"partial_rotary_factor is {fraction}, which the class of '{kind.name}' in transformers passes over: it "
-        "rotates all features of a head.",
+        f"partial_rotary_factor is {fraction}, which the class of '{kind.name}' in transformers passes over{where}: it "
+        f"rotates all features of a head{' there' if where else ''}.",
         "Remove the entry, or name a model type whose class rotates a part of the head.",
     )
 
@@ -234,11 +243,12 @@ def _share_beside_another(kind: ModelType, beside: float, inside: float, where: 
     )
 
 
-def _share_is_its_own(kind: ModelType, stated: float, own: float) -> Finding:
+def _share_is_its_own(kind: ModelType, stated: float, own: float, layer: str) -> Finding:
+    where = f" for '{layer}'" if kind.rope_by_layer else ""
     return Finding(
         "warning",
         f"partial_rotary_factor is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes "
-        f"over: it rotates a share of {own:g} of each head.",
+        f"over{where}: it rotates a share of {own:g} of each head{' there' if where else ''}.",
         "Compare with the code that trained the model.",
     )
 

@@ -126,7 +126,7 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
         rotary_dim = head_dim if is_whole or fraction is None else int(head_dim * fraction)
         findings += [rotary_dim_passed_over(kind, stated, rotary_dim)] if stated != rotary_dim else []
     if fraction not in (None, 1) and kind is not None and not partly and not fails:
-        findings.append(share_passed_over(kind, fraction))
+        findings.append(share_passed_over(kind, fraction, layer))
         rotary_dim, fraction = head_dim, None
     elif (
         fraction not in (None, 1)
