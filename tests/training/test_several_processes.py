@@ -177,6 +177,20 @@ def test_the_first_process_alone_reads_the_parent_and_aligns_the_text(recipe, wh
     assert_close(together, alone)
 
 
+def test_the_first_process_alone_warns(recipe_data, whole, tmp_path):
+    few = {"train": recipe_data["corpus"]["test"]}  # which is passed over again and again
+    training = {"steps": 60, "device": "cpu", "precision": "float32", "validation_sentences": 0}
+    finetuning = {"parent": str(whole), "test_sentences": 0}
+    recipe = {"corpus": {**recipe_data["corpus"], **few}, "training": training, "finetuning": finetuning}
+    recipe["cleaning"] = recipe_data["cleaning"]
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    command = ["train", tmp_path / "recipe.yaml", "--output", tmp_path / "run"]
+    codes = exit_codes(start_processes([command] * 2, tmp_path))
+    said = [(tmp_path / f"process-{number}.log").read_text() for number in range(2)]
+    assert codes == [0, 0], said[1][-3000:]
+    assert ["which fine-tuning learns by heart" in each for each in said] == [True, False]
+
+
 @pytest.mark.parametrize(("mode", "devices"), [("fsdp", ["cpu", "meta"]), ("ddp", ["cpu", "cpu"])])
 def test_other_processes_make_no_model_that_is_sharded(monkeypatch, recipe_data, mode, devices):
     config = Recipe.parse(recipe_data).sized_model(100, 100)

@@ -217,7 +217,7 @@ def _train(
         finetuning = FineTuning(recipe, corpus, folder, resume=resume) if recipe.finetuning else None
         if finetuning:
             recipe, corpus = finetuning.recipe, finetuning.corpus
-        if not resume and parallel.rank() == 0:
+        if not resume and parallel.rank() == 0:  # it reads the corpus
             _warn(copies_warning(corpus))
         choices: tuple[Choice, ...] = ()
         if not resume and leaves_open(recipe):
@@ -226,7 +226,7 @@ def _train(
             callback.on_plan(plan)
             _warn(plan.memory_warning)
             _warn(plan.passes_warning)
-        if not resume and parallel.rank() == 0:
+        if not resume:
             _warn(warmup_warning(recipe.training))
         data = prepare_data(
             recipe, corpus, folder, resume=resume, finetuning=finetuning, callback=callback, prepares=prepares
@@ -338,8 +338,8 @@ def _plan_together(recipe: Recipe, corpus: Corpus, device: torch.device, finetun
 
 
 def _warn(message: str) -> None:
-    """Log a warning, if there is one."""
-    if message:
+    """Log a warning, if there is one, on the first process alone."""
+    if message and parallel.rank() == 0:
         _logger.warning(message)
 
 
