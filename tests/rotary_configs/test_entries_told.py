@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from locant.extension import inspect_model
+from locant.positions.scaling import LongRoPE
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.classes import families
 
@@ -163,7 +164,7 @@ def test_a_longest_text_under_a_name_that_the_class_passes_over() -> None:
         return [
             each.message
             for each in read_huggingface({**file, **entries}).findings
-            if "The length shown" in each.message
+            if "the length shown" in each.message
         ]
 
     said = told(model_type="nomic_bert", n_positions=8192)
@@ -174,6 +175,27 @@ def test_a_longest_text_under_a_name_that_the_class_passes_over() -> None:
     assert not told(model_type="nomic_bert", n_positions=2048)
     assert not told(model_type="codegen", max_position_embeddings=4096)
     assert not told(model_type="bailing_hybrid", model_max_length=4096)
+
+
+def test_a_scaling_beside_a_length_that_the_class_passes_over_is_computed_by_that_of_the_class() -> None:
+    """LlamaConfig keeps n_positions as an entry that nothing reads, and has max_position_embeddings 2048."""
+    file = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2}
+    factors = {"short_factor": [1.0] * 32, "long_factor": [2.0] * 32, "original_max_position_embeddings": 1024}
+    dynamic = read_huggingface({**file, "n_positions": 8192, "rope_scaling": {"type": "dynamic", "factor": 4.0}})
+    assert dynamic.config.scaling.original_length == 2048
+    longrope = read_huggingface({**file, "max_seq_len": 8192, "rope_scaling": {"type": "longrope", **factors}})
+    assert isinstance(longrope.config.scaling, LongRoPE)
+    assert longrope.config.scaling.factor == 2
+    for parsed, name in ((dynamic, "n_positions"), (longrope, "max_seq_len")):
+        said = [each.message for each in parsed.findings if "passes over" in each.message]
+        assert len(said) == 1
+        assert f"'{name}' in config.json is 8192" in said[0]
+        assert "takes 2048 for max_position_embeddings, and the scaling is computed by that" in said[0]
+    both = {"max_position_embeddings": 4096, "n_positions": 8192}
+    dynamic = read_huggingface({**file, **both, "rope_scaling": {"type": "dynamic", "factor": 4.0}})
+    assert dynamic.config.scaling.original_length == 4096
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+    assert read_huggingface({**file, "n_positions": 8192, "rope_scaling": yarn}).config.max_length == 8192
 
 
 def test_a_base_that_a_class_passes_over_is_not_told_to_be_null() -> None:

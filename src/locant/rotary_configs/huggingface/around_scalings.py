@@ -101,6 +101,17 @@ def with_list_of_class(
     return replace(scaling, long_factors=scaling.short_factors)
 
 
+def goes_by_length(rope: Fields) -> bool:
+    """Whether transformers computes a scaling with the longest text of the model.
+
+    Args:
+        rope: The group.
+    """
+    kind = read_type(rope)
+    names = ("factor", "original_max_position_embeddings")
+    return kind == "dynamic" or (kind in _EXTENDED and any(rope.values.get(name) is None for name in names))
+
+
 def length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int | None:
     """Return the declared length; that of the class where the file has none and a scaling goes by it.
 

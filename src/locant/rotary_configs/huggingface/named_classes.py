@@ -132,6 +132,16 @@ TAKEN_FOR_MINISTRAL = Finding(
 )
 
 
+def brings_code(config: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Whether code of its own comes with a file, for the whole of the model or for its text part.
+
+    Args:
+        config: The content of config.json.
+        given: The entries of its text part.
+    """
+    return bool(config.get("auto_map") or given.get("auto_map"))
+
+
 def code_of_its_own(named: Any, kind: ModelType) -> Finding:
     """Return that ``auto_map`` names code of the model's own, which is not read."""
     classes = [each for each in named.values() if isinstance(each, str)] if isinstance(named, Mapping) else []

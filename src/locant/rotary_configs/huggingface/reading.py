@@ -27,6 +27,7 @@ from locant.rotary_configs.huggingface.contradictions import numbers_of_other_en
 from locant.rotary_configs.huggingface.engine_classes import vllm_latent_heads
 from locant.rotary_configs.huggingface.named_classes import (
     TAKEN_FOR_MINISTRAL,
+    brings_code,
     class_in_architectures,
     code_of_its_own,
     other_type_in_architectures,
@@ -34,7 +35,7 @@ from locant.rotary_configs.huggingface.named_classes import (
     taken_in_the_place_of,
 )
 from locant.rotary_configs.huggingface.pairing import LAYOUT_MARK
-from locant.rotary_configs.huggingface.size_names import length_of_others, without_sizes_of_others
+from locant.rotary_configs.huggingface.size_names import without_sizes_of_others
 from locant.rotary_configs.huggingface.stacks import kind_of_stack, stacks_beside
 from locant.rotary_configs.huggingface.text_parts import (
     entries_of_text,
@@ -117,7 +118,7 @@ def read_config(
     if kind is not None and config.get("model_type") in families.ONE_POSITION_FOR_ALL_AXES:
         kind = replace(kind, axes=None)
     given = Spelled({key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK})
-    has_own_code = bool(config.get("auto_map") or given.get("auto_map"))
+    has_own_code = brings_code(config, given)
     if kind is not None and not in_vllm and (is_known or not has_own_code):
         without_names_of_others(given, kind, findings)
     as_written = tuple(findings)  # in the names of the file
@@ -131,7 +132,6 @@ def read_config(
         ]
         findings += refused
         without_sizes_of_others(given, kind, findings)
-        findings += length_of_others(given, kind)
         without_unread(given, kind, findings)
         kind = with_groups_of_file(kind, given.get("layer_types"))
         kind = kind if in_vllm else replace(kind, passes_over_types=not reads_types_of_layers(kind))

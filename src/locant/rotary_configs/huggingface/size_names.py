@@ -11,29 +11,45 @@ from locant.rotary_configs.classes.families import ModelType
 from locant.rotary_configs.spellings import HEADS, LAYERS, LENGTHS, WIDTHS, is_count
 
 
-def length_of_others(given: Mapping[str, Any], kind: ModelType) -> list[Finding]:
-    """Return the note on the longest text under a name that a class passes over, where its own name is left out.
+def longest_text(
+    given: Mapping[str, Any], stated: int | None, kind: ModelType, findings: list[Finding], *, is_computed_with: bool
+) -> int | None:
+    """Return the longest text of a file in which its class may pass over the name of that length.
 
-    It stays the length that is shown: it is what the file says of the model, and limits no text in the class.
+    It stays the length that is shown, as it is what the file says of the model and limits no text in the class, unless
+    the class computes frequencies with the length: then it is that of the class.
 
     Args:
         given: The entries of a text part.
+        stated: The length that the file has under any name.
         kind: The facts of its class.
+        findings: Where it goes that the name is passed over.
+        is_computed_with: Whether a scaling of the file goes by the length.
     """
     own = entries_of_class(kind.name)
     taken = frozenset[str]() if own is None else own.size_names & {*LENGTHS}
     read = next((name for name in LENGTHS if name in taken and name in kind.defaults), None)
-    stated = next((name for name in LENGTHS if is_count(given.get(name))), None)
-    if read is None or stated is None or stated in taken or given[stated] == kind.defaults[read]:
-        return []
-    return [
+    if stated is None or read is None:
+        return stated
+    length = next((given[name] for name in LENGTHS if name in taken and is_count(given.get(name))), None)
+    if length is not None:
+        return length if is_computed_with else stated
+    name = next((name for name in LENGTHS if is_count(given.get(name))), None)
+    length = kind.defaults[read]
+    if name is None or stated == length:
+        return stated
+    shown = (
+        "the scaling is computed by that, as is shown" if is_computed_with else "the length shown is that of the file"
+    )
+    findings.append(
         Finding(
-            "note",
-            f"'{stated}' in config.json is {given[stated]}, which the class of '{kind.name}' in transformers passes "
-            f"over: it takes {kind.defaults[read]} for {read}. The length shown is that of the file.",
+            "warning" if is_computed_with else "note",
+            f"'{name}' in config.json is {stated}, which the class of '{kind.name}' in transformers passes over: it "
+            f"takes {length} for {read}, and {shown}.",
             f"State {read}, where that length is meant.",
         )
-    ]
+    )
+    return length if is_computed_with else stated
 
 
 def without_sizes_of_others(given: dict[str, Any], kind: ModelType, findings: list[Finding]) -> None:

@@ -16,6 +16,7 @@ from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.families import ModelType
 from locant.rotary_configs.classes.own_code import in_usual_names, read_by_other_code
 from locant.rotary_configs.classes.without_rotation import ROPE_KEYS, refuse_other_positions
+from locant.rotary_configs.huggingface.around_scalings import goes_by_length
 from locant.rotary_configs.huggingface.bases_beside_groups import (
     bases_by_layer,
     bases_of_a_switch,
@@ -52,7 +53,7 @@ from locant.rotary_configs.huggingface.layers import (
     layers_with_positions,
     layers_without_positions,
 )
-from locant.rotary_configs.huggingface.named_classes import doubts_about_architectures
+from locant.rotary_configs.huggingface.named_classes import brings_code, doubts_about_architectures
 from locant.rotary_configs.huggingface.pairing import doubts_about_layout, layout_of_conversion, stated_interleaving
 from locant.rotary_configs.huggingface.rope_groups import (
     doubts_about_no_scaling,
@@ -61,6 +62,7 @@ from locant.rotary_configs.huggingface.rope_groups import (
     with_length_of_class,
     without_unused_groups,
 )
+from locant.rotary_configs.huggingface.size_names import longest_text
 from locant.rotary_configs.huggingface.text_part_doubts import doubts_about_others
 from locant.rotary_configs.huggingface.window_doubts import doubts_about_windows
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL
@@ -113,11 +115,14 @@ def read_text_part(
     max_length = next((length for each in LENGTHS if (length := part.whole(each))), None)
     original_length = part.whole("original_max_position_embeddings")
     names = layer_names(part, kind)
+    groups = rope_groups(part, kind, names, findings, in_vllm=in_vllm, is_replaced=is_replaced)
+    groups = without_unused_groups(groups, part, _layer_types(part, kind, names, groups))
+    if is_known and kind is not None and not brings_code(config, given):
+        is_computed_with = any(goes_by_length(rope) for rope, _ in groups.values())
+        max_length = longest_text(given, max_length, kind, findings, is_computed_with=is_computed_with)
     text = TextEntries(config, part, name, kind, in_vllm, layout, names, max_length, original_length)
     configs: dict[str, RotaryConfig] = {}
     multimodal: dict[str, dict[str, Any]] = {}
-    groups = rope_groups(part, kind, names, findings, in_vllm=in_vllm, is_replaced=is_replaced)
-    groups = without_unused_groups(groups, part, _layer_types(part, kind, names, groups))
     for layer, (rope, base) in groups.items():
         findings += doubts_about_no_scaling(rope, kind, layer)
         rope = with_length_of_class(rope, part, kind, findings)
