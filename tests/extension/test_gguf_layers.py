@@ -131,7 +131,7 @@ def test_types_of_values(key: str, value: float, kind: str, expected: str, tmp_p
 @pytest.mark.parametrize("architecture", ["granitehybrid", "granitemoe", "granite"])
 def test_granites_switch(architecture: str, tmp_path: Path) -> None:
     """hparams.rope_finetuned: "Granite uses rope_finetuned as a switch for rope, so default to true"."""
-    heads = {"head_count_kv": [8, 0, 0, 8]} if architecture == "granitehybrid" else {}
+    heads = {"head_count_kv": [4, 0, 0, 4]} if architecture == "granitehybrid" else {}
     off = inspected(tmp_path, architecture, block_count=4, rope_scaling_finetuned=False, **heads)
     assert off.parsed is None
     assert not any("hence the layout" in each.message for each in off.findings), "which is none"

@@ -45,6 +45,12 @@ def test_which_pairs_turn_by_the_fourth_axis(
     [
         ("qwen2vl", [16, 24, 24, 0], "note", "and is exact for text alone"),
         ("hunyuan_vl", [16, 16, 16, 16], "warning", "pairs 48 to 63 of each head, from 0, do not turn in a text"),
+        (
+            "qwen3vl",
+            [64, 0, 0, 0],
+            "note",
+            "pairs 1, 2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17 and 30 more, up to 62 of each",
+        ),
         ("qwen3vl", [24, 20, 20, 0], "note", "pairs 61 and 62 of each head, from 0, do not turn in a text"),
     ],
 )

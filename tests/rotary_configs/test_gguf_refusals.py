@@ -67,6 +67,11 @@ def _refused(architecture: str, keys: dict[str, Any], types: dict[str, str] | No
         ("llama", {"attention.key_length": 96}, "A key has 96 features and a value 128 (attention.value_length is"),
         ("olmo2", {"attention.value_length": 64}, "A key has 128 features and a value 64 (attention.key_length is"),
         (
+            "gpt2",
+            {"attention.key_length": 0, "attention.value_length": 0},
+            "2 heads of 0 features (gpt2.attention.key_",
+        ),
+        (
             "neo-bert",
             {"attention.key_length": 96, "attention.value_length": 96},
             "2 heads of 96 features (neo-bert.attention.key_length) have 192 together, where the weights of 'neo-bert' "
@@ -142,6 +147,35 @@ def test_keys_with_which_llama_cpp_ends(architecture: str, keys: dict[str, Any],
     (message,) = _refused(architecture, keys)
     assert said in message
     assert "refuses to load the file" in message or message.endswith("llama.cpp ends when it loads the file.")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "where"),
+    [
+        ("llama", {"attention.head_count": 4, "attention.head_count_kv": 3}, "4 is no multiple of {} 3, so"),
+        ("bert", {"attention.head_count_kv": 4}, "2 is no multiple of {} 4, so"),
+        ("gemma3", {"attention.head_count": [4, 4, 4, 4], "attention.head_count_kv": [4, 3, 4, 4]}, "3 in layer 1, so"),
+        ("lfm2", {"attention.head_count_kv": [0, 4, 0, 2]}, "2 is no multiple of {} 4 in layer 1"),
+    ],
+)
+def test_heads_of_queries_share_those_of_keys_evenly(architecture: str, keys: dict[str, Any], where: str) -> None:
+    """ggml_mul_mat: ``GGML_ASSERT(ggml_can_mul_mat(a, b))``."""
+    (message,) = _refused(architecture, keys)
+    assert where.format("attention.head_count_kv") in message
+    assert message.endswith("llama.cpp ends before it computes a token.")
+
+
+def test_a_width_that_is_no_multiple_of_the_heads() -> None:
+    """llama-model.cpp: n_embd / n_head; llm_build_qkv of Qwen 2 has weights of n_embd features."""
+    odd = {"embedding_length": 250, "attention.head_count": 4, "rope.freq_base": 1e4}
+    parsed = read_gguf(_metadata("qwen3", odd))
+    assert parsed.config.rotary_dim == 62
+    assert (
+        "embedding_length 250 is no multiple of attention.head_count 4: llama.cpp rounds" in parsed.findings[0].message
+    )
+    assert not _refused("qwen3", odd)
+    (message,) = _refused("qwen2", odd)
+    assert "4 heads of 62 features (qwen2.embedding_length / attention.head_count) have 248 together" in message
 
 
 def test_sliding_layers_have_a_latent_of_their_own() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locant.positions.scaling.fields import Finding
+from locant.rotary_configs.base import in_words
 
 _AXES = 4
 
@@ -51,7 +52,8 @@ def note_on_axes(sections: Sequence[int], pairs: int, *, alternates: bool) -> Fi
         remedy = "Use MultimodalRotary with the sections for images and video."
         return Finding("note", f"{said}, and is exact for text alone.", remedy)
     is_range = len(still) > 2 and still == [*range(still[0], still[-1] + 1)]
-    which = f"{still[0]} to {still[-1]}" if is_range else " and ".join(map(str, still))
+    shown = " and ".join(map(str, still)) if len(still) <= 2 else in_words(still).removeprefix("layers ")
+    which = f"{still[0]} to {still[-1]}" if is_range else shown
     return Finding(
         "warning" if any(sections[_AXES - 1 :]) else "note",
         f"{said} of all {pairs} pairs, but llama.cpp gives the tokens of a text position 0 on the fourth axis: "

@@ -40,7 +40,7 @@ def refused_heads(metadata: Mapping[str, Any], architecture: str) -> Iterator[Fi
     prefix = f"{architecture}."
     own = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
     yield from [*_of_two_lengths(own, architecture)] or _of_another_width(own, architecture)
-    yield from _with_shared_keys(own, architecture)
+    yield from [*_with_shared_keys(own, architecture)] or _of_uneven_shares(own, architecture)
     for suffix in ("", "_swa"):
         yield from _of_another_latent(own, architecture, suffix)
     yield from _without_heads(own, architecture)
@@ -98,12 +98,13 @@ def _of_two_lengths(own: Mapping[str, Any], architecture: str) -> Iterator[Findi
 
 def _of_another_width(own: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
     """Yield that all heads together have not as many features as the model, where the weights have the same number."""
-    heads, length, width = _first(own.get(_HEADS)), own.get(_LENGTH), own.get(_WIDTH)
+    heads, width, by = _first(own.get(_HEADS)), own.get(_WIDTH), _LENGTH if _LENGTH in own else f"{_WIDTH} / {_HEADS}"
+    length = own.get(_LENGTH, _usual_length(own))
     if architecture not in loader_facts()["heads as wide as the model"]:
         return
-    if all(map(_is_count, (heads, length, width))) and heads * length != width:
+    if all(map(_is_count, (heads, width))) and _is_whole(length) and heads * length != width:
         yield _ends(
-            f"{heads} heads of {length} features ({architecture}.{_LENGTH}) have {heads * length} together, where the "
+            f"{heads} heads of {length} features ({architecture}.{by}) have {heads * length} together, where the "
             f"weights of '{architecture}' have as many as {_WIDTH}, {width}",
             f"Compare {_LENGTH} with the configuration that the file was made from.",
         )
@@ -118,6 +119,29 @@ def _with_shared_keys(own: Mapping[str, Any], architecture: str) -> Iterator[Fin
         yield _ends(
             f"{architecture}.{_KEYS} is {keys}, where '{architecture}' has keys for each of the {heads} heads",
             f"State {heads}.",
+        )
+
+
+def _of_uneven_shares(own: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
+    """Yield that the heads of queries cannot share the keys of a layer evenly (``ggml_can_mul_mat``)."""
+    if not _attends(architecture) or _keeps_latent(own, architecture):
+        return
+    of_queries, of_keys = (_by_layer(own.get(name), architecture) for name in (_HEADS, _KEYS))
+    count = max(len(of_queries), len(of_keys))
+    if not {len(of_queries), len(of_keys)} <= {1, count}:
+        return  # of another number of layers, with which no file loads
+    pairs = zip(of_queries * (count // len(of_queries)), of_keys * (count // len(of_keys)), strict=True)
+    uneven = next(
+        ((layer, *each) for layer, each in enumerate(pairs) if all(map(_is_count, each)) and each[0] % each[1]), None
+    )
+    if uneven is not None:
+        layer, heads, keys = uneven
+        where = f" in layer {layer}" if count > 1 else ""
+        yield Finding(
+            "error",
+            f"{architecture}.{_HEADS} {heads} is no multiple of {_KEYS} {keys}{where}, so that heads of queries cannot "
+            "share those of keys: llama.cpp ends before it computes a token.",
+            "Compare both with the configuration that the file was made from.",
         )
 
 
@@ -160,8 +184,7 @@ def _usual_length(own: Mapping[str, Any]) -> int | None:
 
 def _without_heads(own: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
     """Yield that layers have no heads, where the architecture has attention in all of them."""
-    attends = architecture in KNOWN or (architecture in WITHOUT_ROTATION and architecture not in WITHOUT_ATTENTION)
-    if not attends or architecture in loader_facts()["without heads in some layers"]:
+    if not _attends(architecture) or architecture in loader_facts()["without heads in some layers"]:
         return
     name = next((name for name in (_KEYS, _HEADS) if _has_zero(own.get(name), architecture)), None)
     if name is not None:
@@ -200,12 +223,22 @@ def _of_one_memory(own: Mapping[str, Any], architecture: str) -> Iterator[Findin
         )
 
 
+def _attends(architecture: str) -> bool:
+    """Return whether an architecture has attention in all of its layers, or in those that have heads."""
+    return architecture in KNOWN or (architecture in WITHOUT_ROTATION and architecture not in WITHOUT_ATTENTION)
+
+
+def _by_layer(heads: Any, architecture: str) -> list[Any]:
+    """Return the numbers of heads that count: one for all layers, or that of each."""
+    if not _is_list(heads):
+        return [heads]
+    # The number of each layer counts in the cache alone; graphs take that of the first.
+    has_cache = architecture not in _ENCODERS and architecture not in loader_facts()["without cache"]
+    return list(heads if has_cache else heads[:1])
+
+
 def _has_zero(heads: Any, architecture: str) -> bool:
-    if _is_list(heads):
-        # The number of each layer counts in the cache alone; graphs take that of the first.
-        has_cache = architecture not in _ENCODERS and architecture not in loader_facts()["without cache"]
-        return 0 in (heads if has_cache else heads[:1])
-    return heads == 0 and not isinstance(heads, bool)
+    return any(each == 0 and not isinstance(each, bool) for each in _by_layer(heads, architecture))
 
 
 def _first(heads: Any) -> Any:

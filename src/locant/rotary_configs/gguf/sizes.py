@@ -104,7 +104,7 @@ def _stated(keys: Fields, architecture: str, findings: list[Finding]) -> tuple[i
     heads = _heads(keys, architecture, findings)
     if head_dim is None:
         width = keys.whole("embedding_length")
-        if width is None or not heads or width % heads:
+        if width is None or not heads or width < heads:
             stated = [keys.values.get(name) for name in ("embedding_length", _HEADS)]
             wide, counted = ("missing" if each is None else f"{in_json(each):.40}" for each in stated)
             raise ConfigError(
@@ -112,6 +112,15 @@ def _stated(keys: Fields, architecture: str, findings: list[Finding]) -> tuple[i
                 f"({counted}) divides."
             )
         head_dim = width // heads
+        if width % heads:
+            findings.append(
+                Finding(
+                    "warning",
+                    f"attention.key_length is missing, and embedding_length {width} is no multiple of {_HEADS} "
+                    f"{heads}: llama.cpp rounds the features of a head down to {head_dim}.",
+                    "State attention.key_length, which the weights of queries and keys tell.",
+                )
+            )
     return head_dim, rotary_dim or head_dim
 
 
