@@ -9,7 +9,7 @@ import pytest
 from locant.app.run_report import next_steps
 from locant.training import Recipe
 
-EVALUATION: Any = SimpleNamespace(sources=['He said "no" to it.'])
+EVALUATION: Any = SimpleNamespace(sources=['He said "no" to it.'], languages={})
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,9 @@ def test_a_run_is_trained_for_as_long_again(training: dict[str, float], longer: 
     lines = next_steps(Path("my runs/a"), Recipe.parse({"corpus": text, "training": training}), EVALUATION).splitlines()
     assert lines[0] == "locant translate 'my runs/a' 'He said \"no\" to it.'"
     assert lines[1] == f"locant train --resume 'my runs/a' {longer}"
+
+
+def test_a_sentence_that_looks_like_an_option_is_none() -> None:
+    evaluation: Any = SimpleNamespace(sources=["-Yes."], languages={"target": "fr"})
+    recipe = Recipe.parse({"corpus": {"kind": "tsv", "train": "a.tsv"}})
+    assert next_steps(Path("a"), recipe, evaluation).startswith("locant translate a --target-language fr -- -Yes.\n")

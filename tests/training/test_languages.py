@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 import shutil
 from pathlib import Path
 
@@ -13,11 +14,21 @@ from safetensors.torch import load_file
 
 from locant import generate_corpus
 from locant.app import write_run_report
+from locant.app.run_report import next_steps
 from locant.cli import main
 from locant.errors import ConfigError
 from locant.files import read_json
 from locant.text import BOS, EOS, LanguagesCorpus, TokenCache, collate, load_corpus
-from locant.training import Recipe, evaluate, load_run_evaluation, plan_training, read_metrics, resume_training, train
+from locant.training import (
+    Recipe,
+    evaluate,
+    load_run_evaluation,
+    load_run_recipe,
+    plan_training,
+    read_metrics,
+    resume_training,
+    train,
+)
 from locant.training.checkpoint import checkpoint_folders
 from locant.training.recipe import apply_overrides
 from locant.translation import Translator
@@ -75,6 +86,13 @@ def finished(data, tmp_path_factory) -> Path:
     return run
 
 
+def typed(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Run a command of Locant as it is written, and return its exit code and what it printed."""
+    program, *arguments = shlex.split(command)
+    assert program == "locant"
+    return main(arguments), capsys.readouterr().out
+
+
 DIRECTIONS = ["en-de", "de-en", "en-fr", "fr-en", "de-fr", "fr-de"]
 
 
@@ -103,6 +121,7 @@ def test_the_command_line_shows_the_directions(data, tmp_path, capsys):
     assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(tmp_path / "run"), *changes]) == 0
     shown = capsys.readouterr().err
     assert all(f"{name} " in shown.split("BLEU by part:")[1].splitlines()[0] for name in DIRECTIONS)
+    assert typed(shown.split("Try:")[1].splitlines()[1], capsys)[0] == 0
     report = read_json(tmp_path / "run" / "data.json")
     assert (report["languages"], report["zero_shot"]) == (["en", "de", "fr"], ["de-fr", "fr-de"])
     assert [part["cleaning"]["kept"] > 0 for part in report["parts"]] == [True] * 4 + [False] * 2
@@ -128,6 +147,8 @@ def test_every_direction_is_measured_and_zero_shot_is_marked(finished, tmp_path,
     assert result.copy_scores.bleu < 30
     page = write_run_report(run).read_text(encoding="utf-8")
     assert "de-fr, zero-shot" in page
+    code, translated = typed(next_steps(run, load_run_recipe(run), result).splitlines()[0], capsys)
+    assert (code, translated) == (0, f"{result.hypotheses[0]}\n")
 
 
 def test_one_direction_is_evaluated_and_translated_by_its_languages(finished, capsys):

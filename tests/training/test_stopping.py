@@ -68,7 +68,9 @@ def interrupt() -> None:
 def test_a_run_stopped_by_sigterm_has_saved_all(recipe_data, finished, tmp_path, step):
     """Within an interval of validations; before a validation; before the last one."""
     run = tmp_path / "run"
-    with pytest.raises(StoppedError, match=rf"after \d+ updates, which are saved. Go on by --resume {run}"):
+    with pytest.raises(
+        StoppedError, match=rf"after \d+ updates, which are saved. Go on by `locant train --resume {run}`"
+    ):
         train(recipe_data, run, callback=At(step, terminate))
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     done = rows(run, "training")[-1][0]

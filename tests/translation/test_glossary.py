@@ -26,7 +26,7 @@ def found(glossary: Glossary, sentence: str) -> list[tuple[str, str]]:
     return [(sentence[match.start : match.end], match.words) for match in glossary.find(sentence)]
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_a_file_has_terms_and_words_that_stay(tmp_path: Path, newline: str) -> None:
     path = tmp_path / "terms.tsv"
     path.write_bytes(FILE.replace("\n", newline).encode())

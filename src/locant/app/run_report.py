@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -37,6 +36,7 @@ from locant.training import (
     load_run_recipe,
     read_metrics,
 )
+from locant.training.commands import resume_command, translate_command
 
 
 def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Report:
@@ -243,13 +243,13 @@ def next_steps(run: Path, recipe: Recipe, evaluation: Evaluation) -> str:
         recipe: Of the run.
         evaluation: Of its model on held-out text.
     """
-    budget, folder = recipe.training.budget(), shlex.quote(str(run))
+    budget = recipe.training.budget()
     twice = {"steps": budget.steps and 2 * budget.steps, "minutes": budget.minutes and 2 * budget.minutes}
     longer = " ".join(f"training.{key}={number}" for key, number in twice.items() if number)
     return "\n".join(
         [
-            f"locant translate {folder} {shlex.quote(evaluation.sources[0])}",
-            f"locant train --resume {folder} {longer}",
+            translate_command(run, evaluation.sources[0], evaluation.languages),
+            f"{resume_command(run)} {longer}",
             "locant train bible-german-english --output runs/german",
             "locant train --source yours.en --target yours.de --output runs/yours",
         ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,13 +125,14 @@ def run(options: argparse.Namespace) -> int:
 def _how_to_go_on(run: Path) -> str:
     """Return how to go on with a run that was interrupted."""
     from locant.training.checkpoint import checkpoint_folders
+    from locant.training.commands import resume_command
     from locant.training.run_folder import has_run
 
     if not has_run(run):
         return "Training had not begun; the same command begins it again."
     saved = checkpoint_folders(run)
     where = f"update {int(saved[-1].name.rpartition('-')[2]):,}, the newest checkpoint" if saved else "the first update"
-    return f"Go on from {where}, by `locant train --resume {shlex.quote(str(run))}`."
+    return f"Go on from {where}, by `{resume_command(run)}`."
 
 
 def _recipe_name(recipes: list[str]) -> str:
@@ -176,14 +176,16 @@ def _quoted(name: object) -> str:
 def _show_summary(summary: RunSummary) -> None:
     """Show how the run ended and what can be done with it."""
     from locant.cli.console import PlainConsole
+    from locant.training.commands import evaluate_command, translate_command
 
     console = PlainConsole(stderr=True)
     if summary.before_after:
         _show_before_after(console, summary.before_after)
     console.print(
         f"Done: {summary.reason} ({summary.steps:,} steps, {summary.seconds / 60:.1f} minutes). Try:\n"
-        f'  locant translate {summary.folder} "..."\n'
-        f"  locant evaluate {summary.folder}"
+        f"  {translate_command(summary.folder, None, summary.languages)}\n"
+        f"  {evaluate_command(summary.folder)}",
+        soft_wrap=True,
     )
 
 

@@ -279,6 +279,11 @@ class LanguageTokens(Settings):
             [self.decoder_start, *(self._id(side, named[side]) for side in after)],
         )
 
+    def told(self, source: str | None, target: str | None) -> dict[str, str]:
+        """Return those languages of a direction that the model is told, by side."""
+        named = {"source": source if self.takes_source else None, "target": target}
+        return {side: language for side, language in named.items() if language is not None}
+
     def _id(self, side: Side, language: str | None) -> int:
         known = f" Known: {', '.join(self.ids)}."
         if language is None:

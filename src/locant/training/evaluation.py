@@ -19,6 +19,7 @@ from locant.models.model_card import weights_digest
 from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, plan_batches
 from locant.text.line_blocks import read_files
 from locant.training.checkpoint import ValidationScores
+from locant.training.commands import evaluate_command
 from locant.training.losses import TranslatorLoss
 from locant.training.recipe import Recipe, load_run_recipe, run_text_store
 from locant.training.trainer import Validate
@@ -57,6 +58,7 @@ class Evaluation:
         engine: What translated, and in which type of numbers.
         parts: The scores of each part of a corpus that has several with such a text, by name; their sentences follow
             one another.
+        languages: What a model for several languages was told to translate the first source, by side.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Evaluation:
     hypotheses: list[str]
     engine: str = "PyTorch"
     parts: dict[str, PartScores] = field(default_factory=dict)
+    languages: dict[str, str] = field(default_factory=dict)
 
 
 def evaluate(
@@ -199,7 +202,7 @@ def load_run_evaluation(folder: Path) -> Evaluation:
                 return Evaluation(**{**data, **_scores(data)}, parts=parts)
     if not any((Path(folder) / name).exists() for name in ("recipe.yaml", "config.json")):
         raise CheckpointError(f"There is no run in {folder}: it holds neither recipe.yaml nor config.json.")
-    raise CheckpointError(f"The run {folder} has not been evaluated. Do that first: locant evaluate {folder}")
+    raise CheckpointError(f"The run {folder} has not been evaluated. Do that first: {evaluate_command(folder)}")
 
 
 def _scores(data: dict[str, Any]) -> dict[str, Scores]:
@@ -218,6 +221,7 @@ def _evaluate(translator: Translator, pairs: list[Pair], name: str, overrides: d
     started = time.perf_counter()
     hypotheses = translator.translate(sources, **overrides)
     seconds = time.perf_counter() - started
+    known = translator.tokenizers.languages
     return Evaluation(
         name=name,
         scores=score_translations(hypotheses, references, tokenize=tokenize),
@@ -228,6 +232,7 @@ def _evaluate(translator: Translator, pairs: list[Pair], name: str, overrides: d
         references=references,
         hypotheses=hypotheses,
         engine=translator.engine.name,
+        languages=known.told(translator.source_language, translator.target_language) if known else {},
     )
 
 

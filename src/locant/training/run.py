@@ -20,7 +20,7 @@ import logging
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,8 @@ class RunSummary:
         steps: Updates done, in all sessions together.
         seconds: Time trained, likewise.
         before_after: Of a fine-tuning, its test sets before and after.
+        languages: What a model for several languages is told to translate in the first direction that it learned, by
+            side.
     """
 
     folder: Path
@@ -68,6 +70,7 @@ class RunSummary:
     steps: int
     seconds: float
     before_after: BeforeAfter | None = None
+    languages: Mapping[str, str] = field(default_factory=dict)
 
 
 def train(
@@ -288,7 +291,9 @@ def _train(
             callback.on_prepared(report)
         reason = trainer.train()
         before_after = parallel.from_first_process(finetuning.compare_after) if finetuning else None
-    return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds, before_after)
+    known, learned = data.tokenizers.languages, next(part for part in corpus.parts if not part.zero_shot)
+    languages = known.told(learned.source_language, learned.target_language) if known else {}
+    return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds, before_after, languages)
 
 
 def _start(

@@ -24,6 +24,7 @@ from locant.locks import LOCK_FILE, holding
 from locant.runtime import environment
 from locant.training import parallel
 from locant.training.callback import PreparedReport
+from locant.training.commands import resume_command
 from locant.training.plan import Choice
 from locant.training.recipe import Recipe, save_recipe
 from locant.version import __version__
@@ -75,8 +76,8 @@ def require_new(folder: Path) -> None:
     """Raise CheckpointError where a folder holds something that is not left by a run that never began."""
     if has_run(folder):
         raise CheckpointError(
-            f"{folder} already holds a run. Go on with it by --resume {folder}, or choose another folder for --output; "
-            "--resume-if-exists begins or goes on, whichever it is."
+            f"{folder} already holds a run. Go on with it by `{resume_command(folder)}`, or choose another folder for "
+            "--output; --resume-if-exists begins or goes on, whichever it is."
         )
     if (folder / _MARK).exists() or not folder.exists():
         return

@@ -24,6 +24,7 @@ from locant.training import parallel
 from locant.training.budget import Clock
 from locant.training.callback import MetricsLog, StepReport, TrainingCallback, ValidationReport
 from locant.training.checkpoint import Checkpoint, Progress, Snapshot, StoredCheckpoint, ValidationScores
+from locant.training.commands import resume_command
 from locant.training.loop import DivergedError, TrainingLoop, Update
 from locant.training.losses import TranslatorLoss
 from locant.training.optimizers import build_optimizer
@@ -176,8 +177,8 @@ class Trainer:
         # It may have come when no update was left to notice.
         if self.loop.stopping or parallel.sum_of_numbers(int(self._request.asked), self.device):
             raise StoppedError(
-                f"Stopped by SIGTERM after {self.progress.step:,} updates, which are saved. Go on by --resume "
-                f"{self.run}."
+                f"Stopped by SIGTERM after {self.progress.step:,} updates, which are saved. Go on by "
+                f"`{resume_command(self.run)}`."
             )
         self._publish_average()
         if self._log:
