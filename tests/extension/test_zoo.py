@@ -22,6 +22,7 @@ from zoo.windows import window_verdicts
 
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs.classes import families
+from locant.rotary_configs.classes.model_types import from_facts
 from locant.rotary_configs.huggingface.layers import layer_names
 
 _RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
@@ -142,7 +143,7 @@ def test_what_a_class_makes_of_entries_is_on_record(model_type: str) -> None:
         pytest.skip("not in this release")
     facts = facts_of(architecture(model_type))
     assert facts is not None
-    assert families.model_type(model_type) == families.from_facts(model_type, json.loads(json.dumps(compact(facts))))
+    assert families.model_type(model_type) == from_facts(model_type, json.loads(json.dumps(compact(facts))))
 
 
 @pytest.mark.sampled(1)
@@ -151,4 +152,4 @@ def test_facts_are_those_of_the_installed_class(model_type: str) -> None:
     facts = facts_of(architecture(model_type))
     assert facts is not None
     known = families.model_type(model_type)
-    assert known == families.from_facts(model_type, json.loads(json.dumps(compact(facts))))
+    assert known == from_facts(model_type, json.loads(json.dumps(compact(facts))))

@@ -18,7 +18,8 @@ from locant.errors import ConfigError
 from locant.extension.inspect.model_class.small_model import build
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.classes import families
-from locant.rotary_configs.classes.families import ModelType, known_model_types
+from locant.rotary_configs.classes.families import known_model_types
+from locant.rotary_configs.classes.model_types import ModelType
 
 _SMALL: dict[str, Any] = {
     "hidden_size": 64,

@@ -15,7 +15,7 @@ from locant.errors import ConfigError
 from locant.positions import RotaryConfig
 from locant.positions.scaling import SCALINGS, DynamicNTK, Linear, LongRoPE, NTKAware, Proportional, Unscaled
 from locant.rotary_configs import read_huggingface, read_vllm, write_huggingface
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.huggingface.reading import read_config
 
 

@@ -18,7 +18,8 @@ from locant.extension.inspect.model_class.small_model import build, quiet
 from locant.positions.scaling.fields import in_json
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.classes.families import ModelType, model_type
+from locant.rotary_configs.classes.families import model_type
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.refusals import (
     NEVER_NULL,
     REQUIRED,

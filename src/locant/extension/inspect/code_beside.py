@@ -19,7 +19,7 @@ from locant.extension.inspect.code_facts import (
 )
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.classes import families
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.own_code import OWN_CODE
 from locant.rotary_configs.huggingface.named_classes import class_in_architectures
 from locant.rotary_configs.huggingface.text_parts import text_part

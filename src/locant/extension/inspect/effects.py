@@ -19,7 +19,8 @@ from locant.extension.source import Source
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.classes.families import ModelType, is_in_transformers, model_type
+from locant.rotary_configs.classes.families import is_in_transformers, model_type
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.gguf.reading import read_gguf
 from locant.rotary_configs.huggingface.groups_by_layer_type import FAILS_WITH_GROUPS, PASSES_OVER_GROUPS
 from locant.rotary_configs.huggingface.reading import read_config

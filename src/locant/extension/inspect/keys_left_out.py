@@ -9,7 +9,8 @@ from locant.positions.scaling import YaRN
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.classes.families import ModelType, is_in_transformers, model_type
+from locant.rotary_configs.classes.families import is_in_transformers, model_type
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.own_code import in_usual_names
 from locant.rotary_configs.gguf.architectures import (
     BASE_OF_GRAPH,

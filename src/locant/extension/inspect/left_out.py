@@ -17,7 +17,8 @@ from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig
 from locant.rotary_configs.classes.entries import LISTS_OF_TYPES, entries_of_class
-from locant.rotary_configs.classes.families import ModelType, model_type
+from locant.rotary_configs.classes.families import model_type
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.reads import is_of_positions, read_by_class
 from locant.rotary_configs.huggingface.groups_by_layer_type import FAILS_WITH_GROUPS, PASSES_OVER_GROUPS
 from locant.rotary_configs.huggingface.text_parts import name_of, steps_to_text, text_part, text_part_names

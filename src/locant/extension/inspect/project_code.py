@@ -9,7 +9,7 @@ from pathlib import Path
 
 from locant.extension.inspect.code_beside import ReadCode
 from locant.extension.inspect.code_facts import OF_ROTATION, layouts_in, parsed
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 
 _MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _MOST_STEPS = 4

@@ -14,7 +14,8 @@ from locant.extension.inspect.trials import Read, is_same, other_values, states,
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import UNREADABLE, NoRotaryPositionsError, ParsedConfig
 from locant.rotary_configs.classes.entries import TYPES_OF_TRANSFORMERS, entries_of_class
-from locant.rotary_configs.classes.families import PASSES_OVER_BASE, ModelType, model_type
+from locant.rotary_configs.classes.families import PASSES_OVER_BASE, model_type
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.reads import is_of_positions, read_by_class, read_for_nothing
 from locant.rotary_configs.classes.windows import FIRST_LAYERS, SWITCH, has_switch_of_windows, windows_of_class
 from locant.rotary_configs.huggingface.text_parts import (

@@ -15,13 +15,9 @@ from typing import Any
 
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
-from locant.rotary_configs.classes.families import (
-    PASSES_OVER_GROUPS,
-    READS_NEW_NAME_ALONE,
-    TAKES_ROTARY_EMB_BASE,
-    ModelType,
-)
+from locant.rotary_configs.classes.families import PASSES_OVER_GROUPS, READS_NEW_NAME_ALONE, TAKES_ROTARY_EMB_BASE
 from locant.rotary_configs.classes.field_kinds import entries_of_nobody
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.windows import FIRST_LAYERS, speaks_of_first_layers
 from locant.rotary_configs.classes.without_rotation import switches_rotation_off
 from locant.rotary_configs.spellings import (

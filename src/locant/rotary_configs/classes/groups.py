@@ -12,7 +12,8 @@ from typing import Any
 from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.classes.entries import entries_of_class
-from locant.rotary_configs.classes.families import PASSES_OVER_BASE, ModelType, is_in_transformers
+from locant.rotary_configs.classes.families import PASSES_OVER_BASE, is_in_transformers
+from locant.rotary_configs.classes.model_types import ModelType
 
 
 def groups_of_class(

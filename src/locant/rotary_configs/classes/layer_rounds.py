@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from locant.positions.scaling.fields import Fields
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.layer_types import LINEAR, LOCAL
 from locant.rotary_configs.spellings import is_count
 

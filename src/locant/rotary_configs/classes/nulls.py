@@ -12,7 +12,7 @@ from typing import Any, Final
 from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.classes.entries import entries_of_class
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.refusals import null_of
 from locant.rotary_configs.rope_parameters import scalings_by_type
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, is_count

@@ -15,8 +15,8 @@ from typing import Any, Final
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.classes import own_entries, own_formats, own_layers
-from locant.rotary_configs.classes.families import ModelType
 from locant.rotary_configs.classes.hunyuan import hunyuan
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.own_entries import Findings
 from locant.rotary_configs.classes.sub_configs import is_type_of_transformers, types_of_transformers
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.classes.entries import entries_of_class, type_taken_for, values_of_kinds
-from locant.rotary_configs.classes.families import PASSES_OVER_GROUPS, ModelType, is_in_transformers
+from locant.rotary_configs.classes.families import PASSES_OVER_GROUPS, is_in_transformers
 from locant.rotary_configs.classes.field_kinds import entries_of_nobody, kinds_of_fields, whole_heads
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.spellings import LAYERS, is_count
 from locant.rotary_configs.usual_values import GROUPS
 

@@ -10,7 +10,7 @@ from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, in_json
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.classes import families
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.other_positions import (
     is_orderless,
     positions_in_words,

@@ -12,7 +12,7 @@ from locant.positions.scaling.longrope import LongRoPE
 from locant.positions.scaling.ntk_by_parts import NTKByParts
 from locant.positions.scaling.out_of_range import YaRNOfAnyNumbers
 from locant.positions.scaling.yarn import YaRN
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.rope_parameters import read_type
 from locant.rotary_configs.spellings import LENGTHS
 

@@ -8,7 +8,7 @@ from locant.errors import ConfigError
 from locant.positions.scaling.contexts import OF_THE_CLASS, RopeContext
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs.axes import AxisOrder, several_axes
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.rope_parameters import read_type
 
 

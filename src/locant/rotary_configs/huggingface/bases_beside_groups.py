@@ -14,10 +14,10 @@ from locant.rotary_configs.classes.families import (
     MERGES_INTO_FULL_LAYERS,
     PASSES_OVER_BASE,
     TAKES_ROTARY_EMB_BASE,
-    ModelType,
     is_in_transformers,
 )
 from locant.rotary_configs.classes.groups import base_in
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.refusals import null_of
 from locant.rotary_configs.huggingface.layers import layer_count
 from locant.rotary_configs.layer_types import LOCAL

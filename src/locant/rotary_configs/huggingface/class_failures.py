@@ -11,7 +11,8 @@ from typing import Any
 
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.classes.entries import TYPES_OF_TRANSFORMERS, entries_of_class, type_taken_for
-from locant.rotary_configs.classes.families import ModelType, is_in_transformers
+from locant.rotary_configs.classes.families import is_in_transformers
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.nulls import nulls_of_a_class
 from locant.rotary_configs.classes.refusals import no_multiple
 from locant.rotary_configs.classes.windows import windows_of_class

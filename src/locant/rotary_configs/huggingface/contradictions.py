@@ -10,12 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from locant.positions.scaling.fields import Fields, Finding, in_json
-from locant.rotary_configs.classes.families import (
-    MERGES_INTO_ALL_LAYERS,
-    MERGES_INTO_FULL_LAYERS,
-    ModelType,
-    is_in_transformers,
-)
+from locant.rotary_configs.classes.families import MERGES_INTO_ALL_LAYERS, MERGES_INTO_FULL_LAYERS, is_in_transformers
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 from locant.rotary_configs.rope_parameters import entries_of_groups, read_type
 from locant.rotary_configs.spellings import Spelled

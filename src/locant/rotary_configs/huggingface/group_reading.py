@@ -12,8 +12,8 @@ from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import declared_length
 from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.entries import type_taken_for
-from locant.rotary_configs.classes.families import ModelType
 from locant.rotary_configs.classes.groups import base_of_class
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.refusals import null_of
 from locant.rotary_configs.huggingface.around_scalings import (
     base_of_one_more,

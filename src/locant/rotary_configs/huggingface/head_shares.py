@@ -8,7 +8,8 @@ from locant.errors import ConfigError
 from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.classes.families import ModelType, is_in_transformers
+from locant.rotary_configs.classes.families import is_in_transformers
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.refusals import null_of
 from locant.rotary_configs.rope_parameters import read_type
 from locant.rotary_configs.usual_values import GROUPS

@@ -9,7 +9,8 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.scaling import FrequencyScaling, LongRoPE
 from locant.positions.scaling.fields import Fields, Finding
-from locant.rotary_configs.classes.families import ModelType, is_in_transformers, model_type
+from locant.rotary_configs.classes.families import is_in_transformers, model_type
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.refusals import no_multiple
 from locant.rotary_configs.huggingface.head_shares import (
     angles_of_a_share,

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.classes.entries import LISTS_OF_TYPES, READ_BY_SOME, entries_of_class
-from locant.rotary_configs.classes.families import ModelType, is_in_transformers
+from locant.rotary_configs.classes.families import is_in_transformers
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.huggingface.layers import layer_names
 from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
 from locant.rotary_configs.spellings import LAYERS_OF_A_STACK, is_count, layers_of_other_kinds, words_of

@@ -12,8 +12,8 @@ from locant.rotary_configs.classes.families import (
     HALVES_ITS_WINDOW,
     LOOKS_BOTH_WAYS,
     WINDOW_OF_FULL_ATTENTION,
-    ModelType,
 )
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.windows import SWITCH, has_switch_of_windows, passes_over_window, windows_of_class
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL, entries_by_layer
 from locant.rotary_configs.spellings import is_count

@@ -8,24 +8,12 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, in_words, number_of_layers
-from locant.rotary_configs.classes.families import (
-    WINDOW_OF_FIRST_LAYERS,
-    WINDOW_WITHOUT_POSITIONS,
-    Behaviour,
-    ModelType,
-)
+from locant.rotary_configs.classes.families import WINDOW_OF_FIRST_LAYERS, WINDOW_WITHOUT_POSITIONS
 from locant.rotary_configs.classes.layer_rounds import by_number, in_blocks, in_rounds, rotating_dense_layers
+from locant.rotary_configs.classes.model_types import Behaviour, ModelType
 from locant.rotary_configs.classes.windows import heeds_first_layers
 from locant.rotary_configs.huggingface.layer_windows import has_window_entry, stated_window
-from locant.rotary_configs.layer_types import (
-    GLOBAL,
-    LINEAR,
-    LOCAL,
-    PRESENT_NAMES,
-    SCALED,
-    UNSCALED,
-    WITHOUT_ATTENTION,
-)
+from locant.rotary_configs.layer_types import GLOBAL, LINEAR, LOCAL, PRESENT_NAMES, SCALED, UNSCALED, WITHOUT_ATTENTION
 from locant.rotary_configs.spellings import LAYERS, LAYERS_OF_A_STACK, words_of
 
 _PATTERN_SIGNS = {"*": GLOBAL, "M": LINEAR, "-": "mlp", "E": "moe"}

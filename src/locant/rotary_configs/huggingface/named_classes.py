@@ -9,7 +9,7 @@ from typing import Any
 
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.classes import families
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.without_rotation import has_rotary_code, speaks_of_rotation
 from locant.rotary_configs.huggingface.text_parts import name_of, steps_to_text, text_part, text_type
 

@@ -8,7 +8,7 @@ from typing import Any
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.classes import families
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.without_rotation import speaks_of_rotation
 
 LAYOUT_MARK = "locant_rotary_layout"

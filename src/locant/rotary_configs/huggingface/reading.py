@@ -17,8 +17,8 @@ from locant.rotary_configs.classes.entries import (
     without_names_of_others,
     without_unread,
 )
-from locant.rotary_configs.classes.families import ModelType
 from locant.rotary_configs.classes.groups import with_groups_of_file
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.own_code import needs_code
 from locant.rotary_configs.classes.refusals import entries_that_nobody_sets, refused_by_configuration, refused_by_fields
 from locant.rotary_configs.classes.stack_types import facts_of_stack

@@ -13,7 +13,6 @@ from locant.rotary_configs.classes.families import (
     MERGES_INTO_ALL_LAYERS,
     MERGES_INTO_FULL_LAYERS,
     PASSES_OVER_BASE,
-    ModelType,
     is_in_transformers,
 )
 from locant.rotary_configs.classes.groups import (
@@ -24,6 +23,7 @@ from locant.rotary_configs.classes.groups import (
     scaling_of,
     truncate_is_passed_over,
 )
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.huggingface.bases_beside_groups import (
     base_beside_groups,
     base_beside_one_group,

@@ -11,7 +11,7 @@ from typing import Any
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import in_words
 from locant.rotary_configs.classes.entries import entries_of_class
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.layer_types import entries_by_layer
 from locant.rotary_configs.usual_values import GROUPS
 

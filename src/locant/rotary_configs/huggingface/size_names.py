@@ -7,7 +7,7 @@ from typing import Any
 
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.classes.entries import entries_of_class
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.spellings import HEADS, LAYERS, LENGTHS, WIDTHS, is_count
 
 

@@ -12,7 +12,7 @@ from locant.positions.scaling import Unscaled
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import UNREADABLE, NoRotaryPositionsError, ParsedConfig
 from locant.rotary_configs.classes import families
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType, from_facts
 from locant.rotary_configs.classes.stack_types import facts_of_stack, stacks_of_type
 from locant.rotary_configs.huggingface.text_parts import is_ours, name_of
 
@@ -28,7 +28,7 @@ def kind_of_stack(name: str | None) -> ModelType | None:
         name: The model type.
     """
     facts = None if name is None else facts_of_stack(name)
-    return None if name is None or facts is None else families.from_facts(name, facts)
+    return None if name is None or facts is None else from_facts(name, facts)
 
 
 def stacks_beside(config: Mapping[str, Any], parsed: ParsedConfig, read: _Reads) -> Iterator[Finding]:
@@ -82,7 +82,7 @@ def _reading(group: Mapping[str, Any], facts: Mapping[str, Any], read: _Reads) -
         return read(group, kind=None)
     if stated not in (None, usual) and "facts" in facts:
         return None
-    kind = families.from_facts(usual, facts["facts"]) if "facts" in facts else None
+    kind = from_facts(usual, facts["facts"]) if "facts" in facts else None
     return read({**group, "model_type": usual}, kind=kind)
 
 

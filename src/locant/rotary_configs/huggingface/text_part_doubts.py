@@ -8,9 +8,9 @@ from typing import Any
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.classes import families
-from locant.rotary_configs.classes.families import ModelType
 from locant.rotary_configs.classes.float_fields import whole_numbers_for_floats
 from locant.rotary_configs.classes.groups import base_of_class
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.sub_configs import parts_of_unknown_types
 from locant.rotary_configs.classes.windows import FIRST_LAYERS, SWITCH, WINDOW_SIZES, has_switch_of_windows
 from locant.rotary_configs.huggingface.text_parts import (

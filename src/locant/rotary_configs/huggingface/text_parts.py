@@ -10,8 +10,8 @@ from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, in_json
 from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.entries import READ_BY_SOME
-from locant.rotary_configs.classes.families import ModelType
 from locant.rotary_configs.classes.groups import states_a_base
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.own_formats import FLA_TRANSFORMER, is_fla_transformer, own_format
 from locant.rotary_configs.classes.stack_types import stacks_of_type
 from locant.rotary_configs.classes.without_rotation import ROPE_KEYS

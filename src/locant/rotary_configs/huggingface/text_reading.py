@@ -13,7 +13,7 @@ from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig
 from locant.rotary_configs.classes import families
-from locant.rotary_configs.classes.families import ModelType
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.own_code import in_usual_names, read_by_other_code
 from locant.rotary_configs.classes.without_rotation import ROPE_KEYS, refuse_other_positions
 from locant.rotary_configs.huggingface.around_scalings import goes_by_length

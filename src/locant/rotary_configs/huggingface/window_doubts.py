@@ -12,9 +12,9 @@ from locant.rotary_configs.classes.families import (
     HALVES_FOR_BOTH_WAYS,
     HALVES_ITS_WINDOW,
     LOOKS_BOTH_WAYS,
-    ModelType,
     is_in_transformers,
 )
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.windows import SWITCH, has_switch_of_windows, windows_of_class, windows_passed_over
 from locant.rotary_configs.huggingface.layer_windows import (
     WINDOW_ENTRIES,

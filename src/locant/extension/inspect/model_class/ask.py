@@ -23,8 +23,8 @@ from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import ParsedConfig, in_words
 from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.entries import values_of_other_kinds
-from locant.rotary_configs.classes.families import ModelType
 from locant.rotary_configs.classes.float_fields import whole_numbers_for_floats
+from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.own_code import needs_code
 from locant.rotary_configs.classes.refusals import (
     grids_of_other_sizes,
