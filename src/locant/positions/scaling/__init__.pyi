@@ -1,7 +1,7 @@
 from locant.positions.scaling.explain import Explanation as Explanation
 from locant.positions.scaling.explain import PairExplanation as PairExplanation
 from locant.positions.scaling.explain import explain_frequencies as explain_frequencies
-from locant.positions.scaling.frequency import Extension as Extension
+from locant.positions.scaling.extension import Extension as Extension
 from locant.positions.scaling.frequency import ExtensionMethod as ExtensionMethod
 from locant.positions.scaling.frequency import FrequencyScaling as FrequencyScaling
 from locant.positions.scaling.frequency import register_scaling as register_scaling

@@ -10,7 +10,8 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
 from locant.positions.scaling.checks import check_length, check_positive, is_number
-from locant.positions.scaling.frequency import Extension, FrequencyScaling
+from locant.positions.scaling.extension import Extension
+from locant.positions.scaling.frequency import FrequencyScaling
 from locant.positions.scaling.longrope_scales import usual_scale
 
 # Of Phi-3-mini (Abdin et al. 2024), the model whose factors are the best known: trained for 4,096 tokens and extended

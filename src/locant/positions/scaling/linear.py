@@ -19,8 +19,9 @@ from locant.positions.scaling.contexts import (
     VllmContext,
     VllmLengths,
 )
+from locant.positions.scaling.extension import Extension
 from locant.positions.scaling.fields import Fields
-from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
+from locant.positions.scaling.frequency import ExtensionMethod, FrequencyScaling, register_scaling
 
 if TYPE_CHECKING:
     from locant.positions.rotary.config import RotaryConfig

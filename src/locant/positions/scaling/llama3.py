@@ -12,8 +12,9 @@ from locant.errors import ConfigError
 from locant.positions.exact import TWO_PI, geometric_frequencies
 from locant.positions.scaling.checks import check_positive
 from locant.positions.scaling.contexts import STANDING, CTranslate2Context, RopeContext, VllmContext
+from locant.positions.scaling.extension import Extension
 from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.frequency import Extension, FrequencyScaling, register_scaling
+from locant.positions.scaling.frequency import FrequencyScaling, register_scaling
 
 if TYPE_CHECKING:
     from locant.positions.rotary.config import RotaryConfig

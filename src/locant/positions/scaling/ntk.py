@@ -11,8 +11,9 @@ from locant.errors import ConfigError
 from locant.positions.exact import EXACT, geometric_frequencies
 from locant.positions.scaling.checks import check_length, check_number, check_target, missing_original_length
 from locant.positions.scaling.contexts import RopeContext, VllmContext, VllmLengths
+from locant.positions.scaling.extension import Extension
 from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
+from locant.positions.scaling.frequency import ExtensionMethod, FrequencyScaling, register_scaling
 from locant.positions.scaling.linear import Unscaled
 
 if TYPE_CHECKING:

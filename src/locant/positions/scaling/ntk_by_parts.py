@@ -10,7 +10,8 @@ from locant.errors import ConfigError
 from locant.positions.exact import TWO_PI, geometric_frequencies
 from locant.positions.scaling.checks import check_positive, require_longer
 from locant.positions.scaling.contexts import GGUFForm
-from locant.positions.scaling.frequency import Extension, FrequencyScaling, register_scaling
+from locant.positions.scaling.extension import Extension
+from locant.positions.scaling.frequency import FrequencyScaling, register_scaling
 
 if TYPE_CHECKING:
     from locant.positions.rotary.config import RotaryConfig

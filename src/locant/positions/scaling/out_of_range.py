@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import check_number, check_positive, is_number
 from locant.positions.scaling.contexts import GGUFForm, VllmLengths
+from locant.positions.scaling.extension import Extension
 from locant.positions.scaling.fields import Finding
 from locant.positions.scaling.forms import EngineForms
-from locant.positions.scaling.frequency import Extension
 from locant.positions.scaling.linear import Linear
 from locant.positions.scaling.llama3 import Llama3
 from locant.positions.scaling.longrope import LongRoPE
