@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import check_positive
 from locant.positions.scaling.contexts import GGUFContext, GGUFForm, LlamaCppContext, RopeContext, VllmContext
-from locant.positions.scaling.fields import Fields, Finding, in_json
+from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.frequency import ExtensionMethod, FrequencyScaling, register_scaling
 from locant.positions.scaling.ntk_by_parts import NTKByParts
-from locant.positions.scaling.yarn_entries import entries_of_vllm, mscale_of, stated_corners, stated_scales
+from locant.positions.scaling.yarn_entries import (
+    entries_of_vllm,
+    mscale_of,
+    stated_corners,
+    stated_scales,
+    stated_truncate,
+)
+from locant.positions.scaling.yarn_llamacpp import corners_of_file, corners_of_llamacpp, scales_of_file
 
 if TYPE_CHECKING:
     from locant.positions.rotary.config import RotaryConfig
@@ -175,7 +182,7 @@ class YaRN(NTKByParts):
             **lengths,
             beta_fast=fast,
             beta_slow=slow,
-            truncate=_truncate(rope, context),
+            truncate=stated_truncate(rope, context),
             **scales,
         )
 
@@ -229,28 +236,8 @@ class YaRN(NTKByParts):
                 "before.",
                 "Write rope.scaling.attn_factor, the attention scale divided by 0.1 * ln(factor) + 1.",
             )
-        multiplier = keys.number("rope.scaling.yarn_log_multiplier")
-        mscale, mscale_all_dim = (context.mscale_of(multiplier) if multiplier else None) or (None, None)
-        attention = None
-        if multiplier and mscale is not None and mscale_all_dim is not None and mscale_all_dim < 0 < context.factor:
-            logarithm = 0.1 * math.log(max(context.factor, 1.0))
-            attention = (mscale * logarithm + 1) / (mscale_all_dim * logarithm + 1)
-            mscale = mscale_all_dim = None
-            context.wrong(
-                f"rope.scaling.yarn_log_multiplier {multiplier:g} is below 0: llama.cpp takes the attention scale "
-                f"{attention:.6g} by it, as is shown.",
-                "Compare with the model's publication, whose mscale_all_dim it is.",
-            )
-        fast = _stated(keys, "rope.scaling.yarn_beta_fast", context.beta_fast)
-        slow = _stated(keys, "rope.scaling.yarn_beta_slow", 1.0)
-        fast, slow = _corners_of_llamacpp(fast, slow, "rope.scaling.yarn_beta_", context)
-        if slow > fast > 0:
-            context.warn(
-                f"rope.scaling.yarn_beta_slow {slow:g} is above yarn_beta_fast {fast:g}: llama.cpp interpolates all "
-                f"pairs of less than {fast:g} turns, with none blended, as is shown.",
-                "Exchange them if they are swapped; 32 and 1 are common.",
-            )
-            slow = fast
+        mscale, mscale_all_dim, attention = scales_of_file(keys, context)
+        fast, slow = corners_of_file(keys, context)
         scaling = cls._for_factor(context.factor)(
             factor=context.factor,
             original_length=original,
@@ -335,14 +322,7 @@ class YaRN(NTKByParts):
         fast, slow = numbers.get("--yarn-beta-fast", -1), numbers.get("--yarn-beta-slow", -1)
         fast = (usual.beta_fast if is_own else of_fast) if fast < 0 else fast
         slow = (usual.beta_slow if is_own else of_slow) if slow < 0 else slow
-        fast, slow = _corners_of_llamacpp(fast, slow, "--yarn-beta-", context)
-        if slow > fast > 0:
-            context.warn(
-                f"--yarn-beta-slow {slow:g} is above --yarn-beta-fast {fast:g}: llama.cpp interpolates all pairs of "
-                f"less than {fast:g} turns, with none blended, as is shown.",
-                "Exchange them if they are swapped; 32 and 1 are common.",
-            )
-            slow = fast
+        fast, slow = corners_of_llamacpp(fast, slow, "--yarn-beta-", context)
         return cls._for_factor(context.scale)(
             factor=context.scale,
             original_length=int(stated) if stated else context.original_length,
@@ -370,61 +350,3 @@ class YaRN(NTKByParts):
             "--yarn-beta-fast": self.beta_fast,
             "--yarn-beta-slow": self.beta_slow,
         }
-
-
-def _stated(keys: Fields, name: str, usual: float) -> float:
-    """Return a corner of the ramp in a GGUF file, where 0 does not stand for the usual one."""
-    stated = keys.number(name)
-    return usual if stated is None else stated
-
-
-_NO_TURNS = 1e-30
-"""So few turns that a corner of the ramp lies behind the last feature, as for 0 turns in llama.cpp."""
-
-
-def _corners_of_llamacpp(
-    fast: float, slow: float, name: str, context: GGUFContext | LlamaCppContext
-) -> tuple[float, float]:
-    """Return the corners of the ramp as llama.cpp computes them: 0 turns are those of no pair.
-
-    Args:
-        fast: Turns from which on a pair keeps its frequency.
-        slow: Turns up to which a pair is interpolated.
-        name: The beginning of the names of both.
-        context: Where findings go.
-
-    Raises:
-        ConfigError: One of them is below 0.
-    """
-    for corner, turns in (("fast", fast), ("slow", slow)):
-        if turns < 0:
-            raise ConfigError(
-                f"{name}{corner} is {turns:g}: llama.cpp takes the logarithm of a number below 0, and computes nothing."
-            )
-    if fast == 0:
-        context.wrong(
-            f"{name}fast is 0: llama.cpp keeps the frequencies of all pairs then, as is shown, and scales scores.",
-            "State the turns from which on pairs keep their frequencies; 32 is common.",
-        )
-        return _NO_TURNS, _NO_TURNS
-    if slow == 0:
-        context.wrong(
-            f"{name}slow is 0: llama.cpp ends the ramp at the last feature then, as is shown, and slows no pair by the "
-            "whole factor.",
-            "State the turns up to which pairs are slowed by it; 1 is common.",
-        )
-        return fast, _NO_TURNS
-    return fast, slow
-
-
-def _truncate(rope: Fields, context: RopeContext) -> bool:
-    """Take whether the corners are rounded; classes of transformers look at any value as Python code does."""
-    value = rope.get("truncate")
-    if not context.is_of_transformers or not isinstance(value, str | Sequence | Mapping):
-        return rope.truth("truncate", True)
-    context.wrong(
-        f"truncate in {rope.where} is {in_json(value)}, neither true nor false: transformers takes it for "
-        f"{in_json(bool(value))}, as is shown.",
-        "State true or false, without quotation marks.",
-    )
-    return bool(value)

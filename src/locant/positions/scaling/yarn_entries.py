@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling.contexts import RopeContext, VllmContext
-from locant.positions.scaling.fields import Fields
+from locant.positions.scaling.fields import Fields, in_json
 
 
 def stated_scales(rope: Fields, context: RopeContext, factor: float) -> dict[str, Any]:
@@ -107,6 +107,24 @@ def stated_corners(rope: Fields, context: RopeContext) -> tuple[float, float]:
             "Exchange them if they are swapped; beta_fast 32 and beta_slow 1 are common.",
         )
     return fast, slow
+
+
+def stated_truncate(rope: Fields, context: RopeContext) -> bool:
+    """Return whether the corners are rounded to whole pairs; classes of transformers take any value as Python does.
+
+    Args:
+        rope: The group.
+        context: What stands around it.
+    """
+    value = rope.get("truncate")
+    if not context.is_of_transformers or not isinstance(value, str | Sequence | Mapping):
+        return rope.truth("truncate", True)
+    context.wrong(
+        f"truncate in {rope.where} is {in_json(value)}, neither true nor false: transformers takes it for "
+        f"{in_json(bool(value))}, as is shown.",
+        "State true or false, without quotation marks.",
+    )
+    return bool(value)
 
 
 def entries_of_vllm(rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
