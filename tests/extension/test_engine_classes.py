@@ -11,6 +11,8 @@ from zoo.conversions import what_is_written
 from zoo.engines import PATH, of_ctranslate2
 
 from locant.extension.inspect.inspection import inspect_model
+from locant.rotary_configs import read_vllm
+from locant.rotary_configs.gguf.loader_facts import loader_facts
 from locant.rotary_configs.huggingface.engine_classes import ctranslate2_reads_scaling, vllm_has_class
 
 _OF_SMALL_MODELS = ("bases", "refused", "fails", "fails with two sizes")
@@ -109,6 +111,29 @@ def test_a_converter_that_does_not_read_scalings_is_told(tmp_path: Path) -> None
 )
 def test_classes_of_vllm_are_those_of_its_registry(config: dict[str, Any], has: bool) -> None:
     assert vllm_has_class(config) is has
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "severity"),
+    [
+        ("BaichuanForCausalLM", False, "error"),
+        ("BaichuanForCausalLM", True, "warning"),
+        ("FuyuForCausalLM", False, None),  # run by the class of transformers
+        ("LlamaForCausalLM", False, None),
+    ],
+)
+def test_classes_of_former_releases_of_vllm_are_told(name: str, code: bool, severity: str | None) -> None:
+    """registry.py: _PREVIOUSLY_SUPPORTED_MODELS, for which _raise_for_unsupported raises."""
+    file = {"model_type": "llama", **_SIZES, "rope_theta": 1e6, "architectures": [name]}
+    file |= {"auto_map": {"AutoModelForCausalLM": "modeling.Own"}} if code else {}
+    found = [each for each in read_vllm({}, file).findings if "which vLLM ran until 0.23.0" in each.message]
+    assert [each.severity for each in found] == ([] if severity is None else [severity])
+    assert all(("unless the code of auto_map" in each.message) == code for each in found)
+
+
+def test_the_converter_of_llama_cpp_is_of_the_sources_that_its_loader_is_of() -> None:
+    stored = json.loads(PATH.read_text(encoding="utf-8"))["llamacpp"]
+    assert loader_facts()["source"] == f"llama.cpp as {stored['release']} brings it"
 
 
 def test_only_what_classes_of_vllm_do_is_told_of_them(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 They are those of vLLM's registry, and those of the converters of CTranslate2 and llama.cpp. Run this file after one of
 them was updated, with the sources of vLLM, a checkout or a wheel that was unpacked, and those of llama.cpp:
-``.venv/bin/python tests/support/zoo/engines.py path/to/vllm path/to/llama.cpp``. Of both, nothing is imported.
+``.venv/bin/python tests/support/zoo/engines.py path/to/vllm path/to/llama.cpp "llama-cpp-python 0.3.36"``, whose last
+word is the release of the package that brings llama.cpp. Of both, nothing is imported.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def of_vllm(sources: Path) -> dict[str, Any]:
         "architectures": own,
         "suffixes": suffixes,
         "model_types": sorted(are_own - are_run),
+        "removed": _removed(found.read_text(encoding="utf-8"), {*own, *by_transformers}),
         "latent": {
             name: turned for name in own if (turned := _turned_of_latent_heads(sources, modules[name])) is not None
         },
@@ -160,6 +162,21 @@ def _tables(source: str) -> dict[str, dict[str, Any]]:
     return {name: table for name, table in names.items() if name.endswith("_MODELS") and name not in of_releases}
 
 
+def _removed(source: str, present: set[str]) -> dict[str, str]:
+    """Return the architectures of former releases that neither vLLM nor transformers has, with the last release."""
+    import transformers
+
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "_PREVIOUSLY_SUPPORTED_MODELS":
+            former: dict[str, str] = ast.literal_eval(statement.value)
+            return {
+                name: release
+                for name, release in sorted(former.items())
+                if name not in present and not hasattr(transformers, name)
+            }
+    raise ValueError("vLLM has no _PREVIOUSLY_SUPPORTED_MODELS.")
+
+
 def _suffixes(source: str) -> list[str]:
     """Return the ends of names that vLLM exchanges where it looks for an architecture."""
     for statement in ast.parse(source).body:
@@ -183,18 +200,19 @@ def _architectures() -> Iterator[tuple[str, list[str]]]:
         yield name, named
 
 
-def of_llamacpp(sources: Path) -> dict[str, list[str]]:
+def of_llamacpp(sources: Path, release: str) -> dict[str, Any]:
     """Return the architectures of which llama.cpp's converter makes GGUF files of text, and their model types.
 
     Args:
         sources: Folder that holds its folder ``conversion``.
+        release: That of the package that brings them.
     """
     parsed = ast.parse((sources / "conversion" / "__init__.py").read_text(encoding="utf-8"))
     tables = (each for each in parsed.body if isinstance(each, ast.AnnAssign) and each.value is not None)
     (table,) = (each.value for each in tables if ast.unparse(each.target) == "TEXT_MODEL_MAP")
     converted = set(ast.literal_eval(table))
     types = [name for name, named in _architectures() if converted & {*named}]
-    return {"architectures": sorted(converted), "model_types": sorted(types)}
+    return {"release": release, "architectures": sorted(converted), "model_types": sorted(types)}
 
 
 def of_ctranslate2() -> dict[str, Any]:
@@ -261,11 +279,11 @@ def _groups_with_factor(loader: type[Any]) -> dict[str, list[str]]:
 
 def main() -> None:
     """Write the classes of all engines."""
-    vllm, llamacpp = map(Path, sys.argv[1:])
+    vllm, llamacpp = map(Path, sys.argv[1:3])
     found = {
         "vllm": of_vllm(vllm),
         "ctranslate2": of_ctranslate2() | what_is_written(),
-        "llamacpp": of_llamacpp(llamacpp),
+        "llamacpp": of_llamacpp(llamacpp, sys.argv[3]),
     }
     PATH.write_text(json.dumps(found, separators=(",\n", ": ")) + "\n", encoding="utf-8")
 

@@ -25,7 +25,12 @@ from locant.rotary_configs.engines.replaced_entries import replaced_entries
 from locant.rotary_configs.engines.vllm_groups import with_own_groups
 from locant.rotary_configs.engines.vllm_overrides import GROUPS, with_overrides, with_share_of_file
 from locant.rotary_configs.huggingface.around_scalings import length_of_class
-from locant.rotary_configs.huggingface.engine_classes import runs_class_of_transformers, vllm_never_scales
+from locant.rotary_configs.huggingface.engine_classes import (
+    runs_class_of_transformers,
+    vllm_last_release,
+    vllm_never_scales,
+    vllm_release,
+)
 from locant.rotary_configs.huggingface.reading import read_config
 from locant.rotary_configs.huggingface.text_parts import text_part
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
@@ -73,6 +78,7 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
 def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     findings: list[Finding] = []
     merged = with_overrides(config, given, findings)
+    findings += _of_former_releases(merged)
     nested = text_part(merged)
     model_type = str(nested.get("model_type") or merged.get("model_type"))
     is_replaced = any(name in GROUPS for name in names_in(given))
@@ -110,6 +116,22 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     if not model_type.startswith(_TABLE_OF_THE_LENGTH):
         configs |= {layer: _with_wide_ramp(configs[layer], findings) for layer in parsed.multimodal}
     return _with_findings(parsed, configs, findings, given, config, model_type)
+
+
+def _of_former_releases(config: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield that vLLM has no class for a model any more, which it may run by code beside the file alone."""
+    found = vllm_last_release(config)
+    if found is None:
+        return
+    name, release = found
+    has_code = "auto_map" in config
+    unless = ", unless the code of auto_map is made for its backend of transformers" if has_code else ""
+    yield Finding(
+        "warning" if has_code else "error",
+        f"architectures has {name}, which vLLM ran until {release}: release {vllm_release()} refuses the model"
+        f"{unless}.",
+        f"Serve it with vLLM {release} or another engine.",
+    )
 
 
 def _with_findings(

@@ -36,6 +36,18 @@ def vllm_has_class(config: Mapping[str, Any]) -> bool:
     return name in stored["model_types"] or _letters(name) in _stems()
 
 
+def vllm_last_release(config: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the architecture of a file that vLLM had in former releases alone, and the last of these.
+
+    Args:
+        config: The content of config.json.
+    """
+    removed = _classes()["vllm"]["removed"]
+    stated = [name for part in (config, text_part(config)) for name in _names(part.get("architectures"))]
+    name = next((name for name in stated if name in removed), None)
+    return None if name is None or vllm_has_class(config) else (name, removed[name])
+
+
 def llamacpp_converts(config: Mapping[str, Any]) -> bool:
     """Whether llama.cpp's converter may make a GGUF file of a model.
 
@@ -71,6 +83,12 @@ class LatentHeads:
 
     layout: RotaryLayout
     shares: bool
+
+
+def vllm_release() -> str:
+    """Return the release of vLLM whose classes are known."""
+    release: str = _classes()["vllm"]["release"]
+    return release
 
 
 def vllm_latent_heads(config: Mapping[str, Any]) -> LatentHeads | None:
