@@ -19,17 +19,25 @@ from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
 from locant.runtime import explaining_memory
 from locant.text import PAD, Batch, BatchStream, CorpusStage, StagePlace, prefetch
-from locant.training import checkpoint as saved
 from locant.training import parallel
 from locant.training.budget import Clock
 from locant.training.callback import MetricsLog, StepReport, TrainingCallback, ValidationReport
-from locant.training.checkpoint import Checkpoint, Progress, Snapshot, StoredCheckpoint, ValidationScores
+from locant.training.checkpoint import (
+    Checkpoint,
+    Progress,
+    StoredCheckpoint,
+    ValidationScores,
+    checkpoint_folders,
+    save_checkpoint,
+    save_checkpoint_in_parts,
+)
 from locant.training.commands import resume_command
 from locant.training.loop import DivergedError, TrainingLoop, Update
 from locant.training.losses import TranslatorLoss
 from locant.training.optimizers import build_optimizer
 from locant.training.settings import TrainingSettings, learning_rate, training_precision
 from locant.training.sharded_checkpoint import BackgroundSave, parts_can_be_written
+from locant.training.snapshots import Snapshot, average_snapshots, prune_snapshots, save_snapshot, whole_snapshots
 from locant.training.state import TrainingState
 from locant.training.stopping import Interruption, StopRequest
 from locant.training.weight_average import WeightAverage
@@ -263,14 +271,14 @@ class Trainer:
         kept = list(content.progress.snapshots)
 
         def prune() -> None:
-            saved.prune_snapshots(self.run, kept)
+            prune_snapshots(self.run, kept)
 
         def write() -> None:
-            saved.save_checkpoint(self.run, content)
+            save_checkpoint(self.run, content)
             prune()
 
         if self.saving:
-            saved.save_checkpoint_in_parts(self.run, content, self.saving, prune)
+            save_checkpoint_in_parts(self.run, content, self.saving, prune)
         else:
             parallel.from_first_process(write)
 
@@ -323,7 +331,7 @@ class Trainer:
             progress.snapshots.sort(key=self._rank, reverse=True)
         progress.snapshots = progress.snapshots[-settings.average_checkpoints :]
         if snapshot in progress.snapshots:
-            snapshot.sha256 = saved.save_snapshot(self.run, progress.step, usable)
+            snapshot.sha256 = save_snapshot(self.run, progress.step, usable)
         before, progress.seconds = progress.seconds, self.loop.clock.seconds
         progress.validation_ended, progress.validation_seconds = progress.seconds, progress.seconds - before
         # Validating is no part of the speed of training.
@@ -346,10 +354,10 @@ class Trainer:
         """Publish the mean of the kept snapshots unless a single one is better on the validation set."""
 
         def first_process() -> None:
-            kept = saved.whole_snapshots(self.run, self.progress.snapshots)
+            kept = whole_snapshots(self.run, self.progress.snapshots)
             if len(kept) < 2 or self.progress.best is None:
                 return
-            model = self._with_weights(saved.average_snapshots(self.run, kept)).eval()
+            model = self._with_weights(average_snapshots(self.run, kept)).eval()
             scores = asdict(self.validate(model))
             better = self._rank(Snapshot(self.progress.step, **scores)) < self._rank(self.progress.best)
             if better:
@@ -401,7 +409,7 @@ class Trainer:
         return ""
 
     def _not_finite(self, step: int, found: str) -> str:
-        folders = saved.checkpoint_folders(self.run)
+        folders = checkpoint_folders(self.run)
         kept = f"The last good state is {folders[-1]}." if folders else "No checkpoint had been written yet."
         norm = " or model.norm=pre" if isinstance(self.model, Transformer) else ""
         return (
