@@ -12,9 +12,10 @@ from locant.positions.scaling import Unscaled
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import LayerType, ParsedConfig
-from locant.rotary_configs.classes.entries import entries_of_class, entries_of_no_class
+from locant.rotary_configs.classes.entries import entries_of_class
 from locant.rotary_configs.classes.families import INDEXERS, NULL_GROUP_STANDS_STILL, is_in_transformers
 from locant.rotary_configs.classes.model_types import ModelType
+from locant.rotary_configs.classes.unread_entries import entries_of_no_class
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS
 from locant.rotary_configs.usual_values import GROUPS, refuse_impossible, rotary_groups, unusual_values

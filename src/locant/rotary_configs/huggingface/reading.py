@@ -11,17 +11,13 @@ from locant.errors import ConfigError
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import NoRotaryPositionsError, ParsedConfig
 from locant.rotary_configs.classes import families
-from locant.rotary_configs.classes.entries import (
-    reads_types_of_layers,
-    values_of_other_kinds,
-    without_names_of_others,
-    without_unread,
-)
+from locant.rotary_configs.classes.entries import reads_types_of_layers, values_of_other_kinds
 from locant.rotary_configs.classes.groups import with_groups_of_file
 from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.own_code import needs_code
 from locant.rotary_configs.classes.refusals import entries_that_nobody_sets, refused_by_configuration, refused_by_fields
 from locant.rotary_configs.classes.stack_types import facts_of_stack
+from locant.rotary_configs.classes.unread_entries import without_names_of_others, without_unread
 from locant.rotary_configs.classes.without_rotation import has_rotary_code, speaks_of_rotation
 from locant.rotary_configs.huggingface.contradictions import numbers_of_other_entries
 from locant.rotary_configs.huggingface.engine_classes import vllm_latent_heads
