@@ -13,6 +13,12 @@ from locant.rotary_configs.classes.groups import base_of_class
 from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.sub_configs import parts_of_unknown_types
 from locant.rotary_configs.classes.windows import FIRST_LAYERS, SWITCH, WINDOW_SIZES, has_switch_of_windows
+from locant.rotary_configs.huggingface.text_part_refusals import (
+    ONE_TEXT_PART,
+    other_widths,
+    refused_parts_beside,
+    refused_text_parts,
+)
 from locant.rotary_configs.huggingface.text_parts import (
     ABOUT_ROTATION,
     BESIDE_TEXT,
@@ -40,7 +46,6 @@ from locant.rotary_configs.usual_values import GROUPS
 
 _OF_WINDOWS = (*WINDOW_SIZES, FIRST_LAYERS)
 _TOLD = ("rope_theta", "max_position_embeddings")
-_ONE_OF = ("decoder", "generator", "text_config")  # get_text_config of transformers
 
 
 def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> list[Finding]:
@@ -54,8 +59,8 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
         *_of_another_type(config),
         *_without_its_group(config),
         *_without_text_part(config),
-        *_refused_parts(config),
-        *_refused_parts_beside(config),
+        *refused_text_parts(config),
+        *refused_parts_beside(config),
         *parts_of_unknown_types(config),
         *whole_numbers_for_floats(config),
         *_base_of_the_part(config),
@@ -126,7 +131,7 @@ def _other_parts(step: Step) -> Iterator[Finding]:
     """Yield that a file has a second group of the sizes of a text part, which the class passes over."""
     for name in TEXT_PARTS if step.is_ours else ():
         other = step.whole.get(name)
-        if name == step.name or name in _ONE_OF or not isinstance(other, Mapping) or other == step.part:
+        if name == step.name or name in ONE_TEXT_PART or not isinstance(other, Mapping) or other == step.part:
             continue
         if has_entries_of_text(other):
             yield Finding(
@@ -224,7 +229,7 @@ def _without_text_part(config: Mapping[str, Any]) -> Iterator[Finding]:
         )
         yield from _groups_passed_over(config, lacking)
         part = Step(lacking.text_part[0], text_part(config), {}, lacking, is_ours=True)
-        yield from _other_widths(part, lacking, lacking.text_alone or lacking.text_defaults)
+        yield from other_widths(part, lacking, lacking.text_alone or lacking.text_defaults)
 
 
 def _groups_passed_over(config: Mapping[str, Any], whole: ModelType) -> Iterator[Finding]:
@@ -243,105 +248,6 @@ def _groups_passed_over(config: Mapping[str, Any], whole: ModelType) -> Iterator
                 f"'{way}' of config.json{has} is no entry of the class of '{whole.name}' in transformers, which passes "
                 "over it.",
                 f"Write what it holds into '{'.'.join(whole.text_part)}' for transformers.",
-            )
-
-
-def _refused_parts(config: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield warnings about a text part for which the class of the whole refuses the file."""
-    for step in steps_to_text(config):
-        whole, part = step.kind, step.part
-        if whole is None or not step.is_ours or step.name not in whole.text_part:
-            continue
-        refuses = f"the class of '{whole.name}' in transformers"
-        own = name_of(part)
-        if whole.text_needs_type and own is None:
-            yield Finding(
-                "warning",
-                f"'{step.name}' states no model_type: {refuses} fails without.",
-                f"State the model_type of that part: '{whole.text_type}'.",
-            )
-        elif not whole.has_one_text_type and "model_type" in part and own is None:
-            yield Finding(
-                "warning",
-                f"model_type is {in_json(part['model_type'])} in '{step.name}': {refuses} refuses the file, though not "
-                "one that leaves it out there.",
-                f"State the model_type of that part: '{whole.text_type}'.",
-            )
-        missing = [name for name in whole.text_reads if name not in part]
-        if own is not None and missing and own not in (*whole.text_types, whole.text_type):
-            yield Finding(
-                "warning",
-                f"model_type is '{own}' in '{step.name}', which states no {missing[0]}: {refuses} reads that of its "
-                f"text part, which one of '{own}' has not, and fails.",
-                f"Name the model type of a whole that takes such a text part, or state {missing[0]}.",
-            )
-        for name, value in whole.text_must.items():
-            if (name not in part or part[name] != value) and own in (None, whole.text_type):
-                said = f"is {in_json(part[name])}" if name in part else "is left out"
-                yield Finding(
-                    "warning",
-                    f"{name} {said} in '{step.name}', where {refuses} takes {in_json(value)} alone: it refuses the "
-                    "file.",
-                    f"State {name} {in_json(value)}.",
-                )
-        yield from _other_widths(step, whole, whole.text_defaults)
-        if len(named := [name for name in _ONE_OF if step.whole.get(name) is not None]) > 1:
-            yield Finding(
-                "warning",
-                f"config.json has {' and '.join(map(repr, named))}, each of which is a text part to transformers: "
-                f"{refuses} refuses the file.",
-                f"Remove all but '{step.name}'.",
-            )
-
-
-def _refused_parts_beside(config: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield warnings about other parts than that of text for which the class of the whole refuses the file."""
-    whole, steps = families.model_type(name_of(config)), steps_to_text(config)
-    if whole is None or not is_ours(config):
-        return
-    for name in whole.whole_nulls:
-        if name in config and config[name] is None:
-            yield Finding(
-                "warning",
-                f"{name} is null in config.json: the class of '{whole.name}' in transformers takes it for a rotation "
-                "beside that of its text part, and fails.",
-                f"Leave {name} out, or state the one that the weights were trained with.",
-            )
-    for name, usual in whole.parts_need_type.items():
-        part = config.get(name)
-        if isinstance(part, Mapping) and "model_type" not in part:
-            yield Finding(
-                "warning",
-                f"'{name}' of config.json states no model_type: the class of '{whole.name}' in transformers refuses "
-                "the file.",
-                f"State the model_type of that part: '{usual}'.",
-            )
-    if whole.flat and not steps:  # with its text part in itself
-        yield from _other_widths(Step("config.json", config, config, whole, is_ours=True), whole, {})
-
-
-def _other_widths(step: Step, whole: ModelType, given: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield that entries of other parts are not as large as the width of the text part, where they must be.
-
-    Args:
-        step: The step to the text part, which is empty where the file has none.
-        whole: The facts of the class around it.
-        given: What that class gives the part.
-    """
-    is_flat = step.part is step.whole
-    text = families.model_type((None if is_flat else name_of(step.part)) or whole.text_type)
-    usual = None if text is None else text.defaults.get("hidden_size")
-    width = step.part.get("hidden_size", given.get("hidden_size", usual))
-    quoted = step.name if is_flat else f"'{step.name}'"
-    for path, default in whole.text_widths.items():
-        name, entry = path.split(".")
-        other = part.get(entry, default) if isinstance(part := step.whole.get(name) or {}, Mapping) else default
-        if width is not None and other != width:
-            yield Finding(
-                "warning",
-                f"hidden_size is {in_json(width)} in {quoted}, and {entry} {in_json(other)} in '{name}': the "
-                f"class of '{whole.name}' in transformers refuses a file in which they differ.",
-                f"State {entry} {in_json(width)} in '{name}', or correct the width of the text part.",
             )
 
 
