@@ -27,6 +27,7 @@ from locant.training import (
 )
 from locant.training.defaults import complete_recipe, leaves_open
 from locant.training.forecast import Speed, warmup_warning
+from locant.training.plan import format_passes
 from locant.training.settings import TrainingSettings, learning_rate
 from locant.training.usual_length import choose_usual_length
 
@@ -192,6 +193,31 @@ def test_bleu_decides_nothing_where_it_cannot_count_words(tmp_path, language, be
 def test_processes_share_the_work(open_recipe):
     one, four = planned(open_recipe, repeat=100), planned(open_recipe, repeat=100, processes=4)
     assert four.epochs == pytest.approx(4 * one.epochs)
+
+
+def test_updates_of_several_batches_take_more_of_the_text(open_recipe):
+    def plan(**training):
+        return planned({**open_recipe, "training": training}, repeat=100)
+
+    steps = {"steps": 60, "gradient_accumulation_steps": 4}
+    one, four, rising = plan(steps=60), plan(**steps), plan(**steps, accumulation_warmup=1.0)
+    assert [each.steps for each in (one, four, rising)] == [60, 60, 60]
+    assert [each.epochs / one.epochs for each in (four, rising)] == pytest.approx([4, 2.5])
+    assert four.seconds == pytest.approx(4 * one.seconds)
+    minutes = [plan(minutes=5, gradient_accumulation_steps=number) for number in (1, 4)]
+    assert minutes[1].recipe.training.warmup_steps == pytest.approx(minutes[0].recipe.training.warmup_steps / 4, abs=1)
+
+
+def test_a_pass_over_a_short_text_is_a_whole_number_of_batches(open_recipe, tmp_path):
+    corpus = {**open_recipe["corpus"], "train": open_recipe["corpus"]["valid"]}
+    kept = {"overlap": False, "duplicates": False}
+    data = {"corpus": corpus, "training": {"steps": 12, "device": "cpu"}, "cleaning": kept}
+    plan = planned(data)
+    assert plan.recipe.batches.tokens > plan.pairs * plan.tokens_per_pair
+    assert (plan.steps, plan.epochs) == (12, 12)
+    train({**data, "model": {"preset": "tiny"}}, tmp_path / "run")
+    state = json.loads((tmp_path / "run" / "checkpoints" / "step-00000012" / "state.json").read_text())
+    assert state["progress"]["epoch"] + 1 == 12
 
 
 def test_scripts_without_common_letters_get_two_vocabularies(tmp_path):
@@ -379,7 +405,7 @@ def test_fine_tuning_that_passes_over_its_text_too_often_is_told_a_lower_budget(
     plan = planned(parent)
     assert plan.epochs > 50
     minutes = f"training.minutes={5 * 50 / plan.epochs:.2g}"
-    assert plan.passes_warning.startswith(f"The budget is {plan.epochs:,.0f} passes over the text")
+    assert plan.passes_warning.startswith(f"The budget is {format_passes(plan.epochs)} passes over the text")
     assert plan.passes_warning.endswith(f"{minutes} is 50 passes.")
     steps = planned({**parent, "training": {"steps": 4000}})
     assert f"training.steps={round(4000 * 50 / steps.epochs)} is 50 passes" in steps.passes_warning
@@ -410,7 +436,7 @@ def test_fine_tuning_with_muon_is_gentle_where_it_passes_over_the_text_often(ope
         training = {"steps": steps, "optimizer": "muon"}
         plan = planned({**open_recipe, "finetuning": {"parent": "somewhere"}, "training": training})
         (reason,) = (choice.reason for choice in plan.choices if choice.key == "training.learning_rate")
-        assert f"{plan.epochs:.1f} passes" in reason
+        assert f"{format_passes(plan.epochs)} passes" in reason
         assert (plan.epochs < 2) == (steps == 1)
         rates.append(plan.recipe.training.learning_rate)
     new = planned({**open_recipe, "training": {"steps": 4000, "optimizer": "muon"}}).recipe.training.learning_rate

@@ -314,10 +314,12 @@ def show_plan(plan: TrainingPlan, console: PlainConsole) -> None:
         console.print(table)
     if "usual_source_length" not in plan.recipe.decoding.model_fields_set:
         console.print("decoding.usual_source_length is chosen when all the text has been tokenised", soft_wrap=True)
+    from locant.training.plan import format_passes
+
     kept = f"{plan.pairs:,} pairs" + (f" (cleaning removes {plan.removed:,})" if plan.removed else "")
     console.print(
-        f"expected: {plan.steps:,} updates in about {_duration(plan.seconds)}, {plan.epochs:.1f} passes over "
-        f"{kept}; {plan.parameters / 1e6:.1f} million parameters at {plan.tokens_per_second:,.0f} target "
+        f"expected: {plan.steps:,} updates in about {_duration(plan.seconds)}, {format_passes(plan.epochs)} passes "
+        f"over {kept}; {plan.parameters / 1e6:.1f} million parameters at {plan.tokens_per_second:,.0f} target "
         f"tokens a second, {plan.memory / 1e9:.1f} GB of memory",
         soft_wrap=True,
     )

@@ -21,7 +21,7 @@ from locant.text import Corpus, TokenizerPair, TokenizerSettings
 from locant.text.statistics import TokenStatistics, text_statistics, token_statistics
 from locant.text.vocabulary import VocabularyTooSmallError
 from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed, memory_warning, passes_warning
-from locant.training.plan import Choice, TrainingPlan
+from locant.training.plan import Choice, TrainingPlan, format_passes
 from locant.training.recipe import Recipe, merged
 from locant.training.settings import TrainingSettings
 
@@ -148,8 +148,7 @@ class _Planner:
     def plan(self) -> TrainingPlan:
         """Return the complete recipe with a forecast."""
         recipe, speed = self._recipe(), self._speed
-        batch = recipe.batches.tokens * recipe.training.gradient_accumulation_steps
-        steps = self._target_tokens() / self._update_tokens(batch)
+        steps = self._target_tokens() / self._update_tokens(recipe.batches.tokens)
         memory = self._model(), recipe.training, recipe.batches.tokens
         return TrainingPlan(
             recipe=recipe,
@@ -226,7 +225,7 @@ class _Planner:
                 self._choose("model.position", "sinusoidal", "heads of an odd width cannot be turned in pairs")
         if model.keys() & _SIZES:
             return self._measured()
-        text = self._text.pairs * self._tokens.lengths[1]
+        text = self._text_tokens()
         speed, chosen = None, SHAPES[0]
         for shape in SHAPES:
             self._data["model"] = {**model, **_fields(shape)}
@@ -254,7 +253,7 @@ class _Planner:
         if self._get("training.steps"):
             batch = max(_STEPS_BATCH, self._get("max_tokens"))
         else:
-            wanted = 2 ** math.floor(math.log2(max(1.0, tokens / _UPDATES)))
+            wanted = 2 ** math.floor(math.log2(max(1.0, tokens / _UPDATES / self._batches_of_update())))
             batch = min(_LARGEST_BATCH, max(self._smallest_batch(width), self._get("max_tokens"), wanted))
         self._choose("batches.tokens", batch, f"about {_count(tokens / self._update_tokens(batch))} updates")
         self._choose("training.schedule", "cosine", "the budget is known")
@@ -264,11 +263,12 @@ class _Planner:
             )
             if self._get("training.learning_rate") is None:
                 self._choose("training.optimizer", optimizer, why)
-            self._choose("model.dropout", _dropout(passes), f"about {passes:.1f} passes over the text")
+            self._choose("model.dropout", _dropout(passes), f"about {format_passes(passes)} passes over the text")
             factor, largest, why = _RATES[optimizer], _LARGEST_RATE, ""
             if "finetuning" in self._data:  # with AdamW the parent has chosen
                 share = 1.0 if passes < _FEW_PASSES else _GENTLE
-                factor, largest, why = share * factor, share * largest, f", for {passes:.1f} passes over the text"
+                factor, largest = share * factor, share * largest
+                why = f", for {format_passes(passes)} passes over the text"
             rate = round(min(largest, factor / width), 5)
             self._choose("training.learning_rate", rate, f"{factor:g} / d_model, at most {largest:g}{why}")
         else:
@@ -289,7 +289,7 @@ class _Planner:
         self._choose("training.validation_sentences", 200, "a score to watch; evaluate takes all")
         passes = self._epochs()
         if passes >= _MANY_PASSES and self._get("training.validation_sentences"):
-            reason = f"in {passes:.0f} passes the loss rises long before translations become worse"
+            reason = f"in {format_passes(passes)} passes the loss rises long before translations become worse"
             if self._spaceless:
                 reason += "; the target has no spaces, and BLEU counts words where its language is not named"
             self._choose("training.best", "chrf" if self._spaceless else "bleu", reason)
@@ -349,10 +349,21 @@ class _Planner:
     def _update_tokens(self, batch: float) -> float:
         """Return the target tokens of an update, given the budget of a batch on its longer side."""
         source, target = self._tokens.lengths
-        return batch * _FILLED * target / max(source, target)
+        full, text = batch * _FILLED * target / max(source, target), self._text_tokens()
+        # A pass has whole batches, of which a short text does not fill the last.
+        return self._batches_of_update() * text / math.ceil(text / full)
+
+    def _batches_of_update(self) -> float:
+        """Return the batches of an update, the mean of those that rise from one to the number that is given."""
+        most = self._get("training.gradient_accumulation_steps") or 1
+        return float(most - (most - 1) / 2 * (self._get("training.accumulation_warmup") or 0.0))
+
+    def _text_tokens(self) -> float:
+        """Return the target tokens of the text."""
+        return self._text.pairs * self._tokens.lengths[1]
 
     def _epochs(self) -> float:
-        return self._target_tokens() / (self._text.pairs * self._tokens.lengths[1])
+        return self._target_tokens() / self._text_tokens()
 
     def _get(self, key: str) -> Any:
         """Return what is given or chosen for a key, or ``None``."""

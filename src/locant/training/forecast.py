@@ -16,6 +16,7 @@ from locant.runtime import keep_freed_memory, usable_memory
 from locant.text import EOS, Batch
 from locant.training.losses import TranslatorLoss
 from locant.training.optimizers import build_optimizer
+from locant.training.plan import format_passes
 from locant.training.settings import TrainingSettings, training_precision
 
 _TIMED_UPDATES = 2
@@ -186,6 +187,6 @@ def passes_warning(settings: TrainingSettings, passes: float) -> str:
     if settings.steps:
         lower.append(f"training.steps={max(1, round(settings.steps * share))}")
     return (
-        f"The budget is {passes:,.0f} passes over the text, which fine-tuning learns by heart. A lower one may do: "
-        f"{' and '.join(lower)} is {_MOST_PASSES} passes."
+        f"The budget is {format_passes(passes)} passes over the text, which fine-tuning learns by heart. A lower one "
+        f"may do: {' and '.join(lower)} is {_MOST_PASSES} passes."
     )

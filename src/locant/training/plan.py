@@ -8,6 +8,16 @@ from typing import Any
 from locant.training.recipe import Recipe
 
 
+def format_passes(passes: float) -> str:
+    """Return a number of passes over a text as people say it.
+
+    Example:
+        >>> [format_passes(passes) for passes in (0.42, 27.51, 1392.5)]
+        ['0.4', '27.5', '1,392']
+    """
+    return f"{passes:.1f}" if passes < 100 else f"{passes:,.0f}"
+
+
 @dataclass(frozen=True)
 class Choice:
     """A setting that the recipe left open.
