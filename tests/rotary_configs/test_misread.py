@@ -310,6 +310,27 @@ def test_deepseek_v4_has_two_bases() -> None:
     assert parsed.configs["main"].rotary_dim == 64
 
 
+def test_deepseek_v4_takes_its_two_groups_together() -> None:
+    """configuration_deepseek_v4.py makes both of its own entries where one of them is no group."""
+    plain = {"rope_type": "default", "rope_theta": 5e4}
+    for groups, said in (
+        ({"main": None, "compress": plain}, "compress"),
+        ({"main": {**plain, "partial_rotary_factor": 0.5}}, "main"),
+    ):
+        parsed = read_huggingface({"model_type": "deepseek_v4", "num_hidden_layers": 6, "rope_parameters": groups})
+        assert {name: (each.base, each.rotary_dim) for name, each in parsed.configs.items()} == {
+            "main": (1e4, 64),
+            "compress": (1.6e5, 64),
+        }
+        warned = [each.message for each in parsed.findings if each.severity == "warning"]
+        assert len(warned) == 1
+        assert f"rope_parameters of config.json has a group for '{said}' alone" in warned[0]
+    yarn = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 65536}
+    for beside, rotated in (({}, 64), ({"partial_rotary_factor": 0.25}, 128)):
+        parsed = read_huggingface({"model_type": "deepseek_v4", "rope_scaling": yarn, **beside})
+        assert {each.rotary_dim for each in parsed.configs.values()} == {rotated}
+
+
 @pytest.mark.parametrize(("kind", "scaling"), [("dynamic", "dynamic"), ("origin", "none")])
 def test_internlms_group_of_rotary_entries(kind: str, scaling: str) -> None:
     content = {"model_type": "internlm", **_WIDE, "rotary": {"base": 20000, "type": kind}}

@@ -198,7 +198,6 @@ def _pass_over_entries_of_mimo(given: Mapping[str, Any], pattern: Any, sliding: 
 
 def deepseek_v4(given: dict[str, Any], findings: Findings) -> None:
     """DeepSeek-V4 as published (configuration_deepseek_v4.py of transformers): YaRN for compressed layers alone."""
-    del findings
     ratios = given.pop("compress_ratios", None)
     if isinstance(ratios, list) and given.get("layer_types") is None:
         unknown = [ratio for ratio in ratios if not is_number(ratio) or ratio not in _COMPRESSED]
@@ -209,18 +208,42 @@ def deepseek_v4(given: dict[str, Any], findings: Findings) -> None:
             _COMPRESSED[int(ratio)] for ratio in ratios[: count if isinstance(count, int) else None]
         ]
     compressed = given.pop("compress_rope_theta", None)
+    own = families.model_type("deepseek_v4")
+    assert own is not None
+    # Files as published state the part that is rotated by its size instead.
+    share = given.get("partial_rotary_factor")
+    if share is None and "qk_rope_head_dim" not in given:
+        share = own.defaults["default_partial_rotary_factor"]
+    base = first_of(given.get("rope_theta"), own.defaults["rope_theta"])
     for name in ("rope_parameters", "rope_scaling"):
         group = given.get(name)
-        if not isinstance(group, Mapping) or not group or isinstance(group.get("main"), Mapping):
+        if not isinstance(group, Mapping) or not group:
             continue
-        scaling = {key: each for key, each in group.items() if key not in ("rope_theta", "partial_rotary_factor")}
+        stated = [label for label in ("main", "compress") if isinstance(group.get(label), Mapping)]
+        if len(stated) == 2:
+            continue
+        if stated:
+            findings.append(
+                Finding(
+                    "warning",
+                    f"{name} of config.json has a group for '{stated[0]}' alone, and the class of 'deepseek_v4' in "
+                    "transformers passes over it: it takes groups for 'main' and 'compress' together.",
+                    f"State both groups in {name}.",
+                )
+            )
+        scaling = {
+            key: each
+            for key, each in group.items()
+            if key not in ("rope_theta", "partial_rotary_factor", "main", "compress")
+        }
         if scaling.get("rope_type", scaling.get("type")) == "yarn":
             scaling.setdefault("attention_factor", 1.0)
-        given[name] = {
-            "main": {"rope_type": "default", "rope_theta": first_of(given.get("rope_theta"), 10_000.0)},
-            "compress": scaling | {"rope_theta": first_of(compressed, 160_000.0)},
-        }
+        rotated = {} if share is None else {"partial_rotary_factor": share}
         given.pop("rope_theta", None)
+        given[name] = {
+            "main": {"rope_type": "default", "rope_theta": base, **rotated},
+            "compress": scaling | {"rope_theta": first_of(compressed, own.defaults["compress_rope_theta"]), **rotated},
+        }
 
 
 def dots3_note(given: dict[str, Any], findings: Findings) -> None:
