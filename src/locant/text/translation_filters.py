@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import Field
 
@@ -11,7 +12,7 @@ from locant.text.cleaning import count_words, folded, split_words
 
 _LONGEST_PHRASE = 4  # words of a phrase whose repetitions are counted
 
-REASONS = ("empty translation", "low score", "length ratio", "copy", "repetition")
+Reason = Literal["empty translation", "low score", "length ratio", "copy", "repetition"]
 """Why a translation is removed, in the order in which the reasons are looked for."""
 
 
@@ -33,8 +34,8 @@ class TranslationFilters(Settings):
     copies: bool = False
     max_repetitions: int | None = Field(default=None, ge=1)
 
-    def reason_to_remove(self, sentence: str, translation: str, score: float) -> str | None:
-        """Return the first of :data:`REASONS` that applies, or ``None`` for a translation that is kept.
+    def reason_to_remove(self, sentence: str, translation: str, score: float) -> Reason | None:
+        """Return the first reason that applies, or ``None`` for a translation that is kept.
 
         Args:
             sentence: What was translated.

@@ -17,13 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
 from locant.extension.inspect.model_class.small_model import quiet
-from locant.rotary_configs.classes.entries import (
-    KINDS_OF_VALUES,
-    LISTS_OF_TYPES,
-    READ_BY_SOME,
-    TYPES_OF_OTHERS,
-    TYPES_OF_TRANSFORMERS,
-)
+from locant.rotary_configs.classes.entries import KINDS_OF_VALUES, LISTS_OF_TYPES, READ_BY_SOME, TYPES_OF_TRANSFORMERS
 from locant.rotary_configs.classes.families import model_type
 from locant.rotary_configs.layer_types import KNOWN_TYPES, PRESENT_NAMES, WITHOUT_ATTENTION
 from locant.rotary_configs.spellings import HEADS, LAYERS, LENGTHS, WIDTHS, is_about_positions
@@ -41,6 +35,8 @@ _ABOUT_POSITIONS = re.compile(
 )
 _READ_BY_SOME = (*READ_BY_SOME, *LISTS_OF_TYPES)
 _NAMED = re.compile(r"""(?<=["'])[a-z]\w+(?=["'])|(?<=config\.)[a-z]\w+|(?<=self\.)[a-z]\w+""")
+_TYPES_OF_OTHERS = ("deepseek_yarn", "mrope", "none", "ntk", "su", "xdrope")
+"""Types of scalings that transformers does not know, some of which some classes take for one that it knows."""
 _OF_ROUNDS = re.compile(r"pattern|interval|period|every_n")
 _WINDOW = 64
 _FACTOR = 2.0
@@ -176,7 +172,7 @@ def types_taken_for_others(found: Architecture) -> dict[str, str]:
         found: The class.
     """
     taken = {}
-    for name in sorted({*TYPES_OF_TRANSFORMERS, *TYPES_OF_OTHERS}):
+    for name in sorted({*TYPES_OF_TRANSFORMERS, *_TYPES_OF_OTHERS}):
         config = made(found, rope_scaling={**_group_with_lists(found, name), "factor": _FACTOR, **_LENGTH})
         group = getattr(config, "rope_parameters", None) or {}
         written = group.get("rope_type")

@@ -39,9 +39,6 @@ TYPES_OF_TRANSFORMERS = frozenset(
 )
 """The ``rope_type`` that transformers itself knows (``ROPE_INIT_FUNCTIONS``)."""
 
-TYPES_OF_OTHERS = ("deepseek_yarn", "mrope", "none", "ntk", "su", "xdrope")
-"""Other ones, which some classes take for one of those."""
-
 
 @dataclass(frozen=True)
 class ClassEntries:
