@@ -258,6 +258,22 @@ def test_telechat_raises_its_base_for_the_length_of_its_training(trained: int, b
     assert (config.base, config.rotary_dim, config.layout) == (pytest.approx(base), 64, "half")
 
 
+@pytest.mark.parametrize("name", ["rope_scaling", "rope_parameters"])
+def test_yarn_of_telechat_3_has_an_attention_scale_of_its_own(name: str) -> None:
+    """patch_legacy_rope_type in vLLM: 0.07 * math.log(factor) + 1.0; mlx-lm takes the type for plain YaRN."""
+    group = {"rope_type": "telechat3-yarn", "type": "telechat3-yarn", "factor": 4.0}
+    file = {"model_type": "telechat3", **_SIZES, "rope_theta": 1e6, "max_position_embeddings": 32768}
+    parsed = read_huggingface(file | {name: group | {"original_max_position_embeddings": 8192}})
+    scale = 0.07 * math.log(4) + 1
+    assert parsed.config.scaling == YaRN(factor=4.0, original_length=8192, attention_factor=scale)
+    assert (parsed.config.base, parsed.config.layout) == (1e6, "half")
+    said = " ".join(each.message for each in parsed.findings)
+    assert "is YaRN with the attention scale 0.07 * ln(factor) + 1, 1.09704 here" in said
+    assert "the usual 1.13863" in said
+    with pytest.raises(ConfigError, match="factor"):
+        _ = read_huggingface(file | {name: group | {"factor": 0}}).config
+
+
 def test_files_of_the_code_beside_deepseeks_checkpoints() -> None:
     """inference/model.py: precompute_freqs_cis, by the defaults of ModelArgs."""
     file = {"dim": 512, "inter_dim": 1024, "n_layers": 4, "n_heads": 8, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64}

@@ -297,6 +297,8 @@ def test_entries_that_repeat_the_rotated_features() -> None:
     assert read_huggingface(chatglm | {"rotary_percent": 0.5}).config.rotary_dim == 64
     said = read_huggingface(chatglm | {"rotary_percent": 1.0}).findings
     assert any("'rotary_percent' in config.json is 1.0, and nothing known" in each.message for each in said)
+    other = read_huggingface({"model_type": "nemotron", **_HEADS, "rotary_percent": 1.0}).findings  # of no such code
+    assert any("'rotary_percent' in config.json is 1.0, and nothing known" in each.message for each in other)
 
 
 @pytest.mark.sampled(3)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
-from locant.rotary_configs.classes import own_entries, own_formats, own_layers
+from locant.rotary_configs.classes import own_entries, own_formats, own_layers, telechat
 from locant.rotary_configs.classes.hunyuan import hunyuan
 from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.own_entries import Findings
@@ -78,8 +78,9 @@ _TRANSLATIONS: dict[str, _Translation] = {
     **dict.fromkeys(("wav2vec2-bert", "wav2vec2-conformer"), own_entries.conformer),
     "zamba2": own_entries.zamba2,
     "new": own_entries.gte_new,
-    "telechat": own_entries.telechat,
-    "telechat2": own_entries.telechat,
+    "telechat": telechat.telechat,
+    "telechat2": telechat.telechat,
+    "telechat3": telechat.telechat3,
     "mixformer-sequential": own_entries.mixformer,
     "phi-msft": own_entries.mixformer,
     "ernie4_5_vl_moe_text": own_entries.ernie_vl,
@@ -299,6 +300,7 @@ OWN_CODE: dict[str, ModelType] = {
         "ernie4_5_moe_vl": {"text_type": "ernie4_5_vl_moe_text"},
         "telechat": _half(rope_theta=10000.0),
         "telechat2": _half(rope_theta=10000.0),
+        "telechat3": _half(rope_theta=10000.0),
         "new": _half(rope_theta=10000.0, hidden_size=768, num_attention_heads=12),  # gte, Arctic-Embed-M (modeling.py)
         **{name: _half(rope_theta=10000.0) for name in _HALVES},
         # without rotary positions

@@ -5,7 +5,6 @@ Every function names the model and the file of its code that it speaks of.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,8 +27,7 @@ def chatglm(given: dict[str, Any], findings: Findings) -> None:
     rename(given, "kv_channels", "head_dim")
     rename(given, "seq_length", "max_position_embeddings")
     rename(given, "num_layers", "num_hidden_layers")
-    if given.get("rotary_percent") == 0.5:  # CodeGeeX2 says what the code does in any case
-        given.pop("rotary_percent")
+    leave_out(given, "rotary_percent", 0.5)  # which the code does not read: CodeGeeX2 says what it does in any case
     given.setdefault("partial_rotary_factor", 0.5)
     ratio = number(given.pop("rope_ratio", None), "rope_ratio") or 1.0
     given["rope_theta"] = (number(given.get("rope_theta"), "rope_theta") or 10_000.0) * ratio
@@ -303,27 +301,6 @@ def gte_new(given: dict[str, Any], findings: Findings) -> None:
     given["rope_scaling"] = {"rope_type": "longrope", "factor": 1.0, "attention_factor": 1.0, **lists}
 
 
-def telechat(given: dict[str, Any], findings: Findings) -> None:
-    """TeleChat, TeleChat2 (modeling_telechat.py): NTK by powers of two of a length, at least ``training_seqlen``."""
-    trained, first = (given.pop(name, None) for name in ("training_seqlen", "base_seqlen"))
-    rename(given, "seq_length", "max_position_embeddings")
-    width, heads = given.get("hidden_size"), given.get("n_head", given.get("num_attention_heads"))
-    sizes = [each for each in (trained, first, width, heads) if isinstance(each, int) and 0 < each < 2**40]
-    if len(sizes) < 4:
-        return
-    size, doublings = sizes[2] // sizes[3], math.ceil(math.log2(sizes[0] / sizes[1]))
-    if size > 2 and doublings > 0 and given.get("rope_theta") is None:
-        given["rope_theta"] = 10_000.0 * (2.0 ** (doublings + 1) - 1) ** (size / (size - 2))
-    findings.append(
-        Finding(
-            "warning",
-            f"For texts longer than {trained} tokens the code of TeleChat raises the base by steps and scales cosine "
-            "and sine, which a rotary configuration does not hold; what is shown is the rotation within that length.",
-            "Measure long texts with the model's own code.",
-        )
-    )
-
-
 def moonshine(given: dict[str, Any], findings: Findings) -> None:
     """Moonshine (modeling_moonshine.py of transformers): heads of the encoder and of the decoder, which are alike."""
     del findings
@@ -378,6 +355,12 @@ def number(value: Any, name: str) -> float | None:
 def first_of(stated: Any, usual: float) -> Any:
     """Return a value, or the usual one where there is none."""
     return usual if stated is None else stated
+
+
+def leave_out(given: dict[str, Any], name: str, value: Any) -> None:
+    """Remove an entry that the model's code does not read, where it says what that code does in any case."""
+    if (name, value) in given.items():
+        del given[name]
 
 
 def rename(given: dict[str, Any], theirs: str, ours: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -20,6 +19,7 @@ from locant.rotary_configs.base import UNREADABLE, ParsedConfig, by_layer, with_
 from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.entries import TYPES_OF_TRANSFORMERS, type_taken_for
 from locant.rotary_configs.classes.own_code import in_usual_names
+from locant.rotary_configs.classes.telechat import TELECHAT3_YARN, yarn_of_telechat3
 from locant.rotary_configs.engines.override_words import names_in, placed
 from locant.rotary_configs.engines.replaced_entries import replaced_entries
 from locant.rotary_configs.engines.vllm_groups import with_own_groups
@@ -251,12 +251,11 @@ def _as_huggingface(rope: Mapping[str, Any], context: VllmContext) -> dict[str, 
             "vLLM's rope_type 'ntk' is no scaling known here: besides the larger base it divides all frequencies by "
             "factor^(2/d). Raise rope_theta to factor^(d/(d-2)) times its value for NTK-aware interpolation."
         )
-    if kind == "telechat3-yarn":  # patch_legacy_rope_type in its transformers_utils/config.py
+    if kind == TELECHAT3_YARN:
         factor = Fields(rope, context.engine).needed_factor("yarn")
         if factor <= 0:
             raise ConfigError(f"vLLM takes the logarithm of factor {factor:g}, which is no number.")
-        renamed = {key: value for key, value in rope.items() if key != "type"}
-        rope, kind = {**renamed, "rope_type": "yarn", "attention_factor": 0.07 * math.log(factor) + 1}, "yarn"
+        rope, kind = yarn_of_telechat3(rope), "yarn"
     if kind == "deepseek_yarn":  # what those classes make of every scaling; any class may be given it
         context = replace(context, is_latent=True)
     if context.is_latent and kind not in (None, "default", "yarn", "deepseek_yarn", "mrope"):
