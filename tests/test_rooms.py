@@ -14,6 +14,7 @@ The rule, from the top of the house to the bottom:
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,6 +144,14 @@ def test_there_are_no_other_rooms() -> None:
     folders = {path.parent.name for path in MODULES if path.parent.parent == PACKAGE}
     assert {"positions", "models"} <= folders
     assert folders <= {*ROOMS, *SHELVES}
+
+
+@pytest.mark.parametrize(
+    ("page", "row"), [("README.md", r"^\| `locant\.(\w+)` \|"), ("docs/architecture.md", r"^\| `(\w+)` \|")]
+)
+def test_pages_show_all_rooms_from_top_to_bottom(page: str, row: str) -> None:
+    text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
+    assert re.findall(row, text, re.MULTILINE) == ROOMS
 
 
 def test_shelves_hold_no_code() -> None:
