@@ -15,7 +15,9 @@ from locant.rotary_configs import read_vllm
 from locant.rotary_configs.gguf.loader_facts import loader_facts
 from locant.rotary_configs.huggingface.engine_classes import ctranslate2_reads_scaling, vllm_has_class
 
-_OF_SMALL_MODELS = ("bases", "refused", "fails", "fails with two sizes")
+_OF_SMALL_MODELS = (
+    *("bases", "refused", "fails", "fails with two sizes", "fails with shared keys", "without size of heads"),
+)
 _SIZES: dict[str, Any] = {
     "hidden_size": 2048,
     "num_attention_heads": 16,
@@ -196,6 +198,10 @@ def test_what_converters_write_is_that_of_the_release_that_is_installed() -> Non
             {"model_type": "gemma3_text", "num_hidden_layers": 6},
             "base 500000 for 'full_attention'. CTranslate2 after its own converter, run",
         ),
+        (
+            {"model_type": "t5gemma", "encoder": {"rope_theta": 5e5}, "decoder": {"rope_theta": 5e5}},
+            "base 500000. CTranslate2 after its own converter, run with transformers 5: 10000, whatever",
+        ),
         ({"model_type": "gemma", "rope_theta": 1e4}, ""),
         ({"model_type": "llama"}, ""),
         ({"model_type": "qwen2", "rope_theta": 1e6}, ""),
@@ -229,6 +235,22 @@ def test_a_converter_that_fails_with_transformers_5_is_told(model_type: str, tmp
     assert said.count("CTranslate2") == 1
     own = {"auto_map": {"AutoConfig": "configuration_phi.PhiConfig"}}
     assert "fails with transformers 5" not in _said(tmp_path, {**file, **own})
+
+
+@pytest.mark.parametrize("model_type", ["llama", "qwen2"])
+def test_a_size_of_heads_that_a_converter_does_not_write_is_told(model_type: str, tmp_path: Path) -> None:
+    """LlamaLoader and Qwen2Loader of 4.8.5 hand no head_dim on; the engine then ends with sizes that do not fit."""
+    file = {"model_type": model_type, **_SIZES, "hidden_size": 4096, "num_attention_heads": 32}
+    said = _said(tmp_path, {**file, "head_dim": 64})
+    assert "Heads have 64 features, where hidden_size / num_attention_heads is 128: CTranslate2's converter" in said
+    assert "CTranslate2" not in _said(tmp_path, {**file, "head_dim": 128})
+    assert "CTranslate2" not in _said(tmp_path, {**file, "model_type": "mistral", "head_dim": 64})
+
+
+def test_layers_that_share_keys_are_told_of_the_converter_that_refuses_them(tmp_path: Path) -> None:
+    file = {"model_type": "gemma4_text", **_SIZES, "num_hidden_layers": 6, "head_dim": 128, "global_head_dim": 128}
+    said = _said(tmp_path, file | {"num_kv_shared_layers": 2})
+    assert "num_kv_shared_layers is 2: CTranslate2's converter for this model refuses layers" in said
 
 
 def test_what_a_converter_reads_of_a_share_is_no_lost_scaling(tmp_path: Path) -> None:

@@ -19,11 +19,13 @@ from locant.rotary_configs.huggingface.engine_classes import (
     ctranslate2_base,
     ctranslate2_factor_types,
     ctranslate2_fails,
+    ctranslate2_fails_with_shared_keys,
     ctranslate2_fails_with_two_sizes,
     ctranslate2_reads_scaling,
     ctranslate2_reads_share,
     ctranslate2_refuses,
     ctranslate2_sets_corners,
+    ctranslate2_writes_size_of_heads,
     llamacpp_converts,
     vllm_has_class,
 )
@@ -131,14 +133,7 @@ def _converted(content: Mapping[str, Any], parsed: ParsedConfig) -> Iterator[Fin
             "Run the model with another engine.",
         )
         return
-    sizes = sorted({config.head_dim for config in parsed.configs.values()})
-    if len(sizes) > 1 and ctranslate2_fails_with_two_sizes(content):
-        yield Finding(
-            "note",
-            f"Heads have {' and '.join(map(str, sizes))} features: CTranslate2's converter for this model asks for one "
-            "head_dim of all layers, and fails with transformers 5.24.",
-            "Run the model with another engine.",
-        )
+    yield from _sizes_not_converted(content, parsed)
     reads = ctranslate2_reads_scaling(content)
     for layer, config in parsed.configs.items():
         base = ctranslate2_base(content, layer)
@@ -176,6 +171,41 @@ def _converted(content: Mapping[str, Any], parsed: ParsedConfig) -> Iterator[Fin
                 f"transformers: {config.describe()}. CTranslate2 after its own converter: no scaling, which the "
                 "converter does not read for this model.",
                 "Set the attributes that --as ctranslate2 prints in the converted layers, where it has the scaling.",
+            )
+
+
+def _sizes_not_converted(content: Mapping[str, Any], parsed: ParsedConfig) -> Iterator[Finding]:
+    """Yield that CTranslate2's converter takes no model with such heads, or leaves their size out."""
+    sizes = sorted({config.head_dim for config in parsed.configs.values()})
+    if len(sizes) > 1 and ctranslate2_fails_with_two_sizes(content):
+        yield Finding(
+            "note",
+            f"Heads have {' and '.join(map(str, sizes))} features: CTranslate2's converter for this model asks for one "
+            "head_dim of all layers, and fails with transformers 5.24.",
+            "Run the model with another engine.",
+        )
+    part = text_part(content)
+    shared, width, heads = (part.get(name) for name in ("num_kv_shared_layers", "hidden_size", "num_attention_heads"))
+    if is_count(shared) and ctranslate2_fails_with_shared_keys(content):
+        yield Finding(
+            "note",
+            f"num_kv_shared_layers is {shared}: CTranslate2's converter for this model refuses layers that have the "
+            "keys of others.",
+            "Run the model with another engine.",
+        )
+    if (
+        isinstance(width, int)
+        and isinstance(heads, int)
+        and heads > 0
+        and not ctranslate2_writes_size_of_heads(content)
+    ):
+        usual = width // heads
+        if sizes and sizes != [usual]:
+            yield Finding(
+                "note",
+                f"Heads have {sizes[0]} features, where hidden_size / num_attention_heads is {usual}: CTranslate2's "
+                "converter for this model writes no size of heads, and its engine takes the latter and fails.",
+                "Run the model with another engine.",
             )
 
 

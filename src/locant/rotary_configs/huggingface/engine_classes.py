@@ -204,6 +204,24 @@ def ctranslate2_fails_with_two_sizes(config: Mapping[str, Any]) -> bool:
     return _converted_config(config) in _classes()["ctranslate2"]["fails with two sizes"]
 
 
+def ctranslate2_fails_with_shared_keys(config: Mapping[str, Any]) -> bool:
+    """Return whether CTranslate2's converter refuses models whose last layers have the keys of others.
+
+    Args:
+        config: The content of config.json.
+    """
+    return _converted_config(config) in _classes()["ctranslate2"]["fails with shared keys"]
+
+
+def ctranslate2_writes_size_of_heads(config: Mapping[str, Any]) -> bool:
+    """Return whether CTranslate2's converter writes the size of heads that the class of a model reads.
+
+    Args:
+        config: The content of config.json.
+    """
+    return _converted_config(config) not in _classes()["ctranslate2"]["without size of heads"]
+
+
 def _converted_config(config: Mapping[str, Any]) -> str | None:
     """Return the name of the configuration by which CTranslate2 chooses the converter."""
     name: str | None = _classes()["ctranslate2"]["model_types"].get(str(config.get("model_type")))
