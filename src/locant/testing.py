@@ -396,7 +396,7 @@ def _check_compiling(subject: _Subject) -> None:
     """Compiling: torch.compile and, of a scheme that says it is traceable, torch.export give the same."""
     scheme = subject.scheme()
     module, inputs = _AllHooks(scheme), (_embeddings(6), _heads(6), _heads(6, 1), torch.arange(6))
-    torch._dynamo.reset()
+    torch.compiler.reset()
     with torch.no_grad():
         expected = module(*inputs)
         found = torch.compile(module, backend="aot_eager", fullgraph=scheme.traceable)(*inputs)
