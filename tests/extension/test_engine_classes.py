@@ -109,6 +109,16 @@ def test_a_converter_that_does_not_read_scalings_is_told(tmp_path: Path) -> None
         ({"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"]}, False),  # run by the class of transformers
         ({"model_type": "hunyuan_v1_moe"}, False),
         ({"model_type": "zaya"}, False),
+        # ModelConfig.architectures: those of the whole file alone
+        (
+            {
+                "model_type": "vipllava",
+                "architectures": ["VipLlavaForConditionalGeneration"],
+                "text_config": {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
+            },
+            False,
+        ),
+        ({"model_type": "vipllava", "text_config": {"architectures": ["LlamaForCausalLM"]}}, False),
     ],
 )
 def test_classes_of_vllm_are_those_of_its_registry(config: dict[str, Any], has: bool) -> None:
@@ -131,6 +141,19 @@ def test_classes_of_former_releases_of_vllm_are_told(name: str, code: bool, seve
     found = [each for each in read_vllm({}, file).findings if "which vLLM ran until 0.23.0" in each.message]
     assert [each.severity for each in found] == ([] if severity is None else [severity])
     assert all(("unless the code of auto_map" in each.message) == code for each in found)
+
+
+def test_vllm_is_said_to_serve_no_encoder_decoder_model_without_a_class_of_its_own(tmp_path: Path) -> None:
+    """transformers/base.py: "vLLM does not support encoder-decoder models"."""
+    linear = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
+    part = {"model_type": "t5gemma2_decoder", **_SIZES, "head_dim": 128, "max_position_embeddings": 32768}
+    groups = {"full_attention": linear, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
+    two = {"model_type": "t5gemma2", "decoder": {**part, "rope_parameters": groups}}
+    assert "vLLM" not in _said(tmp_path, two)
+    (found,) = [each for each in read_vllm({}, two).findings if "encoder-decoder model 't5gemma2'" in each.message]
+    assert found.severity == "error"
+    alone = {"model_type": "gemma3_text", **_SIZES, "head_dim": 128, "rope_parameters": groups}
+    assert not any("encoder-decoder" in each.message for each in read_vllm({}, alone).findings)
 
 
 def test_the_converter_of_llama_cpp_is_of_the_sources_that_its_loader_is_of() -> None:

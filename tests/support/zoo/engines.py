@@ -65,6 +65,7 @@ def of_vllm(sources: Path) -> dict[str, Any]:
         "architectures": own,
         "suffixes": suffixes,
         "model_types": sorted(are_own - are_run),
+        "encoder-decoder": sorted(_with_encoder_and_decoder()),
         "removed": _removed(found.read_text(encoding="utf-8"), {*own, *by_transformers}),
         "latent": {
             name: turned for name in own if (turned := _turned_of_latent_heads(sources, modules[name])) is not None
@@ -198,6 +199,22 @@ def _architectures() -> Iterator[tuple[str, list[str]]]:
             architecture = getattr(modeling_auto, mapping).get(name, ())
             named += [architecture] if isinstance(architecture, str) else architecture
         yield name, named
+
+
+def _with_encoder_and_decoder() -> Iterator[str]:
+    """Yield the model types of transformers with an encoder and a decoder, which vLLM runs by its own classes alone.
+
+    vllm/model_executor/models/transformers/base.py: "vLLM does not support encoder-decoder models".
+    """
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
+
+    for name in CONFIG_MAPPING_NAMES:
+        try:
+            config = CONFIG_MAPPING[name]
+        except (ImportError, AttributeError):  # of a package that is not installed
+            continue
+        if config.is_encoder_decoder is True:
+            yield name
 
 
 def of_llamacpp(sources: Path, release: str) -> dict[str, Any]:

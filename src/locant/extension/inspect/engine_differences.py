@@ -28,6 +28,7 @@ from locant.rotary_configs.huggingface.engine_classes import (
     ctranslate2_writes_size_of_heads,
     llamacpp_converts,
     vllm_has_class,
+    vllm_has_no_class,
 )
 from locant.rotary_configs.huggingface.text_parts import text_part, text_type
 from locant.rotary_configs.spellings import is_count
@@ -66,7 +67,8 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
     # What the class of transformers decides.
     of_layers: tuple[str, ...] = ("layers without positions", "base of the class")
     of_layers += () if parsed.multimodal else ("several axes",)
-    if not is_own and not families.is_in_transformers(text_type(content)):
+    is_run = families.is_in_transformers(text_type(content)) and not vllm_has_no_class(content)
+    if not is_own and not is_run:
         return  # nor does it run the class of transformers
     told = words_of_findings(parsed.findings)
     for finding in vllm.findings if is_own else ():

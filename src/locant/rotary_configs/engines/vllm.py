@@ -27,6 +27,7 @@ from locant.rotary_configs.engines.vllm_overrides import GROUPS, with_overrides,
 from locant.rotary_configs.huggingface.around_scalings import length_of_class
 from locant.rotary_configs.huggingface.engine_classes import (
     runs_class_of_transformers,
+    vllm_has_no_class,
     vllm_last_release,
     vllm_never_scales,
     vllm_release,
@@ -79,6 +80,7 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     findings: list[Finding] = []
     merged = with_overrides(config, given, findings)
     findings += _of_former_releases(merged)
+    findings += _of_two_stacks(merged)
     nested = text_part(merged)
     model_type = str(nested.get("model_type") or merged.get("model_type"))
     is_replaced = any(name in GROUPS for name in names_in(given))
@@ -132,6 +134,17 @@ def _of_former_releases(config: Mapping[str, Any]) -> Iterator[Finding]:
         f"{unless}.",
         f"Serve it with vLLM {release} or another engine.",
     )
+
+
+def _of_two_stacks(config: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield that vLLM runs no encoder-decoder model by the class of transformers, where it has none of its own."""
+    if vllm_has_no_class(config):
+        yield Finding(
+            "error",
+            f"vLLM {vllm_release()} has no class of its own for the encoder-decoder model "
+            f"'{config.get('model_type')}', and runs none of these by the class of transformers: it does not serve it.",
+            "Run the model with transformers.",
+        )
 
 
 def _with_findings(

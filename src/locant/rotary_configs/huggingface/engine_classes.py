@@ -21,19 +21,30 @@ from locant.rotary_configs.huggingface.text_parts import text_part, text_type
 def vllm_has_class(config: Mapping[str, Any]) -> bool:
     """Whether vLLM runs a model by a class of its own, and not by that of transformers or not at all.
 
+    It goes by the architectures of the whole file: those of its text part say what that part was made of.
+
     Args:
         config: The content of config.json.
     """
     if own_format(config) == PARAMS_JSON:
         return True  # Mistral's own files, which vLLM loads as they are
-    stored = _classes()["vllm"]
-    stated = [name for part in (config, text_part(config)) for name in _names(part.get("architectures"))]
+    stored, stated = _classes()["vllm"], _names(config.get("architectures"))
     if stated:
         return any(
             other.lower() in _architectures() for name in stated for other in _exchanged(name, stored["suffixes"])
         )
     name = str(config.get("model_type"))
     return name in stored["model_types"] or _letters(name) in _stems()
+
+
+def vllm_has_no_class(config: Mapping[str, Any]) -> bool:
+    """Whether vLLM runs a model of transformers by no class: it runs encoder-decoder models by its own classes alone.
+
+    Args:
+        config: The content of config.json.
+    """
+    is_of_two = config.get("is_encoder_decoder", config.get("model_type") in _classes()["vllm"]["encoder-decoder"])
+    return is_of_two is True and not vllm_has_class(config)
 
 
 def vllm_last_release(config: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -43,8 +54,7 @@ def vllm_last_release(config: Mapping[str, Any]) -> tuple[str, str] | None:
         config: The content of config.json.
     """
     removed = _classes()["vllm"]["removed"]
-    stated = [name for part in (config, text_part(config)) for name in _names(part.get("architectures"))]
-    name = next((name for name in stated if name in removed), None)
+    name = next((name for name in _names(config.get("architectures")) if name in removed), None)
     return None if name is None or vllm_has_class(config) else (name, removed[name])
 
 
@@ -115,7 +125,7 @@ def vllm_never_scales(config: Mapping[str, Any]) -> bool:
 def _architecture_in(config: Mapping[str, Any], known: Iterable[str], types: Iterable[str]) -> str | None:
     """Return the one of some architectures by which vLLM runs a model: as the file names it, or of its model type."""
     names = {name.lower(): name for name in known}
-    stated = [name for part in (config, text_part(config)) for name in _names(part.get("architectures"))]
+    stated = _names(config.get("architectures"))
     if stated and not vllm_has_class(config):
         return None
     letters, suffixes = {_letters(each) for each in types}, _classes()["vllm"]["suffixes"]
