@@ -82,6 +82,16 @@ def test_layers_whose_group_is_null_rotate_by_the_base_of_vllm(name: str) -> Non
         (_VL | {"model_type": "fuyu"}, {"text_config": {"rope_parameters": {"rope_theta": 1e7}}}, 1e7, ""),
         (_VL | {"model_type": "fuyu"}, {"text_config": {"rope_theta": 1e7}}, 1e6, "has no effect: the model has 1e+06"),
         (_VL | {"model_type": "fuyu"}, {"rope_scaling": _LINEAR}, 1e6, "rope_scaling in --hf-overrides has no effect"),
+        # It makes one of its own where the file has none: LlavaConfig that of Llama, Mistral3Config one with base 1e9.
+        ({"model_type": "llava"}, {"text_config": {"rope_parameters": {**_LINEAR, "rope_theta": 1e7}}}, 1e7, ""),
+        ({"model_type": "mistral3"}, {"text_config": {"max_position_embeddings": 65536}}, 1e9, ""),
+        (
+            {"model_type": "llava"},
+            {"rope_scaling": _LINEAR},
+            1e4,
+            "'llava' makes a text part of its own, and vLLM sets",
+        ),
+        ({"model_type": "gemma3"}, {"rope_scaling": _LINEAR}, 1e6, "'gemma3' makes a text part of its own, and vLLM"),
         (_TEXT_OF_VL, {"rope_parameters": {"rope_type": "default", "rope_theta": 1e7}}, 1e7, ""),
         # A class of people's own may read the entry itself.
         (_LLAMA | {"model_type": "own_llama"}, {"rope_theta": 1e7}, 1e7, ""),
@@ -89,10 +99,19 @@ def test_layers_whose_group_is_null_rotate_by_the_base_of_vllm(name: str) -> Non
 )
 def test_the_base_under_overrides(model: Any, overrides: Any, base: float, error: str) -> None:
     parsed = read_vllm(overrides, model)
-    assert parsed.config.base == base
+    assert next(iter(parsed.configs.values())).base == base
     errors = _errors(parsed.findings)
     assert len(errors) == bool(error)
     assert error in "".join(errors)
+
+
+def test_entries_of_the_file_beside_a_text_part_that_the_class_makes_itself_are_told() -> None:
+    model = {"model_type": "llava", "rope_theta": 1e6}
+    parsed = read_vllm({"text_config": {"rope_parameters": {**_LINEAR, "rope_theta": 1e7}}}, model)
+    told = [each.message for each in parsed.findings if "of its own" in each.message]
+    assert told == [
+        "rope_theta 1000000.0 of config.json has no effect: the class of 'llava' makes a text part of its own."
+    ]
 
 
 @pytest.mark.parametrize(

@@ -21,14 +21,17 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import is_number
-from locant.positions.scaling.fields import Finding
+from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import UNREADABLE
 from locant.rotary_configs.classes import families
 from locant.rotary_configs.engines.override_words import OPTION
 from locant.rotary_configs.huggingface.engine_classes import runs_class_of_transformers
 from locant.rotary_configs.huggingface.reading import read_config
 from locant.rotary_configs.huggingface.text_parts import (
+    beside_a_lacking_part,
     class_of_last_whole,
+    given_by_the_whole,
+    lacking_text_part,
     passed_over_in_the_file,
     text_part,
     text_type,
@@ -67,6 +70,7 @@ class _Overrides:
         self._findings = findings
         self._own_part = part_of_the_class(config)
         self._text = text_part(config) if self._own_part is None else _entries_of_own_part(config)
+        self._is_made_of_file = lacking_text_part(config) is None
         name = text_type(config)
         # Code of people's own may keep its entries where it likes.
         self._is_gathered = families.is_in_transformers(name)
@@ -94,9 +98,10 @@ class _Overrides:
         beside = [name for name in given if self._own_part is not None and self._is_of_text(name)]
         for name in beside:
             place = f"rope_parameters of {self._own_part}" if name in (*_BASES, *_SHARES) else self._own_part
+            of = "of the entries of the file" if self._is_made_of_file else "of its own"
             self._error(
-                f"{name} in {OPTION} has no effect: the class of '{config.get('model_type')}' makes a text part of the "
-                "entries of the file, and vLLM sets this one beside it.",
+                f"{name} in {OPTION} has no effect: the class of '{config.get('model_type')}' makes a text part {of}, "
+                "and vLLM sets this one beside it.",
                 f"State {name} in {place} of {OPTION}.",
             )
         for name, value in plain.items():
@@ -110,8 +115,7 @@ class _Overrides:
             elif isinstance(config.get(name), Mapping) and name.endswith("_config"):
                 merged[name] = self._nested(config[name], value)
             elif name == self._own_part:
-                passed_over = passed_over_in_the_file(config)
-                merged = {entry: merged[entry] for entry in merged if entry not in (*self._text, *passed_over)}
+                merged = self._beside_own_part(config, merged)
                 merged[name] = self._nested(self._text, value)
             elif name in _TEXT_NAMES and is_text and self._is_gathered:
                 raise ConfigError(
@@ -121,6 +125,23 @@ class _Overrides:
             else:
                 merged[name] = value
         return merged
+
+    def _beside_own_part(self, config: Mapping[str, Any], merged: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a file without what its class takes from there for a text part, or passes over."""
+        taken = [*self._text, *passed_over_in_the_file(config)] if self._is_made_of_file else []
+        if passed_over := beside_a_lacking_part(config):
+            taken += passed_over
+            stated = " and ".join(f"{name} {in_json(config[name]):.40}" for name in passed_over)
+            have = "have" if len(passed_over) > 1 else "has"
+            self._findings.append(
+                Finding(
+                    "warning",
+                    f"{stated} of config.json {have} no effect: the class of '{config.get('model_type')}' makes a text "
+                    "part of its own.",
+                    f"State it in {self._own_part}, if it is meant.",
+                )
+            )
+        return {entry: value for entry, value in merged.items() if entry not in taken}
 
     def _is_of_text(self, name: str) -> bool:
         """Whether the class of the text part reads an entry about its positions."""
@@ -396,17 +417,22 @@ def _is_by_layer(group: Mapping[str, Any]) -> bool:
 
 
 def part_of_the_class(config: Mapping[str, Any]) -> str | None:
-    """Return the name of the text part that the class of a file makes of the entries of the file, where it has none.
+    """Return the name of the text part that the class of a file makes where the file has none.
+
+    It makes it of the entries of the file, or passes over these.
 
     Args:
         config: The content of config.json, or of its text part.
     """
     whole = None if text_part(config) is not config else class_of_last_whole(config)
-    return whole.text_part[0] if whole is not None and whole.flat and whole.name not in _OF_VLLM else None
+    is_made = whole is not None and (bool(whole.flat) or lacking_text_part(config) is not None)
+    return whole.text_part[0] if whole is not None and is_made and whole.name not in _OF_VLLM else None
 
 
 def _entries_of_own_part(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a class that makes a text part of its file may take for it."""
+    """Return what a class that makes a text part takes for it: some of its file, or what it has itself."""
+    if lacking_text_part(config) is not None:
+        return given_by_the_whole(config, {})
     others = ("model_type", "architectures", *passed_over_in_the_file(config))
     entries = ((name, value) for name, value in config.items() if name in GROUPS or not isinstance(value, Mapping))
     return {name: value for name, value in entries if name not in others}
