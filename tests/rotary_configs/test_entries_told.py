@@ -237,6 +237,17 @@ def _notes(**entries: Any) -> list[str]:
     return [each.message for each in read_huggingface({**_ENTRIES, **entries}).findings if each.severity == "note"]
 
 
+def test_whether_queries_grow_with_their_position_is_told() -> None:
+    group = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "rope_theta": 1e6}
+    for beta, said in (
+        (0.0, "is 0 in rope_parameters of config.json: queries do not grow"),
+        (0.1, "makes queries grow"),
+    ):
+        notes = _notes(model_type="ministral3", rope_parameters={**group, "llama_4_scaling_beta": beta})
+        assert [each for each in notes if "llama_4_scaling_beta" in each and said in each]
+    assert not [each for each in _notes(model_type="ministral3", rope_parameters=group) if "queries" in each]
+
+
 def test_a_whole_number_for_the_attention_factor_of_yarn_is_told() -> None:
     """_validate_yarn of transformers logs a warning for it, and _compute_yarn_parameters takes it."""
     group = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}

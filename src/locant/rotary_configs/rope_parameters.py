@@ -117,7 +117,13 @@ def read_scaling(
         said = f"The model's class takes rope_type '{stated}' for '{taken_for}'"
         raise ConfigError(f"{said}. {error}") from error
     _scores_of_other_scalings(rope, context, kind)
-    if rope.number("llama_4_scaling_beta"):
+    beta = rope.number("llama_4_scaling_beta")
+    if beta == 0:
+        context.note(
+            f"llama_4_scaling_beta is 0 in {rope.where}: queries do not grow with their position.",
+            "Nothing has to be done.",
+        )
+    elif beta is not None:
         context.note(
             "llama_4_scaling_beta makes queries grow with their position; a rotary configuration does not hold that.",
             "Scale the queries in the attention.",
