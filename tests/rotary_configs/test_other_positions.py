@@ -32,6 +32,7 @@ def _said(name: str, **entries: Any) -> str:
         ("xlnet", "as in Transformer-XL"),
         ("wav2vec2", "a convolution"),
         ("mpnet", "learned ones, which are added to the embeddings, and T5's biases"),
+        ("vits", "embeddings of relative positions in the keys (here: 'shaw')"),
         ("mamba", "a recurrence or attention alone"),
     ],
 )

@@ -40,6 +40,7 @@ _PARAMETERS = {
     ),
     "relative": re.compile(r"rel_pos(_[hw])?$|relative_position_bias_table$"),
     "t5": re.compile(r"relative_attention_bias$"),
+    "shaw": re.compile(r"(^|\.)emb_rel_k$"),
 }
 _SOURCES = {
     "alibi": re.compile(r"alibi"),
