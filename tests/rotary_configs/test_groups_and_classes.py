@@ -189,6 +189,17 @@ def test_a_class_that_reads_a_group_under_its_new_name_alone() -> None:
     assert config_class.from_dict({**file, "rope_scaling": dict(group)}).rope_parameters["rope_type"] == "default"
     assert (parsed.config.base, parsed.config.scaling.name) == (1e4, "none")
     assert "passes over: it reads rope_parameters alone" in _warnings(parsed)
+    groups = {"full_attention": plain, "sliding_attention": plain}
+    said = _warnings(read_huggingface({**file, "rope_parameters": groups}))
+    assert said.count("and fails") == 1
+
+
+def test_an_entry_that_is_null_beside_groups_is_no_type_of_layers() -> None:
+    plain = {"rope_type": "default", "rope_theta": 1e4}
+    groups = {"full_attention": plain, "sliding_attention": plain, "factor": None}
+    said = _warnings(read_huggingface({"model_type": "gemma3_text", **_SIZES, "rope_parameters": groups}))
+    assert "factor is null in rope_parameters" in said
+    assert "how such layers rotate" not in said
 
 
 @pytest.mark.parametrize("name", ["modernbert", "laguna"])

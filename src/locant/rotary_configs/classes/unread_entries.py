@@ -189,6 +189,8 @@ def _groups_that_are_not_filled_in(given: dict[str, Any], kind: ModelType) -> It
 
 
 def _is_plain_without_base(group: Mapping[str, Any]) -> bool:
+    if any(isinstance(each, Mapping) for each in group.values()):  # of which another finding tells that it fails
+        return False
     return group.get("rope_theta") is None and (group.get("rope_type") or group.get("type") or "default") == "default"
 
 

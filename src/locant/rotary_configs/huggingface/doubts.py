@@ -16,6 +16,7 @@ from locant.rotary_configs.classes.entries import entries_of_class
 from locant.rotary_configs.classes.families import INDEXERS, NULL_GROUP_STANDS_STILL, is_in_transformers
 from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.unread_entries import entries_of_no_class
+from locant.rotary_configs.layer_types import KNOWN_TYPES
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS
 from locant.rotary_configs.usual_values import GROUPS, refuse_impossible, rotary_groups, unusual_values
@@ -96,7 +97,8 @@ def _without_group(group: Any, name: str, attending: Sequence[str], kind: ModelT
     if not is_by_layer or "main" in group:  # DeepSeek-V4's groups are for layers with and without compression
         return
     for layer, value in group.items():
-        if value is None and not _stands_still(kind, layer):
+        is_type = layer in KNOWN_TYPES or layer in attending
+        if value is None and is_type and not _stands_still(kind, layer):
             yield Finding(
                 "warning",
                 f"'{layer}' in {name} of config.json is null: it does not say how such layers rotate. "
