@@ -111,7 +111,7 @@ def _gguf(architecture: str, **more: Any) -> dict[str, Any]:
         (_gguf("gptneox", rope__dimension_count=64), "no rope.freq_base; 10000 is taken, as llama.cpp has."),
         (
             _gguf("mistral3"),
-            "no rope.freq_base; 10000 is taken, where the class of 'ministral3' in transformers has 1e+06.",
+            "no rope.freq_base; 10000 is taken, where the class of 'ministral3' in transformers has 1000000.",
         ),
         (
             _gguf("plamo3", attention__sliding_window=64),

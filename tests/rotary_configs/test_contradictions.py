@@ -391,7 +391,7 @@ def test_a_base_of_the_file_beside_another_group_is_what_dbrx_takes() -> None:
     parsed = read_huggingface({**file, "rope_theta": 1e6})
     assert parsed.config.base == 1e6
     (said,) = [each.message for each in parsed.findings if "attn_config" in each.message]
-    assert said.endswith("passes over it and takes 1e+06, as is shown.")
+    assert said.endswith("passes over it and takes 1000000, as is shown.")
     assert read_huggingface(file).config.base == 1e4
     (said,) = [each.message for each in read_huggingface(file).findings if "attn_config" in each.message]
     assert said.endswith("passes over it and takes 10000, as is shown.")

@@ -211,7 +211,7 @@ def test_bases_of_groups_that_a_class_fills_in(name: str) -> None:
     taken = {each.get("rope_theta") for each in config_class(rope_parameters=groups).rope_parameters.values()}
     if name == "modernbert":
         assert "fails there" not in said
-        assert all(f"fills in {base:g} there" in said for base in taken)
+        assert all(f"fills in {base:.10g} there" in said for base in taken)
     else:
         assert taken == {None}
         assert "fills none in: it fails there" in said
@@ -232,7 +232,7 @@ def test_one_base_in_the_place_of_several_of_the_class(entries: dict[str, Any], 
     """configuration_neomme.py fills its rope_theta into the groups of both types of layers."""
     parsed = read_huggingface({"num_hidden_layers": 4, **entries})
     told = "rope_theta 500000 of config.json is the base of layers of all types: the class of 'neomme' in transformers"
-    own = "takes it in the place of its own, 1e+06 for full_attention and 10000 for sliding_attention."
+    own = "takes it in the place of its own, 1000000 for full_attention and 10000 for sliding_attention."
     assert (f"{told} {own}" in [each.message for each in parsed.findings]) is is_told
     if is_told:
         assert {each.base for each in parsed.configs.values()} == {500000.0}

@@ -45,14 +45,15 @@ def test_layers_whose_group_is_null_rotate_by_the_base_of_vllm(name: str) -> Non
         "full_attention": 1e4,
         "sliding_attention": 1e4,
     }
-    assert ["takes base 10000 there, where the model has 1e+06" in each for each in _errors(parsed.findings)] == [True]
+    said = "takes base 10000 there, where the model has 1000000"
+    assert [said in each for each in _errors(parsed.findings)] == [True]
 
 
 @pytest.mark.parametrize(
     ("model", "overrides", "base", "error"),
     [
         # get_config sets entries first, and standardize_rope_params fills in by setdefault.
-        (_QWEN, {"rope_theta": 1e7}, 5e6, "rope_theta in --hf-overrides has no effect: the model has 5e+06"),
+        (_QWEN, {"rope_theta": 1e7}, 5e6, "rope_theta in --hf-overrides has no effect: the model has 5000000"),
         (_QWEN, {"rope_theta": 5e6}, 5e6, ""),
         # _apply_dict_overrides sets groups after that; qwen2.py: set_default_rope_theta(config, 1000000)
         (_QWEN, {"rope_parameters": _LINEAR}, 1e6, "rope_parameters in --hf-overrides has no rope_theta"),
@@ -80,7 +81,12 @@ def test_layers_whose_group_is_null_rotate_by_the_base_of_vllm(name: str) -> Non
         (_LLAVA, {"text_config": {"rope_parameters": {"rope_theta": 1e7}}}, 1e7, ""),
         # It is the class of the whole that makes a text part, whatever the type of that part.
         (_VL | {"model_type": "fuyu"}, {"text_config": {"rope_parameters": {"rope_theta": 1e7}}}, 1e7, ""),
-        (_VL | {"model_type": "fuyu"}, {"text_config": {"rope_theta": 1e7}}, 1e6, "has no effect: the model has 1e+06"),
+        (
+            _VL | {"model_type": "fuyu"},
+            {"text_config": {"rope_theta": 1e7}},
+            1e6,
+            "has no effect: the model has 1000000",
+        ),
         (_VL | {"model_type": "fuyu"}, {"rope_scaling": _LINEAR}, 1e6, "rope_scaling in --hf-overrides has no effect"),
         # It makes one of its own where the file has none: LlavaConfig that of Llama, Mistral3Config one with base 1e9.
         ({"model_type": "llava"}, {"text_config": {"rope_parameters": {**_LINEAR, "rope_theta": 1e7}}}, 1e7, ""),
@@ -135,7 +141,7 @@ def test_a_group_that_is_a_number_in_the_model_is_refused() -> None:
 def test_a_base_that_the_class_of_vllm_fills_in_is_a_note() -> None:
     parsed = read_vllm({"rope_scaling": _LINEAR}, _QWEN | {"rope_theta": 1e6})
     assert (parsed.config.base, parsed.findings[0].severity) == (1e6, "note")
-    assert "fills in 1e+06 for this model type" in parsed.findings[0].message
+    assert "fills in 1000000 for this model type" in parsed.findings[0].message
 
 
 @pytest.mark.parametrize(

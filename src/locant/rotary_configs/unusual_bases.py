@@ -91,7 +91,7 @@ def as_computed(
     """
     if not context.is_of_transformers:
         return scaling
-    said = f"{'rope_theta' if layer == ALL_LAYERS else f'The base of {layer!r} layers'} is {base:g}"
+    said = f"{'rope_theta' if layer == ALL_LAYERS else f'The base of {layer!r} layers'} is {base:.10g}"
     if base <= 1:
         context.findings.append(of_small_base(said, base, "transformers"))
     if base > _MOST and isinstance(scaling, Unscaled | Linear):  # other ones compute with it otherwise

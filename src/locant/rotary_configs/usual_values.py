@@ -111,7 +111,7 @@ def refuse_impossible(entries: Mapping[str, Any], where: str, *, takes_small_bas
         if is_number(base) and base <= (0 if takes_small_bases else 1):
             made = " Powers of it make frequencies infinite or NaN, and cosines NaN." if base <= 0 else ""
             raise ConfigError(
-                f"{name} in {where} is {base:g}. The base of rotary positions must be a number above 1, like "
+                f"{name} in {where} is {base:.10g}. The base of rotary positions must be a number above 1, like "
                 f"10000.{made}"
             )
     for name in _SHARES:

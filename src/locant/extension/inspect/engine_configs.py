@@ -119,7 +119,7 @@ def _for_huggingface(
     for layer, config in wanted.items():
         found = read.get(layer, read.get(ALL_LAYERS))
         if found is None or not _turn_alike(found, config):
-            said = "no rotation" if found is None else f"base {found.base:g}, {found.describe()}"
+            said = "no rotation" if found is None else f"base {found.base:.10g}, {found.describe()}"
             raise ConfigError(f"{whose}, whose code reads {said}, for '{layer}' layers whatever these entries say.")
     return written
 

@@ -138,10 +138,10 @@ def _bases_left_out(
         own = (kind.rope or {}).get("rope_theta") if kind is not None else None
         models = "as llama.cpp has"
         if kind is not None and is_number(own) and own != USUAL_BASE:
-            models = f"where the class of '{kind.name}' in transformers has {own:g}"
+            models = f"where the class of '{kind.name}' in transformers has {own:.10g}"
         yield f"rope.freq_base; {USUAL_BASE:g} is taken, {models}"
     if is_missing("rope.freq_base_swa") and has_own and facts is not None:
-        yield f"rope.freq_base_swa; {facts.usual_base:g} is taken for layers with a window, as llama.cpp has"
+        yield f"rope.freq_base_swa; {facts.usual_base:.10g} is taken for layers with a window, as llama.cpp has"
 
 
 def _layers_left_out(
@@ -187,8 +187,8 @@ def _sliding_keys_left_out(
     inherits = facts.takes_base and facts.usual_base is None
     if is_missing("rope.freq_base_swa") and inherits and is_number(base) and config.base == rest[0].base != base:
         yield (
-            f"rope.freq_base_swa: layers with a window have the base {config.base:g} of the others, {published} have "
-            f"{base:g} there"
+            f"rope.freq_base_swa: layers with a window have the base {config.base:.10g} of the others, {published} "
+            f"have {base:.10g} there"
         )
     share, shares = own.get("partial_rotary_factor", 1), {each.get("partial_rotary_factor", 1) for each in others}
     size, inherits = int(share * config.head_dim), architecture in OWN_SIZES and share not in shares

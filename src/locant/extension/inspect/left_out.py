@@ -285,7 +285,7 @@ def _length(file: _File, value: Any) -> Iterator[str]:
         for parsed in (file.parsed, other)
     ]
     if scalings[0] != scalings[1]:
-        yield f"{_LENGTH} {value:g}"
+        yield f"{_LENGTH} {value:.10g}"
 
 
 def _layers(file: _File) -> Iterator[str]:

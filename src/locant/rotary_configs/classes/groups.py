@@ -133,10 +133,10 @@ def base_of_a_group_without(part: Fields, kind: ModelType, base: float | None) -
 
 def base_is_filled_in(kind: ModelType, where: str, taken: float | None, usual: float | None) -> Finding:
     """Return the warning about a group whose base the class fills in otherwise than it has it itself."""
-    own = "" if usual is None else f", not the {usual:g} of its own group"
+    own = "" if usual is None else f", not the {usual:.10g} of its own group"
     return Finding(
         "warning",
-        f"{where} has no rope_theta: the class of '{kind.name}' in transformers fills in {taken:g} there{own}.",
+        f"{where} has no rope_theta: the class of '{kind.name}' in transformers fills in {taken:.10g} there{own}.",
         "State rope_theta in every group.",
     )
 

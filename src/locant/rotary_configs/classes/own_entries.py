@@ -174,7 +174,7 @@ def dbrx(given: dict[str, Any], findings: Findings) -> None:
             Finding(
                 "warning",
                 f"rope_theta {group['rope_theta']!r:.20} stands in attn_config, where the model's own code and vLLM "
-                f"look for it. The class of 'dbrx' in transformers 5 passes over it and takes {taken:g}, as is "
+                f"look for it. The class of 'dbrx' in transformers 5 passes over it and takes {taken:.10g}, as is "
                 "shown.",
                 f"State rope_theta {group['rope_theta']!r:.20} in config.json itself as well, for the class.",
             )

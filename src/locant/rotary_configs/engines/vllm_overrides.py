@@ -216,7 +216,7 @@ class _Overrides:
     def _pass_over(self, name: str, value: Any, present: Any) -> None:
         if value == present:
             return
-        has = "its class has its own" if present is None else f"the model has {present:g}"
+        has = "its class has its own" if present is None else f"the model has {present:.10g}"
         self._error(
             f"{name} in {OPTION} has no effect: {has}, and {_RELEASE} fills in only what is missing.",
             f"State {name} in rope_parameters, together with rope_type and all else that belongs there.",
@@ -267,9 +267,9 @@ class _Overrides:
         base = self._bases.get(layer)
         if not self._runs_transformers and base not in (None, _USUAL_BASE):
             self._error(
-                f"{where} in {OPTION} is null: {_RELEASE} takes base {_USUAL_BASE:g} there, where the model has "
-                f"{base:g}.",
-                f"State rope_type and rope_theta {base:g} there.",
+                f"{where} in {OPTION} is null: {_RELEASE} takes base {_USUAL_BASE:.10g} there, where the model has "
+                f"{base:.10g}.",
+                f"State rope_type and rope_theta {base:.10g} there.",
             )
         return None if self._runs_transformers else {"rope_type": "default", "rope_theta": _USUAL_BASE}
 
@@ -280,7 +280,7 @@ class _Overrides:
         if "rope_theta" in complete and complete["rope_theta"] is None:
             raise ConfigError(f"rope_theta is null for {where} in {OPTION}: vLLM cannot start with it.")
         if "rope_theta" not in complete and self._runs_transformers:
-            base_of_file = "" if base is None else f" {base:g}"
+            base_of_file = "" if base is None else f" {base:.10g}"
             raise ConfigError(
                 f"{where} in {OPTION} has no rope_theta: vLLM runs this model by the class of transformers, which "
                 f"fails without. State rope_theta{base_of_file} there."
@@ -289,16 +289,16 @@ class _Overrides:
             complete["rope_theta"] = self._default
             if base not in (None, self._default):
                 self._error(
-                    f"{where} in {OPTION} has no rope_theta, and the group of the model, with {base:g}, is replaced as "
-                    f"a whole: {_RELEASE} takes {self._default:g}, unless its class for the model has a base of its "
-                    "own.",
-                    f"State rope_theta {base:g} there.",
+                    f"{where} in {OPTION} has no rope_theta, and the group of the model, with {base:.10g}, is replaced "
+                    f"as a whole: {_RELEASE} takes {self._default:.10g}, unless its class for the model has a base of "
+                    "its own.",
+                    f"State rope_theta {base:.10g} there.",
                 )
             elif base not in (None, _USUAL_BASE):
                 self._findings.append(
                     Finding(
                         "note",
-                        f"{where} in {OPTION} has no rope_theta: {_RELEASE} fills in {base:g} for this model type.",
+                        f"{where} in {OPTION} has no rope_theta: {_RELEASE} fills in {base:.10g} for this model type.",
                         "State rope_theta there: other releases take 10000, or fail.",
                     )
                 )

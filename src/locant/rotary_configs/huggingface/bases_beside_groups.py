@@ -38,7 +38,7 @@ def base_beside_groups(part: Fields, kind: ModelType | None, findings: list[Find
         findings.append(_other_base(part, kind, "rotary_emb_base", neox, "rope_theta"))
         return base
     if base is not None:
-        findings.append(_other_base(part, kind, "rope_theta", base, f"rotary_emb_base, {neox:g}"))
+        findings.append(_other_base(part, kind, "rope_theta", base, f"rotary_emb_base, {neox:.10g}"))
     return neox
 
 
@@ -47,8 +47,8 @@ def _other_base(part: Fields, kind: ModelType, name: str, value: float, taken: s
     part.pass_over(name)
     return Finding(
         "warning",
-        f"{name} is {value:g} in config.json, which the class of '{kind.name}' in transformers passes over: it takes "
-        f"{taken}.",
+        f"{name} is {value:.10g} in config.json, which the class of '{kind.name}' in transformers passes over: it "
+        f"takes {taken}.",
         f"Remove {name}, or state it by the other name if the weights were trained with it.",
     )
 
@@ -88,7 +88,7 @@ def base_beside_those_of_layers(
     whose = "it" if kind is None else f"the class of '{kind.name}' in transformers"
     yield Finding(
         "warning",
-        f"rope_theta {base:g} of {part.where} has no effect: {whose} takes the base of every layer from "
+        f"rope_theta {base:.10g} of {part.where} has no effect: {whose} takes the base of every layer from "
         "layer_rope_theta beside it.",
         "Remove layer_rope_theta, if all layers were trained with that base.",
     )
@@ -106,13 +106,13 @@ def bases_of_a_switch(part: Fields, kind: ModelType | None, taken: Collection[fl
     if kind is None or kind.name.startswith("granite") or not is_in_transformers(kind.name):
         return
     bases = [each for each in listed if is_number(each)] if isinstance(listed, list) else []
-    others = [f"{each:g}" for each in dict.fromkeys(bases) if each and each not in taken]
+    others = [f"{each:.10g}" for each in dict.fromkeys(bases) if each and each not in taken]
     if others and taken:
         yield Finding(
             "warning",
             f"The base {' and '.join(others)} in layer_rope_theta of {part.where} has no effect: the class of "
             f"'{kind.name}' in transformers takes from that list only which layers rotate, all of them by the base "
-            f"{' or '.join(f'{each:g}' for each in sorted({*taken}))}.",
+            f"{' or '.join(f'{each:.10g}' for each in sorted({*taken}))}.",
             "State the base that the weights were trained with in rope_parameters.",
         )
 
@@ -161,11 +161,11 @@ def one_base_for_all_types(part: Fields, kind: ModelType | None, bases: Mapping[
         return  # of which other findings tell, also where the class fails with it
     own = {name: base for name in bases if (base := base_in((kind.rope or {}).get(name))) is not None}
     if len({*own.values()}) > 1:
-        said = " and ".join(f"{base:g} for {name}" for name, base in sorted(own.items()))
+        said = " and ".join(f"{base:.10g} for {name}" for name, base in sorted(own.items()))
         yield Finding(
             "note",
-            f"rope_theta {stated:g} of config.json is the base of layers of all types: the class of '{kind.name}' in "
-            f"transformers takes it in the place of its own, {said}.",
+            f"rope_theta {stated:.10g} of config.json is the base of layers of all types: the class of '{kind.name}' "
+            f"in transformers takes it in the place of its own, {said}.",
             "State rope_parameters with a group for each layer type, if the weights were trained with several bases.",
         )
 
@@ -185,7 +185,7 @@ def null_switches_nothing_off(part: Fields, kind: ModelType | None, taken: Colle
     if part.values.get("rope_parameters", {}) is not None or any(part.values.get(name) is not None for name in stated):
         return
     own_bases = sorted({*taken})
-    bases = f"base{'s' if len(own_bases) > 1 else ''} {' and '.join(f'{each:g}' for each in own_bases)}"
+    bases = f"base{'s' if len(own_bases) > 1 else ''} {' and '.join(f'{each:.10g}' for each in own_bases)}"
     said = (
         f"rope_parameters is null in config.json, which switches no rotation off: the class of '{kind.name}' in "
         f"transformers fills it in, and rotates with the {bases}."
@@ -221,8 +221,8 @@ def bases_of_types_beside(part: Fields, taken: Collection[float | None], where: 
             part.pass_over(name)
             yield Finding(
                 "warning",
-                f"{name} is {stated:g} beside the groups of {where}, where the group of such layers has its own: it is "
-                "passed over.",
+                f"{name} is {stated:.10g} beside the groups of {where}, where the group of such layers has its own: it "
+                "is passed over.",
                 "Remove it, or state it in the group of the layers that it is meant for.",
             )
 
@@ -238,7 +238,7 @@ def base_passed_over_for_groups(part: Fields, base: float, where: str) -> Findin
     part.pass_over("rope_theta")
     return Finding(
         "warning",
-        f"rope_theta {base:g} stands beside the groups of {where}, which all have their own: it is passed over.",
+        f"rope_theta {base:.10g} stands beside the groups of {where}, which all have their own: it is passed over.",
         "Remove it, or state it in the group of the layers that it is meant for.",
     )
 
@@ -246,14 +246,14 @@ def base_passed_over_for_groups(part: Fields, base: float, where: str) -> Findin
 def base_is_passed_over(part: Fields, kind: ModelType, stated: float, own: float | None) -> Finding:
     """Return the finding about a base that a class passes over: ``own`` is its own, where it has one for all layers."""
     part.pass_over("rope_theta")
-    said = f"rope_theta is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes over"
+    said = f"rope_theta is {stated:.10g} in config.json, which the class of '{kind.name}' in transformers passes over"
     if not kind.rope:
         return Finding(
             "warning",
-            f"{said}: it has the base {own:g}, which no entry changes.",
+            f"{said}: it has the base {own:.10g}, which no entry changes.",
             "Name a model type whose class reads the base, if the weights were trained with that one.",
         )
-    groups = "its own groups" if own is None else f"its own group, with {own:g}"
+    groups = "its own groups" if own is None else f"its own group, with {own:.10g}"
     always = kind.name in PASSES_OVER_BASE
     where = "" if always else " where the file has no rope_parameters or rope_scaling"
     return Finding(
@@ -275,8 +275,8 @@ def base_beside_one_group(kind: ModelType, base: float, where: str) -> Finding:
     """Return the finding about a base beside one group with which a class fails."""
     return Finding(
         "warning",
-        f"rope_theta is {base:g} in config.json, beside {where.split()[0]}: the class of '{kind.name}' in transformers "
-        "reads no base there.",
+        f"rope_theta is {base:.10g} in config.json, beside {where.split()[0]}: the class of '{kind.name}' in "
+        "transformers reads no base there.",
         "State rope_theta in the group of each layer type.",
     )
 
@@ -291,7 +291,7 @@ def base_of_full_layers(kind: ModelType, base: float) -> Finding:
     """Return the finding about a base that a class takes for layers of full attention alone."""
     return Finding(
         "warning",
-        f"rope_theta is {base:g} in config.json, which the class of '{kind.name}' in transformers takes for layers of "
-        f"full attention alone: those with a window keep {base_in((kind.rope or {}).get(LOCAL)):g}.",
+        f"rope_theta is {base:.10g} in config.json, which the class of '{kind.name}' in transformers takes for layers "
+        f"of full attention alone: those with a window keep {base_in((kind.rope or {}).get(LOCAL)):.10g}.",
         "State rope_parameters with a group for each layer type.",
     )

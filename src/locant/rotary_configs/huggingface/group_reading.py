@@ -106,12 +106,12 @@ def rotation_of_group(
         bases = [each["rope_theta"] for each in (part.values, rope.values) if "rope_theta" in each]
         if None in bases:
             remedy = "State the base that the weights were trained with."
-            context.findings.append(null_of("rope_theta", text.kind_in_transformers, f"{base:g}", remedy))
+            context.findings.append(null_of("rope_theta", text.kind_in_transformers, f"{base:.10g}", remedy))
         elif not bases:  # one that the class passes over is told as such
             # Without its text part, the class reads none of those that stand elsewhere.
             lacks = lacks_base(text_part(text.config), rope, is_elsewhere=lacking_text_part(text.config) is not None)
             context.note(
-                f"{lacks}; {base:g} is taken, as {'its class' if kind else 'most code'} has.",
+                f"{lacks}; {base:.10g} is taken, as {'its class' if kind else 'most code'} has.",
                 "Compare with the model's publication.",
                 "base of the class",
             )

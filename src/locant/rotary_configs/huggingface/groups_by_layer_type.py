@@ -154,7 +154,7 @@ def groups_are_passed_over(kind: ModelType, given: Mapping[str, Any], where: str
     return Finding(
         "warning",
         f"{where} has groups for {names}, which the class of '{kind.name}' in transformers passes over: its "
-        f"layers have no types, and all have the base {base:g}, without scaling.",
+        f"layers have no types, and all have the base {base:.10g}, without scaling.",
         "Write the entries of one group into rope_parameters itself.",
         PASSES_OVER_GROUPS,
     )

@@ -104,4 +104,4 @@ def _config_in_words(config: RotaryConfig) -> str:
     factor = getattr(scaling, "factor", None)
     by = "" if factor is None else f" with factor {factor:g}"
     scaled = "" if isinstance(scaling, Unscaled) else f", scaling {scaling.name}{by}"
-    return f"heads of {config.head_dim} features{rotated}, base {config.base:g}{scaled}"
+    return f"heads of {config.head_dim} features{rotated}, base {config.base:.10g}{scaled}"
