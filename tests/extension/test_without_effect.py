@@ -77,6 +77,15 @@ def _note(folder: Path, content: dict[str, Any]) -> str:
             "rope_theta 50000, as no layer rotates",
         ),
         (
+            {
+                "model_type": "deepseek_v4",
+                "num_hidden_layers": 4,
+                "rope_theta": 20000.0,
+                "partial_rotary_factor": 0.25,
+            },
+            "rope_theta 20000.0, as no layer is of the types whose base it is",
+        ),
+        (
             {"model_type": "falcon", **_SIZES, "alibi": True, "rope_theta": 2e4, "rope_scaling": _YARN},
             "rope_theta 20000.0 and rope_scaling, as no layer rotates",
         ),

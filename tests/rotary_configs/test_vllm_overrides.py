@@ -458,6 +458,16 @@ def test_a_share_beside_groups_of_the_file_is_filled_into_them(name: str) -> Non
         )
 
 
+def test_a_share_of_which_a_class_makes_its_own_groups_is_theirs() -> None:
+    """configuration_deepseek_v4.py: both groups have the share of the file, 64 of 512 features by default."""
+    file = {"model_type": "deepseek_v4", "num_hidden_layers": 4, "head_dim": 64, "partial_rotary_factor": 0.25}
+    served = read_vllm({}, file)
+    assert {each.rotary_dim for each in served.configs.values()} == {16}
+    assert not [each for each in served.findings if "partial_rotary_factor" in each.message]
+    under = read_vllm({"partial_rotary_factor": 0.5}, file)
+    assert "no effect: the model has 0.25" in _errors(under.findings)[0]
+
+
 def test_groups_by_both_names_are_merged_one_after_the_other() -> None:
     """_update_nested, in which rope_scaling is another name of rope_parameters also where the file has no group."""
     both = {

@@ -67,6 +67,7 @@ def entries_without_effect_in_class(
     groups: dict[str, Iterable[tuple[str, str]]] = {
         "beside use_sliding_window false": _switched_off(content, model_type(name)),
         "as no layer has a window": _of_no_layer(part, name) if parsed is None else [],
+        "as no layer is of the types whose base it is": _of_absent_types(part, model_type(name), parsed),
         "as no layer rotates": _of_no_rotation(content, read) if parsed is None else [],
         **{f"of which {name} says the same": _repeated(part, name) for name in GROUPS},
         "beside rope_scaling": [(_NEW, f"{_NEW} null")] if _is_null_beside_old_name(part) else [],
@@ -162,6 +163,16 @@ def _of_no_layer(part: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     if not types or not all(each == "full_attention" for each in types):
         return []
     return [(entry, _shown(entry, part[entry])) for entry in sorted(own.sizes) if is_count(part.get(entry))]
+
+
+def _of_absent_types(
+    part: Mapping[str, Any], kind: ModelType | None, parsed: ParsedConfig | None
+) -> list[tuple[str, str]]:
+    """Return bases of layers of some types alone, where the file has layers of others: DeepSeek-V4's main one."""
+    if kind is None or parsed is None or not parsed.layers or not {*parsed.configs} <= {*(kind.rope or {})}:
+        return []
+    absent = [entry for entry, types in kind.bases.items() if types and not {*types} & {*parsed.configs}]
+    return [(entry, _shown(entry, part[entry])) for entry in absent if part.get(entry) is not None]
 
 
 def _of_no_rotation(content: Mapping[str, Any], read: Read) -> list[tuple[str, str]]:

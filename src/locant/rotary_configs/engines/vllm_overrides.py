@@ -190,14 +190,22 @@ class _Overrides:
             merged[_SHARES[0]] = share
             return
         groups = {}
-        for layer, base in self._bases.items():
-            own = present.get(layer) or (self._kind.rope or {}).get(layer)
+        of_class = [] if present else [name for name, group in (self._kind.rope or {}).items() if group]
+        for layer in dict.fromkeys((*self._bases, *of_class)):  # also of types of which the file has no layer
+            own = present.get(layer) or self._group_of_class(layer)
             stated = own if isinstance(own, Mapping) else {"rope_type": "default"}
-            groups[layer] = {_SHARES[0]: share, "rope_theta": base, **stated}
+            groups[layer] = {_SHARES[0]: share, "rope_theta": self._bases.get(layer), **stated}
         shares = {group[_SHARES[0]] for group in groups.values()}
         if share not in shares and len(shares) == 1:
             self._pass_over(entry, share, shares.pop())
         merged[name] = groups
+
+    def _group_of_class(self, layer: str) -> Any:
+        """Return the group that the class of transformers has for a type of layers of which the file has none."""
+        assert self._kind is not None
+        own, share = (self._kind.rope or {}).get(layer), self._text.get(_SHARES[0])
+        takes_share = self._kind.takes_share_beside and "" not in self._kind.keeps_its_share
+        return {**own, _SHARES[0]: share} if isinstance(own, Mapping) and takes_share and share is not None else own
 
     def with_share_of_file(self, part: Mapping[str, Any]) -> dict[str, Any]:
         """Return the text part of a file whose share of the head stands where ``patch_rope_parameters`` puts it."""

@@ -320,8 +320,7 @@ def without_unused_groups(
         layers: The layers, with the keys of these groups; empty where their number is not known.
     """
     used = {each.config for each in layers if each.config is not None}
-    are_types = used <= {each.type_name for each in layers}  # and not DeepSeek-V4's main and compress
-    if not used or not are_types or any(part.values.get(name) for name in GROUPS):
+    if not used or any(part.values.get(name) for name in GROUPS):
         return {**groups}
     return {name: group for name, group in groups.items() if name in used}
 

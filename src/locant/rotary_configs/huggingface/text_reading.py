@@ -235,7 +235,7 @@ def _layer_types(
     for name in names:
         if name in configs or ALL_LAYERS in configs:
             config_of[name] = name if name in configs else ALL_LAYERS
-        elif "main" in configs:
+        elif "main" in configs or "compress" in configs:
             config_of[name] = "main" if name == LOCAL else "compress"
         elif name == ALL_LAYERS and GLOBAL in configs:
             config_of[name] = GLOBAL
