@@ -18,8 +18,7 @@ from locant.positions.scaling import DynamicNTK, Linear, Llama3, YaRN
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.classes.entries import PASSES_OVER_GROUPS
-from locant.rotary_configs.classes.families import is_in_transformers, known_model_types, model_type
+from locant.rotary_configs.classes.families import PASSES_OVER_GROUPS, is_in_transformers, known_model_types, model_type
 
 _SIZES = {"hidden_size": 256, "num_attention_heads": 8, "max_position_embeddings": 8192}
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}

@@ -30,7 +30,7 @@ from locant.rotary_configs import (
     write_huggingface,
 )
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.classes.entries import PASSES_OVER_GROUPS, TYPES_OF_TRANSFORMERS
+from locant.rotary_configs.classes.entries import TYPES_OF_TRANSFORMERS
 from locant.rotary_configs.classes.families import (
     HALVES_FOR_BOTH_WAYS,
     HEEDS_MSCALE,
@@ -39,6 +39,7 @@ from locant.rotary_configs.classes.families import (
     LOOKS_BOTH_WAYS,
     NULL_GROUP_STANDS_STILL,
     PASSES_OVER_BASE,
+    PASSES_OVER_GROUPS,
     SCALES_SCORES,
     TAKES_ROTARY_EMB_BASE,
     known_model_types,
