@@ -391,7 +391,7 @@ def test_a_class_that_rotates_against_the_reading(tmp_path: Path, monkeypatch: p
     def still(*_: Any) -> None:
         raise NoRotaryPositionsError("It stands still.")
 
-    monkeypatch.setattr("locant.extension.inspect.inspection._read", still)
+    monkeypatch.setattr("locant.extension.inspect.inspection.read_source", still)
     inspection = _inspected(tmp_path, model_type="llama", head_dim=64, num_hidden_layers=2)
     assert any("rotates 64 of 64 features in layers 0, 1, though" in each for each in _said(inspection, "warning"))
 

@@ -12,7 +12,7 @@ import pytest
 from locant.cli import main
 from locant.errors import LocantError
 from locant.extension import extend_model, inspect_model, to_engine_config
-from locant.extension.inspect.inspection import Inspection
+from locant.extension.inspect.result import Inspection
 from locant.positions.scaling import Unscaled, YaRN
 from locant.rotary_configs import read_gguf, read_huggingface, read_vllm, write_gguf
 

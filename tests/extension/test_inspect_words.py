@@ -10,10 +10,11 @@ import pytest
 
 from locant.errors import LocantError
 from locant.extension.inspect.engine_configs import to_engine_config
-from locant.extension.inspect.inspection import Inspection, inspect_model
+from locant.extension.inspect.inspection import inspect_model
 from locant.extension.inspect.model_class.ask import AskedClass, ask_class
 from locant.extension.inspect.model_class.small_model import reduced_entries
 from locant.extension.inspect.model_class.unasked import UnaskedClass
+from locant.extension.inspect.result import Inspection
 
 _SIZES: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
 

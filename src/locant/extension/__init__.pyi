@@ -15,8 +15,8 @@ from locant.extension.extend.report import ExtensionReport as ExtensionReport
 from locant.extension.extend.report import MeasuredMethod as MeasuredMethod
 from locant.extension.inspect.engine_configs import ENGINES as ENGINES
 from locant.extension.inspect.engine_configs import to_engine_config as to_engine_config
-from locant.extension.inspect.inspection import Inspection as Inspection
 from locant.extension.inspect.inspection import inspect_model as inspect_model
+from locant.extension.inspect.result import Inspection as Inspection
 from locant.extension.layouts.convert import ConvertedCheckpoint as ConvertedCheckpoint
 from locant.extension.layouts.convert import convert_layout as convert_layout
 from locant.extension.layouts.proof import LayoutProof as LayoutProof

@@ -19,12 +19,13 @@ import torch
 
 from locant.errors import ConfigError
 from locant.extension.inspect.engine_differences import engine_differences
-from locant.extension.inspect.inspection import Inspection, inspect_model
+from locant.extension.inspect.inspection import inspect_model
 from locant.extension.inspect.model_class.ask import AskedClass, ask_class
 from locant.extension.inspect.model_class.compare import compare_with_class
 from locant.extension.inspect.model_class.masks import with_masks
 from locant.extension.inspect.model_class.observe import ObservedLayer, attending_layers, observe
 from locant.extension.inspect.model_class.small_model import HEADS, build, quiet
+from locant.extension.inspect.result import Inspection
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import UNREADABLE
 from locant.rotary_configs.wording import finding_in_words_of

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from locant.errors import ConfigError, LocantError, UsageError, nearest
-from locant.extension.inspect.inspection import Inspection
+from locant.extension.inspect.result import Inspection
 from locant.positions.rotary.config import RotaryConfig
 from locant.rotary_configs.base import ALL_LAYERS, UNREADABLE, error_finding, only_config
 from locant.rotary_configs.classes import families
