@@ -176,7 +176,7 @@ lab-smoke: $(BIN)/locant
 
 # What is stored of the classes of the installed transformers, after it was updated (CONTRIBUTING.md); each rests on those
 # before it.
-FACTS := vision class_windows facts entries field_kinds reads other_positions sub_configs float_fields stacks
+FACTS := vision class_windows facts entries field_kinds reads other_positions position_tables sub_configs float_fields stacks
 facts: $(BIN)/locant
 	for each in $(FACTS); do $(BIN)/python tests/support/zoo/$$each.py || exit 1; done
 

@@ -208,6 +208,58 @@ def test_schemes_are_those_of_the_classes_that_are_installed() -> None:
         assert stored[name] == positions_of(config_class), name
 
 
+@pytest.mark.parametrize(
+    ("name", "entries", "said"),
+    [
+        ("blenderbot", {"max_position_embeddings": 128}, "ends at 128 tokens, by max_position_embeddings: it fails"),
+        # RoBERTa counts from the position after that of filling.
+        ("roberta", {"max_position_embeddings": 514, "pad_token_id": 1}, "ends at 512 tokens, by max_position_embedd"),
+        ("mpt", {"max_seq_len": 2048}, "ends at 2048 tokens, by max_seq_len: it fails"),
+        ("esm", {"max_position_embeddings": 1026, "pad_token_id": 1}, "ends at 1024 tokens"),
+        ("m2m_100", {"max_position_embeddings": 1024}, ""),  # whose class makes the table longer where it has to
+        ("deberta-v2", {"max_position_embeddings": 512, "position_biased_input": False}, ""),
+    ],
+)
+def test_where_a_table_of_positions_ends_is_told(name: str, entries: dict[str, Any], said: str) -> None:
+    text = _said(name, **entries)
+    assert ("Its table of positions ends" in text) is bool(said)
+    assert said in text
+
+
+def test_tables_beside_a_rotation() -> None:
+    """GPT-J computes cosines once, for n_positions; ESM makes its table of max_position_embeddings without rotation."""
+
+    def told(**file: Any) -> list[str]:
+        return [each.message for each in read_huggingface(file).findings if "table" in each.message]
+
+    (said,) = told(model_type="gptj", n_positions=512)
+    assert "has a table of cosines and sines, which ends at 512 tokens, by n_positions: it fails" in said
+    rotary = {"model_type": "esm", "position_embedding_type": "rotary", "vocab_size": 33, "pad_token_id": 1}
+    (said,) = told(**rotary, max_position_embeddings=1026)
+    assert "max_position_embeddings is 1026 in config.json, which limits no text" in said
+    assert "with position_embedding_type 'absolute' alone" in said
+    assert not told(**rotary)
+    assert not told(model_type="llama", max_position_embeddings=512)
+
+
+def test_a_base_that_no_entry_changes_is_not_told_as_left_out() -> None:
+    (said,) = [
+        each.message for each in read_huggingface({"model_type": "roformer"}).findings if "10000" in each.message
+    ]
+    assert said == "The class of 'roformer' in transformers has the base 10000, which no entry changes."
+
+
+def test_tables_are_those_of_the_classes_that_are_installed() -> None:
+    transformers = pytest.importorskip("transformers")
+    from zoo.position_tables import PATH, table_of
+
+    if not transformers.__version__.startswith("5.24."):
+        pytest.skip("the facts are of release 5.24")
+    stored = json.loads(PATH.read_text(encoding="utf-8"))
+    for name in ("roberta", "gptj", "llama"):
+        assert stored.get(name) == table_of(transformers.CONFIG_MAPPING[name]), name
+
+
 def test_models_by_their_own_code() -> None:
     yuan = read_huggingface({"model_type": "yuan", "hidden_size": 2048, "num_attention_heads": 32})
     assert (yuan.config.rotary_dim, yuan.config.layout, yuan.config.base) == (64, "half", 10000.0)

@@ -16,8 +16,8 @@ from locant.positions.scaling import Unscaled
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig
+from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.entries import LISTS_OF_TYPES, entries_of_class
-from locant.rotary_configs.classes.families import model_type
 from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.reads import is_of_positions, read_by_class
 from locant.rotary_configs.huggingface.groups_by_layer_type import FAILS_WITH_GROUPS, PASSES_OVER_GROUPS
@@ -138,7 +138,7 @@ def _entries(group: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _parts(file: _File) -> Iterator[str]:
     """Yield the type of a text part that states none, and a text part that is made of the entries around it."""
-    steps, whole = steps_to_text(file.content), model_type(name_of(file.content))
+    steps, whole = steps_to_text(file.content), families.model_type(name_of(file.content))
     if steps and steps[-1].is_ours and steps[-1].kind is not None and "model_type" not in steps[-1].part:
         if "model_type" not in file.told and steps[-1].kind.text_type == file.kind.name:
             yield f"the model_type of {steps[-1].name}, '{file.kind.name}'"
@@ -156,7 +156,7 @@ def _scaling(file: _File) -> Iterator[str]:
 
 def _bases(file: _File) -> Iterator[str]:
     """Yield bases that no entry of the file changes."""
-    if any(map(_is_base, file.told)):
+    if any(map(_is_base, file.told)) or file.kind.name in families.PASSES_OVER_GROUPS:
         return
     other = read_or_none(_with_other_bases(file.content), file.read)
     if other is None and not file.lacks_base:

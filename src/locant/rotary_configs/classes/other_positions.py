@@ -15,6 +15,7 @@ from typing import Any
 
 from locant.positions.scaling.fields import in_json
 from locant.rotary_configs.base import MOST_LAYERS, in_words
+from locant.rotary_configs.classes.position_tables import position_table
 from locant.rotary_configs.spellings import is_count
 
 WORD = "position_embeddings_type"
@@ -39,6 +40,7 @@ READ_BY_OTHERS = (
 LENGTHS = ("n_positions", "max_position_embeddings", "max_seq_len", "n_ctx")
 """Entries with the longest text, or the size of a table of positions."""
 
+_OF_TABLES = ("learned", "sinusoidal", "alibi")
 _SIZES = {
     "t5": ("relative_attention_num_buckets", "relative_attention_max_distance"),
     "deberta": ("position_buckets", "max_relative_positions", "pos_att_type"),
@@ -99,6 +101,19 @@ def is_orderless(part: Mapping[str, Any], name: str, defaults: Mapping[str, Any]
         defaults: What its class has where the file leaves an entry out.
     """
     return bool(_classes().get(name, {}).get("orderless")) and not _schemes(part, name, defaults)
+
+
+def longest_in_words(part: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence on the longest text of a model that rotates nothing, where its table of positions has an end.
+
+    Args:
+        part: The text part of config.json.
+        name: Its model type.
+        defaults: What its class has where the file leaves an entry out.
+    """
+    table = position_table(part, name, defaults)
+    if table is not None and {*_OF_TABLES} & {*_schemes(part, name, defaults)}:
+        yield f"Its table of positions ends at {table.in_words()}: it fails with longer texts."
 
 
 def switches_in_words(name: str) -> str:

@@ -13,6 +13,7 @@ from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.other_positions import (
     is_orderless,
+    longest_in_words,
     positions_in_words,
     switches_in_words,
     windows_in_words,
@@ -116,6 +117,7 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
         said = [f"The class of the model type '{name}'{whose} has no rotary positions{instead}."]
         windows = windows_in_words(part.values, kind.name)
         said += [] if windows is None else [windows]
+        said += longest_in_words(part.values, kind.name, kind.defaults)
         said += without_effect(part.values, kind.name, kind.defaults)
         orderless = is_orderless(part.values, kind.name, kind.defaults)
         remedy = f"State {switches_in_words(kind.name)}, as the weights were trained." if orderless else ""
@@ -177,6 +179,7 @@ def _switched_off(part: Fields, kind: ModelType, key: str, on: Any, value: Any) 
     said = [
         f"The class of the model type '{kind.name}' rotates where {key} is {in_json(on)}; {here}, so the model has no "
         f"rotary positions{f', {other}' if other else ''}.",
+        *longest_in_words(part.values, kind.name, kind.defaults),
         *without_effect(part.values, kind.name, kind.defaults),
     ]
     bases = [name for name in ("rope_theta", "rope_parameters", "rope_scaling") if part.values.get(name)]

@@ -15,6 +15,7 @@ from locant.rotary_configs.base import LayerType, ParsedConfig
 from locant.rotary_configs.classes.entries import entries_of_class
 from locant.rotary_configs.classes.families import INDEXERS, NULL_GROUP_STANDS_STILL, is_in_transformers
 from locant.rotary_configs.classes.model_types import ModelType
+from locant.rotary_configs.classes.position_tables import position_table
 from locant.rotary_configs.classes.unread_entries import entries_of_no_class
 from locant.rotary_configs.layer_types import KNOWN_TYPES
 from locant.rotary_configs.rotary_names import misplaced_names
@@ -181,6 +182,34 @@ def with_checked_axes(
             raise ConfigError(f"{message} transformers fails where it splits the features. Correct {name}.")
         findings.append(Finding("warning", message, remedy))
     return replace(parsed, findings=(*parsed.findings, *findings))
+
+
+def longest_text_of_table(part: Fields, kind: ModelType | None) -> Iterator[Finding]:
+    """Yield the note on the table of positions of a class, which ends, or which it does not make where it rotates.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+    """
+    table = None if kind is None else position_table(part.values, kind.name, kind.defaults)
+    if kind is None or table is None:
+        return
+    switch, on = kind.switch or ("", None)
+    if kind.defaults.get(switch) == on:
+        yield Finding(
+            "note",
+            f"The class of '{kind.name}' in transformers has a table of cosines and sines, which ends at "
+            f"{table.in_words()}: it fails with longer texts.",
+            "Cut texts to that length.",
+        )
+    elif table.entry in part.values:
+        usual = in_json(kind.defaults.get(switch))
+        yield Finding(
+            "note",
+            f"{table.entry} is {table.stated} in config.json, which limits no text: the class of '{kind.name}' in "
+            f"transformers makes a table of positions with {switch} {usual} alone.",
+            "Nothing has to be done.",
+        )
 
 
 def turns_backwards(name: str) -> Finding:

@@ -110,8 +110,11 @@ def rotation_of_group(
         elif not bases:  # one that the class passes over is told as such
             # Without its text part, the class reads none of those that stand elsewhere.
             lacks = lacks_base(text_part(text.config), rope, is_elsewhere=lacking_text_part(text.config) is not None)
+            said = f"{lacks}; {base:.10g} is taken, as {'its class' if kind else 'most code'} has."
+            if is_known and not in_vllm and name in families.PASSES_OVER_GROUPS:
+                said = f"The class of '{name}' in transformers has the base {base:.10g}, which no entry changes."
             context.note(
-                f"{lacks}; {base:.10g} is taken, as {'its class' if kind else 'most code'} has.",
+                said,
                 "Compare with the model's publication.",
                 "base of the class",
             )

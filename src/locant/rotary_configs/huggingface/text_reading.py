@@ -31,6 +31,7 @@ from locant.rotary_configs.huggingface.doubts import (
     is_of_indexer,
     is_scaled_by_class,
     learns_frequencies,
+    longest_text_of_table,
     notes_on_indexers,
     refuse_impossible_values,
     turns_backwards,
@@ -218,6 +219,7 @@ def _doubts(text: TextEntries, configs: Mapping[str, RotaryConfig], layers: tupl
     if not text.in_vllm:
         is_scaled = any(not isinstance(each.scaling, Unscaled) for each in configs.values())
         yield from original_length_without_scaling(part, is_scaled)
+        yield from longest_text_of_table(part, kind)
         yield from notes_on_indexers(part, kind, names, configs, layers)
     # Scaling scores by the logarithm of the position is no rotation: code of people's own may do it besides.
     by_logarithm = () if text.is_known or kind is None else [key for key in part.values if "logn" in key]
