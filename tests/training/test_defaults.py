@@ -220,6 +220,23 @@ def test_a_pass_over_a_short_text_is_a_whole_number_of_batches(open_recipe, tmp_
     assert state["progress"]["epoch"] + 1 == 12
 
 
+def test_text_without_a_weight_is_not_passed_over(open_recipe):
+    corpus = open_recipe["corpus"]
+    never = {**corpus, "train": {"source": "train.de", "target": "train.en"}, "valid": None, "test": None}
+    never |= {"source_language": None, "target_language": None}
+
+    def plan(weight, **more):
+        sources = {"one": {"corpus": corpus}, "other": {"weight": weight, "corpus": never}}
+        return planned({**open_recipe, "corpus": {"kind": "mixture", "sources": sources, **more}})
+
+    alone, without = planned(open_recipe), plan(0)
+    assert (without.pairs, without.removed) == (alone.pairs, alone.removed)
+    assert plan(1).pairs > without.pairs
+    assert plan(0, stages=[{"until": 0.5}, {"sources": {"other": 1}}]).pairs == plan(1).pairs
+    tokens = [each.epochs * each.pairs * each.tokens_per_pair for each in (without, plan(1))]
+    assert tokens[0] == pytest.approx(tokens[1], rel=0.01)
+
+
 def test_scripts_without_common_letters_get_two_vocabularies(tmp_path):
     pairs = [(f"слово {number % 7} и ещё {number}", f"word {number % 7} and also {number}") for number in range(300)]
     (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")

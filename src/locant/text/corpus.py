@@ -118,6 +118,12 @@ class Corpus:
         return concatenated([part.train for part in self.parts])
 
     @property
+    def drawn(self) -> ParallelText:
+        """The same without parts that have no weight in any stage."""
+        drawn = [any(weights) for weights in zip(*self.weights, strict=True)]
+        return concatenated([part.train for part, wanted in zip(self.parts, drawn, strict=True) if wanted])
+
+    @property
     def valids(self) -> dict[str, ParallelText]:
         """The validation text of each part that has some, by the name of the part."""
         return {part.name: part.valid for part in self.parts if part.valid is not None}

@@ -18,7 +18,8 @@ from locant.analysis.scores import bleu_tokenizer
 from locant.models.architectures import ModelConfig
 from locant.models.config import TransformerConfig
 from locant.text import Corpus, TokenizerPair, TokenizerSettings
-from locant.text.statistics import TokenStatistics, text_statistics, token_statistics
+from locant.text.pairs import ParallelText
+from locant.text.statistics import TextStatistics, TokenStatistics, text_statistics, token_statistics
 from locant.text.vocabulary import VocabularyTooSmallError
 from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed, memory_warning, passes_warning
 from locant.training.plan import Choice, TrainingPlan, format_passes
@@ -134,9 +135,12 @@ class _Planner:
         self._data = recipe.model_dump(mode="json", exclude_unset=True)
         self._device, self._processes, self._measure = device, processes, measure
         self._choices: list[Choice] = []
-        evaluation = chain(corpus.valid, corpus.test or ())
-        self._all_pairs = len(corpus.train)
-        self._text = text_statistics(corpus.train, recipe.cleaning, evaluation)
+        self._text = self._drawn = _statistics(corpus, corpus.train, recipe)
+        drawn = corpus.drawn
+        self._all_pairs = len(drawn)
+        if len(drawn) < len(corpus.train):
+            # The vocabulary is of all, so that weights may be raised when the run goes on.
+            self._drawn = _statistics(corpus, drawn, recipe)
         words = sum(len(target.split()) for _, target in self._text.sample)
         self._spaceless = words < 2 * len(self._text.sample) and bleu_tokenizer(corpus.target_language) == "13a"
         self._budget()
@@ -153,8 +157,8 @@ class _Planner:
         return TrainingPlan(
             recipe=recipe,
             choices=tuple(self._choices),
-            pairs=self._text.pairs,
-            removed=self._all_pairs - self._text.pairs,
+            pairs=self._drawn.pairs,
+            removed=self._all_pairs - self._drawn.pairs,
             tokens_per_pair=self._tokens.lengths[1],
             parameters=speed.parameters,
             tokens_per_second=speed.tokens_per_second,
@@ -359,8 +363,8 @@ class _Planner:
         return float(most - (most - 1) / 2 * (self._get("training.accumulation_warmup") or 0.0))
 
     def _text_tokens(self) -> float:
-        """Return the target tokens of the text."""
-        return self._text.pairs * self._tokens.lengths[1]
+        """Return the target tokens of the text that is drawn from."""
+        return self._drawn.pairs * self._tokens.lengths[1]
 
     def _epochs(self) -> float:
         return self._target_tokens() / self._text_tokens()
@@ -377,6 +381,10 @@ class _Planner:
         if name not in values:
             values[name] = value
             self._choices.append(Choice(key, value, reason))
+
+
+def _statistics(corpus: Corpus, text: ParallelText, recipe: Recipe) -> TextStatistics:
+    return text_statistics(text, recipe.cleaning, chain(corpus.valid, corpus.test or ()))
 
 
 def _fields(shape: tuple[int, int, int, int, int]) -> dict[str, int]:
