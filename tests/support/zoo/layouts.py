@@ -124,7 +124,10 @@ def _converted(model_type: str, seed: int | None, path: Path, before: Any) -> Co
             return Conversion(model_type, seed, "different", _first_line(error))
     assert report is not None
     after = logits(path / "other")
-    convert_layout(path / "other", path / "again", report.source)
+    try:
+        convert_layout(path / "other", path / "again", report.source)
+    except LocantError as error:
+        return Conversion(model_type, seed, "different", f"the way back: {_first_line(error)}")
     largest, difference = float(before.abs().max()), float((before - after).abs().max())
     wrong = []
     if not difference <= _TOLERANCE * largest:
