@@ -23,7 +23,7 @@ from locant.rotary_configs.classes.telechat import TELECHAT3_YARN, yarn_of_telec
 from locant.rotary_configs.engines.override_words import names_in, placed
 from locant.rotary_configs.engines.replaced_entries import replaced_entries
 from locant.rotary_configs.engines.vllm_groups import with_own_groups
-from locant.rotary_configs.engines.vllm_overrides import GROUPS, with_overrides, with_share_of_file
+from locant.rotary_configs.engines.vllm_overrides import with_overrides, with_share_of_file
 from locant.rotary_configs.huggingface.around_scalings import length_of_class
 from locant.rotary_configs.huggingface.engine_classes import (
     runs_class_of_transformers,
@@ -35,6 +35,7 @@ from locant.rotary_configs.huggingface.engine_classes import (
 from locant.rotary_configs.huggingface.reading import read_config
 from locant.rotary_configs.huggingface.text_parts import text_part
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
+from locant.rotary_configs.usual_values import GROUPS
 from locant.rotary_configs.wording import speaks_of
 
 FORMAT = "--hf-overrides of vLLM"

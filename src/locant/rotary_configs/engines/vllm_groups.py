@@ -11,8 +11,8 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
-from locant.rotary_configs.engines.vllm_overrides import GROUPS
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL
+from locant.rotary_configs.usual_values import GROUPS
 
 _ONE_GROUP = "gemma4"  # the beginning of the model types whose class takes one group for layers of both types
 _YARN_OF_ALL = ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow")

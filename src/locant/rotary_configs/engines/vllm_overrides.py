@@ -20,10 +20,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from locant.errors import ConfigError
-from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import UNREADABLE
-from locant.rotary_configs.classes import families
+from locant.rotary_configs.engines.override_groups import SHARES, OverriddenGroups
 from locant.rotary_configs.engines.override_words import OPTION
 from locant.rotary_configs.huggingface.engine_classes import runs_class_of_transformers
 from locant.rotary_configs.huggingface.reading import read_config
@@ -36,26 +35,13 @@ from locant.rotary_configs.huggingface.text_parts import (
     text_part,
     text_type,
 )
-from locant.rotary_configs.layer_types import GLOBAL, LOCAL
+from locant.rotary_configs.usual_values import GROUPS
 
-GROUPS = ("rope_parameters", "rope_scaling")
-_RELEASE = "vLLM 0.33 (transformers 5.16 to 5.20)"
 _BASES = ("rope_theta", "rotary_emb_base")
-_SHARES = ("partial_rotary_factor", "rotary_pct", "rotary_emb_fraction")
-_BESIDE_A_TYPE = ("rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved")
 _LENGTH = "max_position_embeddings"
 _TEXT_NAMES = ("text_config", "decoder", "generator")  # where get_text_config of transformers looks
 _OF_VLLM = frozenset(("dots3_note",))
 """Model types whose file vLLM reads by a class of its own (``_CONFIG_REGISTRY``), of those with such a part."""
-
-_OWN_BASES = {  # set_default_rope_theta in vllm/model_executor/models
-    **dict.fromkeys(("qwen2", "qwen3", "exaone4", "exaone_moe"), 1e6),
-    "ernie4_5_moe": 5e5,
-    "falcon_h1": 1e11,
-}
-_LOOKS_BY_LAYER = frozenset(("dory", "embedding_gemma2_text", "gemma3_text", "gemma3n_text", "modernbert"))
-"""Model types whose classes in vLLM take ``rope_parameters[layer_type]``, whatever is there."""
-_USUAL_BASE = 10_000.0
 
 
 class _Overrides:
@@ -69,21 +55,13 @@ class _Overrides:
     def __init__(self, config: Mapping[str, Any], findings: list[Finding]) -> None:
         self._findings = findings
         self._own_part = part_of_the_class(config)
-        self._text = text_part(config) if self._own_part is None else _entries_of_own_part(config)
+        self._text = _text_of(config)
         self._is_made_of_file = lacking_text_part(config) is None
-        name = text_type(config)
-        # Code of people's own may keep its entries where it likes.
-        self._is_gathered = families.is_in_transformers(name)
-        self._kind = families.model_type(name)
-        self._default = _OWN_BASES.get(name or "", _USUAL_BASE)
-        self._runs_transformers = runs_class_of_transformers(config, name)
-        try:
-            configs = read_config(config, in_vllm=True).configs
-        except UNREADABLE:
-            configs = {}
-        self._bases = {layer: read.base for layer, read in configs.items()}
+        self._groups = _groups_of(config, self._text, findings)
+        self._is_gathered, self._bases = self._groups.is_gathered, self._groups.bases
         # Of layer types, under names that the class takes into their groups when it is made.
-        taken = {} if self._kind is None or not self._is_gathered else self._kind.bases
+        kind = self._groups.kind
+        taken = {} if kind is None or not self._is_gathered else kind.bases
         self._taken_bases = {
             alias: self._bases.get(layers[0]) for alias, layers in taken.items() if layers and alias not in _BASES
         }
@@ -97,7 +75,7 @@ class _Overrides:
         plain = {name: value for name, value in given.items() if not isinstance(value, Mapping)}
         beside = [name for name in given if self._own_part is not None and self._is_of_text(name)]
         for name in beside:
-            place = f"rope_parameters of {self._own_part}" if name in (*_BASES, *_SHARES) else self._own_part
+            place = f"rope_parameters of {self._own_part}" if name in (*_BASES, *SHARES) else self._own_part
             of = "of the entries of the file" if self._is_made_of_file else "of its own"
             self._error(
                 f"{name} in {OPTION} has no effect: the class of '{config.get('model_type')}' makes a text part {of}, "
@@ -145,8 +123,9 @@ class _Overrides:
 
     def _is_of_text(self, name: str) -> bool:
         """Whether the class of the text part reads an entry about its positions."""
-        read = (*GROUPS, *_BASES, *_SHARES, *self._taken_bases, _LENGTH)
-        return name in read or (self._kind is not None and name in self._kind.defaults)
+        read = (*GROUPS, *_BASES, *SHARES, *self._taken_bases, _LENGTH)
+        kind = self._groups.kind
+        return name in read or (kind is not None and name in kind.defaults)
 
     def _set(self, merged: dict[str, Any], name: str, value: Any, plain: Mapping[str, Any], *, is_text: bool) -> None:
         """Set an entry that is no object."""
@@ -160,182 +139,26 @@ class _Overrides:
             base = next((plain[each] for each in _BASES if plain.get(each) is not None), None)
             self._replace(merged, name, {"rope_type": "default", **({} if base is None else {"rope_theta": base})})
         elif name in _BASES and not any(group in plain and plain[group] is None for group in GROUPS):
-            self._pass_over(name, value, next(iter(self._bases.values()), None))
+            self._groups.pass_over(name, value, next(iter(self._bases.values()), None))
         elif name in self._taken_bases:
-            self._pass_over(name, value, self._taken_bases[name])
-        elif name in _SHARES and (share := self._share(merged)) is not None:
-            self._pass_over(name, value, share)
-        elif name in _SHARES and value is not None:
+            self._groups.pass_over(name, value, self._taken_bases[name])
+        elif name in SHARES and (share := self._groups.share(merged)) is not None:
+            self._groups.pass_over(name, value, share)
+        elif name in SHARES and value is not None:
             # patch_rope_parameters takes the first of them, whatever the class calls it.
-            first = next(each for each in _SHARES if plain.get(each) is not None)
-            self._fill_share(merged, first, plain[first])
+            first = next(each for each in SHARES if plain.get(each) is not None)
+            self._groups.fill_share(merged, first, plain[first])
         elif name not in _BASES:
             merged[name] = value
 
-    def _fill_share(self, merged: dict[str, Any], entry: str, share: Any) -> None:
-        """Give a share of the head to the group, or to those of layer types that have none (standardize_rope_params).
-
-        Args:
-            merged: The text part, which is changed.
-            entry: Its name in the overrides.
-            share: The share.
-        """
-        name = next((group for group in GROUPS if isinstance(merged.get(group), Mapping)), GROUPS[0])
-        present = merged.get(name) or {}
-        if self._kind is not None and self._kind.name in families.READS_NEW_NAME_ALONE and not present:
-            base = next(iter(self._bases.values()), self._default)
-            merged[name] = {"rope_type": "default", "rope_theta": base, _SHARES[0]: share}
-            return
-        if self._kind is None or not self._kind.rope_by_layer or (present and not _is_by_layer(present)):
-            merged[_SHARES[0]] = share
-            return
-        groups = {}
-        of_class = [] if present else [name for name, group in (self._kind.rope or {}).items() if group]
-        for layer in dict.fromkeys((*self._bases, *of_class)):  # also of types of which the file has no layer
-            own = present.get(layer) or self._group_of_class(layer)
-            stated = own if isinstance(own, Mapping) else {"rope_type": "default"}
-            groups[layer] = {_SHARES[0]: share, "rope_theta": self._bases.get(layer), **stated}
-        shares = {group[_SHARES[0]] for group in groups.values()}
-        if share not in shares and len(shares) == 1:
-            self._pass_over(entry, share, shares.pop())
-        merged[name] = groups
-
-    def _group_of_class(self, layer: str) -> Any:
-        """Return the group that the class of transformers has for a type of layers of which the file has none."""
-        assert self._kind is not None
-        own, share = (self._kind.rope or {}).get(layer), self._text.get(_SHARES[0])
-        takes_share = self._kind.takes_share_beside and "" not in self._kind.keeps_its_share
-        return {**own, _SHARES[0]: share} if isinstance(own, Mapping) and takes_share and share is not None else own
-
-    def with_share_of_file(self, part: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the text part of a file whose share of the head stands where ``patch_rope_parameters`` puts it."""
-        filled = dict(part)
-        stated = next((name for name in _SHARES if part.get(name) is not None), None)
-        kind = self._kind
-        if stated is None or kind is None or not self._is_gathered or not is_number(part[stated]):
-            return filled
-        if stated != _SHARES[0] and self._share({name: part[name] for name in GROUPS if name in part}) is not None:
-            return filled  # that of the class, of which the share has another name
-        fills_groups = kind.rope_by_layer and "qk_rope_head_dim" not in kind.defaults
-        if fills_groups or stated != _SHARES[0] or kind.name in families.READS_NEW_NAME_ALONE:
-            self._fill_share(filled, stated, part[stated])
-        return filled
-
-    def _pass_over(self, name: str, value: Any, present: Any) -> None:
-        if value == present:
-            return
-        has = "its class has its own" if present is None else f"the model has {present:.10g}"
-        self._error(
-            f"{name} in {OPTION} has no effect: {has}, and {_RELEASE} fills in only what is missing.",
-            f"State {name} in rope_parameters, together with rope_type and all else that belongs there.",
-        )
-
-    def _share(self, part: Mapping[str, Any]) -> float | None:
-        """Return the rotated share that the group has before overrides, where the file or its class states one."""
-        groups = [part.get(group) for group in GROUPS]
-        places = [part, *(each for each in groups if isinstance(each, Mapping))]
-        if self._kind is not None:
-            places += [each for each in (self._kind.rope, self._kind.defaults) if each]
-        found = (place.get(name) for place in places for name in _SHARES)
-        return next((share for share in found if isinstance(share, int | float)), None)
-
     def _replace(self, merged: dict[str, Any], name: str, given: Mapping[str, Any]) -> None:
         """Put a group in the place of the one that is there, under either name."""
-        if not self._is_gathered:
-            for each in (*GROUPS, *(_BASES if "rope_theta" in given else ())):
-                merged.pop(each, None)
-            merged[name] = given
-            return
-        looks_by_layer = self._kind is not None and (
-            self._kind.rope_by_layer if self._runs_transformers else self._kind.name in _LOOKS_BY_LAYER
-        )
-        if self._kind is not None and looks_by_layer and not _is_by_layer(given):
-            raise ConfigError(
-                f"{name} in {OPTION} has no groups for layer types: vLLM looks for the one of every layer in models of "
-                f"the type '{self._kind.name}', and cannot start. State a group for each layer type."
-            )
-        share = self._share(merged)
-        for each in (*GROUPS, *_BASES, *_SHARES):
+        share = self._groups.share(merged) if self._is_gathered else None
+        complete = self._groups.completed(given, name, share) if self._is_gathered else given
+        gone = (*_BASES, *SHARES) if self._is_gathered else (_BASES if "rope_theta" in given else ())
+        for each in (*GROUPS, *gone):
             merged.pop(each, None)
-        is_by_layer = _is_by_layer(given)
-        groups = given if is_by_layer else {"": given}
-        complete = {
-            layer: self._of_null(f"'{layer}' of {name}", layer)
-            if each is None
-            else self._completed(each, f"'{layer}' of {name}" if layer else name, layer, share)
-            for layer, each in groups.items()
-        }
-        merged[name] = complete if is_by_layer else complete[""]
-
-    def _of_null(self, where: str, layer: str) -> dict[str, Any] | None:
-        """Return what ``get_rope`` of vLLM takes for a type of layers whose group is null, where its class is known."""
-        kind = self._kind
-        if kind is None or kind.name not in _LOOKS_BY_LAYER or layer not in kind.null_groups:
-            return None
-        base = self._bases.get(layer)
-        if not self._runs_transformers and base not in (None, _USUAL_BASE):
-            self._error(
-                f"{where} in {OPTION} is null: {_RELEASE} takes base {_USUAL_BASE:.10g} there, where the model has "
-                f"{base:.10g}.",
-                f"State rope_type and rope_theta {base:.10g} there.",
-            )
-        return None if self._runs_transformers else {"rope_type": "default", "rope_theta": _USUAL_BASE}
-
-    def _completed(self, rope: Mapping[str, Any], where: str, layer: str, share: float | None) -> dict[str, Any]:
-        """Return a group as vLLM reads it, which is not patched any more."""
-        complete = self._typed(rope, where)
-        base = self._bases.get(layer, next(iter(self._bases.values()), None))
-        if "rope_theta" in complete and complete["rope_theta"] is None:
-            raise ConfigError(f"rope_theta is null for {where} in {OPTION}: vLLM cannot start with it.")
-        if "rope_theta" not in complete and self._runs_transformers:
-            base_of_file = "" if base is None else f" {base:.10g}"
-            raise ConfigError(
-                f"{where} in {OPTION} has no rope_theta: vLLM runs this model by the class of transformers, which "
-                f"fails without. State rope_theta{base_of_file} there."
-            )
-        if "rope_theta" not in complete:
-            complete["rope_theta"] = self._default
-            if base not in (None, self._default):
-                self._error(
-                    f"{where} in {OPTION} has no rope_theta, and the group of the model, with {base:.10g}, is replaced "
-                    f"as a whole: {_RELEASE} takes {self._default:.10g}, unless its class for the model has a base of "
-                    "its own.",
-                    f"State rope_theta {base:.10g} there.",
-                )
-            elif base not in (None, _USUAL_BASE):
-                self._findings.append(
-                    Finding(
-                        "note",
-                        f"{where} in {OPTION} has no rope_theta: {_RELEASE} fills in {base:.10g} for this model type.",
-                        "State rope_theta there: other releases take 10000, or fail.",
-                    )
-                )
-        if "partial_rotary_factor" not in complete and share not in (None, 1):
-            # Classes of vLLM for GLM fill it in.
-            if self._runs_transformers or not (self._kind and self._kind.name.startswith("glm")):
-                complete["partial_rotary_factor"] = 1.0
-            does = "rotates whole heads, unless its class for the model says otherwise"
-            if self._runs_transformers:
-                does = "runs the model by the class of transformers, which rotates whole heads then, or fails"
-            self._error(
-                f"{where} in {OPTION} has no partial_rotary_factor, and the group of the model, with {share:g}, is "
-                f"replaced as a whole: {_RELEASE} {does}.",
-                f"State partial_rotary_factor {share:g} there.",
-            )
-        return complete
-
-    def _typed(self, rope: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """Return a group with the type that vLLM reads there."""
-        old = rope.get("type")
-        typed = {key: value for key, value in rope.items() if key != "type"}
-        if "rope_type" in typed or not (set(rope) - set(_BESIDE_A_TYPE)):
-            return typed
-        said = "has no rope_type" if old is None else f"has type '{old}' and no rope_type"
-        self._error(
-            f"{where} in {OPTION} {said}: {_RELEASE} reads rope_type alone there, and scales nothing.",
-            f"State rope_type '{old or '...'}' there.",
-        )
-        return {"rope_type": "default", **{key: value for key, value in typed.items() if key in _BESIDE_A_TYPE}}
+        merged[name] = complete
 
     def _nested(self, present: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Return a nested configuration with overrides in it; groups are merged, under either name."""
@@ -346,7 +169,10 @@ class _Overrides:
             if name in _TEXT_NAMES and is_text and name not in present:
                 self._error(f"{name} in {name} of {OPTION} has no effect: vLLM takes the outer one.", "Remove it.")
             elif (
-                name in GROUPS and isinstance(value, Mapping) and is_text and self._stands_beside(updated, there, value)
+                name in GROUPS
+                and isinstance(value, Mapping)
+                and is_text
+                and self._groups.stands_beside(updated, there, value)
             ):
                 self._error(
                     f"{name} in {OPTION} has no effect: vLLM puts its entries beside the groups that the class has for "
@@ -357,71 +183,45 @@ class _Overrides:
                 group = updated.get(there) or {}
                 if not isinstance(group, Mapping):
                     raise ConfigError(f"'{there}' of the model must be a group of named values; got {group!r}.")
-                if self._has_layers(value):
-                    group = self._by_type(group)
-                merged = self._merged_group(group, value, name)
+                if self._groups.has_layers(value):
+                    group = self._groups.by_type(group)
+                merged = self._groups.merged(group, value, name)
                 nulls = (layer for layer in merged if layer in value and merged[layer] is None)
-                updated[there] = merged | {layer: self._of_null(f"'{layer}' of {name}", layer) for layer in nulls}
-                for names in (_BASES, _SHARES):  # which the class has gathered in the group, where it is replaced
+                updated[there] = merged | {
+                    layer: self._groups.of_null(f"'{layer}' of {name}", layer) for layer in nulls
+                }
+                for names in (_BASES, SHARES):  # which the class has gathered in the group, where it is replaced
                     if any(value.get(each) is not None for each in names):
                         updated = {entry: updated[entry] for entry in updated if entry not in names}
             elif name in GROUPS and value is None and is_text:
                 self._replace(updated, name, {"rope_type": "default"})
             elif name in _BASES and is_text:
-                self._pass_over(name, value, next(iter(self._bases.values()), None))
+                self._groups.pass_over(name, value, next(iter(self._bases.values()), None))
             elif name in self._taken_bases and is_text:
-                self._pass_over(name, value, self._taken_bases[name])
-            elif name in _SHARES and is_text:
-                self._pass_over(name, value, self._share(present) or 1)
+                self._groups.pass_over(name, value, self._taken_bases[name])
+            elif name in SHARES and is_text:
+                self._groups.pass_over(name, value, self._groups.share(present) or 1)
             elif isinstance(value, Mapping) and isinstance(present.get(name), Mapping):
                 updated[name] = self._nested(present[name], value)
             else:
                 updated[name] = value
         return updated
 
-    def _stands_beside(self, present: Mapping[str, Any], name: str, value: Mapping[str, Any]) -> bool:
-        """Whether entries for all layers are merged into groups for each layer type, as their class has them."""
-        if self._kind is None or not self._kind.rope_by_layer or self._has_layers(value):
-            return False
-        group = present.get(name)
-        is_flat = isinstance(group, Mapping) and bool(group) and not _is_by_layer(group)
-        merges = self._kind.name in families.MERGES_INTO_ALL_LAYERS | families.MERGES_INTO_FULL_LAYERS
-        return merges or not is_flat
 
-    def _has_layers(self, value: Mapping[str, Any]) -> bool:
-        """Whether entries are groups of layer types, or nothing in the place of one."""
-        return any(isinstance(each, Mapping) for each in value.values()) or (bool(value) and {*value} <= {*self._bases})
-
-    def _by_type(self, group: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a group as the class gathers it: one for all is that of full attention where it has several."""
-        if _is_by_layer(group) or not {GLOBAL, LOCAL} <= {*self._bases}:
-            return group
-        return {
-            layer: {**(group if layer == GLOBAL else {"rope_type": "default"}), "rope_theta": base}
-            for layer, base in self._bases.items()
-        }
-
-    def _merged_group(self, present: Mapping[str, Any], given: Mapping[str, Any], where: str) -> dict[str, Any]:
-        if self._has_layers(given):
-            merged = dict(present)
-            for layer, value in given.items():
-                both = isinstance(value, Mapping) and isinstance(present.get(layer), Mapping)
-                merged[layer] = self._merged_group(present[layer], value, f"'{layer}' of {where}") if both else value
-            return merged
-        merged = {key: value for key, value in present.items() if key != "type"} | dict(given)
-        stated = present.get("rope_type", present.get("type", "default"))
-        if "type" in merged and "rope_type" not in given and merged.pop("type") != stated:
-            self._error(
-                f"'type' of {where} in {OPTION} has no effect: the group has rope_type '{stated}', which {_RELEASE} "
-                "reads.",
-                "State rope_type there.",
-            )
-        return {"rope_type": stated, **merged} if not _is_by_layer(merged) else merged
+def _text_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the text part of a file before overrides, which its class may make itself."""
+    return text_part(config) if part_of_the_class(config) is None else _entries_of_own_part(config)
 
 
-def _is_by_layer(group: Mapping[str, Any]) -> bool:
-    values = [each for each in group.values() if each is not None]
-    return bool(values) and all(isinstance(each, Mapping) for each in values)
+def _groups_of(config: Mapping[str, Any], text: Mapping[str, Any], findings: list[Finding]) -> OverriddenGroups:
+    """Return what becomes of the groups of a model, by its text part before overrides."""
+    try:
+        configs = read_config(config, in_vllm=True).configs
+    except UNREADABLE:
+        configs = {}
+    name, bases = text_type(config), {layer: read.base for layer, read in configs.items()}
+    is_run = runs_class_of_transformers(config, name)
+    return OverriddenGroups(name, text, bases, findings, runs_transformers=is_run)
 
 
 def part_of_the_class(config: Mapping[str, Any]) -> str | None:
@@ -470,4 +270,4 @@ def with_share_of_file(config: Mapping[str, Any], part: Mapping[str, Any]) -> di
         config: The content of config.json.
         part: Its text part.
     """
-    return _Overrides(config, []).with_share_of_file(part)
+    return _groups_of(config, _text_of(config), []).with_share_of_file(part)
