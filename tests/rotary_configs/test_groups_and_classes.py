@@ -45,7 +45,7 @@ def test_a_group_without_a_base_has_that_of_every_group(name: str, layer: str) -
     parsed = read_huggingface(file)
     base = parsed.configs[layer].base
     assert base == _config_of(file).rope_parameters[layer]["rope_theta"] != own
-    assert f"fills in {base:g} there, not the {own:g} of its own group" in _warnings(parsed)
+    assert f"fills in {base:.10g} there, not the {own:.10g} of its own group" in _warnings(parsed)
 
 
 def test_a_group_of_deepseek_v4_without_a_base_has_the_main_one() -> None:
