@@ -321,3 +321,15 @@ def test_a_share_that_a_class_passes_over_is_told_of_vllm_where_it_has_a_class(t
     half = {**_SIZES, "partial_rotary_factor": 0.5}
     assert "vLLM: 64 features" in _said(tmp_path, {"model_type": "llama", **half})
     assert "vLLM" not in _said(tmp_path, {"model_type": "diffllama", **half})
+
+
+def test_of_one_group_with_which_a_class_fails_nothing_is_said_twice(tmp_path: Path) -> None:
+    """The class of Laguna looks for groups of layer types: what vLLM would make of its own ones is no contradiction."""
+    types = ["full_attention", *["sliding_attention"] * 3]
+    yarn = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096}
+    laguna = {"model_type": "laguna", "num_hidden_layers": 4, "layer_types": types, "rope_scaling": yarn}
+    said = _said(tmp_path, laguna | {"rope_theta": 1e6, "partial_rotary_factor": 1.0})
+    assert "partial_rotary_factor is 1 in config.json, beside rope_scaling" in said
+    assert not [words for words in ("acts on", "it takes its own groups", "beside the groups") if words in said]
+    without = _said(tmp_path, {"model_type": "laguna", "num_hidden_layers": 4, "partial_rotary_factor": 0.25})
+    assert "passes over for 'full_attention': it takes its own 0.5 of each head there" in without

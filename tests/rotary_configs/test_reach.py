@@ -33,6 +33,7 @@ def _reach(findings: Any) -> list[str]:
         ),
         ({"model_type": "gemma2", "rope_scaling": _LINEAR}, ""),  # one rotation
         ({"model_type": "gemma3_text"}, ""),
+        ({"model_type": "laguna", "rope_theta": 1e6, "rope_scaling": _LINEAR}, ""),  # with which its class fails
         (
             {
                 "model_type": "gemma3_text",

@@ -30,7 +30,9 @@ from locant.rotary_configs.huggingface.engine_classes import (
     vllm_has_class,
     vllm_has_no_class,
 )
+from locant.rotary_configs.huggingface.groups_by_layer_type import FAILS_WITH_GROUPS
 from locant.rotary_configs.huggingface.text_parts import text_part, text_type
+from locant.rotary_configs.reach import REACH
 from locant.rotary_configs.spellings import is_count
 from locant.rotary_configs.wording import words_of_findings
 
@@ -65,13 +67,16 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
             yield Finding("warning", said, "Correct the entry, or do not serve the model with vLLM.")
         return
     # What the class of transformers decides.
-    of_layers: tuple[str, ...] = ("layers without positions", "base of the class")
+    of_layers: tuple[str, ...] = ("layers without positions", "base of the class", REACH)
     of_layers += () if parsed.multimodal else ("several axes",)
     is_run = families.is_in_transformers(text_type(content)) and not vllm_has_no_class(content)
     if not is_own and not is_run:
         return  # nor does it run the class of transformers
     told = words_of_findings(parsed.findings)
+    fails = any(each.code == FAILS_WITH_GROUPS for each in parsed.findings)
     for finding in vllm.findings if is_own else ():
+        if fails and "vLLM" not in finding.message:
+            continue  # of the class of transformers, which takes nothing of such a file
         is_of_nobody = finding.code == "read by nobody"
         is_told = finding in parsed.findings or (is_of_nobody and finding.message.split("'")[1] in told)
         is_told |= finding.code == "null entry" and finding.message.split(" ")[0] in told

@@ -14,6 +14,8 @@ from locant.rotary_configs.classes.refusals import null_of
 from locant.rotary_configs.rope_parameters import read_type
 from locant.rotary_configs.usual_values import GROUPS
 
+_IN_THE_GROUP = "State it in the group of the layer type in rope_parameters, where it is meant."
+
 
 def share_of_head(
     part: Fields,
@@ -55,8 +57,11 @@ def share_of_head(
             share = kind.unscaled_share
         if beside not in (None, 1 if share is None else share):
             part.pass_over("partial_rotary_factor")
-            taken = "its own" if not is_of_file else "the whole head" if share is None else f"{share:g} of each head"
-            findings.append(_share_beside_groups(kind, beside, layer, taken))
+            findings.append(
+                _share_beside_groups(kind, beside, layer, share)
+                if is_of_file
+                else _share_beside_no_groups(kind, beside, layer, share, part)
+            )
         return share
     factor = None if part.values.get("rotary_pct") is not None else beside
     if kind is not None and factor is not None and _keeps_its_share(kind, part):
@@ -207,12 +212,32 @@ def share_passed_over(kind: ModelType, fraction: float | None, layer: str) -> Fi
     )
 
 
-def _share_beside_groups(kind: ModelType, share: float, layer: str, taken: str) -> Finding:
+def _share_beside_groups(kind: ModelType, share: float, layer: str, own: float | None) -> Finding:
+    taken = "the whole head" if own is None else f"{own:g} of each head"
     return Finding(
         "warning",
         f"partial_rotary_factor is {share:g} beside the groups of the layer types, where the class of '{kind.name}' in "
         f"transformers passes over it for '{layer}': it takes {taken} there.",
-        "State it in the group of the layer type in rope_parameters, where it is meant.",
+        _IN_THE_GROUP,
+    )
+
+
+def _share_beside_no_groups(kind: ModelType, share: float, layer: str, own: float | None, part: Fields) -> Finding:
+    """Return the finding about a share of a file without groups for layer types, where the class has its own ones."""
+    group = next((name for name in GROUPS if part.values.get(name)), None)
+    said = f"partial_rotary_factor is {share:g} in config.json"
+    if group is not None and kind.one_group.get(group) == "fails":
+        return Finding(
+            "warning",
+            f"{said}, beside {group}: the class of '{kind.name}' in transformers reads no share there. What is shown "
+            f"for '{layer}' is the {1 if own is None else own:g} that it has of its own.",
+            _IN_THE_GROUP,
+        )
+    return Finding(
+        "warning",
+        f"{said}, which the class of '{kind.name}' in transformers passes over for '{layer}': it takes "
+        f"{'the whole head' if own is None else f'its own {own:g} of each head'} there.",
+        _IN_THE_GROUP,
     )
 
 

@@ -41,6 +41,7 @@ from locant.rotary_configs.huggingface.doubts import (
 )
 from locant.rotary_configs.huggingface.engine_classes import vllm_latent_heads
 from locant.rotary_configs.huggingface.group_reading import TextEntries, rotation_of_group
+from locant.rotary_configs.huggingface.groups_by_layer_type import FAILS_WITH_GROUPS
 from locant.rotary_configs.huggingface.layer_doubts import (
     doubts_about_layer_types,
     doubts_about_layers,
@@ -137,15 +138,16 @@ def read_text_part(
     layers = _layer_types(part, kind, names, configs)
     findings += _entries_left_over(text, configs)
     if layers and not any(each.config for each in layers):
-        fails = [] if kind is None else types_without_group(part.values, kind, names)
-        fails += [*doubts_about_layer_types(part, kind, len(names)), *doubts_about_class(part, kind, names, configs)]
-        if fails:
-            raise ConfigError(fails[0].message)
+        reasons = [] if kind is None else types_without_group(part.values, kind, names)
+        reasons += [*doubts_about_layer_types(part, kind, len(names)), *doubts_about_class(part, kind, names, configs)]
+        if reasons:
+            raise ConfigError(reasons[0].message)
         raise NoRotaryPositionsError(
             "By config.json, none of the layers of this model rotates: it has no rotary positions."
         )
     findings += _doubts(text, configs, layers)
-    if (scaling_of_all := scaling_for_all_layers(given)) is not None:
+    fails = any(each.code == FAILS_WITH_GROUPS for each in findings)
+    if not fails and (scaling_of_all := scaling_for_all_layers(given)) is not None:
         remedy = "Nothing has to be done, if the weights were trained so."
         findings += reach_of_scaling(configs, layers, f"in {scaling_of_all} of config.json", remedy)
     parsed = ParsedConfig(configs, tuple(dict.fromkeys(findings)), multimodal, layers)
