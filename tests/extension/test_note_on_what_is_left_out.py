@@ -238,7 +238,7 @@ def test_a_base_in_a_group_of_a_class_without_any_does_not_count(tmp_path: Path)
     """modeling_clvp.py has one rotation, which no entry of the file changes."""
     group = {"rope_type": "default", "rope_theta": 2e4}
     said = [each.message for each in _found(tmp_path, {"model_type": "clvp_encoder", "rope_parameters": group})]
-    assert "No rope_theta of the file counts; 10000 is taken, as its class has." in said
+    assert "The class of 'clvp_encoder' in transformers has the base 10000, which no entry changes." in said
 
 
 def test_a_base_in_one_group_that_a_class_of_several_passes_over_does_not_count(tmp_path: Path) -> None:
