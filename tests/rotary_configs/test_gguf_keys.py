@@ -79,6 +79,8 @@ def test_windows_that_an_architecture_does_not_have_are_told_in_one_sentence(arc
 def test_keys_of_windows_that_are_off_have_no_effect(architecture: str, keys: dict[str, Any]) -> None:
     (said,) = [each for _, each in _said(architecture, **keys) if "no effect" in each]
     assert all(f"{key} " in said for key in keys)
+    if architecture == "exaone4":
+        assert "gives layers of 'exaone4' windows in files of 64 blocks alone, and this one has" in said
     off = [each for _, each in _said("gemma3", **{WINDOW: 0, PATTERN: 2}) if "no effect" in each]
     assert off == [
         f"{PATTERN} 2 has no effect: with no {WINDOW} above 0 llama.cpp gives no layer of the architecture 'gemma3' a "

@@ -358,3 +358,17 @@ def test_an_override_of_what_may_be_a_list_needs_the_key(monkeypatch: pytest.Mon
     )
     stated = _inspect(monkeypatch, _metadata("llama", {"attention.head_count_kv": 2}), {}, flags).findings
     assert any("llama.attention.head_count_kv is 0 in all layers" in each.message for each in stated)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "remedy"),
+    [
+        ("deepseek2", {}, "State attention.head_count_kv 1."),
+        ("kimi-linear", {"attention.head_count_kv": [0, 2, 0, 2]}, "State 1 in place of 2 in the list attention."),
+        ("deepseek2", {"attention.head_count_kv": 1, "attention.key_length": 64}, "State attention.key_length 576."),
+    ],
+)
+def test_what_makes_the_keys_of_a_latent_one_head(architecture: str, keys: dict[str, Any], remedy: str) -> None:
+    """The list of heads says which layers have attention: one number in its place would give all of them some."""
+    found = refusals(_metadata(architecture, {**_LATENT, **keys}), {})
+    assert next(each.remedy for each in found if "where the cache holds" in each.message).startswith(remedy)

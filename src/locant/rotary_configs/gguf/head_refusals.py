@@ -166,8 +166,23 @@ def _of_another_latent(own: Mapping[str, Any], architecture: str, suffix: str) -
             f"{heads} key {'head' if heads == 1 else 'heads'} of {length} features ({architecture}.{_LENGTH}{suffix}) "
             f"have {heads * length}, where the cache holds the latent of {rank} ({_RANK}{suffix}) and {rotated} more "
             f"({_SIZE})",
-            f"State {_KEYS} 1 and {_LENGTH}{suffix} {rank + rotated}.",
+            _of_one_latent(listed, heads, length, f"{_LENGTH}{suffix}", rank + rotated),
         )
+
+
+def _of_one_latent(listed: Any, heads: int, length: int, name: str, size: int) -> str:
+    """Return what makes the keys of a layer one head with the latent; a list says which layers have attention, too.
+
+    Args:
+        listed: The numbers of heads in the file, of all layers or of each.
+        heads: The largest of them.
+        length: The features of a head.
+        name: The key that states them.
+        size: Those of the latent with the rotated part.
+    """
+    one = f"1 in place of {heads} in the list {_KEYS}" if _is_list(listed) else f"{_KEYS} 1"
+    wrong = [*([one] if heads != 1 else []), *([f"{name} {size}"] if length != size else [])]
+    return f"State {' and '.join(wrong)}."
 
 
 def _keeps_latent(own: Mapping[str, Any], architecture: str) -> bool:

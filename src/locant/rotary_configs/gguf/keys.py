@@ -16,7 +16,7 @@ from locant.rotary_configs.gguf.architectures import RAISES_BASE
 from locant.rotary_configs.gguf.deviations import USUAL_BASE
 from locant.rotary_configs.gguf.layers import SWITCHED
 from locant.rotary_configs.gguf.loader_facts import loader_facts
-from locant.rotary_configs.gguf.windows import PATTERN, WINDOW, has_windows
+from locant.rotary_configs.gguf.windows import PATTERN, WINDOW, depth_with_windows, has_windows
 
 YARN_KEYS = ("log_multiplier", "ext_factor", "attn_factor", "beta_fast", "beta_slow")
 """Last parts of the names of the keys below ``rope.scaling.yarn_``."""
@@ -88,6 +88,10 @@ def keys_without_effect(
         *first, last = passed_over
         subject, them = (f"{', '.join(first)} and {last} have", "them") if first else (f"{last} has", "it")
         where = f"passes over {them} in the architecture '{architecture}'" if rotates else f"does not use {them} here"
+        deeper = depth_with_windows(architecture)
+        if deeper is not None and all(each.split(" ")[0] in _OF_WINDOWS for each in passed_over):
+            has = "" if own.get("block_count") is None else f", and this one has {in_json(own['block_count']):.40}"
+            where = f"gives layers of '{architecture}' windows in files of {deeper} blocks alone{has}"
         yield Finding(
             "note",
             f"{subject} no effect: llama.cpp {where}.",

@@ -85,7 +85,13 @@ _DEEPER = 64  # layers of EXAONE 4 32B, the one with windows
 
 def windows_of(architecture: str, count: int | None) -> Windows | None:
     """Return how a file of so many layers finds those with windows; ``None`` where none has one."""
-    return None if architecture == "exaone4" and count != _DEEPER else WINDOWS.get(architecture)
+    deeper = depth_with_windows(architecture)
+    return WINDOWS.get(architecture) if deeper in (None, count) else None
+
+
+def depth_with_windows(architecture: str) -> int | None:
+    """Return the number of layers that files of an architecture with windows have, ``None`` where any may have them."""
+    return _DEEPER if architecture == "exaone4" else None
 
 
 def window_of(keys: Fields, architecture: str) -> int | None:
