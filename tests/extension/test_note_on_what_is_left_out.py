@@ -247,3 +247,9 @@ def test_a_base_in_one_group_that_a_class_of_several_passes_over_does_not_count(
     said = [each.message for each in _found(tmp_path, {"model_type": "olmo3", **_SIZES, "rope_parameters": group})]
     assert any("passes over it, and takes its own groups" in each for each in said)
     assert not [each for each in said if "rope_theta" in each]
+
+
+def test_a_base_that_an_alpha_raises_is_not_told_as_that_of_the_class(tmp_path: Path) -> None:
+    group = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}
+    hunyuan = {"model_type": "hunyuan_v1_moe", **_SIZES, "head_dim": 128, "rope_scaling": group}
+    assert not [each for each in _said(tmp_path, hunyuan) if "rope_theta" in each]

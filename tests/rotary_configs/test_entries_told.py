@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from locant.errors import ConfigError
 from locant.extension import inspect_model
 from locant.positions.scaling import LongRoPE
 from locant.rotary_configs import read_huggingface
@@ -97,8 +98,15 @@ def test_what_hunyuans_alpha_makes_is_told_with_the_entries_without_effect() -> 
     file = {"model_type": "hunyuan_v1_dense", "hidden_size": 2048, "num_attention_heads": 16, "head_dim": 128}
     group = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0, "beta_fast": 32, "mscale": 1.0}
     said = " ".join(e.message for e in read_huggingface({**file, "rope_theta": 1e4, "rope_scaling": group}).findings)
-    assert "alpha 1000 in rope_scaling raises the base from 10000 to 1.11588e+07" in said
+    assert "alpha 1000 in rope_scaling raises the base from 10000 to 11158839.93" in said
     assert "Beside it factor, beta_fast, mscale have no effect." in said
+    without = {"model_type": "hunyuan_v1_moe", "num_hidden_layers": 2, "attention_head_dim": 128, "rope_scaling": group}
+    said = " ".join(each.message for each in read_huggingface(without).findings)
+    assert "head_dim is left out of config.json, and null then" in said
+    assert "attention_head_dim is 128 in config.json" in said
+    for alpha, size, wrong in ((-2.0, 128, "alpha in rope_scaling of config.json must be"), (9.0, 2, "head_dim of")):
+        with pytest.raises(ConfigError, match=wrong):
+            read_huggingface({**file, "head_dim": size, "rope_scaling": {"type": "dynamic", "alpha": alpha}})
 
 
 def _said(name: str, **entries: Any) -> str:

@@ -279,7 +279,7 @@ def test_a_lost_alpha_of_hunyuan_is_told(name: str) -> None:
         assert (parsed.config.base, parsed.config.scaling.name) == (10000.0, "dynamic")
         (told,) = [each for each in parsed.findings if "alpha" in each.message]
         assert said in told.message
-        assert "raises the base from 10000 to 1.11588e+07" in told.message  # published: 10000 * 1000^(128 / 126)
+        assert "raises the base from 10000 to 11158839.93" in told.message  # published: 10000 * 1000^(128 / 126)
     other = read_huggingface({**content, "rope_scaling": {"type": "linear", "factor": 2.0, "alpha": 1000.0}})
     assert other.config.base == 10000.0  # modeling_hunyuan_v1_dense.py reads alpha beside 'dynamic' alone
     assert any("alpha 1000.0 in rope_scaling of config.json has no effect" in each.message for each in other.findings)

@@ -18,6 +18,7 @@ from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig
 from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.entries import LISTS_OF_TYPES, entries_of_class
+from locant.rotary_configs.classes.hunyuan import RAISED_BASE
 from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.reads import is_of_positions, read_by_class
 from locant.rotary_configs.huggingface.groups_by_layer_type import FAILS_WITH_GROUPS, PASSES_OVER_GROUPS
@@ -54,7 +55,9 @@ def values_left_out(
     # A class that fails with the groups of a file takes none of its own in their place, and of groups that it passes
     # over it is told what it takes.
     takes_groups = all(each.code not in (FAILS_WITH_GROUPS, PASSES_OVER_GROUPS) for each in said)
-    of_groups = [*_scaling(file), *_bases(file), *_shares(file)] if takes_groups else []
+    tells_base = any(each.code == RAISED_BASE for each in said)  # and the one of the class, from which it is raised
+    bases = [] if tells_base else _bases(file)
+    of_groups = [*_scaling(file), *bases, *_shares(file)] if takes_groups else []
     items = [*_parts(file), *of_groups, *numbers, *layers, *_sections(file)]
     if not items:
         return []

@@ -22,6 +22,7 @@ FindingCode = Literal[
     "turns backwards",
     "several axes",
     "odd share",
+    "raised base",
     "beyond published values",
     "unknown model type",
     "read by nobody",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Finding, in_json
@@ -11,6 +11,9 @@ from locant.rotary_configs.classes import families
 from locant.rotary_configs.classes.entries import type_taken_for
 from locant.rotary_configs.classes.own_entries import Findings, number
 from locant.rotary_configs.classes.refusals import incomplete_groups
+
+RAISED_BASE: Final = "raised base"
+"""Code of the note on the base that an alpha raises."""
 
 PUBLISHED_ALPHA = 1000
 """That of most published files: of Hunyuan-7B, Hunyuan-A13B and Hunyuan-Large, though not of Hunyuan-MT-7B."""
@@ -35,9 +38,13 @@ def hunyuan(given: dict[str, Any], findings: Findings) -> None:
             given[name] = {key: value for key, value in group.items() if key != "alpha"}
             continue
         size = _head(given)
-        if not isinstance(size, int) or size < 3 or alpha <= 0:
+        if alpha < 0:
+            raise ConfigError(f"alpha in {name} of config.json must be above 0; got {alpha:g}.")
+        if not isinstance(size, int) or size < 3:
+            stated = "left out" if size is None else in_json(size)
             raise ConfigError(
-                f"alpha {alpha:g} in {name} of config.json needs a head_dim above 2, and must be above 0."
+                f"head_dim of config.json is {stated}, and alpha {alpha:g} in {name} raises the base by a head of more "
+                "than 2 features."
             )
         given["rope_theta"] = _raised(base, alpha, size)
         read = ("alpha", "rope_theta", "type", "rope_type")
@@ -46,9 +53,10 @@ def hunyuan(given: dict[str, Any], findings: Findings) -> None:
         findings.append(
             Finding(
                 "note",
-                f"alpha {alpha:g} in {name} raises the base from {base:g} to {given['rope_theta']:.6g}, for texts of "
-                f"every length.{said}",
+                f"alpha {alpha:g} in {name} raises the base from {base:.10g} to {given['rope_theta']:.10g}, for texts "
+                f"of every length.{said}",
                 "For an engine without alpha, state that base as rope_theta, and no scaling.",
+                RAISED_BASE,
             )
         )
         kind = families.model_type(given.get("model_type"))
@@ -59,7 +67,10 @@ def hunyuan(given: dict[str, Any], findings: Findings) -> None:
 
 
 def _head(given: Mapping[str, Any]) -> Any:
-    width, heads = given.get("hidden_size"), given.get("num_attention_heads")
+    """Return the features of a head by the file, or by the sizes of its class, which may fail without ``head_dim``."""
+    kind = families.model_type(given.get("model_type"))
+    defaults = {} if kind is None else kind.defaults
+    width, heads = (given.get(name) or defaults.get(name) for name in ("hidden_size", "num_attention_heads"))
     divided = width // heads if isinstance(width, int) and isinstance(heads, int) and heads else None
     return given.get("head_dim") or given.get("attention_head_dim") or divided
 
@@ -82,12 +93,14 @@ def _without_alpha(given: Mapping[str, Any], name: str, base: float, group: Mapp
     size = _head(given)
     of_type = f"the type {in_json(group.get('rope_type', group.get('type')))}".replace('"', "'")
     raised = (
-        f" from {base:g} to {_raised(base, PUBLISHED_ALPHA, size):.6g}" if isinstance(size, int) and size > 2 else ""
+        f" from {base:.10g} to {_raised(base, PUBLISHED_ALPHA, size):.10g}"
+        if isinstance(size, int) and size > 2
+        else ""
     )
     return Finding(
         "warning",
         f"{name} of config.json has {of_type} {'and an alpha of 0' if 'alpha' in group else 'without alpha'}: the "
-        f"class of '{given.get('model_type')}' keeps the base {base:g} in texts of the declared length, and goes by "
+        f"class of '{given.get('model_type')}' keeps the base {base:.10g} in texts of the declared length, and goes by "
         f"the factor beyond it. Most published files of such models have alpha {PUBLISHED_ALPHA} there, which "
         f"raises the base{raised}, for texts of every length.",
         f"State the alpha that the weights were trained with in {name}.",
