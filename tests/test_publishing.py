@@ -33,7 +33,7 @@ WRITERS = {
     "interop/onnx_export.py": IN_A_TEMPORARY_FOLDER,
     "interop/text_rules.py": IN_A_TEMPORARY_FOLDER,
     "kernels/building.py": IN_A_TEMPORARY_FOLDER,
-    "text/tokenizer.py": IN_A_TEMPORARY_FOLDER,
+    "text/tokenizer_pair.py": IN_A_TEMPORARY_FOLDER,
     "server/files.py": "into a folder of its own, under names that are told when the files are whole",
     "streams.py": "to devices, pipes and open descriptors",
     "training/checkpoint.py": IN_A_TEMPORARY_FOLDER,

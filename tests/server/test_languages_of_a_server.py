@@ -15,7 +15,7 @@ from locant.server.gate import address_of
 from locant.server.identification import Identifier
 from locant.server.models import language_name
 from locant.text import TokenizerPair
-from locant.text.tokenizer import LanguageTokens
+from locant.text.tokenizer_pair import LanguageTokens
 from locant.translation import Translator
 
 GERMAN = "Ein Mann reitet auf einem Pferd."

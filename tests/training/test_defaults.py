@@ -15,7 +15,7 @@ from locant.errors import ConfigError, DataError
 from locant.text import TokenCache, load_corpus
 from locant.text.pairs import in_memory
 from locant.text.statistics import text_statistics
-from locant.text.tokenizer import Prefixes
+from locant.text.tokenizer_pair import Prefixes
 from locant.training import (
     Recipe,
     TrainingCallback,

@@ -20,7 +20,7 @@ from locant.models.attention import CrossAttention, SelfAttention
 from locant.models.blocks import Decoder, Encoder, Residual
 from locant.models.transformer import Transformer
 from locant.positions import attend, attend_with_positions
-from locant.text.tokenizer import PLAIN, Prefixes, TokenizerPair
+from locant.text.tokenizer_pair import PLAIN, Prefixes, TokenizerPair
 
 
 @dataclass(frozen=True)

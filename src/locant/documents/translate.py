@@ -23,7 +23,7 @@ from locant.text.readers import open_bytes
 from locant.translation.lines import check_lines
 
 if TYPE_CHECKING:
-    from locant.text.tokenizer import Prefixes
+    from locant.text.tokenizer_pair import Prefixes
     from locant.translation.glossary import Glossary
     from locant.translation.translator import Translator
 

@@ -16,7 +16,7 @@ from locant.interop.marian_import import Side, Special, build_side
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_card import CARD
 from locant.models.model_folder import save_model_folder
-from locant.text.tokenizer import TokenizerPair
+from locant.text.tokenizer_pair import TokenizerPair
 
 _BEAM = 4
 _LONGEST_SOURCE = 1024

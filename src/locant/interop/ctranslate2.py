@@ -8,7 +8,7 @@ from locant.errors import ConfigError, MissingExtraError, nearest
 from locant.files import replacing_folder, require_new_folder, write_text
 from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import load_model_folder
-from locant.text.tokenizer import TokenizerPair
+from locant.text.tokenizer_pair import TokenizerPair
 from locant.translation.ctranslate2 import QUANTIZATIONS, write_model
 
 _USE = """import ctranslate2, sentencepiece, unicodedata

@@ -27,7 +27,8 @@ from locant.models.model_folder import ModelFolder
 from locant.models.transformer import Transformer
 from locant.positions import PositionScheme
 from locant.positions.embeddings.sinusoidal import sinusoid_table
-from locant.text.tokenizer import BOS, EOS, PAD, UNK, LanguageTokens, Tokenizer, language_token
+from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from locant.text.tokenizer_pair import LanguageTokens, language_token
 from locant.version import __version__
 
 _BIAS = "final_logits_bias"

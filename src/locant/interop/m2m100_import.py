@@ -12,7 +12,7 @@ from locant.interop.huggingface_files import MarianConfig, read_config, read_opt
 from locant.interop.marian_import import Side, Special, build_model, build_side, decoding_settings, require_expressible
 from locant.models.model_folder import save_model_folder
 from locant.models.transformer import Transformer
-from locant.text.tokenizer import LanguageTokens, TokenizerPair
+from locant.text.tokenizer_pair import LanguageTokens, TokenizerPair
 
 SENTENCEPIECE_FILE = "sentencepiece.bpe.model"
 

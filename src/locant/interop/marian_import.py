@@ -21,7 +21,8 @@ from locant.models.model_folder import save_model_folder, skip_init
 from locant.models.transformer import Transformer
 from locant.positions.embeddings.sinusoidal import sinusoid_table
 from locant.text.sentencepiece_model import model_proto
-from locant.text.tokenizer import BOS, EOS, PAD, UNK, LanguageTokens, Tokenizer, TokenizerPair
+from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from locant.text.tokenizer_pair import LanguageTokens, TokenizerPair
 
 _SPECIAL = {PAD: ("pad", "<pad>"), UNK: ("unk", "<unk>"), BOS: ("bos", "<s>"), EOS: ("eos", "</s>")}
 """The name of each special id in a SentencePiece model's settings, and its token."""

@@ -20,7 +20,8 @@ from locant.interop.m2m100_import import NLLB_LANGUAGE, SENTENCEPIECE_FILE
 from locant.interop.text_rules import normalizing_model
 from locant.models.decoding_settings import DecodingSettings
 from locant.text.sentencepiece_model import model_proto
-from locant.text.tokenizer import BOS, EOS, PAD, UNK, LanguageTokens, Tokenizer
+from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from locant.text.tokenizer_pair import LanguageTokens
 
 _SPECIAL = {BOS: "<s>", PAD: "<pad>", EOS: "</s>", UNK: "<unk>"}
 _MASK = "<mask>"

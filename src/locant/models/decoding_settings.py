@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from locant.errors import ConfigError
 from locant.settings import Settings
-from locant.text.tokenizer import LanguageTokens
+from locant.text.tokenizer_pair import LanguageTokens
 
 MOST_HYPOTHESES = 1000
 """The widest beam, and the most translations of a sentence."""

@@ -30,7 +30,7 @@ from locant.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from locant.models.hub import local_folder
 from locant.runtime import choose_device
 from locant.settings import Settings
-from locant.text.tokenizer import TokenizerPair
+from locant.text.tokenizer_pair import TokenizerPair
 from locant.version import __version__
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"

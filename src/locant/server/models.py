@@ -12,7 +12,7 @@ from pathlib import Path
 
 from locant.errors import ConfigError, UsageError
 from locant.text.directions import Direction
-from locant.text.tokenizer import Prefixes
+from locant.text.tokenizer_pair import Prefixes
 from locant.translation.glossary import Glossary
 from locant.translation.translator import Translator, load_translator
 

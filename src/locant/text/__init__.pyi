@@ -58,11 +58,11 @@ from locant.text.tokenizer import BOS as BOS
 from locant.text.tokenizer import EOS as EOS
 from locant.text.tokenizer import PAD as PAD
 from locant.text.tokenizer import UNK as UNK
-from locant.text.tokenizer import LanguageLayout as LanguageLayout
-from locant.text.tokenizer import LanguageTokens as LanguageTokens
-from locant.text.tokenizer import Prefixes as Prefixes
 from locant.text.tokenizer import Tokenizer as Tokenizer
-from locant.text.tokenizer import TokenizerPair as TokenizerPair
 from locant.text.tokenizer import TokenizerSettings as TokenizerSettings
+from locant.text.tokenizer_pair import LanguageLayout as LanguageLayout
+from locant.text.tokenizer_pair import LanguageTokens as LanguageTokens
+from locant.text.tokenizer_pair import Prefixes as Prefixes
+from locant.text.tokenizer_pair import TokenizerPair as TokenizerPair
 from locant.text.translation_filters import TranslationFilters as TranslationFilters
 from locant.text.vocabulary import train_tokenizers as train_tokenizers

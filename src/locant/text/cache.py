@@ -23,7 +23,7 @@ from locant.errors import CheckpointError
 from locant.files import explaining_damage, read_json
 from locant.text.encoding import Lengths, Tokens
 from locant.text.pairs import Pair, RowNumbers, Rows
-from locant.text.tokenizer import PLAIN, Prefixes
+from locant.text.tokenizer_pair import PLAIN, Prefixes
 
 # Changing it changes what subword sampling draws: a chunk is sampled with one seed.
 _CHUNK = 8192

@@ -19,7 +19,7 @@ from locant.text.cleaning import CleanText
 from locant.text.encoding import Encoded, Encoder, Task, id_types
 from locant.text.growing import GrowingColumns
 from locant.text.pairs import Pair, ParallelText, memory_blocks
-from locant.text.tokenizer import PLAIN, Prefixes, TokenizerPair
+from locant.text.tokenizer_pair import PLAIN, Prefixes, TokenizerPair
 from locant.text.workers import in_order
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from locant.text.corpus_settings import MixtureStage
 from locant.text.noise import NoiseSettings
 from locant.text.pairs import ParallelText, concatenated
-from locant.text.tokenizer import LanguageLayout
+from locant.text.tokenizer_pair import LanguageLayout
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from locant.errors import ConfigError, nearest
 from locant.settings import Settings
-from locant.text.tokenizer import LanguageLayout
+from locant.text.tokenizer_pair import LanguageLayout
 
 
 def _as_list(value: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locant.text.pairs import Block, Pair, Rows
-from locant.text.tokenizer import Prefixes, TokenizerPair
+from locant.text.tokenizer_pair import Prefixes, TokenizerPair
 from locant.text.word_table import FlatIds
 
 Tokens = npt.NDArray[np.unsignedinteger[Any]]

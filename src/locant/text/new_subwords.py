@@ -19,7 +19,8 @@ from itertools import chain, islice, pairwise, zip_longest
 from typing import Any
 
 from locant.text.sentencepiece_model import model_proto
-from locant.text.tokenizer import UNK, Tokenizer, TokenizerPair
+from locant.text.tokenizer import UNK, Tokenizer
+from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import Pairs
 
 _SPACE = "▁"

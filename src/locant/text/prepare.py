@@ -24,7 +24,8 @@ from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair, Rows
 from locant.text.sampled_epochs import SampledEpochs
 from locant.text.store import Progress, no_progress
-from locant.text.tokenizer import TokenizerPair, TokenizerSettings
+from locant.text.tokenizer import TokenizerSettings
+from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import Pairs, train_tokenizers
 from locant.text.workers import usable_processes
 

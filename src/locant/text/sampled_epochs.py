@@ -24,7 +24,7 @@ from locant.text.cache_writer import CacheWriter
 from locant.text.encoding import Encoded, Encoder
 from locant.text.noise import NoiseSettings, add_noise
 from locant.text.pairs import Pair, Rows
-from locant.text.tokenizer import TokenizerPair
+from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.word_table import flat_ids
 from locant.text.workers import in_order, usable_processes
 

@@ -12,7 +12,8 @@ import numpy as np
 from locant.errors import DataError
 from locant.text.cleaning import CleaningSettings, clean, count_words
 from locant.text.pairs import Block, Pair, ParallelText, in_memory
-from locant.text.tokenizer import TokenizerPair, TokenizerSettings
+from locant.text.tokenizer import TokenizerSettings
+from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import VocabularyTooLargeError, train_tokenizers
 
 _SAMPLE = 20_000

@@ -14,19 +14,8 @@ import sentencepiece
 
 from locant.errors import ConfigError, DataError
 from locant.text.pairs import Pair, Rows
-from locant.text.tokenizer import (
-    BOS,
-    EOS,
-    PAD,
-    UNK,
-    LanguageLayout,
-    LanguageTokens,
-    Tokenizer,
-    TokenizerPair,
-    TokenizerSettings,
-    language_token,
-    normalize,
-)
+from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerSettings, normalize
+from locant.text.tokenizer_pair import LanguageLayout, LanguageTokens, TokenizerPair, language_token
 
 _TRAINING_SENTENCES = 1_000_000
 """More sentences than this do not make a better vocabulary; a larger corpus is thinned out evenly."""

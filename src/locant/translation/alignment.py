@@ -17,7 +17,7 @@ from locant.models.encoder_decoder import AlignmentStep, EncoderDecoder
 from locant.models.transformer import Transformer
 from locant.runtime import explaining_memory
 from locant.text.subword_spans import Span, encode_with_spans, word_spans
-from locant.text.tokenizer import Prefixes, TokenizerPair
+from locant.text.tokenizer_pair import Prefixes, TokenizerPair
 from locant.translation.batching import padded
 
 # Weights of a head that are in memory at once, unless one pair alone has more.

@@ -18,7 +18,7 @@ from locant.models.encoder_decoder import AlignmentStep, EncoderDecoder
 from locant.models.hub import upload
 from locant.models.model_card import write_card
 from locant.models.model_folder import check_vocabularies, load_model_folder, save_model_folder
-from locant.text.tokenizer import Prefixes, TokenizerPair
+from locant.text.tokenizer_pair import Prefixes, TokenizerPair
 from locant.translation.alignment import Alignment, AlignmentLimits, align
 from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
 from locant.translation.glossary import Glossary
