@@ -349,7 +349,18 @@ def _without_defaults(content: dict[str, Any], rng: random.Random) -> dict[str, 
     return {key: value for key, value in content.items() if key not in left_out}
 
 
-_WIDTH = object()
+@dataclass(frozen=True)
+class _Same:
+    """What stands for the value of an entry of the text part.
+
+    Attributes:
+        name: The entry.
+    """
+
+    name: str
+
+
+_WIDTH = _Same("hidden_size")
 _CODES = 16
 _BESIDE_THE_TEXT: dict[str, dict[str, Any]] = {
     "apertus1p5": {
@@ -362,8 +373,18 @@ _BESIDE_THE_TEXT: dict[str, dict[str, Any]] = {
     "inkling2": {"vision_config": {"text_hidden_size": _WIDTH}},
     "inkling2_loop": {"vision_config": {"text_hidden_size": _WIDTH}},
     "muse_spark": {"audio_config": {"out_hidden_size": _WIDTH}},
+    "t5gemma2": {
+        "encoder": {"text_config": {name: _Same(name) for name in ("hidden_size", "num_attention_heads", "vocab_size")}}
+    },
 }
 """Entries beside the text part that a class wants to go with its width, or with its vocabulary."""
+
+
+def _filled(stated: Any, text: dict[str, Any]) -> Any:
+    """Return entries with those of the text part in the place of what stands for them."""
+    if isinstance(stated, dict):
+        return {name: _filled(each, text) for name, each in stated.items()}
+    return text.get(stated.name) if isinstance(stated, _Same) else stated
 
 
 def nested_case(case: Case, model_type: str, part: tuple[str, ...]) -> Case:
@@ -372,10 +393,7 @@ def nested_case(case: Case, model_type: str, part: tuple[str, ...]) -> Case:
     for name in reversed(part):
         content = {name: content}
     width = case.content.get("hidden_size")
-    for name, stated in _BESIDE_THE_TEXT.get(model_type, {}).items():
-        content[name] = stated
-        if isinstance(stated, dict):
-            content[name] = {key: width if value is _WIDTH else value for key, value in stated.items()}
+    content |= {name: _filled(each, case.content) for name, each in _BESIDE_THE_TEXT.get(model_type, {}).items()}
     if model_type == "fun_asr_nano" and width:
         content["adaptor_config"] = {"hidden_size": width, "intermediate_size": width // 4}
     return Case(model_type, case.seed, case.form, {"model_type": model_type, **content}, case.rope_type)
