@@ -316,6 +316,9 @@ def test_parents_that_are_none_are_named(parent, new_data, tmp_path):
     (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(ConfigError, match="type 'bert', which cannot be imported"):
         train(new_data, tmp_path / "run", start_from=tmp_path / "bert")
+    (tmp_path / "bert" / "config.json").write_text('{"add_source_eos": true}')
+    with pytest.raises(ConfigError, match="names no model_type, as Hugging Face's format does; an export for CTransl"):
+        train(new_data, tmp_path / "run", start_from=tmp_path / "bert")
     shutil.copytree(parent, tmp_path / "bare")
     shutil.rmtree(tmp_path / "bare" / "checkpoints")
     with pytest.raises(ConfigError, match="needs a run with its checkpoints"):

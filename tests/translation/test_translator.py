@@ -182,9 +182,19 @@ def test_missing_folder_and_foreign_folder(tmp_path: Path) -> None:
         load_model_folder(tmp_path / "none")
     with pytest.raises(CheckpointError, match="not a Locant model folder"):
         load_model_folder(tmp_path)
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(CheckpointError, match="not a Locant model folder"):
-        load_model_folder(tmp_path)
+    folder = tmp_path / "of others"
+    folder.mkdir()
+    for config, said in (
+        ('{"model_type": "bert"}', f", but holds a model of type 'bert' in .* locant import '{folder}' --output RUN$"),
+        ('{"model_type": "locant"}', ": it is one for ONNX. Name the run or model folder that it was exported from"),
+        ("[]", """: its config.json does not say "format": "locant"."""),
+    ):
+        (folder / "config.json").write_text(config)
+        with pytest.raises(CheckpointError, match=f"not a Locant model folder{said}"):
+            load_model_folder(folder)
+    (folder / "model.bin").touch()
+    with pytest.raises(CheckpointError, match="not a Locant model folder: it is one for CTranslate2"):
+        load_model_folder(folder)
 
 
 @pytest.mark.parametrize("keep", [0, 5, 1000])

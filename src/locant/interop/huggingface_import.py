@@ -33,6 +33,11 @@ def import_model(folder: Path | str, run: Path | str) -> list[str]:
     if Path(folder).suffix == SUFFIX or Path(folder).is_file():
         return import_argos(folder, run)
     kind = read_model_type(Path(folder))
+    if kind is None:
+        raise ConfigError(
+            f"{Path(folder) / 'config.json'} names no model_type, as Hugging Face's format does; an export for "
+            f"CTranslate2 is no model to start from. Known: {', '.join(_IMPORTS)}."
+        )
     if kind not in _IMPORTS:
         raise ConfigError(
             f"{Path(folder) / 'config.json'} describes a model of type {kind!r}, which cannot be imported."

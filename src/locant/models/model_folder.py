@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,18 @@ from locant.text.tokenizer_pair import TokenizerPair
 from locant.version import __version__
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
+
+
+def _other_format(folder: Path, config: Any) -> str:
+    """Return what a folder holds instead of a model of ours, and what would serve, as the rest of a sentence."""
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    export = "CTranslate2" if (folder / "model.bin").is_file() else "ONNX" if kind == "locant" else ""
+    if export:
+        return f": it is one for {export}. Name the run or model folder that it was exported from."
+    if isinstance(kind, str):
+        imports = shlex.join(["locant", "import", str(folder), "--output"])
+        return f", but holds a model of type '{kind}' in Hugging Face's format. Import it first: {imports} RUN"
+    return f': its {_CONFIG} does not say "format": "locant".'
 
 
 def _parsed(model: Any) -> Any:
@@ -130,7 +143,7 @@ def load_model_folder(
         )
     data = read_json(folder / _CONFIG)
     if not isinstance(data, dict) or data.get("format") != "locant":
-        raise CheckpointError(f'{folder} is not a Locant model folder: its {_CONFIG} does not say "format": "locant".')
+        raise CheckpointError(f"{folder} is not a Locant model folder{_other_format(folder, data)}")
     target_device = choose_device(str(device))
     config = _Config.parse(data, str(folder / _CONFIG))
     tokenizers = TokenizerPair.load(folder)
