@@ -245,6 +245,16 @@ def _notes(**entries: Any) -> list[str]:
     return [each.message for each in read_huggingface({**_ENTRIES, **entries}).findings if each.severity == "note"]
 
 
+def test_a_number_of_heads_in_the_place_of_which_the_class_multiplies_others_is_told() -> None:
+    """JetMoeConfig sets num_attention_heads to num_key_value_heads times num_experts_per_tok."""
+    file = {"model_type": "jetmoe", "num_key_value_heads": 8, "num_experts_per_tok": 2, "kv_channels": 64}
+    for heads, is_told in ((32, True), (16, False)):
+        found = read_huggingface({**file, "num_attention_heads": heads}).findings
+        said = [each.message for each in found if "num_attention_heads" in each.message]
+        assert bool(said) is is_told
+        assert all("it has 16 heads, num_experts_per_tok 2 times num_key_value_heads 8" in each for each in said)
+
+
 def test_whether_queries_grow_with_their_position_is_told() -> None:
     group = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "rope_theta": 1e6}
     for beta, said in (

@@ -395,6 +395,7 @@ _AS_FOUND = (
         "without_switch",
         "needed_types",
         "beside_scaling",
+        "heads_of",
         "computes_head",
         "refuses",
     ),

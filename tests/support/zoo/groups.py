@@ -6,11 +6,13 @@ No model is built: the class of the configuration is given one entry, and asked 
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from locant.rotary_configs.layer_types import KNOWN_TYPES
+from locant.rotary_configs.spellings import is_count
 from zoo.architectures import Architecture
 from zoo.left_out import depth_of, entries_of_class, layer_types, made
 from zoo.vision import rotary_class
@@ -22,6 +24,7 @@ _COUNT = 4
 _OTHER_HEAD = 48
 _ENTRIES = ("rope_parameters", "rope_scaling")
 _SCALING = {"rope_type": "linear", "factor": 2.0}
+_HEADS = "num_attention_heads"
 _WIDE_HEAD = 1_000_000  # whose rotated features tell a share to six digits
 
 
@@ -38,9 +41,9 @@ def group_facts(found: Architecture) -> dict[str, Any]:
     place of null. Of one with a single group: ``null_share`` is the share of a head where the file has null for it;
     ``beside_scaling`` are base and share where the group of the file states neither, unless they are those of the
     class's own group. Of all: ``without_switch`` is the type of all layers where the file switches sliding windows off;
-    ``needed_types`` are types without a layer of which the class refuses a file; ``computes_head`` is there where it
-    takes no ``head_dim`` but the width for each head; ``refuses`` are entries about windows and attention with which it
-    refuses a file.
+    ``needed_types`` are types without a layer of which the class refuses a file; ``heads_of`` are the entries whose
+    product is the number of heads; ``computes_head`` is there where it takes no ``head_dim`` but the width for each
+    head; ``refuses`` are entries about windows and attention with which it refuses a file.
     """
     config = made(found)
     rope = getattr(config, "rope_parameters", None)
@@ -57,6 +60,7 @@ def group_facts(found: Architecture) -> dict[str, Any]:
     elif isinstance(rope, Mapping):
         facts["null_share"] = null_share(found, rope)
         facts["beside_scaling"] = _beside_scaling(found, rope)
+    facts["heads_of"] = _heads_of(found)
     facts["computes_head"] = _computes_head(found)
     facts["refuses"] = _refused(found)
     types = layer_types(config)
@@ -191,6 +195,20 @@ def _computes_head(found: Architecture) -> bool:
     return (
         "qk_rope_head_dim" not in taken and isinstance(taken.get("head_dim"), int) and taken["head_dim"] != _OTHER_HEAD
     )
+
+
+def _heads_of(found: Architecture) -> dict[str, int]:
+    """Return the entries, with their own values, whose product a class takes for the number of its heads."""
+    usual, fields = made(found), getattr(found.config_class, "__dataclass_fields__", {})
+    heads = None if usual is None or _HEADS in fields else vars(usual).get(_HEADS)
+    if not is_count(heads):
+        return {}
+    sizes = {name: vars(usual).get(name) for name in sorted(fields)}
+    doubled = {name: made(found, **{name: 2 * size}) for name, size in sizes.items() if is_count(size)}
+    taken = {
+        name: sizes[name] for name, each in doubled.items() if each is not None and vars(each).get(_HEADS) == 2 * heads
+    }
+    return taken if math.prod(taken.values()) == heads else {}
 
 
 def _refused(found: Architecture) -> list[str]:

@@ -66,6 +66,7 @@ class ModelType:
         null_share: The share of a head that it takes where the file has null for it, if not its default.
         without_switch: The type of all layers where the file switches sliding windows off and states no types.
         beside_scaling: Base and share of a head where the file's group states neither, if not those of :attr:`rope`.
+        heads_of: Entries, with the class's own values, whose product is the number of its heads of queries.
         computes_head: Whether it takes the width for each head, whatever ``head_dim`` the file has.
         refuses: Entries about windows and attention with which it refuses a file.
         needed_types: Types without a layer of which the class refuses a file.
@@ -150,6 +151,7 @@ class ModelType:
     null_share: float | None = None
     without_switch: str | None = None
     beside_scaling: Mapping[str, float] = field(default_factory=dict)
+    heads_of: Mapping[str, int] = field(default_factory=dict)
     computes_head: bool = False
     refuses: Sequence[str] = ()
     needed_types: Sequence[str] = ()
@@ -256,6 +258,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         null_share=facts.get("null_share"),
         without_switch=facts.get("without_switch"),
         beside_scaling=facts.get("beside_scaling", {}),
+        heads_of=facts.get("heads_of", {}),
         computes_head=facts.get("computes_head", False),
         refuses=facts.get("refuses", ()),
         needed_types=facts.get("needed_types", ()),

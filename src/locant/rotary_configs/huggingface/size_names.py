@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,3 +79,21 @@ def without_sizes_of_others(given: dict[str, Any], kind: ModelType, findings: li
                         f"State {read[0]}, as the weights have it.",
                     )
                 )
+    findings += _heads_that_are_computed(given, kind)
+
+
+def _heads_that_are_computed(given: dict[str, Any], kind: ModelType) -> list[Finding]:
+    """Return the warning about a number of heads where a class multiplies other entries for it."""
+    name = next((name for name in HEADS if kind.heads_of and is_count(given.get(name))), None)
+    factors = {each: given.get(each, usual) for each, usual in kind.heads_of.items()}
+    if name is None or not all(map(is_count, factors.values())) or math.prod(factors.values()) == given[name]:
+        return []
+    product = " times ".join(f"{each} {value}" for each, value in factors.items())
+    return [
+        Finding(
+            "warning",
+            f"{name} is {given[name]} in config.json, which the class of '{kind.name}' in transformers passes over: it "
+            f"has {math.prod(factors.values())} heads, {product}.",
+            f"State {' and '.join(factors)}, as the weights have them.",
+        )
+    ]
