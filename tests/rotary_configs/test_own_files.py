@@ -195,7 +195,7 @@ def test_shares_beside_groups_that_the_class_passes_over() -> None:
     configs = read_huggingface(text).configs
     assert configs["sliding_attention"].rotary_dim == 256
     assert configs["full_attention"].scaling.turning_fraction == 0.25
-    assert "passes over it for 'sliding_attention': it takes its own there" in _said(text)
+    assert "passes over for 'sliding_attention': it takes" in _said(text)
     assert "passes over it for 'full_attention'" not in _said(text)
 
 

@@ -31,6 +31,11 @@ def _reach(findings: Any) -> list[str]:
             "The scaling 'linear' in rope_scaling of config.json acts on layers with a window, too: sliding_attention "
             "layers are scaled as the others are.",
         ),
+        (
+            {"model_type": "granite_swa", "rope_scaling": _LINEAR, "layer_rope_theta": [0, 1e4, 1e4, 1e4, 0, 1e4]},
+            "The scaling 'linear' in rope_scaling of config.json acts on layers with a window alone (layers 1, 2, 3, "
+            "5): those that see the whole text do not rotate.",
+        ),
         ({"model_type": "gemma2", "rope_scaling": _LINEAR}, ""),  # one rotation
         ({"model_type": "gemma3_text"}, ""),
         ({"model_type": "laguna", "rope_theta": 1e6, "rope_scaling": _LINEAR}, ""),  # with which its class fails
@@ -62,7 +67,8 @@ def test_the_layers_that_one_scaling_of_a_file_reaches(entries: dict[str, Any], 
         (
             "afmoe",
             {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0, "rope.freq_base_swa": 20000.0},
-            "",  # its layers of full attention do not rotate
+            "The scaling 'linear' of the file acts on layers with a window alone (layers 0, 1, 2, 4 and 2 more, up to "
+            "6): those that see the whole text do not rotate.",
         ),
         ("plamo3", {"rope.scaling.type": "none", "rope.scaling.factor": 4.0}, ""),
         ("llama", {"rope.scaling.factor": 4.0}, ""),

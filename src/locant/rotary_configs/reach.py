@@ -30,6 +30,8 @@ def reach_of_scaling(
         remedy: What to do about it.
     """
     scaled = {name for name, each in configs.items() if _is_scaled(each.scaling)}
+    if len(configs) == 1 and scaled:
+        yield from _windows_alone(configs, layers, where, remedy)
     if len(configs) == 1 or not scaled or SCALED in configs:  # which the file lists
         return
     said = f"The scaling '{configs[min(scaled)].scaling.name}' {where} acts on"
@@ -51,6 +53,26 @@ def reach_of_scaling(
             "note",
             f"{said} layers with a window, too: {' and '.join(sorted(with_window))} layers are scaled as the others "
             "are.",
+            remedy,
+            REACH,
+        )
+
+
+def _windows_alone(
+    configs: Mapping[str, RotaryConfig], layers: Sequence[LayerType], where: str, remedy: str
+) -> Iterator[Finding]:
+    """Yield the note on a scaling of layers with a window alone, as those that see the whole text do not rotate."""
+    attending = [each for each in layers if each.attends]
+    rotating = [each for each in attending if each.config is not None]
+    if {each.config is not None for each in attending if not each.window} != {False}:
+        return
+    if rotating and all(each.window for each in rotating):
+        name = next(iter(configs.values())).scaling.name
+        which = in_words([index for each in rotating for index in each.layers], _MOST_LAYERS)
+        yield Finding(
+            "note",
+            f"The scaling '{name}' {where} acts on layers with a window alone ({which}): those that see the whole text "
+            "do not rotate.",
             remedy,
             REACH,
         )
