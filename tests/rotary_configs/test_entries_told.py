@@ -295,3 +295,24 @@ def test_a_share_that_the_class_fills_in_is_told(name: str, share: str, tmp_path
 
     assert said()
     assert not said(rotary_pct=0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "entries", "remedy"),
+    [
+        ("hy_v3", {"rotary_base": 5e5}, "State it by 'rope_theta', if that is meant"),
+        ("hy_v3", {"rotary_base": 5e5, "rope_theta": 1e4}, "Remove it"),
+        ("granitemoe_swa", {"rope_theta_per_layer": [1e4] * 4}, "State it by 'layer_rope_theta', if that is meant"),
+        ("minimax", {"rotary_dim": 32, "head_dim": 64}, "Name a model type whose class rotates a part of the head"),
+        ("glm4", {"rotary_dim": 16, "head_dim": 64}, "State partial_rotary_factor, or name a model type whose"),
+    ],
+)
+def test_the_remedy_names_what_the_class_takes(name: str, entries: dict[str, Any], remedy: str) -> None:
+    sizes = {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": 4}
+    found = read_huggingface({"model_type": name, **sizes, **entries}).findings
+    assert next(each.remedy for each in found if next(iter(entries)) in each.message).startswith(remedy)
+
+
+def test_an_original_length_that_dynamic_does_not_read_is_told() -> None:
+    group = {"rope_type": "dynamic", "factor": 4.0, "original_max_position_embeddings": 2048}
+    assert "original_max_position_embeddings 2048 has no effect" in _said("doge", rope_scaling=group)

@@ -33,6 +33,7 @@ _WINDOWS = {
 _NEAR = 0.88
 _NEARER = 0.93  # of windows, whose names are alike in many models
 _STEM = 3  # letters
+_OF_ONE_BASE = 2  # words, as of rotary_base: a third one may say of which layers it is
 _LOOK = re.compile(r"rope|rotary|rotat|theta|yarn|ntk|logn|mscale|mrope")
 _OF_TWO_WORDS = re.compile(r"freqbase|basefreq|logn|mscale")
 _OF_A_SCALING = re.compile(r"type|scal|factor|ratio|ntk|yarn|alpha|interpol")
@@ -128,13 +129,27 @@ def _looks_rotary(name: str) -> bool:
     return any(_LOOK.search(word) for word in words) or _OF_TWO_WORDS.search(_letters(name)) is not None
 
 
+def _base_meant_by(name: str, left_out: Iterable[str]) -> str | None:
+    """Return the base that a name means, of those that a file leaves out: one with its words, or that of all layers.
+
+    Args:
+        name: A name that nothing reads.
+        left_out: Those that the class takes.
+    """
+    words, bases = {*name.split("_")}, [*left_out]
+    if not words & {"theta", "base"}:
+        return None
+    same = sorted((each for each in bases if {*each.split("_")} <= words), key=len)
+    return same[-1] if same else "rope_theta" if "rope_theta" in bases and len(words) == _OF_ONE_BASE else None
+
+
 def says_a_scaling(name: str, value: Any) -> bool:
     """Whether an entry says that frequencies or positions are scaled, in names of code of people's own."""
     return not isinstance(value, bool) and _OF_A_SCALING.search(name) is not None
 
 
 def passed_over(
-    fields: Fields, names: Iterable[str], known: Iterable[str], *, likeness: float = _NEAR
+    fields: Fields, names: Iterable[str], known: Iterable[str], *, likeness: float = _NEAR, bases: Collection[str] = ()
 ) -> list[Finding]:
     """Take the entries that nobody read, and return findings about them: errors where another name was meant.
 
@@ -143,6 +158,7 @@ def passed_over(
         names: Those that may be meant to say how to rotate.
         known: Names that are read.
         likeness: From which likeness on, up to 1, one of them was meant.
+        bases: Entries that the class of the file takes for bases; one that it leaves out may have been meant.
     """
     found = []
     for name in names:
@@ -156,11 +172,12 @@ def passed_over(
                 "Correct the name, or remove the entry; what is shown is the rotation without it.",
             )
         else:
-            shown = in_json(value)
+            shown, other = in_json(value), _base_meant_by(name, [each for each in bases if each not in fields.values])
+            meant_so = f"State it by '{other}', if that is meant" if other else "Remove it"
             finding = Finding(
                 "warning",
                 f"'{name}' in {fields.where} is {shown:.60}, and nothing known here reads it.",
-                "Remove it; if the model's own code reads it, compare with that code.",
+                f"{meant_so}; if the model's own code reads it, compare with that code.",
                 "read by nobody",
             )
         found.append(finding)

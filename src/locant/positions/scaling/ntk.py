@@ -234,6 +234,12 @@ class DynamicNTK(FrequencyScaling):
             if not context.is_of_transformers:
                 raise ConfigError(f"{message}. {remedy}")
             context.wrong(f"{message}, as is shown.", remedy)
+        elif stated is not None and stated == context.max_length and context.is_of_transformers:
+            context.note(
+                f"original_max_position_embeddings {stated} has no effect beside the scaling 'dynamic' in "
+                f"{rope.where}: transformers takes max_position_embeddings, which is as many.",
+                "Nothing has to be done.",
+            )
         factor = rope.needed_factor(cls.name)
         kind = cls
         if factor < 1 and context.is_of_transformers:

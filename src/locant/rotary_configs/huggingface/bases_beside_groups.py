@@ -117,6 +117,15 @@ def bases_of_a_switch(part: Fields, kind: ModelType | None, taken: Collection[fl
         )
 
 
+def bases_that_are_read(kind: ModelType) -> list[str]:
+    """Return the entries beside the groups of a file that a class takes for bases."""
+    own = entries_of_class(kind.name)
+    if own is None:
+        return []
+    of_all = ["rope_theta"] if "rope_parameters" in own.takes and kind.name not in PASSES_OVER_BASE else []
+    return [*of_all, *sorted(name for name in {*own.takes, *own.reads, *kind.bases} - {*of_all} if "theta" in name)]
+
+
 def name_of_base(base: float) -> str:
     """Return the key of the configuration of layers that are told apart by their base alone."""
     return f"base {base:.10g}"

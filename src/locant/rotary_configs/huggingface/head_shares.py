@@ -281,11 +281,14 @@ def _share_is_its_own(kind: ModelType, stated: float, own: float, layer: str) ->
 
 def rotary_dim_passed_over(kind: ModelType, stated: int, rotated: int) -> Finding:
     """Return the finding about a number of rotated features that a class passes over."""
+    takes_share = rotates_partly(kind)
     return Finding(
         "warning",
         f"rotary_dim is {stated} in config.json, which the class of '{kind.name}' in transformers passes over: it "
         f"rotates {rotated} features of a head.",
-        "State partial_rotary_factor, or name a model type whose class reads rotary_dim.",
+        "State partial_rotary_factor, or name a model type whose class reads rotary_dim."
+        if takes_share
+        else "Name a model type whose class rotates a part of the head, if the weights were trained so.",
     )
 
 

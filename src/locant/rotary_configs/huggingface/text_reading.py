@@ -20,6 +20,7 @@ from locant.rotary_configs.huggingface.around_scalings import goes_by_length
 from locant.rotary_configs.huggingface.bases_beside_groups import (
     bases_by_layer,
     bases_of_a_switch,
+    bases_that_are_read,
     has_null_base,
     name_of_base,
     null_switches_nothing_off,
@@ -178,7 +179,8 @@ def _entries_left_over(text: TextEntries, configs: Mapping[str, RotaryConfig]) -
         part.refuse_rest(ROPE_KEYS, [key for key in unknown if says_a_scaling(key, part.values[key])])
     if is_known and kind is not None and not text.in_vllm:
         yield from read_by_other_code(part, unknown, kind)
-    yield from passed_over(part, unknown, ROPE_KEYS)
+    bases = bases_that_are_read(kind) if is_known and kind is not None else ()
+    yield from passed_over(part, unknown, ROPE_KEYS, bases=bases)
 
 
 def _is_about_rotation(key: str, value: Any, kind: ModelType | None) -> bool:
