@@ -19,14 +19,16 @@ from locant.extension import Inspection, inspect_model
 from locant.extension.inspect.model_class import small_model
 from locant.extension.inspect.model_class.ask import AskedClass, ask_class
 from locant.extension.inspect.model_class.compare import compare_with_class
-from locant.extension.inspect.model_class.observe import ObservedLayer, Recorder
+from locant.extension.inspect.model_class.observe import ObservedLayer, Recorder, observe
 from locant.extension.inspect.model_class.rotation import MeasuredRotation
 from locant.extension.inspect.model_class.small_model import build
+from locant.extension.inspect.model_class.turning_axes import axes_of_class
 from locant.extension.inspect.model_class.unasked import UnaskedClass, failure_of_file
 from locant.positions.rotary.config import RotaryConfig
 from locant.rotary_configs.base import LayerType, NoRotaryPositionsError, ParsedConfig
 from locant.rotary_configs.classes import families
 from locant.rotary_configs.huggingface import layer_windows
+from locant.rotary_configs.huggingface.reading import read_huggingface
 
 _WIDE = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4, "max_position_embeddings": 8192}
 
@@ -340,6 +342,29 @@ def test_what_a_part_lacks_alone_is_no_entry_of_its_file(tmp_path: Path) -> None
     assert alone.not_compared is not None
     talker = _inspected(tmp_path, model_type="qwen3_omni_moe_talker_text", **sizes)
     assert any("'shared_expert_intermediate_size', with the entries" in each for each in _said(talker, "warning"))
+
+
+def test_axes_of_a_class_that_takes_embeddings_alone() -> None:
+    """Qwen3OmniMoeTalkerModel has no embeddings of a text; its rotation is the thinker's, with sections of the file."""
+    from transformers.models.qwen3_omni_moe.configuration_qwen3_omni_moe import Qwen3OmniMoeTalkerTextConfig
+
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2}
+    experts = {
+        "shared_expert_intermediate_size": 32,
+        "moe_intermediate_size": 32,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+    }
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [12, 10, 10]}
+    config = Qwen3OmniMoeTalkerTextConfig(**sizes, **experts, rope_parameters=rope)
+    config.shared_expert_intermediate_size = 32
+    model = build(config)
+    seen = axes_of_class(model, observe(model, range(0, 40, 8)))
+    assert seen == {"sections": [12, 10, 10], "order": "alternating"}
+    read = read_huggingface({"model_type": "qwen3_omni_moe_talker_text", **sizes, "rope_parameters": rope})
+    axes = read.multimodal["all"]["axis_of_pair"]
+    assert [axes.count(axis) for axis in range(3)] == [12, 10, 10]
+    assert not any("mrope_section" in each.message for each in read.findings)
 
 
 def test_the_class_fails_where_it_is_left_no_size_of_heads(tmp_path: Path) -> None:

@@ -100,6 +100,9 @@ def test_no_base_for_a_class_without_its_text_part() -> None:
     assert said.message.startswith("The file has no rope_theta for its class;")
     (usual,) = _about({"model_type": "qwen3_asr", "text_config": _SMALL}, "10000 is taken")
     assert usual.message.startswith("The file has no rope_theta;")
+    beside = {"model_type": "vipllava", "rope_theta": 1e6, "text_config": {**_SMALL, "model_type": "llama"}}
+    (other,) = _about(beside, "10000 is taken")
+    assert other.message.startswith("'text_config' has no rope_theta;")
 
 
 def test_layers_of_t5gemma_slide_by_turns(tmp_path: Path) -> None:

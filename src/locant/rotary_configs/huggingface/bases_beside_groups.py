@@ -20,6 +20,7 @@ from locant.rotary_configs.classes.groups import base_in
 from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.refusals import null_of
 from locant.rotary_configs.huggingface.layers import layer_count
+from locant.rotary_configs.huggingface.text_parts import lacking_text_part, text_part, text_part_names
 from locant.rotary_configs.layer_types import LOCAL
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
 
@@ -140,19 +141,28 @@ def has_null_base(part: Fields) -> bool:
     return bool(stated) and not any(stated)
 
 
-def lacks_base(part: Mapping[str, Any], rope: Fields, *, is_elsewhere: bool) -> str:
-    """Return in words that a file has no base, or only one in a group that its class passes over.
+def lacks_base(config: Mapping[str, Any], rope: Fields) -> str:
+    """Return in words that a file has no base, or only one in a group, or beside the part, that its class reads.
 
     Args:
-        part: The text part of config.json, as it is.
+        config: The content of config.json, as it is.
         rope: The group that counts.
-        is_elsewhere: Whether the file lacks the part that its class reads.
     """
+    part = text_part(config)
     groups = rotary_groups({name: part.get(name) for name in GROUPS})
     if any(group.get("rope_theta") is not None for _, group in groups):
         is_of_file = rope.values and not rope.where.startswith(OF_THE_CLASS)
         return f"{rope.where} has no rope_theta" if is_of_file else "No rope_theta of the file counts"
-    return f"The file has no rope_theta{' for its class' if is_elsewhere else ''}"
+    if lacking_text_part(config) is not None:  # the class reads none of those that stand elsewhere
+        return "The file has no rope_theta for its class"
+    names = text_part_names(config)
+    return f"'{'.'.join(names)}' has no rope_theta" if names and _states_base(config) else "The file has no rope_theta"
+
+
+def _states_base(group: Mapping[str, Any]) -> bool:
+    """Whether a base stands anywhere in a file."""
+    inner = (each for each in group.values() if isinstance(each, Mapping))
+    return group.get("rope_theta") is not None or any(map(_states_base, inner))
 
 
 def one_base_for_all_types(part: Fields, kind: ModelType | None, bases: Mapping[str, float]) -> Iterator[Finding]:

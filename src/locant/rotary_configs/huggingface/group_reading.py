@@ -25,7 +25,6 @@ from locant.rotary_configs.huggingface.around_scalings import (
 from locant.rotary_configs.huggingface.axis_entries import has_one_axis, read_axes
 from locant.rotary_configs.huggingface.bases_beside_groups import lacks_base
 from locant.rotary_configs.huggingface.head_sizes import head_sizes
-from locant.rotary_configs.huggingface.text_parts import lacking_text_part, text_part
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
 from locant.rotary_configs.unusual_bases import as_computed, config_class
 
@@ -108,9 +107,8 @@ def rotation_of_group(
             remedy = "State the base that the weights were trained with."
             context.findings.append(null_of("rope_theta", text.kind_in_transformers, f"{base:.10g}", remedy))
         elif not bases:  # one that the class passes over is told as such
-            # Without its text part, the class reads none of those that stand elsewhere.
-            lacks = lacks_base(text_part(text.config), rope, is_elsewhere=lacking_text_part(text.config) is not None)
-            said = f"{lacks}; {base:.10g} is taken, as {'its class' if kind else 'most code'} has."
+            taken = f"{base:.10g} is taken, as {'its class' if kind else 'most code'} has"
+            said = f"{lacks_base(text.config, rope)}; {taken}."
             if is_known and not in_vllm and name in families.PASSES_OVER_GROUPS:
                 said = f"The class of '{name}' in transformers has the base {base:.10g}, which no entry changes."
             context.note(

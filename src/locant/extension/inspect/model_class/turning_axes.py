@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
+from locant.extension.inspect.model_class.inputs import text_inputs
 from locant.extension.inspect.model_class.observe import WARM_UP, ObservedLayer, watch
 from locant.rotary_configs.axes import AxisOrder, several_axes
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 FAR = 1009
 """A position in tokens at which slow pairs have moved too."""
 _MOVED = 1e-5  # of a pair's length
-_TOKEN = 7
 
 
 def takes_axes(own: type[Any], *, stated: bool = False) -> bool:
@@ -78,9 +78,13 @@ def turning_axes(model: nn.Module, layer: ObservedLayer, pairs: int, axes: int) 
     """
     rotation = layer.rotation
     assert rotation is not None
-    try:
-        turned = [_query(model, axis, layer.name, axes) for axis in (None, *range(axes))]
-    except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
+    for embedded in (None, model):  # of a text, or of its embeddings where the class has none of its own
+        try:
+            turned = [_query(model, axis, layer.name, axes, embedded) for axis in (None, *range(axes))]
+            break
+        except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
+            continue
+    else:
         return None
     blocks = [
         each[0, :, -1, rotation.first : rotation.first + 2 * pairs].double() for each in turned if each is not None
@@ -101,18 +105,14 @@ def turning_axes(model: nn.Module, layer: ObservedLayer, pairs: int, axes: int) 
     ]
 
 
-def _query(model: nn.Module, axis: int | None, name: str, axes: int) -> Tensor | None:
+def _query(model: nn.Module, axis: int | None, name: str, axes: int, embedded: nn.Module | None) -> Tensor | None:
     """Return the queries of a layer whose last token is far away on one axis, and whose others are at 0."""
-    recorder, _ = watch(model, (0, FAR), _inputs(model, axis, axes, WARM_UP + 2))
-    call = recorder.calls.get(name)
-    return None if call is None else call.query
-
-
-def _inputs(model: nn.Module, axis: int | None, axes: int, length: int) -> dict[str, Any]:
-    positions = torch.zeros((axes, 1, length), dtype=torch.long)
+    positions = torch.zeros((axes, 1, WARM_UP + 2), dtype=torch.long)
     if axis is not None:
         positions[axis, :, -1] = FAR
-    ids = torch.full((1, length), _TOKEN)
-    given = {"input_ids": ids, "decoder_input_ids": ids, "position_ids": positions, "use_cache": False}
-    accepted = inspect.signature(model.forward).parameters
-    return {name: value for name, value in given.items() if name in accepted}
+    text = text_inputs(inspect.signature(model.forward).parameters, range(WARM_UP + 2), embedded)
+    if "position_ids" not in text:
+        return None
+    recorder, _ = watch(model, (0, FAR), {**text, "position_ids": positions})
+    call = recorder.calls.get(name)
+    return None if call is None else call.query
