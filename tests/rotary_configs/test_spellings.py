@@ -111,6 +111,15 @@ def test_no_scaling_in_the_words_of_the_file(value: object, said: str) -> None:
     assert f"rope_scaling is {said} in config.json, which is taken for no scaling" in _said(content)
 
 
+def test_no_scaling_in_words_that_transformers_refuses() -> None:
+    """StrictDataclassFieldValidationError; ZayaConfig takes null in rope_scaling for its groups, and fails."""
+    parsed = read_huggingface({**_OWN, "model_type": "zaya", "rope_scaling": False})
+    assert {config.scaling.name for config in parsed.configs.values()} == {"none"}
+    (found,) = [each for each in parsed.findings if "rope_scaling" in each.message]
+    assert found.message.endswith("is false in config.json, which is taken for no scaling; transformers refuses it.")
+    assert found.remedy == "Leave rope_scaling out."
+
+
 def test_no_scaling_in_words_that_transformers_fails_for() -> None:
     for value in ("none", {"type": "none"}, 1.0):
         assert read_huggingface(_OWN | {"rope_scaling": value}).config.scaling.name == "none"

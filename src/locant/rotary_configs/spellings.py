@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from locant.positions.rotary.config import RotaryLayout
@@ -334,26 +334,33 @@ def sizes_of_layers(part: Mapping[str, Any]) -> bool:
     return any(_is_heads(words) for words in names) and any(is_width(words) for words in names for is_width in widths)
 
 
-def without_null_scaling(given: dict[str, Any], findings: list[Finding], *, is_known: bool) -> None:
+def without_null_scaling(
+    given: dict[str, Any], findings: list[Finding], *, is_known: bool, refused: Collection[str]
+) -> None:
     """Take a scaling that says that there is none for none: ``false``, and ``"none"`` in code of people's own.
 
     Args:
         given: The entries, which are changed.
         findings: Where findings go.
         is_known: Whether the class is one of transformers, which fails for text.
+        refused: Names under which the class of transformers 5 takes a group or null alone.
     """
     for name in ("rope_scaling", "rope_parameters"):
         value = given.get(name)
         is_said = isinstance(value, str) and value.lower() in NO_SCALING
         if value is None or not (value in (False, "", 0, []) or (not is_known and (is_said or value == 1))):
             continue
-        given[name] = None
+        fails, remedy = "releases 4 of transformers fail there", f"State null for {name}."
+        if name in refused:  # as if it were left out: null may mean something else to such a class
+            del given[name]
+            fails, remedy = "transformers refuses it", f"Leave {name} out."
+        else:
+            given[name] = None
         findings.append(
             Finding(
                 "warning",
-                f"{name} is {in_json(value)} in config.json, which is taken for no scaling; releases 4 of transformers "
-                "fail there.",
-                f"State null for {name}.",
+                f"{name} is {in_json(value)} in config.json, which is taken for no scaling; {fails}.",
+                remedy,
             )
         )
 

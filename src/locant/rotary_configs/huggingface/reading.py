@@ -11,7 +11,7 @@ from locant.errors import ConfigError
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import NoRotaryPositionsError, ParsedConfig
 from locant.rotary_configs.classes import families
-from locant.rotary_configs.classes.entries import reads_types_of_layers, values_of_other_kinds
+from locant.rotary_configs.classes.entries import entries_of_class, reads_types_of_layers, values_of_other_kinds
 from locant.rotary_configs.classes.groups import with_groups_of_file
 from locant.rotary_configs.classes.model_types import ModelType
 from locant.rotary_configs.classes.own_code import needs_code
@@ -142,7 +142,9 @@ def read_config(
         findings.append(code_of_its_own(config["auto_map"], kind))
     if is_known:
         with_true_for_1(given, findings)
-    without_null_scaling(given, findings, is_known=is_known)
+    own = entries_of_class(name) if is_known and not in_vllm else None
+    is_refused = own is not None and own.loses_groups  # of rope_parameters another finding tells
+    without_null_scaling(given, findings, is_known=is_known, refused=("rope_scaling",) if is_refused else ())
     if given.has_none("partial_rotary_factor") and not given.has_none("rotary_pct"):
         given.names["partial_rotary_factor"] = "rotary_pct"
     try:
