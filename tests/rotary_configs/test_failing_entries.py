@@ -16,6 +16,7 @@ from locant.extension.inspect.model_class.small_model import model_class, quiet
 from locant.positions.scaling import LongRoPE
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import read_huggingface
+from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.classes.families import model_type
 
 _SMALL: dict[str, Any] = {
@@ -333,3 +334,18 @@ def test_a_number_for_each_layer_in_the_place_of_one_for_all() -> None:
         made = model_class(CONFIG_MAPPING["laguna"])
         assert made is not None
         made(CONFIG_MAPPING["laguna"].from_dict(listed | {"num_experts": 2, "num_experts_per_tok": 1}))
+
+
+def test_a_window_that_is_null_is_to_be_stated_where_no_types_of_layers_do_without() -> None:
+    """VaultGemmaModel makes a mask with the window whatever types its layers have."""
+    sizes = {"head_dim": 64, "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2}
+    said = read_huggingface({"model_type": "vaultgemma", **sizes, "sliding_window": None}).findings
+    (found,) = [each for each in said if "there is no number for their window" in each.message]
+    assert found.remedy == "State a sliding_window."
+
+
+def test_an_entry_that_nobody_may_set_is_not_said_to_limit_nothing() -> None:
+    """XLNetConfig raises NotImplementedError for max_position_embeddings."""
+    with pytest.raises(NoRotaryPositionsError) as raised:
+        read_huggingface({"model_type": "xlnet", "max_position_embeddings": 512})
+    assert "limits nothing" not in str(raised.value)

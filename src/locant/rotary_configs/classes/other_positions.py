@@ -15,6 +15,7 @@ from typing import Any
 
 from locant.positions.scaling.fields import in_json
 from locant.rotary_configs.base import MOST_LAYERS, in_words
+from locant.rotary_configs.classes.field_kinds import entries_of_nobody
 from locant.rotary_configs.classes.position_tables import position_table
 from locant.rotary_configs.spellings import is_count
 
@@ -136,7 +137,8 @@ def without_effect(part: Mapping[str, Any], name: str, defaults: Mapping[str, An
     group = part.get("attn_config")
     entries = {**part, **(group if isinstance(group, Mapping) else {})}
     schemes = _schemes(part, name, defaults)
-    for key in (key for key in READ_BY_OTHERS if key in entries and key not in stored["reads"]):
+    is_told_elsewhere = {*stored["reads"], *entries_of_nobody(name)}  # what nobody may set makes the class fail
+    for key in (key for key in READ_BY_OTHERS if key in entries and key not in is_told_elsewhere):
         value = entries[key]
         is_told = value not in (None, False, -1, "absolute") or (value is False and key in schemes)
         if is_told and not (key == "alibi" and value is True and "alibi" in schemes):

@@ -89,11 +89,14 @@ def _sliding_layers_without_window(part: Fields, kind: ModelType, names: Sequenc
     is_off = (kind.defaults.get(switch) if stated is None else stated) is False and switch in kind.defaults
     if is_off or has_no_window(part, kind):
         why = f"{switch} is false" if is_off else "there is no number for their window"
+        own = windows_of_class(kind.name)
+        makes_both = own is not None and own.needs_window  # a mask with the window, whatever types layers have
+        others = "" if makes_both else ", or other types in layer_types"
         yield Finding(
             "warning",
             f"Layers are of the type '{LOCAL}', and {why}: the class of '{kind.name}' in transformers makes no mask "
             "for them, and fails.",
-            f"State a sliding_window, or other types in layer_types{', or switch it on' if is_off else ''}.",
+            f"State a sliding_window{others}{', or switch it on' if is_off else ''}.",
         )
 
 
