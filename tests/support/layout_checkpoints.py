@@ -68,13 +68,18 @@ def config_of(folder: Path) -> dict[str, Any]:
     return content
 
 
-def logits(folder: Path) -> torch.Tensor:
-    """Return the logits of a checkpoint for random token ids, with pairs turned in the layout that it states."""
+def logits(folder: Path, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Return the logits of a checkpoint for random token ids, with pairs turned in the layout that it states.
+
+    Args:
+        folder: The checkpoint.
+        dtype: What the model computes in.
+    """
     content = config_of(folder)
     layout = content.pop(LAYOUT_MARK, None)
     config = typed_config(content)
     with quiet_transformers():
-        model = checkpoint_class(content, config).from_pretrained(folder, config=config, dtype=torch.float32).eval()
+        model = checkpoint_class(content, config).from_pretrained(folder, config=config, dtype=dtype).eval()
     ids = token_ids(model)
     return logits_of(model, ids) if layout is None else read_in(model, ask_layout(content).layers, layout, ids)
 

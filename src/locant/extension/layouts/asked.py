@@ -84,6 +84,11 @@ def ask_layout(content: Mapping[str, Any]) -> AskedLayout:
         raise LocantError(f"{strange.name} of {name} does not turn features in pairs of halves or neighbours.")
     if any(map(turns_back, rotating)):
         raise LocantError(f"{name} turns pairs backwards, by minus the angle: software with the other layout does not.")
+    if text_type(content) in families.LEARNS_FREQUENCIES:
+        raise LocantError(
+            f"{name} multiplies the frequency of every pair by a number that is learned with its weights, by which "
+            "Locant does not rotate: the other layout could not be tried. Nothing was converted."
+        )
     parsed = _parsed(content, model, layers)
     differences = compare_with_class(parsed, layers, _POSITIONS[-1] + 1)
     if differences:
