@@ -12,7 +12,8 @@ import pytest
 from locant.errors import ConfigError
 from locant.extension import Inspection, inspect_model
 from locant.extension.inspect.engine_differences import engine_differences
-from locant.rotary_configs import read_gguf, read_huggingface
+from locant.positions.scaling import Unscaled
+from locant.rotary_configs import read_gguf, read_huggingface, read_vllm
 
 _LLAMA = {
     "model_type": "llama",
@@ -363,12 +364,16 @@ def test_a_null_window_of_a_class_that_has_none_of_its_own_is_told_once(tmp_path
     assert len([each for each in said if each.startswith("sliding_window is null")]) == 1
 
 
-def test_a_scaling_that_vllm_alone_reads_is_none_of_transformers() -> None:
-    """nomic_bert of transformers passes over rotary_scaling_factor, which vLLM takes for dynamic NTK."""
+def test_the_scaling_of_nomics_code_is_neither_of_transformers_nor_of_vllm() -> None:
+    """NomicBertModelConfig of vLLM takes rope_parameters alone, beside the names of the base and of the share."""
     file = {"model_type": "nomic_bert", "hidden_size": 384, "num_attention_heads": 6, "num_hidden_layers": 6}
-    content = {**file, "max_position_embeddings": 2048, "rotary_scaling_factor": 4}
-    (found,) = (each for each in engine_differences(content, read_huggingface(content)) if "served by" in each.message)
-    assert found.message.startswith("transformers: scaling none, attention scale 1. vLLM until May 2026: fixed for")
+    content = {**file, "max_position_embeddings": 2048, "rotary_scaling_factor": 4, "max_trained_positions": 2048}
+    assert isinstance(read_vllm({}, content | {"rotary_emb_base": 500}).config.scaling, Unscaled)
+    assert not [each for each in engine_differences(content, read_huggingface(content)) if "scal" in each.message]
+
+
+def test_dynamic_scaling_is_told_as_vllm_serves_it() -> None:
+    file = {"hidden_size": 384, "num_attention_heads": 6, "num_hidden_layers": 6}
     llama = {**file, "max_position_embeddings": 2048}
     llama |= {"model_type": "llama", "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}
     said = " ".join(each.message for each in engine_differences(llama, read_huggingface(llama)))

@@ -377,3 +377,16 @@ def test_what_neobert_saves_of_its_heads_is_no_misspelling() -> None:
     file = {"model_type": "neobert", "hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 28}
     parsed = read_huggingface({**file, "dim_head": 64, "max_length": 4096})
     assert not [each for each in parsed.findings if "dim_head" in each.message]
+
+
+def test_layers_of_phi3_small_that_attend_block_sparsely_are_told() -> None:
+    file = {"model_type": "phi3small", "hidden_size": 4096, "num_attention_heads": 32, "rope_embedding_base": 1e6}
+    sparse = {"blocksparse_block_size": 64, "blocksparse_num_local_blocks": 16, "blocksparse_vert_stride": 8}
+    for content, told in (
+        (file, []),
+        (file | sparse, ["All layers attend block-sparsely"]),
+        (file | sparse | {"dense_attention_every_n_layers": 2}, ["Layers whose number, counted from 1, is no "]),
+    ):
+        said = [each.message for each in read_huggingface(content).findings if "block-sparsely" in each.message]
+        assert [each[: len(start)] for each, start in zip(said, told, strict=True)] == told
+        assert all("its own block of 64 tokens, the 15 blocks before it and" in each for each in said)

@@ -75,6 +75,9 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path, monkeypatch: pyte
     path.write_text('dog,"Hund\n', encoding="utf-8")
     with pytest.raises(DataError, match="line 1: this is no line of a table"):
         Glossary.read(path)
+    path.write_text("# terms\ndog;Hund\n", encoding="utf-8")
+    with pytest.raises(DataError, match="line 2: there is a semicolon and no comma"):
+        Glossary.read(path)
     monkeypatch.setattr("locant.translation.glossary.MOST_TERMS", 2)
     path.write_text("a\nb\na\nc\n", encoding="utf-8")
     with pytest.raises(DataError, match="line 4: a glossary has at most 2 terms"):

@@ -173,8 +173,15 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], before: str = "
         if isinstance(one, Mapping) and isinstance(other, Mapping):
             found += _differences(one, other, f"{name}.")
         elif one != other:
-            found.append(f"the {name} was another" if key in ("text", "model") else f"{name} was {one}, not {other}")
+            was = f"{name} was {_in_words(one)}, not {_in_words(other)}"
+            found.append(f"the {name} was another" if key in ("text", "model") else was)
     return found
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {each}" for key, each in value.items() if each is not None)
+    return "none" if value is None else str(value)
 
 
 def _encoded(rows: Iterable[tuple[str, str, float | None]], form: CorpusFormat) -> bytes:

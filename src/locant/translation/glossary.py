@@ -160,10 +160,8 @@ class Glossary:
 def _rows(path: Path, text: str) -> Iterator[tuple[str, str, str | None]]:
     """Yield where each line of a glossary file stands, its term and its translation."""
     lines = io.StringIO(text, newline=None)
-    if path.suffix.lower() == ".csv":
-        rows = csv.reader(lines, strict=True)
-    else:
-        rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    has_commas = path.suffix.lower() == ".csv"
+    rows = csv.reader(lines, strict=True) if has_commas else csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     while True:
         try:
             cells = next(rows, None)
@@ -174,6 +172,11 @@ def _rows(path: Path, text: str) -> Iterator[tuple[str, str, str | None]]:
         where = f"{path}, line {rows.line_num}"
         if not "".join(cells).strip() or cells[0].startswith("#"):
             continue
+        if has_commas and len(cells) == 1 and ";" in cells[0]:
+            raise DataError(
+                f"{where}: there is a semicolon and no comma. A .csv file has a comma between a term and its "
+                "translation; a term that has a semicolon in it and stays as it is stands in a file with tabs."
+            )
         if len(cells) > 2:
             raise DataError(f"{where}: a line has a term and its translation; this one has {len(cells)} columns.")
         if len(cells) == 2 and not cells[1].strip():

@@ -13,6 +13,7 @@ from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.classes import families
+from locant.rotary_configs.spellings import is_count
 
 Findings = list[Finding]
 
@@ -55,7 +56,7 @@ def openelm(given: dict[str, Any], findings: Findings) -> None:
 def nomic_bert(given: dict[str, Any], findings: Findings) -> None:
     """nomic-bert-2048, nomic-embed-text (modeling_hf_nomic_bert.py): xPos and NTK as options.
 
-    vLLM takes the same names; the class of transformers passes over them, before they get here.
+    vLLM takes the same names for base and share; the class of transformers passes over them, before they get here.
     """
     del findings
     if given.pop("rotary_emb_scale_base", None) is not None:
@@ -72,8 +73,24 @@ def nomic_bert(given: dict[str, Any], findings: Findings) -> None:
 
 
 def phi3_small(given: dict[str, Any], findings: Findings) -> None:
-    """Phi-3-small (modeling_phi3_small.py): ``rope_embedding_base``, positions divided by ``rope_position_scale``."""
-    del findings
+    """Phi-3-small (modeling_phi3_small.py): ``rope_embedding_base``, positions divided by ``rope_position_scale``.
+
+    Layers that are not dense attend to the blocks nearby and to every so many-th block (BlockSparseAttentionLayer).
+    """
+    every = given.get("dense_attention_every_n_layers")
+    size, near, stride = (
+        given.get(f"blocksparse_{name}") for name in ("block_size", "num_local_blocks", "vert_stride")
+    )
+    if is_count(size) and is_count(near) and is_count(stride):
+        layers = f"Layers whose number, counted from 1, is no multiple of {every}" if is_count(every) else "All layers"
+        findings.append(
+            Finding(
+                "note",
+                f"{layers} attend block-sparsely in the model's own code: a token sees its own block of {size} tokens, "
+                f"the {near - 1} blocks before it and, further back, every {stride}th. No window is shown for it.",
+                "Use the masks of the model's code.",
+            )
+        )
     rename(given, "rope_embedding_base", "rope_theta")
     scale = number(given.pop("rope_position_scale", None), "rope_position_scale")
     if scale not in (None, 1):

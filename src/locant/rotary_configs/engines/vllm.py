@@ -79,7 +79,7 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
 
 def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     findings: list[Finding] = []
-    merged = with_overrides(config, given, findings)
+    merged = _without_scaling_of_nomics_code(with_overrides(config, given, findings))
     findings += _of_former_releases(merged)
     findings += _of_two_stacks(merged)
     nested = text_part(merged)
@@ -119,6 +119,12 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     if not model_type.startswith(_TABLE_OF_THE_LENGTH):
         configs |= {layer: _with_wide_ramp(configs[layer], findings) for layer in parsed.multimodal}
     return _with_findings(parsed, configs, findings, given, config, model_type)
+
+
+def _without_scaling_of_nomics_code(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration without the scaling that Nomic's own code reads: vLLM's class takes its other entries."""
+    passed_over = ("rotary_scaling_factor", "max_trained_positions") if config.get("model_type") == "nomic_bert" else ()
+    return {name: value for name, value in config.items() if name not in passed_over}
 
 
 def _of_former_releases(config: Mapping[str, Any]) -> Iterator[Finding]:
