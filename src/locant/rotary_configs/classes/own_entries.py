@@ -79,7 +79,7 @@ def phi3_small(given: dict[str, Any], findings: Findings) -> None:
     """
     every = given.get("dense_attention_every_n_layers")
     size, near, stride = (
-        given.get(f"blocksparse_{name}") for name in ("block_size", "num_local_blocks", "vert_stride")
+        given.get(f"blocksparse_{name}", 0) for name in ("block_size", "num_local_blocks", "vert_stride")
     )
     if is_count(size) and is_count(near) and is_count(stride):
         layers = f"Layers whose number, counted from 1, is no multiple of {every}" if is_count(every) else "All layers"
