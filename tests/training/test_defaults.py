@@ -427,7 +427,24 @@ def test_fine_tuning_that_passes_over_its_text_too_often_is_told_a_lower_budget(
     steps = planned({**parent, "training": {"steps": 4000}})
     assert f"training.steps={round(4000 * 50 / steps.epochs)} is 50 passes" in steps.passes_warning
     assert not planned({**parent, "training": {"steps": 1}}).passes_warning
-    assert not planned(open_recipe).passes_warning
+
+
+def test_a_new_model_that_passes_over_its_text_hundreds_of_times_is_told_a_lower_budget(open_recipe):
+    usual = planned({**open_recipe, "training": {"minutes": 2}})
+    assert 50 < usual.epochs < 200
+    assert not usual.passes_warning
+    longer = planned({**open_recipe, "training": {"minutes": 60}})
+    assert longer.epochs > 200
+    assert longer.passes_warning.startswith(f"The budget is {format_passes(longer.epochs)} passes over the text")
+    assert longer.passes_warning.endswith(f"training.minutes={60 * 200 / longer.epochs:.2g} is 200 passes.")
+
+
+def test_settings_that_follow_from_the_width_name_it_and_do_not_repeat_its_reason(open_recipe):
+    reasons = {choice.key: choice.reason for choice in planned(open_recipe).choices}
+    width = planned(open_recipe).recipe.model["d_model"]
+    assert "text" in reasons["model.d_model"]
+    for key in ("encoder_layers", "decoder_layers", "d_ff", "heads"):
+        assert reasons[f"model.{key}"] == f"goes with d_model {width}"
 
 
 def test_a_warm_up_that_training_ends_before_is_told_with_a_shorter_one(recipe_data, open_recipe, tmp_path, caplog):

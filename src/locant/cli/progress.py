@@ -99,7 +99,7 @@ class PreparationProgress:
         if not self._bar.console.is_terminal and now - self._told > _BETWEEN_LINES and share > self._begun[1]:
             self._told = now
             left = (now - self._begun[0]) * (1 - share) / (share - self._begun[1])
-            self._bar.console.print(f"{what} {100 * share:>3.0f}%, about {_duration(left)} left")
+            self._bar.console.print(f"{what} {100 * share:>3.0f}%, about {format_duration(left)} left")
 
     def end(self) -> None:
         """Remove the bar."""
@@ -239,7 +239,7 @@ class EvaluationProgress(WorkBar, EvaluationCallback):
             return
         from_before = f", of which {kept:,} are there already" if kept else ""
         self.console.print(
-            f"{measurements:,} measurements{from_before}; about {_duration(seconds)}. Ctrl-C loses nothing."
+            f"{measurements:,} measurements{from_before}; about {format_duration(seconds)}. Ctrl-C loses nothing."
         )
         self.show(0.0, what="")
 
@@ -251,7 +251,7 @@ class EvaluationProgress(WorkBar, EvaluationCallback):
             self.console.print(f"{100 * done:>3.0f}%  {what}", soft_wrap=True)
 
 
-def _duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a time as people say it."""
     if seconds < 90:
         return f"{max(seconds, 1):.0f} seconds"
@@ -316,9 +316,10 @@ def show_plan(plan: TrainingPlan, console: PlainConsole) -> None:
         console.print("decoding.usual_source_length is chosen when all the text has been tokenised", soft_wrap=True)
     from locant.training.plan import format_passes
 
+    duration = format_duration(plan.seconds)
     kept = f"{plan.pairs:,} pairs" + (f" (cleaning removes {plan.removed:,})" if plan.removed else "")
     console.print(
-        f"expected: {plan.steps:,} updates in about {_duration(plan.seconds)}, {format_passes(plan.epochs)} passes "
+        f"expected: {plan.steps:,} updates in about {duration}, {format_passes(plan.epochs)} passes "
         f"over {kept}; {plan.parameters / 1e6:.1f} million parameters at {plan.tokens_per_second:,.0f} target "
         f"tokens a second, {plan.memory / 1e9:.1f} GB of memory",
         soft_wrap=True,

@@ -176,13 +176,14 @@ def _quoted(name: object) -> str:
 def _show_summary(summary: RunSummary) -> None:
     """Show how the run ended and what can be done with it."""
     from locant.cli.console import PlainConsole
+    from locant.cli.progress import format_duration
     from locant.training.commands import evaluate_command, translate_command
 
     console = PlainConsole(stderr=True)
     if summary.before_after:
         _show_before_after(console, summary.before_after)
     console.print(
-        f"Done: {summary.reason} ({summary.steps:,} steps, {summary.seconds / 60:.1f} minutes). Try:\n"
+        f"Done: {summary.reason} ({summary.steps:,} steps, {format_duration(summary.seconds)}). Try:\n"
         f"  {translate_command(summary.folder, None, summary.languages)}\n"
         f"  {evaluate_command(summary.folder)}",
         soft_wrap=True,

@@ -167,7 +167,7 @@ class _Planner:
             seconds=self._target_tokens() / speed.tokens_per_second / _SHARE_OF_UPDATES,
             memory=memory_needed(*memory),
             memory_warning=memory_warning(*memory, self._device) if self._processes == 1 else "",
-            passes_warning=passes_warning(recipe.training, self._epochs()) if recipe.finetuning else "",
+            passes_warning=passes_warning(recipe.training, self._epochs(), finetuning=recipe.finetuning is not None),
         )
 
     def _budget(self) -> None:
@@ -248,6 +248,7 @@ class _Planner:
         self._data["model"] = model
         for name, value in _fields(chosen).items():
             self._choose(f"model.{name}", value, reason)
+            reason = f"goes with d_model {chosen[0]}"
         return speed
 
     def _rates(self) -> None:

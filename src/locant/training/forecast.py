@@ -20,8 +20,8 @@ from locant.training.plan import format_passes
 from locant.training.settings import TrainingSettings, training_precision
 
 _TIMED_UPDATES = 2
-_MOST_PASSES = 50
-"""Passes over its text beyond which fine-tuning is told to be shorter."""
+_MOST_PASSES, _MOST_OF_NEW = 50, 200
+"""Passes over the text beyond which fine-tuning, and the training of a new model, are told to be shorter."""
 _SMALL_BATCH = 1024
 _BASE_MEMORY = 450e6
 """Bytes of Python, PyTorch and the tokenised text's buffers, whatever the model."""
@@ -171,22 +171,25 @@ def warmup_warning(settings: TrainingSettings) -> str:
     )
 
 
-def passes_warning(settings: TrainingSettings, passes: float) -> str:
+def passes_warning(settings: TrainingSettings, passes: float, *, finetuning: bool = False) -> str:
     """Return a sentence on what to lower where a text is passed over so often that it is learned by heart.
 
     Args:
         settings: Of training; minutes or steps are its budget.
         passes: Passes over the text in that budget.
+        finetuning: Whether the model knows another text, which it may forget meanwhile.
     """
-    if passes <= _MOST_PASSES:
+    most = _MOST_PASSES if finetuning else _MOST_OF_NEW
+    if passes <= most:
         return ""
-    share = _MOST_PASSES / passes
+    share = most / passes
     lower = []
     if settings.minutes:
         lower.append(f"training.minutes={settings.minutes * share:.2g}")
     if settings.steps:
         lower.append(f"training.steps={max(1, round(settings.steps * share))}")
-    return (
-        f"The budget is {format_passes(passes)} passes over the text, which fine-tuning learns by heart. A lower one "
-        f"may do: {' and '.join(lower)} is {_MOST_PASSES} passes."
-    )
+    if finetuning:
+        why = "which fine-tuning learns by heart. A lower one may do"
+    else:
+        why = "which a new model learns by heart. More text helps it more than more time, and a lower one may do"
+    return f"The budget is {format_passes(passes)} passes over the text, {why}: {' and '.join(lower)} is {most} passes."

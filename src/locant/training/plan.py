@@ -50,7 +50,7 @@ class TrainingPlan:
         seconds: Time of all updates and validations.
         memory: Most memory, in bytes.
         memory_warning: What to lower where there is less memory than that; empty where there is enough.
-        passes_warning: What to lower where fine-tuning passes over its text very often; empty otherwise.
+        passes_warning: What to lower where the text is passed over very often; empty otherwise.
     """
 
     recipe: Recipe
