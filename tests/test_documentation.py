@@ -495,7 +495,11 @@ def test_the_table_of_changes_is_its_record():
         ("Around the rotary defaults", "defaults-rotary", {"wider": "wider (192 features)"}),
         ("Doubled batches beside equal work", "defaults-rotary-again", {}),
         ("Three seeds", "defaults-seeds", {}),
-        ("Twenty minutes", "defaults-20-minutes", {"wider": "wider (192 features)"}),
+        (
+            "Twenty minutes",
+            "defaults-20-minutes",
+            {"wider": "wider (192 features)", "recipe": "recipe `multi30k-en-de`"},
+        ),
     ],
 )
 def test_the_tables_of_defaults_are_their_records(heading, record, names):

@@ -111,6 +111,10 @@ def test_the_dialect_is_recorded(joint, tmp_path):
         ({"position_options": {"start": 1}}, "start=1"),
         ({"position_options": {"combine": "concatenate"}}, "combine=concatenate"),
         ({"position_options": {"features": 16}}, "features=16"),
+        (  # what `locant train` chooses, and more: all at once
+            {"norm": "pre", "position": "rotary", "feed_forward": "swiglu"},
+            "model.norm=post model.feed_forward=relu .or gelu, silu. model.position=sinusoidal, or export this one",
+        ),
     ],
 )
 def test_what_marian_cannot_express_is_refused(changes, reason, joint, tmp_path):

@@ -108,10 +108,16 @@ def test_ctranslate2_gives_the_same_translations(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("languages", "tokenizer", "changes", "message"),
     [
-        (("en", "fr"), {}, {"norm": "post"}, "this model is post-norm. Train a model with model.norm=pre"),
-        (("en", "fr"), {}, {"feed_forward": "swiglu"}, "no gated feed-forward, but this model's is swiglu"),
-        (("en", "fr"), {}, {"position_options": {}}, "positions are 'sinusoidal' with no options"),
-        (("en", "fr"), {}, {"position": "rotary", "position_options": {}}, "positions are 'rotary'"),
+        (("en", "fr"), {}, {"norm": "post"}, "this one is post-norm. Train one with model.norm=pre, or"),
+        (("en", "fr"), {}, {"feed_forward": "swiglu"}, "no gated feed-forward, and this one has the gated swiglu"),
+        (("en", "fr"), {}, {"position_options": {}}, "this one has 'sinusoidal' with no options"),
+        (
+            ("en", "fr"),
+            {},
+            {"position": "rotary", "position_options": {}},
+            "has 'rotary' .* model.position=sinusoidal 'model",
+        ),
+        (("en", "fr"), {}, {"position_options": {}, "norm": "post"}, "model.norm=pre 'model.position_options={dialect"),
         (("en", "fr"), {}, {"position_options": {"dialect": "tensor2tensor", "start": 90}}, "beyond its vocabulary"),
         (("eng_Latn", "fr"), {}, {}, "but not eng_Latn"),
         (("en", "fr"), {"joint": False, "vocab_size": 60}, {"share_embeddings": False}, "tokenizer.joint=true"),

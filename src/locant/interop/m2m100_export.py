@@ -18,6 +18,7 @@ from locant.errors import ConfigError
 from locant.files import replacing_folder, write_json, write_tensors, write_text
 from locant.interop.m2m100_import import LANGUAGE_CODES, SENTENCEPIECE_FILE
 from locant.interop.marian_weights import to_marian
+from locant.interop.model_differences import Difference, layer_differences, require_none
 from locant.interop.nllb_tokenizer import has_nllb_codes, nllb_order, require_nllb, write_nllb_tokenizer
 from locant.models.architectures import require_transformer
 from locant.models.config import TransformerConfig
@@ -107,25 +108,17 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
 
 def _require_m2m100(config: TransformerConfig, scheme: PositionScheme) -> int:
     """Return the number that the model's first position counts as, or raise ConfigError."""
-    if config.norm != "pre":
-        raise ConfigError(
-            "M2M-100 in Hugging Face has pre-norm layers, but this model is post-norm. Train a model with "
-            "model.norm=pre, or export it to ctranslate2 or onnx."
-        )
-    if config.feed_forward not in ("relu", "gelu", "silu"):
-        raise ConfigError(
-            f"M2M-100 in Hugging Face has no gated feed-forward, but this model's is {config.feed_forward}. Train a "
-            "model with model.feed_forward=relu, gelu or silu, or export it to ctranslate2 or onnx."
-        )
+    differences = layer_differences(config, "pre")
     start = config.position_options.get("start", 0) if config.position == "sinusoidal" else 0
     positions = torch.arange(64)
     codes = scheme.code(positions) if scheme.acts_on == {"embedding"} else None
     if start < 1 or codes is None or not torch.allclose(codes, _table(positions + start, config.d_model)):
-        raise ConfigError(
-            "M2M-100 in Hugging Face has the sinusoid of tensor2tensor, counted from 1 or more, but this model's "
-            f"positions are '{config.position}' with {config.position_options or 'no options'}. Train a model with "
-            "model.position_options={dialect: tensor2tensor, start: 2}, or export it to ctranslate2 or onnx."
-        )
+        ours = f"has '{config.position}' with {config.position_options or 'no options'}"
+        settings = "'model.position_options={dialect: tensor2tensor, start: 2}'"
+        if config.position != "sinusoidal":
+            settings = f"model.position=sinusoidal {settings}"
+        differences.append(Difference("the sinusoid of tensor2tensor, counted from 1 or more", ours, settings))
+    require_none("M2M-100 in Hugging Face", differences)
     return int(start)
 
 

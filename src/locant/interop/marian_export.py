@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from locant.errors import ConfigError
 from locant.files import replacing_folder, require_new_folder, write_json, write_tensors, write_text
 from locant.interop.ctranslate2 import require_ended_source
 from locant.interop.fast_tokenizer import SPECIAL_TOKENS, fast_tokenizer, is_marian, takes_spelled_bytes
 from locant.interop.m2m100_export import export_m2m100
 from locant.interop.marian_weights import concatenated_order, to_marian
+from locant.interop.model_differences import Difference, layer_differences, require_none
 from locant.models.architectures import require_transformer
 from locant.models.config import TransformerConfig
 from locant.models.decoding_settings import DecodingSettings
@@ -110,34 +110,31 @@ def _write_marian_tokenizer(folder: Path, found: ModelFolder) -> None:
 
 def _require_marian(config: TransformerConfig, scheme: PositionScheme) -> SinusoidDialect:
     """Return the dialect of the model's sinusoid, or raise ConfigError unless Marian can express the model."""
-    if config.norm != "post":
-        raise ConfigError(
-            "Marian in Hugging Face has post-norm layers, but this model is pre-norm. Export it to ctranslate2, which "
-            "has both, or train a model with model.norm=post."
-        )
-    if config.feed_forward not in ("relu", "gelu", "silu"):
-        raise ConfigError(
-            f"Marian in Hugging Face has no gated feed-forward, but this model's is {config.feed_forward}. Export it "
-            "to ctranslate2, which has them, or train a model with model.feed_forward=relu, gelu or silu."
-        )
+    differences = layer_differences(config, "post")
+    dialect = _dialect(config, scheme)
+    if dialect is None and config.position != "sinusoidal":
+        ours = f"has '{config.position}'"
+        differences.append(Difference("sinusoidal positions alone", ours, "model.position=sinusoidal"))
+    elif dialect is None:
+        harmless = {"dialect": ("paper", "concatenated"), "features": (None, config.d_model)}
+        options = {key: value for key, value in config.position_options.items() if value not in harmless.get(key, ())}
+        shown = " and ".join(f"{option}={value}" for option, value in options.items())
+        theirs = "sinusoids of base 10000 from position 0 added to all features"
+        differences.append(Difference(theirs, f"has them with {shown}", "model.position_options={}"))
+    require_none("Marian in Hugging Face", differences)
+    assert dialect is not None
+    return dialect
+
+
+def _dialect(config: TransformerConfig, scheme: PositionScheme) -> SinusoidDialect | None:
+    """Return the dialect of the model's sinusoid, ``None`` where its positions are no sinusoid of Marian's."""
     positions = torch.arange(64)
     codes = scheme.code(positions) if scheme.acts_on == {"embedding"} else None
     dialects: tuple[SinusoidDialect, ...] = ("paper", "concatenated")
     for dialect in dialects:
         if codes is not None and torch.allclose(codes, sinusoid_table(positions, config.d_model, dialect=dialect)):
             return dialect
-    if config.position != "sinusoidal":
-        raise ConfigError(
-            f"Marian in Hugging Face has sinusoidal positions alone, but this model's are '{config.position}'. "
-            "Train a model with model.position=sinusoidal."
-        )
-    harmless = {"dialect": ("paper", "concatenated"), "features": (None, config.d_model)}
-    options = {key: value for key, value in config.position_options.items() if value not in harmless.get(key, ())}
-    shown = ", ".join(f"model.position_options.{option}={value}" for option, value in options.items())
-    raise ConfigError(
-        f"Marian in Hugging Face adds sinusoids of base 10000 from position 0 to all features, but this model has "
-        f"{shown}. Train a model without that option."
-    )
+    return None
 
 
 def _config(found: ModelFolder, config: TransformerConfig, *, reorder: bool) -> dict[str, Any]:
