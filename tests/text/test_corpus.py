@@ -95,7 +95,7 @@ def test_missing_empty_and_damaged_files(tmp_path):
         load_corpus(files(tmp_path))
     write(tmp_path / "a", "")
     write(tmp_path / "b", "")
-    with pytest.raises(DataError, match=r"'train' split .* is empty"):
+    with pytest.raises(DataError, match=r"'train' text .* is empty: there is no pair in .*/a, .*/b"):
         load_corpus(files(tmp_path))
     (tmp_path / "c.gz").write_bytes(gzip.compress(b"some text\n" * 1000)[:-10])
     with pytest.raises(DataError, match=r"c\.gz cannot be read"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from locant.errors import ConfigError, DataError
@@ -227,7 +228,11 @@ def _survey_split(
     text: ParallelText | StoredText | None = store.open(open_pairs) if store else None
     text = text or survey(open_pairs)
     if not text.count:
-        raise DataError(f"The '{name}' split of the corpus in {settings.folder.absolute()} is empty.")
+        files = list(chain.from_iterable(open_pairs.paths)) if isinstance(open_pairs, TextFiles) else []
+        raise DataError(
+            f"The '{name}' text of the corpus is empty: there is no pair in {_shown(files) or 'the dataset'}. Name "
+            "what has the sentences."
+        )
     return text
 
 
@@ -265,6 +270,10 @@ def _description(settings: FilesCorpus | TsvCorpus | JsonlCorpus | HuggingFaceCo
     if isinstance(settings, HuggingFaceCorpus):
         return f"Dataset {settings.dataset}{f' ({settings.config})' if settings.config else ''}."
     train = [*settings.train.source, *settings.train.target] if isinstance(settings, FilesCorpus) else settings.train
-    more = " and more" if len(train) > _SHOWN_FILES else ""
     place = "" if settings.folder == Path() else f" in {settings.folder}"
-    return f"Local files {', '.join(map(str, train[:_SHOWN_FILES]))}{more}{place}."
+    return f"Local files {_shown(train)}{place}."
+
+
+def _shown(paths: Sequence[Path]) -> str:
+    """Return the names of the first files."""
+    return ", ".join(map(str, paths[:_SHOWN_FILES])) + (" and more" if len(paths) > _SHOWN_FILES else "")
