@@ -496,6 +496,14 @@ def test_the_table_of_changes_is_its_record():
         ("Doubled batches beside equal work", "defaults-rotary-again", {}),
         ("Three seeds", "defaults-seeds", {}),
         (
+            "An hour",
+            "defaults-60-minutes",
+            {
+                "default": "wider (192 features), the default then",
+                "narrower": "narrower (128 features), the default now",
+            },
+        ),
+        (
             "Twenty minutes",
             "defaults-20-minutes",
             {"wider": "wider (192 features)", "recipe": "recipe `multi30k-en-de`"},

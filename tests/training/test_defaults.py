@@ -111,6 +111,18 @@ def test_more_time_allows_larger_models_and_batches_until_the_text_is_used_up(op
     assert rates[0] > rates[1]
 
 
+def test_a_model_is_wider_where_the_budget_has_two_tokens_for_each_of_its_weights(open_recipe):
+    weights = 3 * (4 * 192**2 + 2 * 192 * 768) + 3 * (8 * 192**2 + 2 * 192 * 768)
+    tokens_per_minute = 60 * 0.94 * 4000 * (128 / 192) ** 2
+
+    def width(tokens_per_weight):
+        minutes = tokens_per_weight * weights / tokens_per_minute
+        return planned({**open_recipe, "training": {"minutes": minutes}}, repeat=10_000).recipe.model["d_model"]
+
+    assert width(1.95) == 128
+    assert width(2.05) == 192
+
+
 def test_muon_up_to_some_width_unless_a_learning_rate_is_given(open_recipe):
     def settings(**training):
         minutes = {"minutes": 20_000, **training}

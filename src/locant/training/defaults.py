@@ -48,7 +48,7 @@ _SIZES = {"preset", "d_model", "encoder_layers", "decoder_layers", "d_ff"}
 """Keys of the model that give its size; where one is given, none is chosen."""
 _POSITIONS = {"position", "position_options"}
 """Keys of the model that say its scheme; options alone are those of the usual one."""
-_TOKENS_PER_WEIGHT = 1.0
+_TOKENS_PER_WEIGHT = 2.0
 """Target tokens that the budget must allow for every weight of the layers, or a smaller shape learns more in it."""
 _WEIGHTS_PER_TOKEN = 12.0
 """Most weights of the layers for every target token of the text; larger shapes learn it by heart."""
