@@ -106,6 +106,10 @@ def test_the_dialect_is_recorded(joint, tmp_path):
         ({"feed_forward": "swiglu"}, "no gated feed-forward"),
         ({"position": "rotary"}, "sinusoidal positions alone"),
         ({"position": "learned"}, "sinusoidal positions alone"),
+        (
+            {"position": "rotary", "position_options": {"base": 500.0}},
+            "model.position=sinusoidal model.position_options={}, or export",
+        ),
         ({"position_options": {"dialect": "tensor2tensor"}}, "dialect=tensor2tensor"),
         ({"position_options": {"base": 500.0}}, "base=500"),
         ({"position_options": {"start": 1}}, "start=1"),

@@ -113,8 +113,8 @@ def _require_marian(config: TransformerConfig, scheme: PositionScheme) -> Sinuso
     differences = layer_differences(config, "post")
     dialect = _dialect(config, scheme)
     if dialect is None and config.position != "sinusoidal":
-        ours = f"has '{config.position}'"
-        differences.append(Difference("sinusoidal positions alone", ours, "model.position=sinusoidal"))
+        settings = "model.position=sinusoidal" + (" model.position_options={}" if config.position_options else "")
+        differences.append(Difference("sinusoidal positions alone", f"has '{config.position}'", settings))
     elif dialect is None:
         harmless = {"dialect": ("paper", "concatenated"), "features": (None, config.d_model)}
         options = {key: value for key, value in config.position_options.items() if value not in harmless.get(key, ())}
