@@ -244,7 +244,7 @@ def test_frozen_parts_are_those_of_the_parents_average(recipe_data, tmp_path, de
     assert same
 
 
-def test_only_what_suits_new_models_is_left_out_of_a_recipe(parent, tmp_path):
+def test_only_what_suits_new_models_is_left_out_of_a_recipe(caplog):
     recipe = load_recipe("bible-modern-english", ["finetuning.parent=x", "training.minutes=2", "model.dropout=0.2"])
     assert recipe.model == {"dropout": 0.2}
     assert recipe.batches.tokens == 1536
@@ -252,6 +252,21 @@ def test_only_what_suits_new_models_is_left_out_of_a_recipe(parent, tmp_path):
     assert recipe.training.minutes == 2
     assert recipe.training.validation_sentences == 200
     assert load_recipe("bible-modern-english").model["d_model"] == 192
+    assert not caplog.text
+
+
+def test_what_is_left_out_of_a_recipe_of_ones_own_is_named(recipe_data, tmp_path, caplog):
+    recipe = tmp_path / "own.yaml"
+    recipe.write_text(yaml.safe_dump({**recipe_data, "training": {"steps": 4, "learning_rate": 0.01}}))
+    assert load_recipe(recipe).training.learning_rate == 0.01
+    assert not caplog.text
+    found = load_recipe(recipe, ["finetuning.parent=x", "model.dropout=0.2"])
+    assert found.training.learning_rate is None
+    (line,) = caplog.messages
+    assert "tokenizer.vocab_size" in line
+    assert "training.learning_rate" in line
+    assert "model.dropout" not in line
+    assert "training.steps" not in line
 
 
 @pytest.mark.parametrize(

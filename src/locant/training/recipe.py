@@ -5,6 +5,8 @@ A recipe is the same in Python (:class:`Recipe`), in a file, and on the command 
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
@@ -34,6 +36,8 @@ from locant.text import (
 from locant.text.store import Progress, no_progress
 from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.settings import TrainingSettings
+
+_logger = logging.getLogger("locant")
 
 _OF_NEW_MODELS = {
     "model": (),
@@ -182,7 +186,8 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = (), *, changes: Map
         ConfigError: No recipe has that name, it is not YAML, a key is unknown, or a value is wrong.
     """
     path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
+    own = path.suffix in (".yaml", ".yml")
+    if own:
         data = _read_yaml(path)
     else:
         known = builtin_recipes()
@@ -192,26 +197,46 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = (), *, changes: Map
                 f"Built-in: {', '.join(known)}. A recipe of your own is a file whose name ends in .yaml."
             )
         data = parse_yaml((resources.files("locant.recipes") / f"{name}.yaml").read_text(encoding="utf-8"))
-    return Recipe.parse(with_changes(data, overrides, changes or {}), f"recipe {name}")
+    return Recipe.parse(with_changes(data, overrides, changes or {}, tell=own), f"recipe {name}")
 
 
-def with_changes(data: dict[str, Any], overrides: Sequence[str], changes: Mapping[str, Any]) -> dict[str, Any]:
+def with_changes(
+    data: dict[str, Any], overrides: Sequence[str], changes: Mapping[str, Any], *, tell: bool = True
+) -> dict[str, Any]:
     """Return a recipe's plain data with overrides and changes.
 
     Where these say what to start from and the recipe does not, it was made for a new model: its model, tokenizer,
-    optimiser and schedule are left out, while those that the overrides and changes name stay.
+    optimiser and schedule are left out, while those that the overrides and changes name stay. A warning names what is
+    left out, where its author is to be told.
     """
     found = merged(apply_overrides(data, overrides), changes)
     if found.get("finetuning") and not data.get("finetuning"):
-        kept = {
-            section: {key: data.get(section, {})[key] for key in keys if key in data.get(section, {})}
-            for section, keys in _OF_NEW_MODELS.items()
-        }
-        training = {key: value for key, value in data.get("training", {}).items() if key not in _SCHEDULE}
-        sections = {key: value for key, value in {**kept, "training": training}.items() if value}
-        data = {**{key: value for key, value in data.items() if key not in (*kept, "training")}, **sections}
-        found = merged(apply_overrides(data, overrides), changes)
+        rest = _without_new_model(data)
+        found = merged(apply_overrides(rest, overrides), changes)
+        missing = [
+            f"{section}.{key}"
+            for section in (*_OF_NEW_MODELS, "training")
+            for key in data.get(section) or {}
+            if key not in (found.get(section) or {})
+        ]
+        if tell and missing and os.environ.get("RANK", "0") == "0":
+            _logger.warning(
+                "The recipe has no section finetuning, so it was made for a new model, and is taken without "
+                f"{', '.join(missing)}. What should hold beside a model to start from goes on the command line, or all "
+                "of it with finetuning.parent in the recipe."
+            )
     return found
+
+
+def _without_new_model(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a recipe's plain data without what suits a new model alone."""
+    kept = {
+        section: {key: data.get(section, {})[key] for key in keys if key in data.get(section, {})}
+        for section, keys in _OF_NEW_MODELS.items()
+    }
+    training = {key: value for key, value in data.get("training", {}).items() if key not in _SCHEDULE}
+    sections = {key: value for key, value in {**kept, "training": training}.items() if value}
+    return {**{key: value for key, value in data.items() if key not in (*kept, "training")}, **sections}
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
