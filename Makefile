@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 endif
 
-.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation bench bench-contention bench-serve bench-scale bench-positions adaptation facts zoo zoo-changes zoo-layouts vllm-rules nanogpt lock audit clean
+.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation both-directions bench bench-contention bench-serve bench-scale bench-positions adaptation facts zoo zoo-changes zoo-layouts vllm-rules nanogpt lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -134,6 +134,10 @@ multi30k: $(BIN)/locant
 	$(BIN)/locant train multi30k-en-de corpus.folder=$(MULTI30K) --output runs/multi30k-en-de
 	$(BIN)/locant evaluate runs/multi30k-en-de
 	$(BIN)/locant report runs/multi30k-en-de
+
+# Slow: an hour. Both directions first, then one, from the same text and its translations. MULTI30K=folder as above
+both-directions: $(BIN)/locant
+	$(BIN)/python benchmarks/quality/both_directions.py runs/both-directions --multi30k $(MULTI30K)
 
 # Slow: three trainings of nine minutes. A teacher, its student, and the student's model without a teacher; ends with a table.
 distillation: $(BIN)/locant

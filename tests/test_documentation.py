@@ -496,6 +496,11 @@ def test_the_table_of_changes_is_its_record():
         ("Doubled batches beside equal work", "defaults-rotary-again", {}),
         ("Three seeds", "defaults-seeds", {}),
         (
+            "Twenty minutes on a faster processor",
+            "defaults-20-minutes-faster",
+            {"narrower": "narrower (128 features)"},
+        ),
+        (
             "An hour",
             "defaults-60-minutes",
             {
@@ -521,6 +526,24 @@ def test_the_tables_of_defaults_are_their_records(heading, record, names):
         rows.append(f"{name} | {found['steps']:,} | {loss:.3f} | {scores} |")
     table = [line.removeprefix("| ") for line in section.splitlines() if line.startswith("| ")][2:]
     assert sorted(line.split(" | ", 1)[1] for line in table) == sorted(rows)  # the first column is corpus or seed
+
+
+def test_the_table_of_both_directions_is_its_record():
+    results = ROOT / "docs" / "results"
+    page = (results / "quality.md").read_text(encoding="utf-8")
+    section = page.split("### Both directions first, then one\n")[1].split("\n##")[0]
+    records = (results / "quality" / "both-directions.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [
+        f"| {found['variant']} | {name} | {row['steps']:,} | {row['seconds'] / 60:.1f} | "
+        f"{min(loss for _, loss in row['losses']):.3f} | {row['bleu']:.1f} | {row['bleu_chosen_by']:.1f} | "
+        f"{row['bleu_reported']:.1f} | {row['chrf']:.1f} | {row['length_penalty']:g} |"
+        for found in map(json.loads, records)
+        for name, row in (("both directions", found["both"]), ("one direction", found["one"]))
+    ]
+    assert [line for line in section.splitlines() if line.startswith("| ")][2:] == rows
+    best = json.loads(records[0])["one"]["bleu_by_length_penalty"].values()
+    *first, last = [f"{bleu:.1f}" for bleu in best]
+    assert f"has {', '.join(first)} and {last} BLEU on" in section
 
 
 def test_the_table_of_defaults_is_its_record():

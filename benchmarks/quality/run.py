@@ -21,9 +21,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+
+if TYPE_CHECKING:
+    from locant.training import Evaluation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from measure import machine, warn_when_busy
@@ -34,20 +37,13 @@ Record = dict[str, Any]
 
 def train_and_score(name: str, recipe: str, changes: list[str], seed: int, decoding: dict[str, Any]) -> Record:
     """Train a variant and return what it took and how it scores."""
-    import sacrebleu
-
-    from locant.training import evaluate, load_recipe, read_metrics, train
+    from locant.training import evaluate, load_recipe, train
 
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         started = time.perf_counter()
         summary = train(load_recipe(recipe, [*changes, f"seed={seed}"]), run)
-        result = evaluate(run, "valid", **decoding)
-        losses = [[row["step"], round(row["loss"], 4)] for row in read_metrics(run) if row["kind"] == "validation"]
-    halves = [
-        sacrebleu.corpus_bleu(result.hypotheses[half::2], [result.references[half::2]], force=True).score
-        for half in (0, 1)
-    ]
+        scores = scored(run, evaluate(run, "valid", **decoding))
     return {
         "variant": name,
         "recipe": recipe,
@@ -56,12 +52,28 @@ def train_and_score(name: str, recipe: str, changes: list[str], seed: int, decod
         "decoding": decoding,
         "steps": summary.steps,
         "seconds": round(summary.seconds, 1),
+        **scores,
+        "whole_seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def scored(run: Path, found: Evaluation) -> Record:
+    """Return the validation losses of a run and the scores of a translation, of both halves too."""
+    import sacrebleu
+
+    from locant.training import read_metrics
+
+    losses = [[row["step"], round(row["loss"], 4)] for row in read_metrics(run) if row["kind"] == "validation"]
+    halves = [
+        sacrebleu.corpus_bleu(found.hypotheses[half::2], [found.references[half::2]], force=True).score
+        for half in (0, 1)
+    ]
+    return {
         "losses": losses,
-        "bleu": round(result.scores.bleu, 2),
+        "bleu": round(found.scores.bleu, 2),
         "bleu_chosen_by": round(halves[0], 2),
         "bleu_reported": round(halves[1], 2),
-        "chrf": round(result.scores.chrf, 2),
-        "whole_seconds": round(time.perf_counter() - started, 1),
+        "chrf": round(found.scores.chrf, 2),
     }
 
 
