@@ -1,5 +1,6 @@
 """Attention with every scheme of the registry, in blocks and packed."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -75,6 +76,22 @@ def test_the_flex_kernel_gives_the_same(name: str, causal: bool) -> None:
         found = flex_attend(q, k, v, scheme, q_positions, k_positions, Mask(causal), attention=flex_attention)
         assert found is not None
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["alibi", "sandwich"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_fused_kernel_gets_no_bias_in_float64(name: str, dtype: torch.dtype) -> None:
+    """Its scores are float32, and with a bias in float64, as some are computed, it does not compile."""
+    found: list[torch.dtype] = []
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, *, score_mod: Callable[..., Tensor], block_mask: object) -> Tensor:
+        index = torch.tensor(0)
+        found.append(score_mod(torch.tensor(0.0), index, index, index, index).dtype)
+        return v
+
+    q, positions = heads(1, 4, 9, 16).to(dtype), torch.arange(9)
+    flex_attend(q, q, q, lively(name, causal=True), positions, positions, Mask(True), attention=kernel)
+    assert found == [torch.float32]
 
 
 def test_a_bias_that_is_not_relative_has_no_row() -> None:

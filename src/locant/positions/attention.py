@@ -84,8 +84,9 @@ class Mask:
         return Mask(self.causal, rows[..., :keys])
 
 
-# Scores of the queries that are attended at once where a scheme has a bias: 8 MB in float32.
-_SCORES_AT_ONCE = 1 << 21
+# Scores of the queries that are attended at once where a scheme has a bias: 8 MB in float32 near a processor's caches,
+# 256 MB on a device that needs as many to be busy.
+_SCORES_AT_ONCE, _SCORES_ON_DEVICE = 1 << 21, 1 << 26
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None = None, *, dropout: float = 0.0) -> Tensor:
@@ -170,7 +171,7 @@ def attend_with_positions(
         found = _attend_without_bias(q, k, v, scheme, q_positions, k_positions, mask, dropout, rotated)
         if found is not None:
             return found
-    blocks = _query_blocks(scheme, runs, q.shape[0] * q.shape[1] * k.shape[2])
+    blocks = _query_blocks(scheme, runs, q, k)
 
     if len(blocks) == 1:
         # The positions as they came: what a scheme computed for them in another layer serves here too.
@@ -241,10 +242,11 @@ def _attend_with_features(q: Tensor, k: Tensor, v: Tensor, features: tuple[Tenso
     return out[..., :dim]
 
 
-def _query_blocks(scheme: PositionScheme, runs: list[slice], scores_of_a_query: int) -> list[slice]:
+def _query_blocks(scheme: PositionScheme, runs: list[slice], q: Tensor, k: Tensor) -> list[slice]:
     """Return the queries that are attended at once: the scheme's own runs, cut where a bias would grow large."""
     if "scores" not in scheme.acts_on:
         return runs
-    size = max(1, _SCORES_AT_ONCE // max(1, scores_of_a_query))
+    scores_of_a_query = q.shape[0] * q.shape[1] * k.shape[2]
+    size = max(1, (_SCORES_AT_ONCE if q.is_cpu else _SCORES_ON_DEVICE) // max(1, scores_of_a_query))
     cut = [slice(i, min(i + size, run.stop)) for run in runs for i in range(run.start, run.stop, size)]
     return cut or runs

@@ -49,7 +49,9 @@ def flex_attend(
     found = scheme.distance_bias(q_positions, k_positions)
     if found is None:
         return None
-    score = distance_score_mod(*found, q_positions, k_positions)
+    row, lowest = found
+    # The kernel's scores are float32; it does not compile with a bias in float64, in which some are computed.
+    score = distance_score_mod(row.to(torch.promote_types(q.dtype, torch.float32)), lowest, q_positions, k_positions)
     blocks = _causal_blocks(q.shape[2], k.shape[2], str(q.device)) if mask.causal else None
     return (attention or _compiled())(q, k, v, score_mod=score, block_mask=blocks)
 
