@@ -10,6 +10,7 @@ import torch
 
 from locant.errors import LocantError
 from locant.runtime import (
+    attention_of_any_shape,
     cpu_quota,
     environment,
     explaining_memory,
@@ -156,3 +157,16 @@ def test_what_pytorch_says_of_too_little_memory() -> None:
         torch.empty(1 << 60)
     with pytest.raises(RuntimeError, match="size"), explaining_memory(""):
         torch.ones(2) @ torch.ones(3)
+
+
+def test_cudnn_attends_again_afterwards() -> None:
+    found = []
+    with attention_of_any_shape():
+        found.append(torch.backends.cuda.cudnn_sdp_enabled())
+        with attention_of_any_shape():
+            pass
+        found.append(torch.backends.cuda.cudnn_sdp_enabled())
+    found.append(torch.backends.cuda.cudnn_sdp_enabled())
+    with pytest.raises(LocantError, match="over"), attention_of_any_shape():
+        raise LocantError("over")
+    assert [*found, torch.backends.cuda.cudnn_sdp_enabled()] == [False, False, True, True]

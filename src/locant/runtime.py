@@ -157,6 +157,22 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+@contextmanager
+def attention_of_any_shape() -> Iterator[None]:
+    """Keep PyTorch from attending by cuDNN, which plans for a fifth of a second whenever shapes are new.
+
+    With batches of all lengths, and with a key more at every step of a search, they always are.
+    """
+    import torch
+
+    before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
 def has_fast_bfloat16(device: torch.device) -> bool:
     """Whether the device multiplies bfloat16 matrices faster than float32 ones."""
     import torch

@@ -17,7 +17,7 @@ from locant.kernels.library import build_all
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
-from locant.runtime import explaining_memory
+from locant.runtime import attention_of_any_shape, explaining_memory
 from locant.text import PAD, Batch, BatchStream, CorpusStage, StagePlace, prefetch
 from locant.training import parallel
 from locant.training.budget import Clock
@@ -174,7 +174,12 @@ class Trainer:
             self._log = MetricsLog(self.run, self.progress.step)
         self.callback.on_start(self.loop.used(), str(self.device))
         self._saved = self.progress.seconds
-        with self.saving or nullcontext(), self._request.listening(), closing(self._in_place()) as batches:
+        with (
+            self.saving or nullcontext(),
+            self._request.listening(),
+            attention_of_any_shape(),
+            closing(self._in_place()) as batches,
+        ):
             if self.progress.step and self.progress.validated != self.progress.step and self._validation_due():
                 self._validate_and_save()  # the run was stopped before it could
             try:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from locant.models.decoding_settings import DecodingSettings
+from locant.runtime import attention_of_any_shape
 from locant.text.tokenizer import BOS, EOS
 from locant.translation.batching import padded
 from locant.translation.hypotheses import Array, Hypothesis, hypothesis_of
@@ -23,6 +24,7 @@ Pausing: TypeAlias = Generator[None, None, Found]
 """Work that pauses after each token, and returns what it has found in the end."""
 
 
+@attention_of_any_shape()
 def ancestral_sampling(
     model: SearchModel,
     source: Tensor,

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from locant.models.decoding_settings import DecodingSettings
+from locant.runtime import attention_of_any_shape
 from locant.text.tokenizer import BOS, EOS
 from locant.translation.batching import batches, padded, require_sentences
 from locant.translation.hypotheses import Array, Beams, Hypothesis, hypothesis_of
@@ -27,6 +28,7 @@ _DENSE_ENOUGH = 0.75
 
 
 @torch.inference_mode()
+@attention_of_any_shape()
 def greedy_search(
     model: SearchModel,
     source: Tensor,
@@ -83,6 +85,7 @@ def greedy_search(
 
 
 @torch.inference_mode()
+@attention_of_any_shape()
 def beam_search(
     model: SearchModel,
     source: Tensor,
