@@ -174,6 +174,48 @@ def test_few_updates_are_not_validated_one_by_one(open_recipe, steps, every):
     assert plan.recipe.training.validate_every == every
 
 
+@pytest.mark.parametrize(
+    ("minutes", "changes", "tokens"),
+    [
+        (2, {}, 1024),
+        (5, {}, 8192),  # 5,640 updates, as with fewer tokens; with twice as many 2,820
+        (60, {}, 16384),
+        (60, {"batches": {"tokens": 3000}}, 3000),
+        (60, {"training": {"minutes": 60, "steps": 100}}, 4096),
+    ],
+)
+def test_a_gpu_is_measured_with_the_batches_that_it_is_given(open_recipe, monkeypatch, minutes, changes, tokens):
+    """As fast as its batches are large, up to 8,192 tokens."""
+    monkeypatch.setattr("locant.training.defaults.memory_warning", lambda *given: "")
+    open_recipe["training"] = {"minutes": minutes}
+    recipe = Recipe.parse({**open_recipe, **changes})
+    corpus = load_corpus(recipe.corpus)
+    object.__setattr__(corpus.train, "count", 10**7)
+    measured = []
+
+    def measure(config, settings, device, lengths, batch):
+        measured.append(batch)
+        return Speed(20.0 * min(batch, 8192), 10**6)
+
+    plan = complete_recipe(recipe, corpus, torch.device("cuda"), measure=measure)
+    assert plan.recipe.batches.tokens == tokens
+    assert tokens in measured
+    assert plan.tokens_per_second == 20.0 * min(tokens, 8192)
+
+
+def test_a_gpu_gets_no_larger_batches_of_a_text_that_it_passes_over_many_times(open_recipe, monkeypatch):
+    monkeypatch.setattr("locant.training.defaults.memory_warning", lambda *given: "")
+    recipe = Recipe.parse({**open_recipe, "training": {"minutes": 60}})
+    measured = []
+
+    def measure(config, settings, device, lengths, batch):
+        measured.append(batch)
+        return Speed(20.0 * batch, 10**6)
+
+    complete_recipe(recipe, load_corpus(recipe.corpus), torch.device("cuda"), measure=measure)
+    assert measured == [1024]
+
+
 def test_dropout_follows_the_passes_over_the_text(open_recipe):
     dropouts = [planned(open_recipe, repeat=repeat).recipe.model["dropout"] for repeat in (10_000, 100, 1)]
     assert dropouts == sorted(dropouts)

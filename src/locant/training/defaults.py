@@ -324,10 +324,26 @@ class _Planner:
         return max(_SMALLEST_BATCH, 8 * width) if self._optimizer(width) == "muon" else _SMALLEST_BATCH
 
     def _measured(self) -> Speed:
+        """Return the speed of the model; on a GPU, which needs large batches to be fast, with the one to be chosen."""
+        batch = self._smallest_batch(self._model().d_model)
+        if self._device.type == "cpu":
+            return self._measured_with(batch)
+        given = self._get("batches.tokens") or (_STEPS_BATCH if self._get("training.steps") else None)
+        if given:
+            return self._measured_with(given)
+        speed = self._measured_with(batch)
+        # In many passes over a short text larger batches only learn it by heart sooner.
+        while 2 * batch <= _LARGEST_BATCH and self._target_tokens(speed) < _MANY_PASSES * self._text_tokens():
+            larger = self._measured_with(2 * batch)
+            if self._target_tokens(larger) / _UPDATES / self._batches_of_update() < 2 * batch:
+                break
+            batch, speed = 2 * batch, larger
+        return speed
+
+    def _measured_with(self, batch: int) -> Speed:
         model = self._model()
         optimizer = self._optimizer(model.d_model)
         training = TrainingSettings.parse({**self._data.get("training", {}), "optimizer": optimizer}, "training")
-        batch = self._smallest_batch(model.d_model)
         speed = self._measure(model, training, self._device, self._tokens.lengths, batch)
         return replace(speed, tokens_per_second=self._processes * speed.tokens_per_second)
 
