@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 endif
 
-.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation both-directions bench bench-contention bench-serve bench-scale bench-positions adaptation facts zoo zoo-changes zoo-layouts vllm-rules nanogpt lock audit clean
+.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation both-directions bench bench-contention bench-serve bench-scale bench-positions bench-gpu test-gpu adaptation facts zoo zoo-changes zoo-layouts vllm-rules nanogpt lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -165,6 +165,15 @@ bench-positions: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/positions/cache_safety.py
 	.venv-bench/bin/python benchmarks/positions/rotation.py
 	.venv-bench/bin/python benchmarks/positions/score_bias.py
+
+# On a machine with a CUDA GPU, by a Python that has a CUDA build of PyTorch and Locant: PYTHON=python3
+test-gpu:
+	$(PYTHON) -m pytest -n 6 tests/gpu
+
+bench-gpu:
+	$(PYTHON) benchmarks/positions/rotation.py --device cuda
+	$(PYTHON) benchmarks/positions/score_bias.py --device cuda
+	$(PYTHON) benchmarks/speed/batch_sizes.py --device cuda
 
 # nanoGPT with the changes of docs/own-model.md against the model of that page. NANOGPT=folder with nanoGPT's model.py
 nanogpt: $(BIN)/locant

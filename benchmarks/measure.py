@@ -25,6 +25,12 @@ def machine() -> str:
     return f"{model}, {os.cpu_count()} cores, torch {torch.__version__}, {time.strftime('%B %Y')}"
 
 
+def use_device(name: str) -> str:
+    """Make every new tensor one of a device, so that peers put theirs there too, and return what the device is."""
+    torch.set_default_device(name)
+    return f"{torch.cuda.get_device_name()}, {machine()}" if name == "cuda" else machine()
+
+
 def warn_when_busy() -> None:
     """Print a warning where something else keeps the machine busy, because every number would be wrong."""
     load = os.getloadavg()[0]
@@ -38,9 +44,7 @@ def median_seconds(function: Callable[[], object], *, seconds: float = 1.5, warm
         function()
     times: list[float] = []
     while len(times) < 5 or (sum(times) < seconds and len(times) < 200):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
+        times.append(_seconds(function))
     return statistics.median(times)
 
 
@@ -53,14 +57,22 @@ def median_ratio(function: Callable[[], object], reference: Callable[[], object]
     theirs: list[float] = []
     while len(ours) < 5 or sum(ours) + sum(theirs) < seconds:
         for call, times in ((function, ours), (reference, theirs)):
-            start = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - start)
+            times.append(_seconds(call))
     return statistics.median(ours) / statistics.median(theirs)
 
 
 def peak_megabytes(function: Callable[[], object]) -> float:
-    """Return by how much a call raises the resident memory of this process at its peak, in MB (Linux only)."""
+    """Return by how much a call raises the memory of this process at its peak, in MB.
+
+    On CUDA it is that of the device's tensors, else the resident memory (Linux only).
+    """
+    if torch.get_default_device().type == "cuda":
+        torch.cuda.synchronize()
+        allocated = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        function()
+        torch.cuda.synchronize()
+        return (torch.cuda.max_memory_allocated() - allocated) / 2**20
     # What earlier calls have freed would hide as much of what this one takes.
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
@@ -89,6 +101,18 @@ def processor_seconds_of_children() -> float:
         return False
 
     return sum(spent for number, spent in seconds.items() if ours(number))
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    """Return how long a call takes, on CUDA until the device has done it."""
+    on_device = torch.get_default_device().type == "cuda"
+    if on_device:
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    function()
+    if on_device:
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
 
 
 def _status(key: str) -> int:

@@ -1,7 +1,11 @@
-"""Rotating queries and keys: Locant and its peers, in units of a plain copy of the same bytes."""
+"""Rotating queries and keys: Locant and its peers, in units of a plain copy of the same bytes.
+
+    python rotation.py [--device cuda]
+"""
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
@@ -12,11 +16,15 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from locant import kernels
-from locant.positions import Frequencies, Rotary
+from locant.positions import Frequencies, Rotary, fuse_rotations
 from locant.runtime import keep_freed_memory
-from measure import machine, median_ratio, median_seconds, warn_when_busy
+from measure import median_ratio, median_seconds, use_device, warn_when_busy
 
-SHAPES = [(1, 32, 2048, 128), (8, 8, 512, 64)]
+SHAPES = {
+    "cpu": [(1, 32, 2048, 128), (8, 8, 512, 64)],
+    "cuda": [(4, 32, 4096, 128), (8, 8, 512, 64)],
+}
+"""Batch, heads, length and dimension; on CUDA the first is several times the device's cache."""
 Rotate = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -27,6 +35,7 @@ def engines(length: int, dim: int, dtype: torch.dtype) -> Iterator[tuple[str, Ro
         rope = Rotary(dim, layout=layout)
         for compiled in (False, True):
             kernels.enabled(compiled)
+            fuse_rotations(compiled)
             name = f"Locant, {layout}{', compiled' if compiled else ''}"
             yield name, lambda q, k, rope=rope: rope.rotate(q, k, positions, positions)
     angles = torch.outer(positions.double(), 10000.0 ** (-torch.arange(0, dim, 2).double() / dim))
@@ -46,6 +55,14 @@ def engines(length: int, dim: int, dtype: torch.dtype) -> Iterator[tuple[str, Ro
         config = LlamaConfig(hidden_size=4 * dim, num_attention_heads=4, head_dim=dim)
         cosine, sine = LlamaRotaryEmbedding(config)(torch.zeros(1, dtype=dtype), positions[None])
         yield "Hugging Face transformers", lambda q, k: apply_rotary_pos_emb(q, k, cosine, sine)
+        if torch.get_default_device().type == "cuda":
+            compiled_peer = torch.compile(apply_rotary_pos_emb)
+            yield "Hugging Face transformers, torch.compile", lambda q, k: compiled_peer(q, k, cosine, sine)
+            if importlib.util.find_spec("liger_kernel"):
+                from liger_kernel.transformers.rope import liger_rotary_pos_emb
+
+                # It writes into its arguments: what it turns, it turns again at the next call.
+                yield "Liger kernel (Triton)", lambda q, k: liger_rotary_pos_emb(q, k, cosine, sine)
     if importlib.util.find_spec("rotary_embedding_torch"):
         from rotary_embedding_torch import RotaryEmbedding
 
@@ -79,13 +96,19 @@ def table_of_a_million() -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=SHAPES, default="cpu")
+    device = parser.parse_args().device
     keep_freed_memory()
     warn_when_busy()
-    print(f"Times in units of a copy of q and k (with backward: of two). {machine()}; freed memory is kept.\n")
+    where = use_device(device)
+    print(f"Times in units of a copy of q and k (with backward: of two). {where}; freed memory is kept.\n")
     table_of_a_million()
-    for batch, heads, length, dim in SHAPES:
+    for batch, heads, length, dim in SHAPES[device]:
         for dtype in (torch.float32, torch.bfloat16):
             q, k = (torch.randn(batch, heads, length, dim).to(dtype) for _ in range(2))
+            if device == "cuda":  # heads as models cut them from one product, which one peer needs or it copies
+                q, k = (part.transpose(1, 2).contiguous().transpose(1, 2) for part in (q, k))
             copy = median_seconds(lambda q=q, k=k: (q.clone(), k.clone()))
             kind = str(dtype).removeprefix("torch.")
             print(f"B={batch} H={heads} L={length} D={dim} {kind}: a copy takes {1000 * copy:.2f} ms\n")

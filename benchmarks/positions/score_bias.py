@@ -1,11 +1,12 @@
 """Attention with a score bias: Locant against Hugging Face's way, time and peak memory, forward and with backward.
 
 Every case runs in a process of its own: ``python score_bias.py`` starts them one after the other and prints the table;
-``python score_bias.py t5 shaw`` does so for some schemes.
+``python score_bias.py t5 shaw`` does so for some schemes, ``--device cuda`` on a GPU, where tensors are bfloat16.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -16,11 +17,12 @@ import torch
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from measure import machine, median_seconds, peak_megabytes, warn_when_busy
+from measure import median_seconds, peak_megabytes, use_device, warn_when_busy
 
 HEADS, DIM = 8, 64
 SCHEMES = ["alibi", "t5", "kerple", "fire", "shaw"]
-LENGTHS = [1024, 2048, 4096]
+LENGTHS = {"cpu": [1024, 2048, 4096], "cuda": [2048, 8192]}
+DTYPES = {"cpu": torch.float32, "cuda": torch.bfloat16}
 
 
 def causal(length: int) -> Tensor:
@@ -33,7 +35,7 @@ def hugging_face(name: str, length: int) -> Callable[[Tensor, Tensor, Tensor], T
         from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
         def bloom(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            alibi = build_alibi_tensor(torch.ones(1, length), HEADS, torch.float32).view(1, HEADS, 1, length)
+            alibi = build_alibi_tensor(torch.ones(1, length), HEADS, q.dtype).view(1, HEADS, 1, length)
             scores = torch.matmul(q, k.mT) * DIM**-0.5 + alibi
             return torch.softmax(scores + causal(length), dim=-1) @ v
 
@@ -50,7 +52,7 @@ def hugging_face(name: str, length: int) -> Callable[[Tensor, Tensor, Tensor], T
         def t5(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             bias = layer.compute_bias(length, length)
             scores = torch.matmul(q, k.mT) * DIM**-0.5 + (bias + causal(length))
-            return torch.softmax(scores.float(), dim=-1) @ v
+            return torch.softmax(scores.float(), dim=-1).to(v.dtype) @ v
 
         return t5
     if name == "shaw":
@@ -127,27 +129,36 @@ def measure(engine: str, name: str, length: int) -> dict[str, float]:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["measure"]:
-        engine, name, length = sys.argv[2:]
-        print(json.dumps(measure(engine, name, int(length))))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("schemes", nargs="*", default=SCHEMES, choices=[*SCHEMES, SCHEMES], metavar="SCHEME")
+    parser.add_argument("--device", choices=LENGTHS, default="cpu")
+    parser.add_argument("--measure", nargs=2, metavar=("ENGINE", "LENGTH"), help="one case, in this process")
+    asked = parser.parse_args()
+    where = use_device(asked.device)
+    dtype = DTYPES[asked.device]
+    torch.set_default_dtype(dtype)
+    if asked.measure:
+        engine, length = asked.measure
+        print(json.dumps(measure(engine, asked.schemes[0], int(length))))
         return
     warn_when_busy()
-    print(f"Attention with a bias, B=1 H={HEADS} D={DIM}, causal, float32. {machine()}.\n")
+    kind = str(dtype).removeprefix("torch.")
+    print(f"Attention with a bias, B=1 H={HEADS} D={DIM}, causal, {kind}. {where}.\n")
     print("| scheme | length | forward ms, ours / theirs | ratio | peak MB | with backward ms | ratio | peak MB |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for name in sys.argv[1:] or SCHEMES:
-        for length in LENGTHS:
+    for name in asked.schemes:
+        for length in LENGTHS[asked.device]:
             found = {}
             for engine in ("locant", "peer"):
-                command = [sys.executable, __file__, "measure", engine, name, str(length)]
-                run = subprocess.run(command, capture_output=True, text=True, check=True)
+                command = [sys.executable, __file__, name, "--device", asked.device, "--measure", engine, str(length)]
+                run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
                 found[engine] = json.loads(run.stdout.splitlines()[-1])
             ours, theirs = found["locant"], found["peer"]
             cells = [name, str(length)]
             for kind in ("forward", "backward"):
                 a, b = ours[f"{kind}_ms"], theirs[f"{kind}_ms"]
                 cells += [
-                    f"{a:.0f} / {b:.0f}",
+                    f"{a:.3g} / {b:.3g}",
                     f"{b / a:.1f}x",
                     f"{ours[f'{kind}_mb']:.0f} / {theirs[f'{kind}_mb']:.0f}",
                 ]
