@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import locant.positions.attention as attention
 from locant.positions import (
@@ -21,7 +21,7 @@ from locant.positions import (
     attend_with_positions,
     build_scheme,
 )
-from locant.positions.flex_attention import flex_attend
+from locant.positions.flex_attention import _causal_blocks, flex_attend
 from locant.positions.relative import RelativeBias
 
 OPTIONS: dict[str, dict[str, Any]] = {"self-extend": {"group": 2, "window": 4}, "rerope": {"window": 4}}
@@ -76,6 +76,26 @@ def test_the_flex_kernel_gives_the_same(name: str, causal: bool) -> None:
         found = flex_attend(q, k, v, scheme, q_positions, k_positions, Mask(causal), attention=flex_attention)
         assert found is not None
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+
+
+@settings(max_examples=20, deadline=None)
+@given(queries=st.integers(1, 700), before=st.one_of(st.just(0), st.integers(0, 500)))
+def test_blocks_of_a_causal_mask_are_those_of_pytorch(queries: int, before: int) -> None:
+    keys = queries + before
+    found = _causal_blocks(queries, keys, "cpu")
+    expected = create_block_mask(lambda b, h, i, j: j <= i + before, None, None, queries, keys, device="cpu")
+    names = [
+        f"{full}{side}_{what}" for full in ("", "full_") for side in ["kv", "q"] for what in ("num_blocks", "indices")
+    ]
+    for name in names:
+        one, other = getattr(found, name), getattr(expected, name)
+        assert torch.equal(one, other), name
+        assert one.dtype == other.dtype
+    assert (found.shape, found.BLOCK_SIZE) == (expected.shape, expected.BLOCK_SIZE)
+    index = torch.tensor(0)
+    for i, j in ((0, before), (0, before + 1), (queries - 1, keys - 1)):
+        pair = index + i, index + j
+        assert bool(found.mask_mod(index, index, *pair)) == bool(expected.mask_mod(index, index, *pair))
 
 
 @pytest.mark.parametrize("name", ["alibi", "sandwich"])

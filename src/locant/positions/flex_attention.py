@@ -12,11 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from locant.positions.attention import Mask
 from locant.positions.relative import distance_score_mod
 from locant.positions.scheme import PositionScheme
+
+_BLOCK = 128
+"""Queries, and keys, of a block that is seen or left out as a whole: FlexAttention's own size."""
 
 
 def flex_attend(
@@ -58,8 +61,28 @@ def flex_attend(
 
 @lru_cache(maxsize=32)
 def _causal_blocks(queries: int, keys: int, device: str) -> BlockMask:
+    """Return what ``create_block_mask`` returns of a causal mask, which would write out all pairs first."""
     ahead = keys - queries
-    return create_block_mask(lambda b, h, i, j: j <= i + ahead, None, None, queries, keys, device=device)
+    rows, columns = -(-queries // _BLOCK), torch.arange(-(-keys // _BLOCK), device=device)
+    first = _BLOCK * torch.arange(rows, device=device).unsqueeze(1)
+    last = (first + _BLOCK - 1).clamp(max=queries - 1)
+    seen = columns <= (last + ahead) // _BLOCK
+    # Keys that all queries of a block see need no mask; a block that the queries do not fill has one.
+    whole = (columns < (first + ahead + 1) // _BLOCK) & (first + _BLOCK <= queries)
+    masked, unmasked = (_numbered(blocks) for blocks in (seen & ~whole, whole))
+    return BlockMask.from_kv_blocks(
+        *masked,
+        *unmasked,
+        BLOCK_SIZE=_BLOCK,
+        mask_mod=lambda b, h, i, j: j <= i + ahead,
+        seq_lengths=(queries, keys),
+    )
+
+
+def _numbered(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how many blocks of keys each block of queries has, ``[1, 1, R]``, and all of them, its own first."""
+    order = blocks.to(torch.int32).argsort(dim=-1, descending=True, stable=True)
+    return blocks.sum(-1, dtype=torch.int32)[None, None], order.to(torch.int32)[None, None].contiguous()
 
 
 @lru_cache(maxsize=1)
