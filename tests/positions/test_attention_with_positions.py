@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 import locant.positions.attention as attention
 from locant.positions import (
@@ -21,7 +21,7 @@ from locant.positions import (
     attend_with_positions,
     build_scheme,
 )
-from locant.positions.flex_attention import _causal_blocks, flex_attend
+from locant.positions.flex_attention import flex_attend
 from locant.positions.relative import RelativeBias
 
 OPTIONS: dict[str, dict[str, Any]] = {"self-extend": {"group": 2, "window": 4}, "rerope": {"window": 4}}
@@ -81,8 +81,16 @@ def test_the_flex_kernel_gives_the_same(name: str, causal: bool) -> None:
 @settings(max_examples=20, deadline=None)
 @given(queries=st.integers(1, 700), before=st.one_of(st.just(0), st.integers(0, 500)))
 def test_blocks_of_a_causal_mask_are_those_of_pytorch(queries: int, before: int) -> None:
+    masks: list[BlockMask] = []
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, *, score_mod: object, block_mask: BlockMask) -> Tensor:
+        masks.append(block_mask)
+        return q
+
     keys = queries + before
-    found = _causal_blocks(queries, keys, "cpu")
+    q, k, positions = heads(1, 4, queries, 16), heads(1, 4, keys, 16), torch.arange(keys)
+    flex_attend(q, k, k, lively("alibi", causal=True), positions[before:], positions, Mask(True), attention=kernel)
+    found = masks[0]
     expected = create_block_mask(lambda b, h, i, j: j <= i + before, None, None, queries, keys, device="cpu")
     names = [
         f"{full}{side}_{what}" for full in ("", "full_") for side in ["kv", "q"] for what in ("num_blocks", "indices")

@@ -203,6 +203,30 @@ def test_a_gpu_is_measured_with_the_batches_that_it_is_given(open_recipe, monkey
     assert plan.tokens_per_second == 20.0 * min(tokens, 8192)
 
 
+def test_a_gpu_is_given_what_fits_its_memory(open_recipe, monkeypatch):
+    monkeypatch.setattr("locant.training.defaults.memory_warning", lambda *given: "")
+    recipe = Recipe.parse({**open_recipe, "training": {"minutes": 600}})
+    corpus = load_corpus(recipe.corpus)
+    object.__setattr__(corpus.train, "count", 10**7)
+
+    def measure(config, settings, device, lengths, batch):
+        if config.d_model * batch > 256 * 4096:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return Speed(20.0 * batch, 10**6)
+
+    plan = complete_recipe(recipe, corpus, torch.device("cuda"), measure=measure)
+    assert (plan.recipe.model["d_model"], plan.recipe.batches.tokens) == (1024, 1024)
+    found = {**open_recipe, "model": {"d_model": 384}, "training": {"minutes": 600}}
+    assert (
+        complete_recipe(Recipe.parse(found), corpus, torch.device("cuda"), measure=measure).recipe.batches.tokens
+        == 2048
+    )
+    monkeypatch.setattr("locant.training.defaults._SMALLEST_BATCH", 2048)
+    plan = complete_recipe(recipe, corpus, torch.device("cuda"), measure=measure)
+    assert (plan.recipe.model["d_model"], plan.recipe.batches.tokens) == (512, 2048)
+    assert "a wider one does not fit into the device's memory" in {choice.reason for choice in plan.choices}
+
+
 def test_a_gpu_gets_no_larger_batches_of_a_text_that_it_passes_over_many_times(open_recipe, monkeypatch):
     monkeypatch.setattr("locant.training.defaults.memory_warning", lambda *given: "")
     recipe = Recipe.parse({**open_recipe, "training": {"minutes": 60}})

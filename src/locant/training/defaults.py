@@ -135,6 +135,7 @@ class _Planner:
         self._data = recipe.model_dump(mode="json", exclude_unset=True)
         self._device, self._processes, self._measure = device, processes, measure
         self._choices: list[Choice] = []
+        self._largest_batch = _LARGEST_BATCH
         self._text = self._drawn = _statistics(corpus, corpus.train, recipe)
         drawn = corpus.drawn
         self._all_pairs = len(drawn)
@@ -230,22 +231,28 @@ class _Planner:
         if model.keys() & _SIZES:
             return self._measured()
         text = self._text_tokens()
-        speed, chosen = None, SHAPES[0]
+        speed, chosen, largest_batch = None, SHAPES[0], _LARGEST_BATCH
         for shape in SHAPES:
             self._data["model"] = {**model, **_fields(shape)}
             weights = _layer_weights(shape)
             if speed is not None and weights > _WEIGHTS_PER_TOKEN * text:
                 reason = f"a wider one would learn the {_count(text)} target tokens of the text by heart"
                 break
-            measured = self._measured()
+            try:
+                measured = self._measured()
+            except torch.OutOfMemoryError:
+                if speed is None:
+                    raise
+                reason = "a wider one does not fit into the device's memory"
+                break
             if speed is not None and self._target_tokens(measured) < _TOKENS_PER_WEIGHT * weights:
                 reason = "a wider one would see too little text in the budget"
                 break
-            speed, chosen = measured, shape
+            speed, chosen, largest_batch = measured, shape, self._largest_batch
         else:
             reason = "there is time and text for the largest"
         assert speed is not None
-        self._data["model"] = model
+        self._data["model"], self._largest_batch = model, largest_batch
         for name, value in _fields(chosen).items():
             self._choose(f"model.{name}", value, reason)
             reason = f"goes with d_model {chosen[0]}"
@@ -259,7 +266,7 @@ class _Planner:
             batch = max(_STEPS_BATCH, self._get("max_tokens"))
         else:
             wanted = 2 ** math.floor(math.log2(max(1.0, tokens / _UPDATES / self._batches_of_update())))
-            batch = min(_LARGEST_BATCH, max(self._smallest_batch(width), self._get("max_tokens"), wanted))
+            batch = min(self._largest_batch, max(self._smallest_batch(width), self._get("max_tokens"), wanted))
         self._choose("batches.tokens", batch, f"about {_count(tokens / self._update_tokens(batch))} updates")
         self._choose("training.schedule", "cosine", "the budget is known")
         if self._is_transformer():
@@ -325,7 +332,7 @@ class _Planner:
 
     def _measured(self) -> Speed:
         """Return the speed of the model; on a GPU, which needs large batches to be fast, with the one to be chosen."""
-        batch = self._smallest_batch(self._model().d_model)
+        batch, self._largest_batch = self._smallest_batch(self._model().d_model), _LARGEST_BATCH
         if self._device.type == "cpu":
             return self._measured_with(batch)
         given = self._get("batches.tokens") or (_STEPS_BATCH if self._get("training.steps") else None)
@@ -334,7 +341,11 @@ class _Planner:
         speed = self._measured_with(batch)
         # In many passes over a short text larger batches only learn it by heart sooner.
         while 2 * batch <= _LARGEST_BATCH and self._target_tokens(speed) < _MANY_PASSES * self._text_tokens():
-            larger = self._measured_with(2 * batch)
+            try:
+                larger = self._measured_with(2 * batch)
+            except torch.OutOfMemoryError:
+                self._largest_batch = batch
+                break
             if self._target_tokens(larger) / _UPDATES / self._batches_of_update() < 2 * batch:
                 break
             batch, speed = 2 * batch, larger
