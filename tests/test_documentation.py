@@ -528,6 +528,39 @@ def test_the_tables_of_defaults_are_their_records(heading, record, names):
     assert sorted(line.split(" | ", 1)[1] for line in table) == sorted(rows)  # the first column is corpus or seed
 
 
+@pytest.mark.parametrize(
+    ("heading", "record", "said"),
+    [
+        (
+            "Twenty minutes",
+            "defaults-20-minutes",
+            {
+                "captions-de": "{}% of the best by the even lines on Multi30k to German",
+                "captions-fr": "{}% to French",
+                "captions-cs": "{}% to Czech",
+                "captions-de-10000": "{}% on the first\n10,000 pairs",
+            },
+        ),
+        (
+            "Twenty minutes on a faster processor",
+            "defaults-20-minutes-faster",
+            {"captions-de-2000": "the default has {}% of doubled batches'"},
+        ),
+        ("An hour", "defaults-60-minutes", {"verses-de": "which came\nto {}% of the BLEU of 128 features"}),
+    ],
+)
+def test_the_shares_of_the_best_are_those_of_their_records(heading, record, said):
+    results = ROOT / "docs" / "results"
+    section = (results / "quality.md").read_text(encoding="utf-8").split(f"### {heading}\n")[1].split("\n##")[0]
+    lines = (results / "quality" / f"{record}.jsonl").read_text(encoding="utf-8").splitlines()
+    runs = [found for found in map(json.loads, lines) if found["corpus"] in said]
+    for corpus, sentence in said.items():
+        tried = [found for found in runs if found["corpus"] == corpus]
+        best = max(tried, key=lambda found: found["bleu_chosen_by"])["bleu_reported"]
+        default = next(found for found in tried if found["variant"] == "default")["bleu_reported"]
+        assert sentence.format(round(100 * default / best)) in section
+
+
 def test_the_table_of_both_directions_is_its_record():
     results = ROOT / "docs" / "results"
     page = (results / "quality.md").read_text(encoding="utf-8")
