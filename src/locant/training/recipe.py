@@ -222,8 +222,8 @@ def with_changes(
         if tell and missing and os.environ.get("RANK", "0") == "0":
             _logger.warning(
                 "The recipe has no section finetuning, so it was made for a new model, and is taken without "
-                f"{', '.join(missing)}. What should hold beside a model to start from goes on the command line, or all "
-                "of it with finetuning.parent in the recipe."
+                f"{', '.join(missing)}. What should hold with a model to start from is given with it, as key=value, or "
+                "all of it stands in the recipe, with finetuning.parent."
             )
     return found
 
