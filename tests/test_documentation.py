@@ -494,6 +494,7 @@ def test_the_table_of_changes_is_its_record():
         ("Rotary positions", "positions", {"default": "rotary"}),
         ("Around the rotary defaults", "defaults-rotary", {"wider": "wider (192 features)"}),
         ("Doubled batches beside equal work", "defaults-rotary-again", {}),
+        ("Weight decay", "weight-decay", {"default": "none", "weight decay": "0.1"}),
         ("Three seeds", "defaults-seeds", {}),
         (
             "Twenty minutes on a faster processor",

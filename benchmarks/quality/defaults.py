@@ -76,6 +76,7 @@ def variants(chosen: dict[str, Any], recipe: str | None) -> dict[str, list[str]]
         found[f"learning rate {name}"] = [
             f"training.learning_rate={factor * rate:.5f}",
             f"training.optimizer={optimizer}",
+            f"training.weight_decay={training['weight_decay']}",
         ]
         found[f"vocabulary {name}"] = [f"tokenizer.vocab_size={round(factor * size)}", *same_cut]
         found[f"batches {name}"] = [f"batches.tokens={round(factor * tokens)}"]
@@ -90,6 +91,8 @@ def variants(chosen: dict[str, Any], recipe: str | None) -> dict[str, list[str]]
     found["AdamW" if optimizer == "muon" else "Muon"] = [
         f"training.optimizer={'adamw' if optimizer == 'muon' else 'muon'}"
     ]
+    found["weight decay"] = ["training.weight_decay=0.1"]
+    found["no weight decay"] = ["training.weight_decay=0"]
     found["sinusoids"] = ["model.position=sinusoidal"]
     if recipe:
         found["recipe"] = of_recipe(recipe)

@@ -131,7 +131,10 @@ def test_muon_up_to_some_width_unless_a_learning_rate_is_given(open_recipe):
     narrow = planned(open_recipe).recipe
     assert narrow.training.optimizer == "muon"
     assert narrow.batches.tokens >= 8 * narrow.model["d_model"]
-    assert settings().optimizer == "adamw"
+    assert narrow.training.weight_decay == 0.1
+    assert (settings().optimizer, settings().weight_decay) == ("adamw", 0.0)
+    for given in ({"weight_decay": 0.0}, {"optimizer": "muon", "learning_rate": 0.004}):
+        assert planned({**open_recipe, "training": {"minutes": 5, **given}}).recipe.training.weight_decay == 0
     assert (
         planned({**open_recipe, "training": {"minutes": 5, "learning_rate": 0.002}}).recipe.training.optimizer
         == "adamw"

@@ -64,6 +64,7 @@ _STEPS_BATCH = 4096
 _RATES = {"adamw": 0.55, "schedule_free": 0.55, "muon": 1.0}
 """Peak learning rate times the width of the model."""
 _LARGEST_RATE = 0.008
+_DECAY_OF_MUON = 0.1
 _GENTLE, _FEW_PASSES = 0.5, 2.0
 """Share of Muon's rate that fine-tuning has from so many passes over the text on; with fewer it has all of it."""
 _WIDEST_OF_MUON = 256
@@ -275,6 +276,8 @@ class _Planner:
             )
             if self._get("training.learning_rate") is None:
                 self._choose("training.optimizer", optimizer, why)
+                if optimizer == "muon" and "finetuning" not in self._data:  # there weights stay near their parent
+                    self._choose("training.weight_decay", _DECAY_OF_MUON, "Muon's steps do not shrink with gradients")
             self._choose("model.dropout", _dropout(passes), f"about {format_passes(passes)} passes over the text")
             factor, largest, why = _RATES[optimizer], _LARGEST_RATE, ""
             if "finetuning" in self._data:  # with AdamW the parent has chosen
