@@ -170,3 +170,13 @@ def test_cudnn_attends_again_afterwards() -> None:
     with pytest.raises(LocantError, match="over"), attention_of_any_shape():
         raise LocantError("over")
     assert [*found, torch.backends.cuda.cudnn_sdp_enabled()] == [False, False, True, True]
+
+
+def test_cudnn_attends_again_after_the_last_of_several_threads() -> None:
+    first, second = attention_of_any_shape(), attention_of_any_shape()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+    second.__exit__(None, None, None)
+    assert torch.backends.cuda.cudnn_sdp_enabled()

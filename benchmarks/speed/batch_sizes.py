@@ -16,8 +16,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from locant.models.config import TransformerConfig
-from locant.training import forecast
 from locant.training.defaults import SHAPES
+from locant.training.forecast import measure_speed
 from locant.training.settings import TrainingSettings
 from measure import use_device, warn_when_busy
 
@@ -31,7 +31,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     device = torch.device(parser.parse_args().device)
-    forecast._TIMED_UPDATES = UPDATES
     warn_when_busy()
     where = use_device(device.type)
     torch.set_default_device("cpu")  # models are built there
@@ -52,7 +51,8 @@ def main() -> None:
             settings = TrainingSettings.parse({"optimizer": optimizer, "steps": 1}, "training")
             cells = []
             for batch in BATCHES:
-                speed = forecast.measure_speed(model, settings, device, (16.0, 16.0), batch).tokens_per_second
+                found = measure_speed(model, settings, device, (16.0, 16.0), batch, updates=UPDATES)
+                speed = found.tokens_per_second
                 cells.append(f"{speed / 1000:.1f} ({1000 * batch / speed:.1f})")
             print(f"| {shape[0]} | {shape[1]} + {shape[2]} | {optimizer} | {' | '.join(cells)} |", flush=True)
 

@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,6 +35,10 @@ _TOO_LITTLE = {
     "the GPU": re.compile(r"(CUDA|HIP)( driver)? error: out of memory|CU(BLAS|DNN)_STATUS_ALLOC_FAILED"),
     "this machine": re.compile(r"DefaultCPUAllocator: (can't allocate|not enough) memory"),
 }
+
+# Whether PyTorch attends by cuDNN is one switch of the process; how many keep it off, and what it was before.
+_cudnn_lock = threading.Lock()
+_without_cudnn, _cudnn_before = 0, True
 
 _PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
@@ -161,16 +166,24 @@ def choose_device(name: str) -> torch.device:
 def attention_of_any_shape() -> Iterator[None]:
     """Keep PyTorch from attending by cuDNN, which plans for a fifth of a second whenever shapes are new.
 
-    With batches of all lengths, and with a key more at every step of a search, they always are.
+    With batches of all lengths, and with a key more at every step of a search, they always are. The switch is the
+    process's: of threads that come and go, the last one puts it back.
     """
     import torch
 
-    before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
-    torch.backends.cuda.enable_cudnn_sdp(False)
+    global _without_cudnn, _cudnn_before
+    with _cudnn_lock:
+        if not _without_cudnn:
+            _cudnn_before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+            torch.backends.cuda.enable_cudnn_sdp(False)
+        _without_cudnn += 1
     try:
         yield
     finally:
-        torch.backends.cuda.enable_cudnn_sdp(before)
+        with _cudnn_lock:
+            _without_cudnn -= 1
+            if not _without_cudnn:
+                torch.backends.cuda.enable_cudnn_sdp(_cudnn_before)
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:

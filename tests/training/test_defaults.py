@@ -11,7 +11,7 @@ import yaml
 from toy_language import sentences
 
 from locant.cli import main
-from locant.errors import ConfigError, DataError
+from locant.errors import ConfigError, DataError, LocantError
 from locant.text import TokenCache, load_corpus
 from locant.text.pairs import in_memory
 from locant.text.statistics import text_statistics
@@ -224,6 +224,9 @@ def test_a_gpu_is_given_what_fits_its_memory(open_recipe, monkeypatch):
         complete_recipe(Recipe.parse(found), corpus, torch.device("cuda"), measure=measure).recipe.batches.tokens
         == 2048
     )
+    given = Recipe.parse({**open_recipe, "model": {"d_model": 384}, "batches": {"tokens": 8192}})
+    with pytest.raises(LocantError, match=r"memory of the GPU does not suffice\. Give smaller batches\.tokens"):
+        complete_recipe(given, corpus, torch.device("cuda"), measure=measure)
     monkeypatch.setattr("locant.training.defaults._SMALLEST_BATCH", 2048)
     plan = complete_recipe(recipe, corpus, torch.device("cuda"), measure=measure)
     assert (plan.recipe.model["d_model"], plan.recipe.batches.tokens) == (512, 2048)

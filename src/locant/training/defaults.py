@@ -17,6 +17,7 @@ import torch
 from locant.analysis.scores import bleu_tokenizer
 from locant.models.architectures import ModelConfig
 from locant.models.config import TransformerConfig
+from locant.runtime import explaining_memory
 from locant.text import Corpus, TokenizerPair, TokenizerSettings
 from locant.text.pairs import ParallelText
 from locant.text.statistics import TextStatistics, TokenStatistics, text_statistics, token_statistics
@@ -65,6 +66,7 @@ _RATES = {"adamw": 0.55, "schedule_free": 0.55, "muon": 1.0}
 """Peak learning rate times the width of the model."""
 _LARGEST_RATE = 0.008
 _DECAY_OF_MUON = 0.1
+"""Weight decay of new models that Muon trains at the rate that is chosen."""
 _GENTLE, _FEW_PASSES = 0.5, 2.0
 """Share of Muon's rate that fine-tuning has from so many passes over the text on; with fewer it has all of it."""
 _WIDEST_OF_MUON = 256
@@ -117,8 +119,10 @@ def complete_recipe(
 
     Raises:
         ConfigError: What the recipe sets cannot go together.
+        LocantError: The memory does not suffice to measure the model.
     """
-    return _Planner(recipe, corpus, device, processes, tokenizers, measure).plan()
+    with explaining_memory("Give smaller batches.tokens, or a smaller model by model.preset or model.d_model."):
+        return _Planner(recipe, corpus, device, processes, tokenizers, measure).plan()
 
 
 class _Planner:
@@ -277,7 +281,7 @@ class _Planner:
             if self._get("training.learning_rate") is None:
                 self._choose("training.optimizer", optimizer, why)
                 if optimizer == "muon" and "finetuning" not in self._data:  # there weights stay near their parent
-                    self._choose("training.weight_decay", _DECAY_OF_MUON, "Muon's steps do not shrink with gradients")
+                    self._choose("training.weight_decay", _DECAY_OF_MUON, "lowers the loss in the same time")
             self._choose("model.dropout", _dropout(passes), f"about {format_passes(passes)} passes over the text")
             factor, largest, why = _RATES[optimizer], _LARGEST_RATE, ""
             if "finetuning" in self._data:  # with AdamW the parent has chosen

@@ -50,8 +50,10 @@ def measure_speed(
     device: torch.device,
     lengths: tuple[float, float],
     batch_tokens: int,
+    *,
+    updates: int = _TIMED_UPDATES,
 ) -> Speed:
-    """Train a model for three updates on random ids and return how fast the last two were.
+    """Train a model on random ids, one update and those that are timed, and return how fast the latter were.
 
     Args:
         config: Of the model.
@@ -59,6 +61,7 @@ def measure_speed(
         device: Where it will train.
         lengths: Mean tokens of a source and of a target sentence, EOS included.
         batch_tokens: Tokens of a batch on the longer side.
+        updates: How many are timed.
     """
     keep_freed_memory()
     state = torch.random.get_rng_state()
@@ -71,7 +74,7 @@ def measure_speed(
         optimizer.set_learning_rate(1e-6)
         batch = _random_batch(config, lengths, batch_tokens).to(device)
         started = 0.0
-        for update in range(1 + _TIMED_UPDATES):
+        for update in range(1 + updates):
             if update == 1:
                 _synchronize(device)
                 started = time.perf_counter()
@@ -79,7 +82,7 @@ def measure_speed(
             optimizer.step()
             optimizer.zero_grad()
         _synchronize(device)
-        seconds = (time.perf_counter() - started) / _TIMED_UPDATES
+        seconds = (time.perf_counter() - started) / updates
     finally:
         torch.random.set_rng_state(state)
     return Speed(batch.target_tokens / seconds, count_parameters(model))

@@ -263,4 +263,5 @@ def test_what_a_device_computes_is_what_the_processor_computes(dtype: torch.dtyp
     rope = Rotary(16)
     x, angles = torch.randn(2, 3, 9, 16, dtype=dtype), rope.sine_cosine(torch.arange(9))
     sine, cosine = (part.double() if dtype == torch.float64 else part for part in angles)
-    torch.testing.assert_close(rotation._at_once(x, cosine, sine), rotation._in_blocks(x, cosine, sine))
+    for form in (rotation._at_once, rotation._fused_on_device):
+        torch.testing.assert_close(form(x, cosine, sine), rotation._in_blocks(x, cosine, sine))
