@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _LENGTHS = (29, 31, 37)
-_ROUNDING = 2e-3  # of what turning the wrong pairs makes of the logits
+ROUNDING = 2e-3
+"""The most that logits may differ by, of the largest logit and of what turning the wrong pairs makes of them."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class LayoutProof:
     @property
     def holds(self) -> bool:
         """Whether the conversion changes no more than rounding does."""
-        return max(self.rotation, self.converted) <= _ROUNDING * min(self.unturned, self.largest)
+        return max(self.rotation, self.converted) <= ROUNDING * min(self.unturned, self.largest)
 
     def require(self, name: str) -> None:
         """Raise LocantError where the conversion changes more than rounding does.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from locant.extension.layouts.proof import LayoutProof
+from locant.extension.layouts.proof import ROUNDING, LayoutProof
 from locant.extension.layouts.rows import RotatedRows
 from locant.positions.rotary.config import RotaryLayout
 from locant.version import __version__
@@ -128,8 +128,8 @@ def _about(name: str, count: int, rows: RotatedRows) -> str:
 def _about_proof(proof: LayoutProof, name: str) -> str:
     return (
         f"Logits of {proof.tokens} random tokens, {name} with {proof.weights} weights: before and after the conversion "
-        f"they differ by at most {proof.converted:.1e} (the largest is {proof.largest:.1f}); with pairs turned as "
-        f"before, by {proof.unturned:.1e}."
+        f"they differ by less than {ROUNDING:.1%} of the largest ({proof.largest:.1f}), which is rounding; with pairs "
+        f"turned as before, by {proof.unturned:.2g}."
     )
 
 
