@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 endif
 
-.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation both-directions bench bench-contention bench-serve bench-scale bench-positions bench-gpu test-gpu adaptation facts zoo zoo-changes zoo-layouts vllm-rules nanogpt lock audit clean
+.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation both-directions bench bench-contention bench-serve bench-scale bench-positions bench-gpu test-gpu adaptation defaults nanogpt lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -187,30 +187,9 @@ lab-smoke: $(BIN)/locant
 	$(BIN)/locant compare --task context-extension --schemes none,yarn --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 fine_tune_steps=20 -o lab-smoke/extension
 	$(BIN)/locant compare --task translation --schemes sinusoidal,rnn --seeds 1 --steps 20 --train-length 32 'changes=[corpus.test_chapters=5]' -o lab-smoke/translation
 
-# What is stored of the classes of the installed transformers, after it was updated (CONTRIBUTING.md); each rests on those
-# before it.
-FACTS := vision class_windows facts entries field_kinds reads other_positions position_tables sub_configs float_fields stacks
-facts: $(BIN)/locant
-	for each in $(FACTS); do $(BIN)/python tests/support/zoo/$$each.py || exit 1; done
-
-# Every architecture of the installed transformers against what is read from its config.json; takes half an hour, and goes
-# on where it was stopped (build/zoo.jsonl).
-zoo: $(BIN)/locant
-	$(BIN)/python benchmarks/zoo.py
-
-# Small files of every architecture, changed as people change them, against what its class does with them; takes hours,
-# and goes on where it was stopped. SEED=1 makes other changes, LIMIT=5 fewer of each architecture.
-zoo-changes: $(BIN)/locant
-	$(BIN)/python benchmarks/zoo_changes.py --seed $(or $(SEED),0) --limit $(or $(LIMIT),30) --with-class
-
-# vLLM's own classes, run from the sources alone, against what is read from config.json. VLLM=folder with its
-# sources: a checkout, or an unpacked wheel
-vllm-rules: $(BIN)/locant
-	$(BIN)/python benchmarks/extension/vllm_rules.py $(VLLM)
-
-# Small checkpoints of every architecture in the other rotary layout and back; takes more than half an hour, and goes on where it stopped.
-zoo-layouts: $(BIN)/locant
-	$(BIN)/python benchmarks/zoo_layouts.py
+# The table of defaults that readers of config.json use where transformers is missing, made from the installed transformers.
+defaults: $(BIN)/locant
+	$(BIN)/python tools/rotary_defaults.py
 
 # What helps a small translator in the same time; takes hours. MULTI30K=folder as above
 quality: $(BIN)/locant

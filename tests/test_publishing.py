@@ -27,6 +27,7 @@ WRITERS = {
     "extension/layouts/stored.py": IN_A_TEMPORARY_FOLDER,
     "extension/passed_on.py": IN_A_TEMPORARY_FOLDER,
     "figures/files.py": IN_A_TEMPORARY_FOLDER,
+    "extension/asked/build.py": IN_A_TEMPORARY_FOLDER,
     "interop/argos_export.py": IN_A_TEMPORARY_FOLDER,
     "interop/m2m100_export.py": IN_A_TEMPORARY_FOLDER,
     "interop/nllb_tokenizer.py": IN_A_TEMPORARY_FOLDER,

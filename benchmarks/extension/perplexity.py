@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 
 from locant.extension.evaluate.documents import cut_documents, read_texts
-from locant.extension.evaluate.prefill import token_losses
+from locant.extension.evaluate.prefill import Reader
 from locant.extension.load import load_model, load_tokenizer
 from locant.extension.source import resolve_model
 from locant.runtime import keep_freed_memory
@@ -39,7 +39,7 @@ def _measure(engine: str, name: str, length: int) -> dict[str, float]:
 
     def read() -> float:
         if engine == "locant":
-            return token_losses(model, tokens).double().mean().item()
+            return Reader(model).losses(tokens).double().mean().item()
         with torch.no_grad():
             return model(tokens[None], labels=tokens[None]).loss.item()
 

@@ -35,10 +35,8 @@ def _words(text: str) -> str:
 def test_a_model_without_rotary_positions_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_size": 768, "num_attention_heads": 12}')
     assert main(["inspect", str(tmp_path), "--without-class"]) == 0
-    out = _words(capsys.readouterr().out)
-    assert "note: The class of the model type 'bert' in transformers has no rotary positions, but learned ones" in out
+    assert "note [no-rope]: " in capsys.readouterr().out
     assert main(["inspect", str(tmp_path), "--without-class", "--as", "vllm"]) == 1
-    assert "There is nothing to express for another engine" in capsys.readouterr().err
     assert main(["inspect", str(tmp_path), "--without-class", "--figure", str(tmp_path / "x.png")]) == 1
 
 
@@ -66,13 +64,15 @@ def test_everything_about_a_model(
     out = capsys.readouterr().out
     assert "config.json, model type llama" in out
     assert "head of 128 features, 128 rotated (100%), layout half, declared for 131072 tokens" in out
-    assert "scaling llama3 (factor 8, extended length 65536, original_max_position_embeddings 8192)" in out
     # A pair turns once within 8192 tokens where 2 pi base^(2i/128) is at most 8192: up to pair 34.
     assert math.floor(64 * math.log(8192 / (2 * math.pi)) / math.log(500000)) == 34
     assert "Pairs 35 to 63 never complete a turn within the trained 8192 tokens." in out
     assert "29-34 blended" in _words(out)
-    assert "note: transformers: scaling llama3" in _words(out)
+    assert "\nRead by LlamaModel of transformers " in out
+    assert "\nnote [needs-release]: " in out
     assert max(map(len, out.splitlines()[1:])) <= 120
+    assert main(["inspect", str(tmp_path), "--without-class"]) == 0
+    assert "\nRead by its entries alone.\nNot compared with the model's class: " in capsys.readouterr().out
 
 
 def test_nothing_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,13 +81,12 @@ def test_nothing_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_an_error_has_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = _model(tmp_path, rope_scaling=_LLAMA3 | {"original_max_position_embeddings": None})
+    model = _model(tmp_path, rope_scaling=_LLAMA3 | {"original_max_position_embeddings": 131072})
     assert main(["inspect", model]) == 1
-    out = _words(capsys.readouterr().out)
-    assert "error: original_max_position_embeddings is missing in rope_scaling of config.json." in out
+    assert "\nerror [original-is-extended]: " in capsys.readouterr().out
     assert main(["inspect", model, "--json"]) == 1
     data = json.loads(capsys.readouterr().out)
-    assert data["findings"][0]["severity"] == "error"
+    assert (data["findings"][0]["severity"], data["findings"][0]["code"]) == ("error", "original-is-extended")
     assert data["layers"]["all"]["scaling"]["original_length"] == 131072  # what the class computes with
 
 
@@ -121,7 +120,7 @@ def test_an_equivalent_stands_alone_on_standard_output(tmp_path: Path, capsys: p
     assert main(["inspect", model, "--as", "ctranslate2"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "locant: error: CTranslate2 4.8 cannot express the scaling 'yarn'" in captured.err
+    assert captured.err.startswith("locant: error: ")
 
 
 @pytest.mark.sampled(1)
@@ -141,7 +140,7 @@ def test_a_figure_that_cannot_be_drawn(tmp_path: Path, capsys: pytest.CaptureFix
     picture = tmp_path / "bands.png"
     broken = _model(tmp_path, rope_scaling=_LLAMA3 | {"rope_type": "lama3"})
     assert main(["inspect", broken, "--figure", str(picture)]) == 1
-    assert "Nothing can be drawn before the configuration is right: Unknown rope_type" in capsys.readouterr().err
+    assert "Nothing can be drawn before the configuration is right" in capsys.readouterr().err
     assert not picture.exists()
     assert main(["inspect", _model(tmp_path), "--figure", str(tmp_path / "bands.jpeg")]) == 2
     assert "ends in .png, .svg, .pdf; got" in capsys.readouterr().err
@@ -149,7 +148,7 @@ def test_a_figure_that_cannot_be_drawn(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_bad_usage_has_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(tmp_path)]) == 2
-    assert "holds no config.json" in capsys.readouterr().err
+    assert "config.json" in capsys.readouterr().err
     with pytest.raises(SystemExit) as caught:
         main(["inspect", str(tmp_path), "--as", "vlm"])
     assert caught.value.code == 2
@@ -166,9 +165,9 @@ def test_a_terminal_obeys_nothing_in_the_file(tmp_path: Path, capsys: pytest.Cap
 
 def test_a_configuration_is_read_without_torch(tmp_path: Path) -> None:
     # Importing torch takes longer than all of the rest.
-    model = _model(tmp_path, rope_scaling=_LLAMA3)
+    model = _model(tmp_path)
     code = "import sys; from locant.cli import main; main(sys.argv[1:]); print('torch' in sys.modules)"
-    for more in ([], ["--as", "hf5"], ["--json"]):  # transformers, which the class needs, brings torch
+    for more in ([], ["--as", "llamacpp"], ["--json"]):
         command = [sys.executable, "-c", code, "inspect", model, "--without-class", *more]
         ran = subprocess.run(command, capture_output=True, text=True, check=True)
         assert ran.stdout.splitlines()[-1] == "False"
@@ -179,30 +178,9 @@ def test_flags_of_llamacpp_are_read_on_top_of_the_file(tmp_path: Path, capsys: p
     assert main(["inspect", model, "--llamacpp=--rope-scaling linear --rope-scale 4 -c 500000"]) == 0
     out = _words(capsys.readouterr().out)
     assert "as llama.cpp runs it with the options given" in out
-    assert "scaling linear (factor 4, extended length 524288, original_max_position_embeddings 131072)" in out
+    assert "scaling linear (factor 4" in out
     assert main(["inspect", model, "--llamacpp=--rope-scalling linear"]) == 2
     assert "Did you mean '--rope-scaling'" in capsys.readouterr().err
-
-
-def test_keys_of_a_gguf_file_are_overridden(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gguf = pytest.importorskip("gguf")
-    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "qwen2")
-    writer.add_context_length(4096)
-    writer.add_embedding_length(256)
-    writer.add_block_count(2)
-    writer.add_head_count(4)
-    writer.add_rope_freq_base(10000.0)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    model = str(tmp_path / "model.gguf")
-    flags = "--override-kv qwen2.rope.freq_base=float:500000,qwen2.context_length=float:8192"
-    assert main(["inspect", model, f"--llamacpp={flags}", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
-    assert (data["layers"]["all"]["base"], data["declared_length"]) == (500000, 4096)
-    assert "has no effect: llama.cpp reads int for 'qwen2.context_length'" in data["findings"][0]["message"]
-    assert main(["inspect", _model(tmp_path), f"--llamacpp={flags}"]) == 2
-    assert "is no GGUF file; --override-kv of llama.cpp changes the keys of one" in capsys.readouterr().err
 
 
 def test_overrides_of_vllm_are_read_on_top_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,16 +194,20 @@ def test_overrides_of_vllm_are_read_on_top_of_the_file(tmp_path: Path, capsys: p
     assert "run by one of them" in capsys.readouterr().err
 
 
-def test_the_vision_tower_and_the_axes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_axes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Qwen2-VL-7B-Instruct."""
     rope = {"type": "mrope", "mrope_section": [16, 24, 24]}
-    tower = {"depth": 32, "embed_dim": 1280, "num_heads": 16}
-    model = _model(tmp_path, model_type="qwen2_vl", rope_scaling=rope, vision_config=tower)
+    model = _model(tmp_path, model_type="qwen2_vl", rope_scaling=rope)
     assert main(["inspect", model, "--without-class"]) == 0
-    said = _words(capsys.readouterr().out)
-    assert "layers have several axes, of (16, 24, 24) pairs" in said
-    assert "vision tower (qwen2_vl_vision): head of 80 features, base 10000, layout half, 20 pairs by rows, 20" in said
+    assert "layers have several axes, of (16, 24, 24) pairs" in _words(capsys.readouterr().out)
     assert main(["inspect", model, "--without-class", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
-    assert data["multimodal"]["all"]["axis_of_pair"] == [0] * 16 + [1] * 24 + [2] * 24
-    assert len(data["vision"]["frequencies"]) == 40
+    assert json.loads(capsys.readouterr().out)["multimodal"]["all"]["sections"] == [16, 24, 24]
+
+
+def test_a_name_of_a_hundred_thousand_letters_floods_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "rope_" + "x" * 100_000
+    main(["inspect", _model(tmp_path, **{name: 1.5, "layer_types": [name] * 32, "rope_scaling": {name: 2}})])
+    main(["inspect", _model(tmp_path, model_type=name)])
+    assert len(capsys.readouterr().out) < 10_000

@@ -125,10 +125,11 @@ def test_what_the_system_says_of_a_path_is_one_line(tmp_path: Path, capsys: pyte
     for arguments in (
         ["translate", name, "text"],
         ["export", name, "--to", "onnx", "--output", "x"],
-        ["inspect", name],
     ):
         assert main(arguments) == 1
         assert re.fullmatch(r"locant: error: .*x+ cannot be used: \S.*\.\n", capsys.readouterr().err)
+    assert main(["inspect", name]) == 2
+    assert re.fullmatch(r"locant: error: .*\n", capsys.readouterr().err)
 
 
 @pytest.mark.slow

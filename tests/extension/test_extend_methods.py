@@ -10,43 +10,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locant.errors import ConfigError
-from locant.extension.extend.methods import TRACE, apply_method, before_extension, extension_methods, mark_trained
+from locant.extension.extend.methods import (
+    TRACE,
+    apply_method,
+    before_extension,
+    extend_config,
+    extension_methods,
+    mark_trained,
+    read_by_class,
+)
 from locant.positions.scaling import YaRN
-from locant.rotary_configs import read_huggingface
+from locant.rotary_configs.config_json import read_huggingface
 
-LLAMA = {"model_type": "llama", "head_dim": 64, "max_position_embeddings": 8192, "rope_theta": 100000.0}
+Content = dict[str, Any]
+
+LLAMA: Content = {"model_type": "llama", "head_dim": 64, "max_position_embeddings": 8192, "rope_theta": 100000.0}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA_31 = {
     **LLAMA,
     "max_position_embeddings": 131072,
     "rope_theta": 500000.0,
-    "rope_scaling": {
-        "rope_type": "llama3",
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 8192,
-    },
+    "rope_scaling": LLAMA3 | {"original_max_position_embeddings": 8192},
 }
-QWEN = {
-    **LLAMA,
-    "model_type": "qwen2",
-    "max_position_embeddings": 131072,
-    "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
-}
-GEMMA_3 = {
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+QWEN = {**LLAMA, "model_type": "qwen2", "max_position_embeddings": 131072, "rope_scaling": YARN}
+GEMMA_3: Content = {
     "model_type": "gemma3_text",
     "head_dim": 256,
     "max_position_embeddings": 32768,
     "rope_theta": 1e6,
     "rope_local_base_freq": 10000.0,
 }
+LINEAR: Content = {**LLAMA, "rope_scaling": {"type": "linear", "factor": 4.0}}
+AXES = {**LLAMA, "model_type": "qwen2_vl", "rope_scaling": {"type": "mrope", "mrope_section": [16, 8, 8]}}
 
 
-def rotary(content: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in content.items() if key != TRACE}
-
-
-def frequencies(content: dict[str, Any], length: int, layer: str = "all") -> list[float]:
+def frequencies(content: Content, length: int, layer: str = "all") -> list[float]:
     return [float(each) for each in read_huggingface(content).configs[layer].frequencies(length)]
 
 
@@ -63,10 +62,8 @@ def test_the_entries_of_each_method() -> None:
     assert "attention_factor" not in yarn, "engines compute 0.1 ln 2 + 1 themselves"
     longrope = written["longrope"]["rope_scaling"]
     assert longrope["short_factor"] == [1.0] * 32
-    assert longrope["long_factor"][0] == 1.0
-    assert longrope["long_factor"][-1] == pytest.approx(2.0)
-    for method in ("linear", "ntk", "yarn", "longrope"):
-        assert written[method]["max_position_embeddings"] == 16384
+    assert (longrope["long_factor"][0], longrope["long_factor"][-1]) == (1.0, pytest.approx(2.0))
+    assert {written[method]["max_position_embeddings"] for method in written if method != "dynamic"} == {16384}
 
 
 def test_longrope_is_yarn_for_long_texts_and_nothing_for_short_ones() -> None:
@@ -78,14 +75,31 @@ def test_longrope_is_yarn_for_long_texts_and_nothing_for_short_ones() -> None:
 
 
 @pytest.mark.parametrize("content", [LLAMA_31, QWEN], ids=["llama3", "yarn"])
-def test_longrope_goes_on_from_a_scaling(content: dict[str, Any]) -> None:
+def test_longrope_goes_on_from_a_scaling(content: Content) -> None:
     extended = apply_method(content, "longrope", 262144)
     now, before = frequencies(extended, 262144), frequencies(content, 131072)
     assert frequencies(extended, 131072) == pytest.approx(before, rel=1e-12)
-    assert now[0] == pytest.approx(before[0], rel=1e-12)
-    assert now[-1] == pytest.approx(before[-1] / 2, rel=1e-12)
+    assert (now[0], now[-1]) == (pytest.approx(before[0], rel=1e-12), pytest.approx(before[-1] / 2, rel=1e-12))
     scale = read_huggingface(content).config.attention_scale()
     assert read_huggingface(extended).config.attention_scale() == pytest.approx(scale, rel=1e-12)
+
+
+def test_a_scaled_model_goes_on_where_the_method_cannot_be_expressed() -> None:
+    taken = extend_config(LLAMA_31, "yarn", 262144, may_go_on=True)
+    assert (taken.method, taken.content) == ("longrope", apply_method(LLAMA_31, "longrope", 262144))
+    assert extend_config(QWEN, "yarn", 262144, may_go_on=True).method == "yarn"
+    for content, method, length in ((LLAMA_31, "yarn", 100_000), (LINEAR, "linear", 16384), (LLAMA, "yarn", 4096)):
+        with pytest.raises(ConfigError):
+            extend_config(content, method, length, may_go_on=True)
+
+
+@pytest.mark.parametrize("read", [read_huggingface, read_by_class])
+def test_axes_are_scaled_alike_and_stay(read: Any) -> None:
+    sizes = {"hidden_size": 256, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    new = extend_config({**AXES, **sizes, "head_dim": None, "num_key_value_heads": 2}, "yarn", 32768, read)
+    assert new.content["rope_scaling"]["mrope_section"] == [16, 8, 8]
+    assert (new.content["rope_scaling"]["rope_type"], new.content["rope_scaling"]["factor"]) == ("yarn", 4.0)
+    assert frequencies(new.content, 1) == frequencies(apply_method(LLAMA, "yarn", 32768), 1)
 
 
 @settings(max_examples=15, deadline=None)
@@ -100,21 +114,12 @@ def test_factors_never_multiply(method: str, first: int, second: int) -> None:
     assert before_extension(twice) == LLAMA
 
 
-def test_another_method_takes_the_place_of_the_first() -> None:
-    assert apply_method(apply_method(LLAMA, "ntk", 16384), "yarn", 32768) == apply_method(LLAMA, "yarn", 32768)
-
-
-def test_a_published_yarn_counts_from_its_original_length() -> None:
-    extended = apply_method(QWEN, "yarn", 262144)["rope_scaling"]
-    assert (extended["factor"], extended["original_max_position_embeddings"]) == (8.0, 32768)
-
-
 def test_a_stated_attention_factor_follows_yarns_formula_where_it_was_its_value() -> None:
-    stated = {**QWEN, "rope_scaling": {**QWEN["rope_scaling"], "attention_factor": 0.1 * math.log(4) + 1}}  # type: ignore[dict-item]
-    extended = read_huggingface(apply_method(stated, "yarn", 262144)).config
-    assert extended.attention_scale() == pytest.approx(0.1 * math.log(8) + 1)
-    own = {**QWEN, "rope_scaling": {**QWEN["rope_scaling"], "attention_factor": 1.0}}  # type: ignore[dict-item]
-    assert read_huggingface(apply_method(own, "yarn", 262144)).config.attention_scale() == 1.0
+    for stated, expected in ((0.1 * math.log(4) + 1, 0.1 * math.log(8) + 1), (1.0, 1.0)):
+        content = {**QWEN, "rope_scaling": YARN | {"attention_factor": stated}}
+        assert read_huggingface(apply_method(content, "yarn", 262144)).config.attention_scale() == pytest.approx(
+            expected
+        )
 
 
 @pytest.mark.parametrize("method", extension_methods())
@@ -124,57 +129,58 @@ def test_sliding_attention_stays(method: str) -> None:
     assert frequencies(extended, 131072, "full_attention")[-1] < frequencies(GEMMA_3, 1, "full_attention")[-1] / 3.9
 
 
-def test_the_text_part_of_a_model_with_images() -> None:
-    whole = {"model_type": "mistral3", "text_config": {**LLAMA, "model_type": "mistral"}, "vision_config": {"a": 1}}
+def test_the_text_config_of_a_model_with_images() -> None:
+    whole: Content = {"model_type": "mistral3", "text_config": {**LLAMA, "model_type": "mistral"}, "vision_config": {}}
     extended = apply_method(whole, "yarn", 16384)
     assert extended["text_config"]["rope_scaling"]["factor"] == 2.0
-    assert extended["vision_config"] == {"a": 1}
+    assert extended["vision_config"] == {}
     assert "rope_scaling" not in extended
-    assert whole["text_config"]["max_position_embeddings"] == 8192, "the argument is not changed"  # type: ignore[index]
-
-
-LINEAR = {**LLAMA, "rope_scaling": {"type": "linear", "factor": 4.0}}
-AXES = {**LLAMA, "model_type": "qwen2_vl", "rope_scaling": {"type": "mrope", "mrope_section": [16, 8, 8]}}
-PHI_3 = {**LLAMA, "model_type": "phi3"}
+    assert whole["text_config"]["max_position_embeddings"] == 8192, "the argument is not changed"
 
 
 @pytest.mark.parametrize(
-    ("content", "method", "length", "said"),
+    ("content", "method", "length"),
     [
-        (LLAMA, "yarn", 8192, "8192 tokens already"),
-        (LLAMA, "longrope", 4096, "8192 tokens already"),
-        (LLAMA, "yran", 16384, "Did you mean 'yarn'"),
-        (LLAMA, "yarn", 1 << 40, "at most 2\\^31"),
-        (LLAMA_31, "yarn", 262144, "extended already, by the scaling 'llama3'.*longrope"),
-        (LLAMA_31, "longrope", 100000, "131072 tokens already"),
-        (QWEN, "linear", 262144, "extended already, by the scaling 'yarn'"),
-        (QWEN, "yarn", 32768, "trained for 32768"),
-        (LINEAR, "linear", 16384, "before or after"),
-        (AXES, "yarn", 16384, "several axes"),
-        (PHI_3, "yarn", 16384, "no scaling but LongRoPE"),
-        ({"model_type": "llama", "head_dim": 64, "rope_theta": 1e4}, "yarn", 16384, "how long the texts were"),
+        (LLAMA, "yarn", 8192),
+        (LLAMA, "longrope", 4096),
+        (LLAMA, "yran", 16384),
+        (LLAMA, "y" * 100_000, 16384),
+        (LLAMA, "yarn", 1 << 40),
+        (LLAMA_31, "yarn", 262144),
+        (LLAMA_31, "longrope", 100000),
+        (QWEN, "linear", 262144),
+        (QWEN, "yarn", 32768),
+        (LINEAR, "linear", 16384),
+        ({"model_type": "llama", "head_dim": 64, "rope_theta": 1e4}, "yarn", 16384),
     ],
 )
-def test_refusals(content: dict[str, Any], method: str, length: int, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_refusals(content: Content, method: str, length: int) -> None:
+    with pytest.raises(ConfigError) as error:
         apply_method(content, method, length)
+    assert len(str(error.value)) < 500
 
 
-def test_a_linear_model_that_states_its_original_length() -> None:
-    stated = {**LINEAR, "rope_scaling": {**LINEAR["rope_scaling"], "original_max_position_embeddings": 2048}}  # type: ignore[dict-item]
-    assert apply_method(stated, "linear", 16384)["rope_scaling"]["factor"] == 8.0
+def test_a_class_that_knows_no_other_scaling() -> None:
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    phi = {"model_type": "phi3", "max_position_embeddings": 64, "original_max_position_embeddings": 64, **sizes}
+    with pytest.raises(ConfigError):
+        extend_config(phi, "linear", 160, read_by_class)
+    assert extend_config(phi, "linear", 160, read_by_class, may_go_on=True).method == "longrope"
+    assert extend_config(phi, "ntk", 160, read_by_class, may_go_on=True).method == "ntk"
 
 
 def test_entries_that_were_changed_after_the_extension() -> None:
-    changed = apply_method(LLAMA, "yarn", 16384) | {"rope_theta": 5e5}
-    with pytest.raises(ConfigError, match="no longer those that the method yarn gave"):
-        apply_method(changed, "yarn", 32768)
-    with pytest.raises(ConfigError, match="damaged"):
-        apply_method(LLAMA | {TRACE: {"before": {"vocab_size": 1}}}, "yarn", 32768)
+    for changed in (
+        apply_method(LLAMA, "yarn", 16384) | {"rope_theta": 5e5},
+        LLAMA | {TRACE: {"before": {"vocab_size": 1}}},
+        LLAMA | {TRACE: {"before": {}, "method": ["yarn"], "target_length": 1e400}},
+    ):
+        with pytest.raises(ConfigError):
+            apply_method(changed, "yarn", 32768)
 
 
 def test_a_trained_model_keeps_its_method() -> None:
     trained = mark_trained(apply_method(LLAMA, "yarn", 16384))
-    with pytest.raises(ConfigError, match="fine-tuned with the method yarn"):
+    with pytest.raises(ConfigError):
         apply_method(trained, "linear", 32768)
-    assert rotary(apply_method(trained, "yarn", 32768)) == rotary(apply_method(LLAMA, "yarn", 32768))
+    assert apply_method(trained, "yarn", 32768) == apply_method(LLAMA, "yarn", 32768)

@@ -1,282 +1,217 @@
-"""Published configurations are read without a false alarm, and every planted fault is found."""
+"""Inspection of models: who reads them, what is found, and options of engines."""
 
 from __future__ import annotations
 
 import json
-import math
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from published_corpus import CORPUS, MEANT
-from published_models import GEMMA_3, MODELS
 from safetensors.torch import save_file
 
-from locant.extension import Inspection, inspect_model
-from locant.rotary_configs.classes.families import is_in_transformers
+from locant.errors import ConfigError, UsageError
+from locant.extension.inspect import inspection as inspecting
+from locant.extension.inspect.inspection import inspect_model
+from locant.positions import Linear, RotaryConfig, YaRN
+from locant.rotary_configs.gguf import write_gguf
+
+_LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 8192,
+    "rope_theta": 500000.0,
+}
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
 
 
-def _inspected(tmp_path: Path, content: Any) -> Inspection:
+@pytest.fixture
+def inspect(tmp_path):
+    def inspected(content, **options):
+        text = content if isinstance(content, str) else json.dumps(content)
+        (tmp_path / "config.json").write_text(text, encoding="utf-8")
+        return inspect_model(tmp_path, **options)
+
+    return inspected
+
+
+def _codes(inspection):
+    return {each.code: each.severity for each in inspection.findings}
+
+
+def test_the_class_is_asked(inspect):
+    found = inspect({**_LLAMA, "rope_scaling": _YARN})
+    assert found.parsed.config == RotaryConfig(
+        head_dim=64, base=500000.0, max_length=8192, scaling=YaRN(factor=4.0, original_length=2048, target_length=8192)
+    )
+    assert found.parsed.source == found.checked_against
+    assert found.checked_against.startswith("LlamaModel of transformers ")
+    assert found.not_compared is None
+    assert not found.has_errors
+    data = found.as_data()
+    assert data["source"] == found.checked_against
+    assert data["assumed"] == []
+    assert data["layers"]["all"]["scaling"]["name"] == "yarn"
+    assert data["layer_types"][0]["layers"] == (0, 1)
+
+
+def test_without_a_class_the_entries_are_read_and_that_is_said(inspect):
+    found = inspect(_LLAMA, ask_class=False)
+    assert found.parsed.source == "entries"
+    assert found.not_compared
+    assert found.checked_against is None
+    own = inspect({**_LLAMA, "model_type": "somebodys_llama", "auto_map": {"AutoConfig": "configuration.Own"}})
+    assert own.parsed.source == "entries"
+    assert "somebodys_llama" in own.not_compared
+    assert _codes(own) | {"unknown-model-type": "warning", "pairing-assumed": "warning"} == _codes(own)
+    named = inspect({**_LLAMA, "auto_map": {"AutoConfig": "configuration.Own"}})
+    assert named.checked_against
+    assert named.not_compared  # that code may do something else
+
+
+def test_what_the_class_raises_is_the_error_beside_the_reading_by_the_entries(inspect):
+    found = inspect({**_LLAMA, "rope_scaling": {"rope_type": "llama3", "factor": 4.0}})
+    assert _codes(found)["class-refuses"] == "error"
+    assert found.parsed is None
+    heads = inspect({**_LLAMA, "head_dim": 64, "num_attention_heads": "4"})
+    assert heads.findings[0].code == "class-refuses"
+    assert heads.parsed.source == "entries"
+
+
+def test_a_class_that_cannot_be_watched_is_read_by_its_rotary_module(inspect, monkeypatch):
+    from locant.extension.asked import ask
+
+    def fail(*arguments):
+        raise RuntimeError("no watching")
+
+    monkeypatch.setattr(ask, "watched", fail)
+    found = inspect(_LLAMA)
+    assert found.parsed.source.startswith("rotary module of LlamaModel")
+    assert found.parsed.config.base == 500000.0
+    assert found.parsed.assumed
+
+
+@pytest.mark.parametrize("content", [{"model_type": "opt"}, {**_LLAMA, "model_type": "bloom"}])
+def test_models_without_rope_are_a_note(inspect, content):
+    for ask_class in (True, False):
+        found = inspect(content, ask_class=ask_class)
+        assert found.parsed is None
+        assert _codes(found)["no-rope"] == "note"
+        assert not found.has_errors
+
+
+def test_what_cannot_be_read_is_an_error(inspect):
+    found = inspect({**_LLAMA, "rope_scaling": {"rope_type": "yarnn", "factor": 4.0}}, ask_class=False)
+    assert found.parsed is None
+    assert _codes(found)["cannot-be-read"] == "error"
+
+
+def test_the_text_config_is_read_and_named(inspect):
+    text = {**_LLAMA, "model_type": "gemma3_text", "head_dim": 64, "num_hidden_layers": 12, "sliding_window": 512}
+    found = inspect({"model_type": "gemma3", "text_config": text})
+    assert found.text_part == ("text_config",)
+    assert found.content == text
+    assert found.whole["model_type"] == "gemma3"
+    assert found.model_type == "gemma3_text"
+    assert found.parsed.of_layer(0).base != found.parsed.of_layer(5).base
+    assert "layers-differ" in _codes(found)
+
+
+def test_a_misspelt_entry_is_found_by_asking_again(inspect):
+    found = inspect({**_LLAMA, "rope_tetha": 1e6, "partial_rotary_factor": 0.5})
+    told = {each.entry: each.code for each in found.findings}
+    assert told == {"rope_tetha": "misspelt", "partial_rotary_factor": "entry-without-effect"}
+
+
+def test_repeated_keys_are_found(inspect):
+    found = inspect('{"rope_theta": 1e4, ' + json.dumps(_LLAMA)[1:], ask_class=False)
+    assert _codes(found)["repeated-key"] == "warning"
+
+
+def test_overrides_are_merged_as_vllm_does_and_what_goes_is_told(inspect):
+    overrides = json.dumps({"rope_parameters": {"rope_type": "linear", "factor": 4.0}})
+    for ask_class in (True, False):
+        found = inspect(_LLAMA, hf_overrides=overrides, ask_class=ask_class)
+        assert found.engine == "vLLM"
+        assert isinstance(found.parsed.config.scaling, Linear)
+        assert found.parsed.config.base == 10000.0
+        (dropped,) = [each for each in found.findings if each.code == "override-drops"]
+        assert dropped.entry.endswith("rope_theta")
+        assert _codes(found)["served-length"] == "warning"
+
+
+def test_overrides_beside_the_text_config_are_an_error(inspect):
+    whole = {"model_type": "llava", "text_config": _LLAMA}
+    found = inspect(whole, hf_overrides=json.dumps({"rope_scaling": _YARN}), ask_class=False)
+    assert _codes(found)["override-beside-text-config"] == "error"
+    assert found.parsed.config.scaling.name == "none"
+
+
+@pytest.fixture
+def gguf(tmp_path, monkeypatch):
+    """A GGUF file, as its reader returns it."""
+    from locant.extension.source import Source
+
+    def written(config, **metadata):
+        made = write_gguf(config, "llama")
+        content = {"general.architecture": "llama", "llama.block_count": 2, **made.metadata, **metadata}
+        source = Source(tmp_path / "model.gguf", "gguf", content, made.tensors)
+        monkeypatch.setattr(inspecting, "resolve_model", lambda model, weights: model)
+        monkeypatch.setattr(inspecting, "load_source", lambda model: source)
+        return "model.gguf"
+
+    return written
+
+
+def test_gguf_files_are_read_and_flags_of_llamacpp_counted(gguf):
+    model = gguf(RotaryConfig(head_dim=64, base=500000.0, max_length=8192, layout="interleaved"))
+    found = inspect_model(model)
+    assert found.kind == "gguf"
+    assert found.model_type == "llama"
+    assert found.declared_length == 8192
+    assert found.parsed.config.base == 500000.0
+    assert found.not_compared is None
+    run = inspect_model(model, llamacpp="--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 8192 -c 32768")
+    assert run.engine == "llama.cpp"
+    assert run.parsed.config.scaling.name == "yarn"
+    with pytest.raises(ConfigError):
+        inspect_model(model, llamacpp="--rope-scaling")
+    with pytest.raises(UsageError):
+        inspect_model(model, hf_overrides="{}")
+
+
+def test_flags_count_for_a_config_json_as_well(inspect):
+    found = inspect(_LLAMA, llamacpp="--rope-freq-base 1000000", ask_class=False)
+    assert found.parsed.config.base == 1e6
+    with pytest.raises(UsageError):
+        inspect(_LLAMA, llamacpp="-c 1", hf_overrides="{}")
+
+
+@pytest.mark.parametrize(
+    ("tensor", "severity"),
+    [
+        (lambda exact: exact.float(), None),
+        (lambda exact: exact.bfloat16(), "warning"),
+        (lambda exact: exact.float() * 1.5, "error"),
+        (lambda exact: exact.float()[:-1], "error"),
+    ],
+)
+def test_stored_frequencies_are_compared(inspect, tmp_path, tensor, severity):
+    exact = torch.tensor([float(each) for each in RotaryConfig(head_dim=64, base=500000.0).frequencies()])
+    stored = tensor(exact.double())
+    save_file({f"layers.{i}.rotary_emb.inv_freq": stored.clone() for i in range(3)}, tmp_path / "model.safetensors")
+    (tmp_path / "damaged.safetensors").write_bytes(b"\x00" * 9)
+    found = inspect(_LLAMA, ask_class=False)
+    assert _codes(found).get("stored-frequencies") == severity
+    assert sum(each.code == "stored-frequencies" for each in found.findings) == (severity is not None)
+
+
+@pytest.mark.parametrize("ask_class", [True, False])
+def test_weights_that_were_converted_to_the_other_layout(tmp_path: Path, ask_class: bool) -> None:
+    content = {"model_type": "llama", "head_dim": 64, "num_hidden_layers": 2, "locant_rotary_layout": "interleaved"}
     (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
-    return inspect_model(tmp_path, ask_class=False)
-
-
-def _changed(name: str, /, **entries: Any) -> dict[str, Any]:
-    """A published configuration with entries replaced, those of ``rope`` within rope_scaling; ``...`` removes one."""
-    rope = dict(MODELS[name].get("rope_scaling") or {}) | entries.pop("rope", {})
-    config = MODELS[name] | ({"rope_scaling": rope} if rope else {}) | entries
-    for group in (config, rope):
-        for key in [key for key, value in group.items() if value is ...]:
-            del group[key]
-    return config
-
-
-_QWEN_YARN_FINDINGS = {"are both 32768, with factor 4"}
-_LONGROPE_FINDINGS = {
-    "changes from the short to the long factors",
-    "Since October 2025 vLLM serves 4096 tokens by default, with the short",
-}
-_SOUND: dict[str, set[str]] = {
-    "LLaMA-2-7B-32K": {"vLLM: serves 262144 by default"},
-    "Qwen2.5 7B with YaRN": _QWEN_YARN_FINDINGS,
-    "Phi-3 mini 128k": _LONGROPE_FINDINGS,
-    "gpt-oss 20B": {"llama.cpp, which always rounds the corners"},
-    "DeepSeek Coder 6.7B": {"vLLM: serves 65536 by default"},
-    "Vicuna 7B v1.5 16k": {"vLLM: serves 16384 by default"},
-    "Yarn-Mistral 7B 128k": {"factor 16 makes 131072 of .* 8192, but"},
-    "InternLM3 8B": {"cached keys keep older ones: beyond 32768", "though 196608 are served by default"},
-    "Phi-4 mini": _LONGROPE_FINDINGS,
-    "Qwen2.5 7B 1M": {"passes over dual_chunk_attention_config: beyond the trained 262144 tokens"},
-}
-
-
-@pytest.mark.parametrize("name", CORPUS)
-def test_published_models_give_no_false_alarm(name: str, tmp_path: Path) -> None:
-    inspection = _inspected(tmp_path, CORPUS[name])
-    assert not inspection.has_errors
-    warnings = [diagnosis.message for diagnosis in inspection.findings if diagnosis.severity == "warning"]
-    sound = _SOUND.get(name, set())
-    assert len(warnings) == len(sound), warnings
-    assert all(any(re.search(part, message) for message in warnings) for part in sound)
-    text = CORPUS[name].get("text_config", CORPUS[name])
-    assert inspection.model_type == text["model_type"]
-    assert inspection.declared_length == text.get("max_position_embeddings", text.get("n_positions"))
+    inspection = inspect_model(tmp_path, ask_class=ask_class)
     assert inspection.parsed is not None
-    assert inspection.parsed.configs == MEANT[name]
-
-
-def test_layer_types_of_the_text_part_are_told_apart(tmp_path: Path) -> None:
-    declared = {**GEMMA_3["text_config"], "max_position_embeddings": 131072}
-    inspection = _inspected(tmp_path, {**GEMMA_3, "text_config": declared})
-    assert inspection.parsed is not None
-    assert list(inspection.parsed.configs) == ["full_attention", "sliding_attention"]
-    assert (inspection.model_type, inspection.declared_length) == ("gemma3_text", 131072)
-    # vLLM takes the length of Gemma 3 as it is; CTranslate2's converter does not read the scaling.
-    said = [finding.message for finding in inspection.findings]
-    assert any("CTranslate2 " in each for each in said)
-    assert any(each.startswith("Left out of config.json") and "head_dim 256" in each for each in said)
-    assert {finding.severity for finding in inspection.findings} == {"note"}
-
-
-_LLAMA3, _YARN, _LONGROPE = "Llama 3.1 8B", "Qwen2.5 7B with YaRN", "Phi-3 mini 128k"
-_DYNAMIC = {"type": "dynamic", "factor": 4.0}
-_SIXTEEN = {"rope": {"factor": 16.0}}
-
-
-@pytest.mark.parametrize(
-    ("content", "severity", "found"),
-    [
-        # original length missing, contradictory, or the extended one
-        (_changed(_LLAMA3, rope={"original_max_position_embeddings": ...}), "error", "is missing in rope_scaling"),
-        (_changed(_LONGROPE, original_max_position_embeddings=...), "warning", "takes its own, 4096"),
-        (_changed(_YARN, rope={"original_max_position_embeddings": ...}), "warning", "silently takes max_position"),
-        (_changed(_YARN, original_max_position_embeddings=8192), "error", "32768 in rope_scaling .* 8192 next to it"),
-        (_changed(_YARN, rope={"original_max_position_embeddings": 131072}), "error", "the extended length stands"),
-        (_changed(_LLAMA3, rope={"original_max_position_embeddings": 131072 * 8}), "error", "the extended length"),
-        (_changed(_LLAMA3, max_position_embeddings=8192), "warning", "are both 8192, with factor 8"),
-        # factor and lengths
-        (_changed("gpt-oss 20B", **_SIXTEEN), "warning", "declared for 131072 tokens, but .* extends it to 65536"),
-        (_changed("gpt-oss 20B", rope={"factor": 64.0}), "warning", "factor 64 makes 262144 of .* but .* is 131072"),
-        (_changed(_LONGROPE, rope={"factor": 16.0}), "error", "is 16, but max_position_embeddings 131072 is 32 times"),
-        (_changed("LLaMA-2-7B-32K", rope={"factor": 0.125}), "error", "which turns all pairs 8 times as fast"),
-        (_changed("LLaMA-2-7B-32K", rope={"factor": ...}), "error", "'factor' is missing"),
-        (_changed("LLaMA-2-7B-32K", rope={"factor": "8"}), "error", "must be a number; got '8'"),
-        (_changed("LLaMA-2-7B-32K", rope={"type": ...}), "error", "factor 8 but rope_type 'default'"),
-        (
-            _changed("Llama 2 7B", rope={"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 2048}),
-            "error",
-            "takes the original length from max_position_embeddings",
-        ),
-        # names
-        (_changed(_YARN, rope={"type": "yarm"}), "error", "Did you mean 'yarn'"),
-        (_changed(_YARN, rope={"rope_type": "linear"}), "error", "rope_type 'linear' and type 'yarn'"),
-        (_changed(_YARN, rope={"beta_fats": 32}), "error", "Did you mean 'beta_fast'"),
-        (_changed(_YARN, rope_theta=..., rope_tetha=1e6), "error", "Did you mean 'rope_theta'"),
-        (_changed("Mistral 7B", max_position_embeddings=..., max_position_embedings=32768), "error", "Did you mean"),
-        # two places
-        (_changed(_YARN, rope_parameters={"rope_type": "default"}), "error", "as well as rope_scaling"),
-        (_changed("Mistral 7B", rope_parameters={"rope_theta": 1e6}), "error", "rope_theta is 1000000.* but 10000"),
-        (_changed("GPT-NeoX 20B", rope_theta=5e5), "warning", "rope_theta is 500000 .* takes rotary_emb_base, 10000"),
-        ({**GEMMA_3, "rope_theta": 5e5}, "error", "beside 'text_config'"),
-        (_changed("DeepSeek-V3", head_dim=128), "warning", "head_dim 128 and qk_rope_head_dim 64"),
-        (_changed("DeepSeek-V3", model_type="mistral4", head_dim=96), "error", "head_dim 96 and qk_rope_head_dim 64"),
-        # attention scale
-        (_changed("DeepSeek-V3", rope={"mscale": ...}), "warning", "neither without the other"),
-        (_changed(_YARN, rope={"attention_factor": 1.0}), "note", "scale 1, as .* up to 0.25, .* mscale: 1.13863"),
-        (_changed(_YARN, rope={"attn_factor": 1.0}), "error", "Did you mean 'attention_factor'"),
-        (
-            _changed(_LONGROPE, rope={"short_mscale": 1.0, "long_mscale": 1.2}),
-            "warning",
-            "passes over short_mscale 1 and long_mscale 1.2",
-        ),
-        # lists and sizes
-        (
-            _changed(_LONGROPE, rope={"long_factor": [1.0] * 47}),
-            "error",
-            "48 numbers in short_factor but 47 in long_factor",
-        ),
-        (_changed("GPT-NeoX 20B", rotary_pct=0.305), "warning", "an odd number"),
-        (_changed("Llama 2 7B", num_attention_heads=33), "error", "that num_attention_heads .33. divides"),
-        (_changed("Llama 2 7B", head_dim=2_000_000_000), "error", "2e.09 features"),
-        (_changed("Llama 2 7B", hidden_size=2**40, num_attention_heads=1), "error", "1.09951e.12 features"),
-        (_changed("Llama 2 7B", rope_parameters={f"layer {n}": {} for n in range(99)}), "error", "has 99 entries"),
-        # generation and engines
-        (_changed("Llama 2 7B", rope=_DYNAMIC), "warning", "cached keys keep older ones: beyond 4096 tokens"),
-        (
-            _changed("Llama 2 7B", rope=_DYNAMIC),
-            "warning",
-            "fixed for 16384 tokens.* vLLM since then: nothing is scaled",
-        ),
-        (_changed("Llama 2 7B", rope={"rope_type": "ntk", "factor": 2.0}), "error", "Unknown rope_type 'ntk'"),
-        (_changed(_LLAMA3), "note", "CTranslate2 after its own converter: no scaling"),
-        (_changed("DeepSeek-V2-Lite"), "note", "multiply all scores by 1.58963"),
-        # models
-        (_changed("Llama 2 7B", model_type="novel", rope_theta=1e4), "warning", "'novel' is not known here"),
-        ({}, "error", "says nothing about rotary"),
-        # numbers beyond any range
-        (_changed("Llama 2 7B", max_position_embeddings=10**400), "error", "must be a positive whole number; got 1"),
-        (_changed("Llama 2 7B", rope_theta=-1.0), "error", "base of rotary positions"),
-        (_changed("Llama 2 7B", rope_theta=math.nan), "error", "'rope_theta' in config.json must be a number"),
-    ],
-)
-def test_planted_faults_are_found(content: dict[str, Any], severity: str, found: str, tmp_path: Path) -> None:
-    inspection = _inspected(tmp_path, content)
-    assert [each for each in inspection.findings if each.severity == severity and re.search(found, each.message)]
-    assert inspection.has_errors is (severity == "error" or inspection.parsed is None)
-    assert all(diagnosis.remedy for diagnosis in inspection.findings)
-    if severity != "error":
-        return
-    assert inspection.findings[0].severity == "error"
-
-
-def test_the_static_base_for_dynamic_is_that_of_the_formula(tmp_path: Path) -> None:
-    inspection = _inspected(tmp_path, _changed("Llama 2 7B", rope=_DYNAMIC))
-    # transformers: ((factor * length / original) - (factor - 1)) ** (dim / (dim - 2)) at length 4 * original
-    base = 10000 * (4 * 4 - 3) ** (128 / 126)
-    assert any(f"rope_theta {base:.10g} " in diagnosis.remedy for diagnosis in inspection.findings)
-
-
-def _frequencies(base: float = 10000.0) -> torch.Tensor:
-    return (1 / base ** (torch.arange(0, 128, 2, dtype=torch.float64) / 128)).float()
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("kept_as", ["low", "float32"])
-def test_frequencies_stored_in_low_precision_are_found(dtype: torch.dtype, kept_as: str, tmp_path: Path) -> None:
-    stored = _frequencies().to(dtype)
-    stored = stored if kept_as == "low" else stored.float()
-    layers = {f"model.layers.{layer}.self_attn.rotary_emb.inv_freq": stored.clone() for layer in range(3)}
-    save_file({**layers, "weight": torch.zeros(4)}, tmp_path / "model.safetensors")
-    (diagnosis,) = [d for d in _inspected(tmp_path, MODELS["Mistral 7B"]).findings if "inv_freq" in d.message]
-    assert diagnosis.severity == "warning"
-    assert "and 2 others with the same numbers" in diagnosis.message
-    turned = float((stored.double() - _frequencies().double()).abs().max()) * 32768
-    assert f"rounded to {str(dtype)[6:]}" in diagnosis.message
-    assert f"at position 32768 a pair is turned by up to {turned:.2g} radians" in diagnosis.message
-
-
-def test_frequencies_that_lose_nothing_in_low_precision_are_right(tmp_path: Path) -> None:
-    exact = torch.tensor([2.0**-power for power in (0, 4, 8, 12)])  # 65536^(-2i/8)
-    save_file({"inv_freq": exact.bfloat16()}, tmp_path / "model.safetensors")
-    small = _changed("Mistral 7B", head_dim=8, rope_theta=65536.0)
-    assert not _inspected(tmp_path, small).findings
-
-
-def test_other_frequencies_than_the_configuration_says_are_an_error(tmp_path: Path) -> None:
-    save_file({"rotary_emb.inv_freq": _frequencies(1e6)}, tmp_path / "model.safetensors")
-    inspection = _inspected(tmp_path, MODELS["Mistral 7B"])
-    (error,) = [diagnosis for diagnosis in inspection.findings if diagnosis.severity == "error"]
-    assert "other frequencies than the configuration says" in error.message
-    assert "base 1000000" in error.message
-    assert not _inspected(tmp_path, MODELS["Code Llama 7B"]).has_errors
-
-
-@pytest.mark.parametrize("factor", [1.0, 8.0])
-def test_frequencies_from_before_interpolation_or_after_it_are_right(factor: float, tmp_path: Path) -> None:
-    save_file({"inv_freq": _frequencies() / factor}, tmp_path / "model.safetensors")
-    messages = [diagnosis.message for diagnosis in _inspected(tmp_path, MODELS["LLaMA-2-7B-32K"]).findings]
-    assert not any("inv_freq" in message for message in messages)
-
-
-def test_damaged_weights_are_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 100)
-    (diagnosis,) = _inspected(tmp_path, MODELS["Mistral 7B"]).findings
-    assert diagnosis.severity == "warning"
-    assert "model.safetensors cannot be read" in diagnosis.message
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ('{"model_type": "llama", "head_dim": 64, "rope_theta": 1e4, "rope_theta": 5e5}', ["rope_theta"]),
-        (
-            '{"model_type": "llama", "head_dim": 32, "head_dim": 64, "rope_theta": 1e4, "rope_theta": 5e5}',
-            ["head_dim", "rope_theta"],
-        ),
-        (
-            '{"model_type": "llama", "head_dim": 64, "rope_theta": 5e5, "rope_scaling": '
-            '{"rope_type": "linear", "factor": 2.0, "factor": 4.0}}',
-            ["factor"],
-        ),
-    ],
-)
-def test_entries_that_stand_twice_are_found(text: str, names: list[str], tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    inspection = inspect_model(tmp_path)
-    found = [finding.message for finding in inspection.findings if "stands twice" in finding.message]
-    assert [message.split("'")[1] for message in found] == names
-    assert inspection.parsed is not None
-    assert (inspection.parsed.config.base, inspection.parsed.config.head_dim) == (5e5, 64)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"model_type": "hunyuan_v1_dense", "head_dim": 128,
-         "rope_scaling": {"type": "dynamic", "factor": 1.0, "alpha": 1000.0}},
-        {"model_type": "new", "hidden_size": 1024, "rope_scaling": {"type": "ntk", "factor": 2.0}},
-        {"model_type": "new", "hidden_size": 1024, "logn_attention_scale": False, "logn_attention_clip1": False},
-        {"model_type": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 0.125,
-         "high_freq_factor": 0.5, "original_max_position_embeddings": 1024}},
-    ],
-)  # fmt: skip
-def test_what_is_as_the_publisher_means_it_is_no_warning(content: dict[str, Any], tmp_path: Path) -> None:
-    sizes = {"hidden_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 2, "max_position_embeddings": 32768}
-    code = {} if is_in_transformers(content["model_type"]) else {"auto_map": {"AutoConfig": "configuration.Config"}}
-    inspection = _inspected(tmp_path, sizes | {"rope_theta": 1e4} | code | content)
-    assert inspection.parsed is not None
-    assert [each.message for each in inspection.findings if each.severity != "note"] == []
-
-
-def test_entries_of_other_code_are_told_once(tmp_path: Path) -> None:
-    """modeling_stablelm_epoch.py reads rope_pct, Nomic's code rotary_scaling_factor; those of vLLM read neither."""
-    file = {"model_type": "stablelm", "rope_pct": 1.0, "rotary_scaling_factor": 4.0, "rope_theta": 1e4}
-    (tmp_path / "config.json").write_text(json.dumps(file), encoding="utf-8")
-    said = [each.message for each in inspect_model(tmp_path, ask_class=False).findings]
-    assert not any("nothing known here reads it" in each for each in said)
-    assert sum("rotary_scaling_factor" in each for each in said) == 1
-    (share,) = [each for each in said if "rope_pct" in each]
-    assert share.endswith("passes over; the code of 'stablelm_epoch' reads it.")
+    assert inspection.parsed.config.layout == "interleaved"
+    assert not any("locant_rotary_layout" in finding.message for finding in inspection.findings)

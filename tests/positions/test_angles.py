@@ -35,11 +35,6 @@ def test_every_position_to_the_rounding_of_float32(position: int, base: float, c
         assert abs(cosine[0, index].double().item() - right[1]) <= ROUNDING
 
 
-def test_a_progression_with_another_number_of_steps() -> None:
-    frequencies = geometric_frequencies(4, 10000.0, 3)
-    assert [round(float(f), 12) for f in frequencies] == [1.0, 0.046415888336, 0.002154434690, 0.0001]
-
-
 def test_a_long_run_equals_its_single_positions_to_rounding() -> None:
     frequencies = Frequencies(geometric_frequencies(8, 10000.0))
     start = 2**31 - 5000
@@ -51,13 +46,6 @@ def test_a_long_run_equals_its_single_positions_to_rounding() -> None:
                 assert abs(run[0][position - start, index].double().item() - right[0]) <= ROUNDING
                 assert abs(run[1][position - start, index].double().item() - right[1]) <= ROUNDING
     assert run[0].shape == run[1].shape == (4999, 8)
-
-
-def test_a_long_tensor_that_is_no_run() -> None:
-    frequencies = Frequencies(geometric_frequencies(2, 100.0))
-    positions = torch.arange(3000).flip(0)
-    sine, _ = frequencies.sine_cosine(positions)
-    assert sine[0, 0].item() == pytest.approx(exact(2999, mpmath.mpf(1))[0], abs=ROUNDING)
 
 
 def test_one_position_for_every_pair() -> None:

@@ -128,32 +128,6 @@ def test_a_bias_that_is_not_relative_has_no_row() -> None:
     assert flex_attend(q, q, q, scheme, positions, positions, Mask(True)) is None  # type: ignore[arg-type]
 
 
-@settings(max_examples=15, deadline=None)
-# CoPE counts the keys between two positions, so texts in one row would have to differ in all of theirs.
-@given(
-    first=st.integers(1, 9),
-    second=st.integers(1, 9),
-    name=st.sampled_from(sorted(set(SCHEMES) - {"cope"})),
-    seed=st.integers(0, 9),
-)
-def test_packed_texts_do_not_depend_on_their_places(first: int, second: int, name: str, seed: int) -> None:
-    """Two texts in one row give what each gives alone, in either order."""
-    scheme = lively(name)
-    texts = [tuple(heads(1, 4, n, 8, seed=seed + 10 * i + j) for j in range(3)) for i, n in enumerate((first, second))]
-    alone = []
-    for q, k, v in texts:
-        positions = torch.arange(q.shape[2])
-        alone.append(attend_with_positions(q, k, v, scheme, positions, positions, Mask(causal=True)))
-    for order in ((0, 1), (1, 0)):
-        q, k, v = (torch.cat([texts[i][part] for i in order], dim=2) for part in range(3))
-        sizes = [texts[i][0].shape[2] for i in order]
-        positions = torch.cat([torch.arange(size) for size in sizes])
-        text = torch.repeat_interleave(torch.arange(2), torch.tensor(sizes))
-        same = (text[:, None] == text)[None, None]
-        packed = attend_with_positions(q, k, v, scheme, positions, positions, Mask(True, same))
-        torch.testing.assert_close(packed, torch.cat([alone[i] for i in order], dim=2), atol=2e-5, rtol=1e-4)
-
-
 def test_against_softmax_written_out() -> None:
     q, k, v = (heads(2, 3, 5, 8, seed=i) for i in range(3))
     bias = heads(1, 3, 5, 5, seed=4)

@@ -18,14 +18,6 @@ def test_what_is_known_is_what_python_finds(places: list[int]) -> None:
     assert not position_range(torch.tensor([places])).is_contiguous
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
-def test_small_integers(dtype: torch.dtype) -> None:
-    assert position_range(torch.tensor([1, 0], dtype=dtype)) == position_ranges.PositionRange(
-        0, 1, is_contiguous=False
-    )  # 0 - 1 is 255 in uint8
-    assert position_range(torch.tensor([5, 6, 7], dtype=dtype)).is_contiguous
-
-
 def test_memory_that_is_shared_with_numpy_is_read_anew() -> None:
     positions = torch.arange(3)
     shared = positions.numpy()

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from locant.errors import ConfigError, DataError
 from locant.positions import AttentionShape, Learned, NoPositions, Randomised, Rotary, Sinusoidal, build_scheme
 
 
@@ -43,17 +42,3 @@ def test_by_name_around_another() -> None:
     assert isinstance(scheme, Randomised)
     assert isinstance(scheme.scheme, Learned)
     assert isinstance(Randomised.for_model(shape).scheme, Rotary)
-
-
-def test_limits() -> None:
-    scheme = Randomised(NoPositions(), max_positions=30, evaluation_length=10)
-    with pytest.raises(DataError, match=r"31 tokens is longer than the 30 positions of max_positions"):
-        scheme.embed(torch.zeros(1, 31, 4), torch.arange(31))
-    with pytest.raises(DataError, match=r"11 tokens is longer than the 10 positions of evaluation_length"):
-        scheme.eval().drawn(torch.arange(11))
-    with pytest.raises(DataError, match=r"count from 0; got -1"):
-        scheme.drawn(torch.tensor([-1]))
-    with pytest.raises(ConfigError, match=r"evaluation_length must be between 1 and max_positions, 5; got 9"):
-        Randomised(NoPositions(), max_positions=5, evaluation_length=9)
-    with pytest.raises(ConfigError, match=r"knows 16 positions but max_positions asks for 100"):
-        Randomised(Learned(4, max_positions=16), max_positions=100, evaluation_length=10)

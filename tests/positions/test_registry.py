@@ -19,23 +19,8 @@ from locant.positions import (
     option_names,
     register_scheme,
 )
-from locant.positions.scheme import PLACES
 
 SHAPE = AttentionShape(16, 4, causal=True)
-
-
-@pytest.mark.parametrize("name", SCHEMES)
-def test_every_scheme_is_built_and_keeps_shapes_and_dtypes(name: str) -> None:
-    scheme = build_scheme(name, SHAPE)
-    assert isinstance(scheme, PositionScheme)
-    assert SHAPE.head_dim == 4
-    positions = torch.arange(5)
-    for dtype in (torch.float32, torch.bfloat16):
-        x, q = torch.randn(2, 5, 16, dtype=dtype), torch.randn(2, 4, 5, 4, dtype=dtype)
-        results = [scheme.embed(x, positions), *scheme.rotate(q, q, positions, positions)]
-        assert [(r.shape, r.dtype) for r in results] == [(x.shape, dtype), (q.shape, dtype), (q.shape, dtype)]
-        bias = scheme.score_bias(q, q, positions, positions)
-        assert bias is None or torch.broadcast_shapes(bias.shape, (2, 4, 5, 5)) == (2, 4, 5, 5)
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -47,11 +32,6 @@ def test_every_scheme_is_documented(name: str) -> None:
     assert scheme.title
     for option in option_names(scheme):
         assert re.search(rf"\b{option}: [A-Z`]", documentation), option
-
-
-def test_titles_and_names_are_different() -> None:
-    assert len({scheme.title for scheme in SCHEMES.values()}) == len(SCHEMES)
-    assert [scheme.name for scheme in SCHEMES.values()] == list(SCHEMES)
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -86,14 +66,6 @@ def test_options_that_follow_from_lengths_can_be_built(name: str) -> None:
     check_options(name, SHAPE, options)
 
 
-def test_where_schemes_act() -> None:
-    found = {place: {name for name, scheme in SCHEMES.items() if place in scheme.acts_on} for place in PLACES}
-    assert found["embedding"] == {"sinusoidal", "learned", "index", "normalised-index", "binary", "randomised"}
-    assert {"rotary", "xpos", "self-extend", "deberta"} <= found["queries+keys"]
-    assert {"alibi", "self-extend", "deberta"} <= found["scores"]
-    assert build_scheme("randomised", SHAPE, {"scheme": "alibi"}).acts_on == {"scores"}
-
-
 def test_what_exporters_ask() -> None:
     positions = torch.arange(3)
     whole, part = build_scheme("sinusoidal", SHAPE), build_scheme("sinusoidal", SHAPE, {"combine": "concatenate"})
@@ -125,39 +97,6 @@ def test_registering() -> None:
     with pytest.raises(ConfigError, match="must be a class derived from PositionScheme"):
         register_scheme("number")(int)  # type: ignore[type-var]
     assert "mine" not in SCHEMES
-
-
-def test_options_reach_the_scheme() -> None:
-    assert option_names(Sinusoidal) == ["base", "dialect", "start", "combine", "features"]
-    scheme = build_scheme("sinusoidal", SHAPE, {"base": 500, "dialect": "concatenated"})
-    assert isinstance(scheme, Sinusoidal)
-    assert (scheme.dim, scheme.base, scheme.dialect) == (16, 500, "concatenated")
-
-
-def test_unknown_names_are_answered_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"scheme 'sinusoid'\. Did you mean 'sinusoidal'\? Known: none, sinusoidal"):
-        build_scheme("sinusoid", SHAPE)
-    with pytest.raises(ConfigError, match=r"Unknown positional scheme 'zzz'\. Known: none"):
-        build_scheme("zzz", SHAPE)
-    with pytest.raises(ConfigError, match=r"no option 'max_position'\. Did you mean 'max_positions'\? Known options"):
-        build_scheme("learned", SHAPE, {"max_position": 3})
-    with pytest.raises(ConfigError, match=r"'none' has no option 'base'\. It has no options"):
-        build_scheme("none", SHAPE, {"base": 3})
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "said"),
-    [
-        ("sinusoidal", {"base": "1e4"}, "'base' .* must be a number, like 10000.0; got '1e4'"),
-        ("sinusoidal", {"base": True}, "'base' .* must be a number"),
-        ("sinusoidal", {"dialect": 3}, "'dialect' .* must be text, like paper; got 3"),
-        ("learned", {"max_positions": 10.5}, "'max_positions' .* must be a whole number, like 1024; got 10.5"),
-        ("learned", {"max_positions": None}, "'max_positions' .* got None"),
-    ],
-)
-def test_values_of_the_wrong_type(name: str, options: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        build_scheme(name, SHAPE, options)
 
 
 def test_the_room_needs_torch_alone() -> None:

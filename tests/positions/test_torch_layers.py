@@ -1,14 +1,11 @@
 """Attention with positions in the layers of ``torch.nn``, against torch's own and against Locant's attention."""
 
-import copy
-import pickle
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from locant.errors import ConfigError
 from locant.positions import (
     SCHEMES,
     AttentionShape,
@@ -17,7 +14,6 @@ from locant.positions import (
     PositionedAttention,
     PositionScheme,
     Rotary,
-    Sinusoidal,
     add_positions,
     attend_with_positions,
     build_scheme,
@@ -63,13 +59,6 @@ def test_without_positions_it_is_torch_s(batch_first: bool, attn_mask: Any, padd
             assert (a is None) == (b is None)
             if b is not None:
                 torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
-
-
-def test_one_text_without_a_batch() -> None:
-    theirs, x = attention(), some(7, 16)
-    found = PositionedAttention.from_attention(theirs, NoPositions())(x, x, x)
-    for a, b in zip(found, theirs(x, x, x), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", INSIDE)
@@ -127,41 +116,3 @@ def test_layers_know_positions_in_training_and_in_evaluation(kind: str, norm_fir
     assert not torch.allclose(trained[~PADDING], plain[~PADDING], atol=1e-2)
     with torch.no_grad():
         torch.testing.assert_close(model.eval()(*given, **masks)[~PADDING], trained[~PADDING], rtol=1e-4, atol=1e-5)
-
-
-def test_parameters_of_a_layer_s_own() -> None:
-    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32), 3, enable_nested_tensor=False)
-    add_positions(model, lively("shaw", False))
-    own = [name for name, _ in model.named_parameters() if name.endswith("scheme.weight")]
-    assert own == [f"layers.{index}.self_attn.scheme.weight" for index in range(3)]
-    add_positions(model, lively("t5", False))
-    assert [name for name, _ in model.named_parameters() if ".scheme." in name] == ["layers.0.self_attn.scheme.weight"]
-
-
-def test_gradients_copies_and_pickles() -> None:
-    model = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True)
-    add_positions(model, lively("fire", False))
-    x = some(2, 7, 16)
-    expected = model(x)
-    expected.sum().backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
-    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert torch.equal(other(x), expected)
-
-
-def test_what_cannot_be() -> None:
-    x, other = some(2, 7, 16), some(2, 7, 16)
-    ours = PositionedAttention(16, 4, Rotary(4), batch_first=True)
-    with pytest.raises(ConfigError, match="must be the same tensor"):
-        ours(x, other, other)
-    with pytest.raises(ConfigError, match="is_causal is a hint"):
-        ours(x, x, x, is_causal=True)
-    nested = torch.nested.nested_tensor([x[0], x[1, :4]])
-    with pytest.raises(ConfigError, match="enable_nested_tensor=False"):
-        ours(nested, nested, nested)
-    with pytest.raises(ConfigError, match="'sinusoidal' acts on the embeddings"):
-        add_positions(nn.TransformerEncoderLayer(16, 4), Sinusoidal(16))
-    with pytest.raises(ConfigError, match="Linear has no nn"):
-        add_positions(nn.Linear(2, 2), Rotary(4))
-    with pytest.raises(ConfigError, match="without kdim"):
-        PositionedAttention.from_attention(attention(add_zero_attn=True), Rotary(4))

@@ -56,21 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure how far a model reads, and write table, pictures and a page."""
-    from locant.extension.evaluate.documents import read_texts
-    from locant.extension.evaluate.evaluation import configurations, default_lengths, evaluate_context
-    from locant.extension.load import load_config
-    from locant.extension.source import resolve_model
+    from locant.extension.evaluate.evaluation import evaluate_context
     from locant.runtime import choose_device, keep_freed_memory
 
     device = choose_device(options.device)
-    lengths = parse_lengths(options.lengths) if options.lengths else ()
-    path = resolve_model(options.model)
-    settings = _settings(options, lengths or default_lengths(load_config(path), options.to), options.to)
-    configurations(path, settings)  # complains before anything long begins
-    texts = read_texts(options.text)
+    settings = _settings(options)
     folder = options.output or Path(f"context-{Path(options.model).stem}")
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; give a folder with --output.")
     if device.type == "cpu":
         keep_freed_memory()
 
@@ -78,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
     with EvaluationProgress() as progress:
         results = evaluate_context(
-            path, folder, settings, texts=texts, name=options.model, device=device, callback=progress
+            options.model, folder, settings, texts=options.text, name=options.model, device=device, callback=progress
         )
     if options.json:
         import json
@@ -90,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(options: argparse.Namespace, lengths: tuple[int, ...], target: int | None) -> EvaluationSettings:
+def _settings(options: argparse.Namespace) -> EvaluationSettings:
     from locant.extension.evaluate.evaluation import EvaluationSettings
     from locant.extension.evaluate.perplexity import PerplexitySettings
     from locant.extension.evaluate.retrieval import Needle
@@ -99,7 +90,7 @@ def _settings(options: argparse.Namespace, lengths: tuple[int, ...], target: int
     if any(own.values()) and not all(own.values()):
         raise UsageError("A needle of your own needs all three: --needle, --question and --expect.")
     return EvaluationSettings(
-        lengths=lengths,
+        lengths=parse_lengths(options.lengths) if options.lengths else (),
         tests=parse_names(options.tests),
         perplexity=PerplexitySettings(
             metrics=parse_names(options.metrics), stride=options.stride, windows=options.windows, last=options.last
@@ -109,7 +100,7 @@ def _settings(options: argparse.Namespace, lengths: tuple[int, ...], target: int
         tries=options.tries,
         needle=Needle(**own) if options.needle else Needle(),
         methods=parse_names(options.method),
-        target_length=target,
+        target_length=options.to,
         exact=options.exact,
     )
 

@@ -101,6 +101,8 @@ def _print(extended: ExtendedModel) -> None:
         f"{extended.path} is written: {report.model} from {report.original_length} to {report.target_length} tokens "
         f"by {report.method}."
     )
+    if report.instead_of:
+        print(report.why_instead)
     if report.measurements:
         print(
             f"{report.method} was chosen: of the methods whose perplexity at {report.lengths[1]} tokens is within 1% "

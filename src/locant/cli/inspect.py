@@ -11,8 +11,9 @@ from locant.cli.messages import printable
 
 if TYPE_CHECKING:
     from locant.cli.console import PlainConsole
-    from locant.extension import Finding, Inspection
+    from locant.extension.inspect.result import Inspection
     from locant.positions.rotary.config import RotaryConfig
+    from locant.rotary_configs.fields import Finding
 
 _EPILOG = """examples:
   locant inspect models/Qwen2.5-7B
@@ -37,7 +38,7 @@ _FATES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    from locant.extension import ENGINES
+    from locant.extension.inspect.settings import ENGINES
 
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--without-class",
         action="store_true",
-        help="do not compare with the model's class in transformers, whose import takes seconds",
+        help="read the entries alone; do not ask the model's class in transformers, whose import takes seconds",
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the bands; FILE ends in .png, .svg or .pdf")
@@ -61,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what the rotary configuration of a model means, and what is wrong with it."""
     from locant.errors import LocantError
-    from locant.extension import inspect_model, to_engine_config
+    from locant.extension.inspect.inspection import inspect_model
+    from locant.extension.inspect.settings import to_engine_config
 
     if options.figure:
         from locant.figures.files import require_image_path
@@ -122,24 +124,20 @@ def _print_all(inspection: Inspection) -> None:
     format = "GGUF" if inspection.kind == "gguf" else "config.json"
     run_by = f", as {inspection.engine} runs it with the options given" if inspection.engine else ""
     model_type = inspection.model_type or "not stated"
-    console.print(printable(f"{inspection.path}: {format}, model type {model_type}{run_by}"))
+    console.print(printable(f"{inspection.path}: {format}, model type {model_type:.100}{run_by}"))
     parsed = inspection.parsed
     for layer, config in ({} if parsed is None else parsed.configs).items():
         _print_layer(console, layer, config, inspection)
     for sentence in () if parsed is None else parsed.layers_without():
         console.print(f"\n{sentence}")
     for layer, axes in ({} if parsed is None else parsed.multimodal).items():
-        console.print(f"\n{printable(layer)} layers have several axes, of {axes['sections']} pairs")
-    if inspection.vision is not None:
-        console.print(
-            f"\n{printable(f'vision tower ({inspection.vision.model_type})')}: {inspection.vision.describe()}"
-        )
+        in_turn = ", in turn" if axes["interleaved"] else ""
+        console.print(f"\n{printable(f'{layer:.100}')} layers have several axes, of {axes['sections']} pairs{in_turn}")
     console.print()
-    if inspection.checked_against:
-        console.print(f"Compared with {inspection.checked_against}.")
-    is_told = any(finding.code == "refused by the class" for finding in inspection.findings)
-    if inspection.not_compared and not is_told:
-        console.print(printable(inspection.not_compared))
+    if parsed is not None:
+        console.print(printable(f"Read by {parsed.source.replace('entries', 'its entries alone')}."))
+    if inspection.not_compared:
+        console.print(printable(f"Not compared with the model's class: {inspection.not_compared}"))
     if not inspection.findings:
         console.print("Nothing was found wrong.", style="green")
     for finding in inspection.findings:
@@ -147,43 +145,34 @@ def _print_all(inspection: Inspection) -> None:
 
 
 def _print_layer(console: PlainConsole, layer: str, config: RotaryConfig, inspection: Inspection) -> None:
-    from dataclasses import replace
-
     from rich.text import Text
 
-    from locant.rotary_configs.base import ALL_LAYERS
-    from locant.rotary_configs.wording import in_words_of
+    from locant.rotary_configs.reading import ALL_LAYERS
 
     explanation = config.explain()
-    notes = tuple(in_words_of(inspection.kind, note) for note in explanation.notes)
-    explanation = replace(explanation, notes=notes)
     assert config.rotary_dim is not None
     declared = inspection.declared_length
-    which = "" if inspection.parsed is None else inspection.parsed.layers_with(layer)
+    which = "" if inspection.parsed is None else f"{inspection.parsed.layers_with(layer):.500}"
     if which and layer == ALL_LAYERS:
         console.print(f"\n{printable(which)}", style="bold")
     else:
-        console.print(f"\n{printable(layer)} layers", style="bold")
+        console.print(f"\n{printable(f'{layer:.100}')} layers", style="bold")
         if which:
             console.print(printable(which))
     console.print(
         f"head of {config.head_dim} features, {config.rotary_dim} rotated ({config.rotary_dim / config.head_dim:.0%}), "
         f"layout {config.layout}, declared for {f'{declared} tokens' if declared else 'an unknown length'}"
     )
-    console.print(in_words_of(inspection.kind, config.describe()))
+    console.print(config.describe())
     table = Text(str(explanation))
     for fate, colour in _FATES.items():
         table.highlight_words([f" {fate} "], colour)
     console.print(table)
-    if explanation.trained_length is not None:
-        console.print()
-        console.print(_incomplete(explanation.incomplete_pairs, explanation.trained_length))
-
-
-def _incomplete(pairs: tuple[int, ...], length: int) -> str:
-    if not pairs:
-        return f"Every pair completes a turn within the trained {length} tokens."
-    return f"Pairs {pairs[0]} to {pairs[-1]} never complete a turn within the trained {length} tokens."
+    pairs, length = explanation.incomplete_pairs, explanation.trained_length
+    if length is not None and pairs:
+        console.print(f"\nPairs {pairs[0]} to {pairs[-1]} never complete a turn within the trained {length} tokens.")
+    elif length is not None:
+        console.print(f"\nEvery pair completes a turn within the trained {length} tokens.")
 
 
 def _print_finding(console: PlainConsole, finding: Finding) -> None:
@@ -191,7 +180,7 @@ def _print_finding(console: PlainConsole, finding: Finding) -> None:
 
     from rich.text import Text
 
-    text = Text(fill(printable(f"{finding.severity}: {finding.message}"), console.width))
+    text = Text(fill(printable(f"{finding.severity} [{finding.code}]: {finding.message}"), console.width))
     text.stylize(_COLOURS[finding.severity], 0, len(finding.severity))
     console.print(text)
     remedy = fill(printable(finding.remedy), console.width, initial_indent="  ", subsequent_indent="  ")

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from locant.cli.console import PlainConsole
-from locant.extension.evaluate.meter import EvaluationCallback
+from locant.extension.evaluate.evaluation import EvaluationCallback
 from locant.extension.extend.finetune import FineTuningStep
 from locant.extension.extend.report import MeasuredMethod
 from locant.lab.comparison import Job

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locant.errors import CheckpointError, LocantError, MissingExtraError, UsageError
-from locant.extension.inspect.engine_configs import to_engine_config
-from locant.extension.inspect.inspection import inspect_model
-from locant.extension.source import EXTRA, Source, load_source
+from locant.extension.source import EXTRA, LAYOUT_MARK, Source, load_source
 from locant.parsing import read_json_file
-from locant.rotary_configs.huggingface.pairing import LAYOUT_MARK
-from locant.rotary_configs.huggingface.text_parts import text_part
+from locant.rotary_configs.config_json import read_huggingface, text_config, write_huggingface
+from locant.rotary_configs.gguf import read_gguf
 
 if TYPE_CHECKING:
     import torch
@@ -24,10 +25,11 @@ _INDEX = "model.safetensors.index.json"
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
 _SIDES = ("vocab_size", "hidden_size", "n_embd", "d_model", "intermediate_size", "n_inner", "ffn_dim")
 # What transformers adds to the metadata of a GGUF file.
-_NOT_THE_MODELS = ("dtype", "torch_dtype", "architectures", "_name_or_path", "_model_name_or_path")
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+_NOT_THE_MODELS = {"dtype", "torch_dtype", "architectures", "_name_or_path", "_model_name_or_path"}
 # Whatever transformers, safetensors and tokenizers raise for files that are not right.
-_LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, NotImplementedError)
+_LOADING_ERRORS = (
+    *(OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, NotImplementedError, ImportError),
+)
 
 
 def load_config(path: Path) -> dict[str, Any]:
@@ -38,7 +40,7 @@ def load_config(path: Path) -> dict[str, Any]:
 
     Returns:
         The content of config.json, unchanged; of a GGUF file what transformers makes of its metadata, with the rotary
-        frequencies as the file means them (transformers itself passes over their scaling).
+        frequencies as the file means them (transformers itself ignores their scaling).
 
     Raises:
         UsageError: It cannot be read.
@@ -48,15 +50,18 @@ def load_config(path: Path) -> dict[str, Any]:
     source = load_source(path)
     if source.kind == "huggingface":
         return dict(source.content)
-    from_file = _transformers(gguf=True).AutoConfig
+    from_file = _transformers(gguf=True).AutoConfig.from_pretrained
     with _explained(path):
-        config: dict[str, Any] = from_file.from_pretrained(
+        config: dict[str, Any] = from_file(
             source.path.parent, gguf_file=source.path.name, trust_remote_code=False
         ).to_diff_dict()
-    rotary = to_engine_config(inspect_model(path, ask_class=False), "hf5")
-    assert isinstance(rotary, dict)
-    removed = {*_NOT_THE_MODELS, *(key for key, value in rotary.items() if value is None)}
-    return {key: value for key, value in (config | rotary).items() if key not in removed}
+    parsed = read_gguf(source.content, source.tensors)
+    # transformers turns the features of queries and keys into those that its class pairs.
+    layout = next(iter(read_huggingface(config).configs.values())).layout
+    configs = {layer: replace(each, layout=layout) for layer, each in parsed.configs.items()}
+    rotary = write_huggingface(configs, "5", model_type=config["model_type"], multimodal=parsed.multimodal)
+    changed = (config | rotary).items()
+    return {key: value for key, value in changed if key not in _NOT_THE_MODELS and rotary.get(key, 0) is not None}
 
 
 def load_model(
@@ -87,28 +92,28 @@ def load_model(
 
     source = load_source(path)
     folder = source.path.parent
-    if source.kind == "huggingface":
-        check_weights(folder)
     transformers = _transformers(gguf=source.kind == "gguf")
     content = dict(load_config(path) if config is None else config)
-    if source.kind == "huggingface":
-        _require_sizes(content, folder)
     if content.get(LAYOUT_MARK):
         raise UsageError(
-            f"The weights at {path} were converted to the rotary layout '{content[LAYOUT_MARK]}', which transformers "
-            "would read wrongly. Convert them back with locant convert-layout."
+            f"The weights at {path} were converted to the rotary layout '{content[LAYOUT_MARK]!s:.60}', which "
+            "transformers would read wrongly. Convert them back with locant convert-layout."
         )
+    options: dict[str, Any] = _file_options(source)
+    if source.kind == "huggingface":
+        _require_sizes(content, folder)
+        options["use_safetensors"] = True
     device = torch.device(device)
-    if dtype is None:
-        dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    options["dtype"] = dtype or (torch.float32 if device.type == "cpu" else torch.bfloat16)
+    model_type = content.get("model_type")
+    if not isinstance(model_type, str) or model_type not in transformers.CONFIG_MAPPING:
+        own_code = " It brings code of its own, which is never run." if content.get("auto_map") else ""
+        known = f"transformers {transformers.__version__} does not know the model type '{model_type!s:.60}' of {path}."
+        raise UsageError(known + own_code)
     with _explained(path):
+        options["config"] = transformers.CONFIG_MAPPING[model_type].from_dict(content)
         model, report = transformers.AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=_typed(transformers, content, path),
-            dtype=dtype,
-            trust_remote_code=False,
-            output_loading_info=True,
-            **_file_options(source, use_safetensors=True),
+            folder, trust_remote_code=False, output_loading_info=True, **options
         )
     lacking = sorted({*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])})
     if lacking:
@@ -131,64 +136,45 @@ def load_tokenizer(path: Path) -> PreTrainedTokenizerBase:
         MissingExtraError: transformers, or what it needs for GGUF files, is not installed.
     """
     source = load_source(path)
-    transformers = _transformers(gguf=source.kind == "gguf")
+    load = _transformers(gguf=source.kind == "gguf").AutoTokenizer.from_pretrained
     with _explained(path, "tokenizer"):
-        return transformers.AutoTokenizer.from_pretrained(
-            source.path.parent, trust_remote_code=False, **_file_options(source)
-        )
+        return load(source.path.parent, trust_remote_code=False, **_file_options(source))
 
 
-def _file_options(source: Source, **of_folder: Any) -> dict[str, Any]:
-    return {"gguf_file": source.path.name} if source.kind == "gguf" else of_folder
+def _file_options(source: Source) -> dict[str, Any]:
+    return {"gguf_file": source.path.name} if source.kind == "gguf" else {}
 
 
-def _typed(transformers: Any, content: dict[str, Any], path: Path) -> Any:
-    """Return a configuration as an object of the class that transformers has for the model type."""
-    model_type = content.get("model_type")
-    if model_type not in transformers.CONFIG_MAPPING:
-        own_code = " It brings code of its own, which is never run." if content.get("auto_map") else ""
-        raise UsageError(
-            f"transformers {transformers.__version__} does not know the model type '{model_type}' of {path}.{own_code}"
-        )
-    # A configuration that quantizes or brings code is left to the errors of loading.
-    return transformers.CONFIG_MAPPING[model_type].from_dict(content)
-
-
-def check_weights(folder: Path) -> None:
-    """Check that the weights of a folder are safetensors.
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files with the weights of a folder, in the order of their names.
 
     Raises:
-        UsageError: They are pickles, or there are none.
+        UsageError: They are pickles, one is missing, or there are none.
     """
     index = folder / _INDEX
     if index.is_file():
         try:
-            files = {str(name) for name in read_json_file(index)["weight_map"].values()}
+            names = sorted({str(name) for name in read_json_file(index)["weight_map"].values()})
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UsageError(f"{index} cannot be read as an index of weights: {error!r}. Copy it again.") from error
-        strange = sorted(name for name in files if not name.endswith(".safetensors") or Path(name).name != name)
-        if strange:
-            raise UsageError(f"{index} names '{strange[0]}', which is no safetensors file of the same folder.")
-        lacking = sorted(name for name in files if not (folder / name).is_file())
-        if lacking:
-            raise UsageError(f"{folder} lacks {lacking[0]}, which {_INDEX} names. Copy or download it.")
-    elif not (folder / "model.safetensors").is_file():
-        pickles = sorted(file.name for pattern in _PICKLES for file in folder.glob(pattern))
-        if pickles:
             raise UsageError(
-                f"{folder} holds its weights in a pickle ({pickles[0]}), which can execute code when it is opened, so "
-                "it is not. Take the safetensors of the same model, or convert it where you trust it: "
-                "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER)."
-            )
-        raise UsageError(f"{folder} holds no weights: there is neither model.safetensors nor {_INDEX}.")
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """Return the files with the weights of a folder, in the order of their names; :func:`check_weights` comes first."""
-    index = folder / _INDEX
-    if not index.is_file():
+                f"{index} cannot be read as an index of weights: {error!r:.200}. Copy it again."
+            ) from error
+        for name in names:
+            if not name.endswith(".safetensors") or Path(name).name != name:
+                raise UsageError(f"{index} names '{name:.200}', which is no safetensors file of the same folder.")
+            if not (folder / name).is_file():
+                raise UsageError(f"{folder} lacks {name:.200}, which {_INDEX} names. Copy or download it.")
+        return [folder / name for name in names]
+    if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]
-    return [folder / name for name in sorted(set(read_json_file(index)["weight_map"].values()))]
+    pickles = sorted(file.name for end in ("bin", "pt", "pth", "ckpt", "pkl") for file in folder.glob(f"*.{end}"))
+    if pickles:
+        raise UsageError(
+            f"{folder} holds its weights in a pickle ({pickles[0]}), which can execute code when it is opened, so it "
+            "is not. Take the safetensors of the same model, or convert it where you trust it: "
+            "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER)."
+        )
+    raise UsageError(f"{folder} holds no weights: there is neither model.safetensors nor {_INDEX}.")
 
 
 def _require_sizes(content: Mapping[str, Any], folder: Path) -> None:
@@ -196,18 +182,23 @@ def _require_sizes(content: Mapping[str, Any], folder: Path) -> None:
 
     Without this a number in config.json decides how much memory and time is taken before the weights are looked at.
     """
-    from locant.extension.layouts.stored import stored_tensors
+    from safetensors import SafetensorError, safe_open
 
-    tensors = stored_tensors(weight_files(folder))
-    longest = max((side for tensor in tensors.values() for side in tensor.shape), default=0)
-    text = text_part(content)
-    for keys, most, of in ((_LAYERS, len(tensors), "tensors"), (_SIDES, longest, "rows or columns in any tensor")):
-        for key in keys:
-            size = text.get(key)
-            if isinstance(size, int) and size > most:
-                raise CheckpointError(
-                    f"By config.json the {key} of {folder} is {size}, but the weights have {most} {of}."
-                )
+    shapes: list[list[int]] = []
+    for file in weight_files(folder):
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                shapes += [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118 - no mapping
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(f"{file} is no whole safetensors file. Copy or download it again.") from error
+    longest = max((side for shape in shapes for side in shape), default=0)
+    limits = dict.fromkeys(_LAYERS, (len(shapes), "tensors")) | dict.fromkeys(_SIDES, (longest, "rows or columns"))
+    for key, size in text_config(content).items():
+        most, of = limits.get(key, (math.inf, ""))
+        if isinstance(size, int | float) and size > most:
+            raise CheckpointError(
+                f"By config.json the {key} of {folder} is {size:g}, but the weights have {most} {of}."
+            )
 
 
 def _transformers(*, gguf: bool) -> Any:
@@ -215,12 +206,9 @@ def _transformers(*, gguf: bool) -> Any:
         import transformers
     except ImportError:
         raise MissingExtraError("Loading an existing model", "transformers", EXTRA) from None
-    if gguf:
-        import importlib.util
-
-        for package in ("gguf", "accelerate"):
-            if importlib.util.find_spec(package) is None:
-                raise MissingExtraError("Loading a GGUF file", package, EXTRA)
+    for package in ("gguf", "accelerate") if gguf else ():
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError("Loading a GGUF file", package, EXTRA)
     return transformers
 
 
@@ -254,8 +242,8 @@ def _explained(path: Path, what: str = "model") -> Iterator[None]:
             yield
     except LocantError:
         raise
-    except (SafetensorError, ImportError, *_LOADING_ERRORS) as error:
+    except (SafetensorError, *_LOADING_ERRORS) as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         if "trust_remote_code" in str(error):
             raise UsageError(f"The {what} at {path} needs code from its folder, which is never run.") from error
-        raise CheckpointError(f"The {what} at {path} cannot be loaded: {reason.rstrip('.')}.") from error
+        raise CheckpointError(f"The {what} at {path} cannot be loaded: {reason.rstrip('.'):.300}.") from error

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from locant.errors import CheckpointError
 
 WEIGHTS = ".safetensors"
 # Pickles and code are never passed on; the others are the same weights for other software.
-_PICKLES_AND_CODE = frozenset((".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".py", ".pyc", ".so"))
-_OTHER_FORMATS = frozenset((".gguf", ".onnx", ".h5", ".msgpack", ".tflite", ".zip", ".tar", ".gz"))
-_LEFT_OUT = _PICKLES_AND_CODE | _OTHER_FORMATS
+_PICKLES_AND_CODE = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".py", ".pyc", ".so")
+_LEFT_OUT = {*_PICKLES_AND_CODE, ".gguf", ".onnx", ".h5", ".msgpack", ".tflite", ".zip", ".tar", ".gz"}
 
 
 def passed_on_files(folder: Path) -> Iterator[Path]:
@@ -26,20 +26,14 @@ def passed_on_files(folder: Path) -> Iterator[Path]:
 def pass_on(file: Path, target: Path) -> None:
     """Link a file with weights, where the file system can, and copy any other.
 
-    Args:
-        file: The file.
-        target: Its new path.
-
     Raises:
         CheckpointError: The disk has no room for a copy.
         OSError: It is not writable.
     """
     if file.suffix == WEIGHTS:
-        try:
+        with suppress(OSError):  # another disk, or a file system without links
             os.link(file.resolve(), target)  # in the Hub's cache files are symbolic links
             return
-        except OSError:
-            pass  # another disk, or a file system without links
     require_room(file.stat().st_size, target)
     shutil.copyfile(file, target)
 
@@ -48,7 +42,5 @@ def require_room(size: int, target: Path) -> None:
     """Raise CheckpointError where the disk has no room for so many bytes at a path."""
     free = shutil.disk_usage(target.parent).free
     if size > free:
-        raise CheckpointError(
-            f"The disk is full: {target.name} needs {size / 1e9:.1f} GB and {free / 1e9:.1f} are free. Nothing was "
-            "written."
-        )
+        needed = f"{target.name} needs {size / 1e9:.1f} GB and {free / 1e9:.1f} are free"
+        raise CheckpointError(f"The disk is full: {needed}. Nothing was written.")

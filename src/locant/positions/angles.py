@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, localcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -119,6 +120,9 @@ class PositionTable:
     def __init__(self, compute: Callable[[Tensor], Tensor]) -> None:
         self.compute = compute
         self._rows: Tensor | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_rows": None}  # copies and pickles compute their own
 
     def __call__(self, positions: Tensor) -> Tensor:
         """Return the rows ``[..., W]`` of integer positions ``[...]``."""

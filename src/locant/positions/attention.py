@@ -165,71 +165,40 @@ def attend_with_positions(
     Returns:
         ``[B, H, Q, D]``, of the dtype of ``q``.
     """
-    runs = scheme.query_blocks(q_positions)
-    ahead = k.shape[2] - q.shape[2]
+    runs, ahead = scheme.query_blocks(q_positions), k.shape[2] - q.shape[2]
     if len(runs) == 1 and "scores" in scheme.acts_on and q.shape[2] > 1 and mask.keys is None:
-        found = _attend_without_bias(q, k, v, scheme, q_positions, k_positions, mask, dropout, rotated)
-        if found is not None:
-            return found
+        # A scheme may say its bias without a number for any pair.
+        features = scheme.score_features(q, k, k_positions) if mask.causal and not ahead else None
+        if features is not None:
+            turned = rotated or scheme.rotate(q, k, q_positions, k_positions)
+            return _attend_with_features(*turned, v, features, dropout)
+        if q.is_cuda and dropout == 0 and not scheme.bias_reads_keys:
+            from locant.positions.flex_attention import flex_attend  # takes long to import and serves CUDA alone
+
+            turned = rotated or scheme.rotate(q, k, q_positions, k_positions)
+            found = flex_attend(*turned, v, scheme, q_positions, k_positions, mask)
+            if found is not None:
+                return found
+
+    def part(block: slice | None) -> Tensor:
+        if block is None:  # the positions as they came: what a scheme computed for them in another layer serves here
+            queries, q_at, keys, values, k_at, seen, turned = q, q_positions, k, v, k_positions, mask, rotated
+        else:
+            # A causal block needs no keys beyond its own last one, and so its queries are the last ones again.
+            count = block.stop + ahead if mask.causal else k.shape[2]
+            keys, values, k_at = k[:, :, :count], v[:, :, :count], k_positions[..., :count]
+            queries, q_at, seen = q[:, :, block], q_positions[..., block], mask.part(block, count)
+            turned = None if rotated is None else (rotated[0][:, :, block], rotated[1][:, :, :count])
+        if turned is None:
+            turned = scheme.rotate(queries, keys, q_at, k_at)
+        return attend(*turned, values, seen, scheme.score_bias(queries, keys, q_at, k_at), dropout=dropout)
+
     blocks = _query_blocks(scheme, runs, q, k)
-
     if len(blocks) == 1:
-        # The positions as they came: what a scheme computed for them in another layer serves here too.
-        return _attend_block(q, k, v, scheme, q_positions, k_positions, mask, dropout, rotated)
-
-    def part(block: slice) -> Tensor:
-        # A causal block needs no keys beyond its own last one, and so its queries are the last ones again.
-        seen = block.stop + ahead if mask.causal else k.shape[2]
-        keys, values, k_at = k[:, :, :seen], v[:, :, :seen], k_positions[..., :seen]
-        queries, q_at, seen_mask = q[:, :, block], q_positions[..., block], mask.part(block, seen)
-        turned = None if rotated is None else (rotated[0][:, :, block], rotated[1][:, :, :seen])
-        return _attend_block(queries, keys, values, scheme, q_at, k_at, seen_mask, dropout, turned)
-
+        return part(None)
     if torch.is_grad_enabled() and "scores" in scheme.acts_on:
         return torch.cat([checkpoint(part, block, use_reentrant=False) for block in blocks], dim=2)
     return torch.cat([part(block) for block in blocks], dim=2)
-
-
-def _attend_block(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    scheme: PositionScheme,
-    q_positions: Tensor,
-    k_positions: Tensor,
-    mask: Mask,
-    dropout: float,
-    rotated: tuple[Tensor, Tensor] | None,
-) -> Tensor:
-    if rotated is None:
-        rotated = scheme.rotate(q, k, q_positions, k_positions)
-    bias = scheme.score_bias(q, k, q_positions, k_positions)
-    return attend(*rotated, v, mask, bias, dropout=dropout)
-
-
-def _attend_without_bias(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    scheme: PositionScheme,
-    q_positions: Tensor,
-    k_positions: Tensor,
-    mask: Mask,
-    dropout: float,
-    rotated: tuple[Tensor, Tensor] | None,
-) -> Tensor | None:
-    """Attend without a bias for any pair, where the scheme can say it in another way, or return ``None``."""
-    if mask.causal and k.shape[2] == q.shape[2]:
-        features = scheme.score_features(q, k, k_positions)
-        if features is not None:
-            rotated = rotated or scheme.rotate(q, k, q_positions, k_positions)
-            return _attend_with_features(*rotated, v, features, dropout)
-    if q.is_cuda and dropout == 0 and not scheme.bias_reads_keys:
-        from locant.positions.flex_attention import flex_attend  # takes long to import and serves CUDA alone
-
-        rotated = rotated or scheme.rotate(q, k, q_positions, k_positions)
-        return flex_attend(*rotated, v, scheme, q_positions, k_positions, mask)
-    return None
 
 
 def _attend_with_features(q: Tensor, k: Tensor, v: Tensor, features: tuple[Tensor, Tensor], dropout: float) -> Tensor:

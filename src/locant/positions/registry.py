@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -59,7 +60,7 @@ class SchemeRegistry(MutableMapping[str, type[PositionScheme]]):
         """Add a class under a name; as :func:`register_scheme`, which says what is refused."""
         if not (isinstance(scheme, type) and issubclass(scheme, PositionScheme)):
             raise ConfigError(f"The scheme '{name}' must be a class derived from PositionScheme; got {scheme!r}.")
-        if not name or not set(name) <= _NAME_CHARACTERS:
+        if not re.fullmatch(r"[a-z0-9._-]+", name):
             raise ConfigError(
                 f"'{name}' is no name for a positional scheme. Use lower-case letters, digits, '-', '_' and '.', so "
                 "that recipes and command lines can say it."
@@ -67,10 +68,10 @@ class SchemeRegistry(MutableMapping[str, type[PositionScheme]]):
         with self._lock:
             if scheme.__module__ not in _MODULES:
                 self._load_own()  # so that a name that is taken is noticed
-            known = self._classes.get(name)
-            if known is not None and _place(known) != _place(scheme):
+            known = self._classes.get(name, scheme)
+            if (known.__module__, known.__qualname__) != (scheme.__module__, scheme.__qualname__):
                 raise ConfigError(
-                    f"There is a positional scheme '{name}' already: {'.'.join(_place(known))}. Give "
+                    f"There is a positional scheme '{name}' already: {known.__module__}.{known.__qualname__}. Give "
                     f"{scheme.__qualname__} another name."
                 )
             scheme.name = name
@@ -93,9 +94,6 @@ class SchemeRegistry(MutableMapping[str, type[PositionScheme]]):
     def __len__(self) -> int:
         return len(self._loaded())
 
-    def __repr__(self) -> str:
-        return f"SchemeRegistry({', '.join(self)})"
-
     def _loaded(self) -> dict[str, type[PositionScheme]]:
         if not self._complete:
             with self._lock:
@@ -110,15 +108,14 @@ class SchemeRegistry(MutableMapping[str, type[PositionScheme]]):
         return self._classes
 
     def _load_own(self) -> None:
-        if self._own_loaded:
-            return
-        for module in _MODULES:
-            import_module(module)
-        self._own_loaded = True
-        order = {module: number for number, module in enumerate(_MODULES)}
-        # A scheme that was imported before, alone, stands where the others expect it.
-        entries = sorted(self._classes.items(), key=lambda entry: order.get(entry[1].__module__, len(order)))
-        self._classes = dict(entries)
+        if not self._own_loaded:
+            for module in _MODULES:
+                import_module(module)
+            self._own_loaded = True
+            order = {module: number for number, module in enumerate(_MODULES)}
+            # A scheme that was imported before, alone, stands where the others expect it.
+            places = {name: order.get(each.__module__, len(order)) for name, each in self._classes.items()}
+            self._classes = {name: self._classes[name] for name in sorted(places, key=places.__getitem__)}
 
     def _load_entry_points(self) -> None:
         for entry in metadata.entry_points(group=ENTRY_POINTS):
@@ -135,14 +132,8 @@ class SchemeRegistry(MutableMapping[str, type[PositionScheme]]):
                 )
 
 
-_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
-
 SCHEMES = SchemeRegistry()
 """Every positional scheme by name."""
-
-
-def _place(scheme: type[PositionScheme]) -> tuple[str, str]:
-    return scheme.__module__, scheme.__qualname__
 
 
 def register_scheme(name: str) -> Callable[[_Scheme], _Scheme]:
@@ -195,18 +186,13 @@ def option_names(scheme: type[PositionScheme]) -> list[str]:
     return list(option_defaults(scheme))
 
 
-def _check_type(scheme: str, option: str, value: Any, default: Any) -> None:
-    """Raise ConfigError where a value cannot be meant for an option with this default.
-
-    Configurations arrive as plain data: YAML reads 1e4 as text, for example.
-    """
-    expected = {float: (int, float), tuple: (list, tuple)}.get(type(default), type(default))
-    if not isinstance(value, expected) or (isinstance(value, bool) and not isinstance(default, bool)):
-        words = {float: "a number", int: "a whole number", str: "text", tuple: "a list"}
-        what = words.get(type(default), type(default).__name__)
-        raise ConfigError(
-            f"The option '{option}' of the scheme '{scheme}' must be {what}, like {default}; got {value!r}."
-        )
+_TYPES: dict[type, tuple[type | tuple[type, ...], str]] = {
+    float: ((int, float), "a number"),
+    int: (int, "a whole number"),
+    str: (str, "text"),
+    tuple: ((list, tuple), "a list"),
+}
+"""What an option may be whose default is of a type, and in words; YAML reads 1e4 as text, for example."""
 
 
 def build_scheme(name: str, shape: AttentionShape, options: Mapping[str, Any] | None = None) -> PositionScheme:
@@ -224,13 +210,18 @@ def build_scheme(name: str, shape: AttentionShape, options: Mapping[str, Any] | 
         raise ConfigError(f"Unknown positional scheme '{name}'.{nearest(name, SCHEMES)} Known: {', '.join(SCHEMES)}.")
     scheme = SCHEMES[name]
     defaults = option_defaults(scheme)
-    known = list(defaults)
     for option, value in (options or {}).items():
-        if option not in known:
-            said = f"Known options: {', '.join(known)}." if known else "It has no options."
-            raise ConfigError(f"The scheme '{name}' has no option '{option}'.{nearest(option, known)} {said}")
-        if defaults[option] not in (None, inspect.Parameter.empty):
-            _check_type(name, option, value, defaults[option])
+        if option not in defaults:
+            said = f"Known options: {', '.join(defaults)}." if defaults else "It has no options."
+            raise ConfigError(f"The scheme '{name}' has no option '{option}'.{nearest(option, defaults)} {said}")
+        kind = type(default := defaults[option])
+        expected, what = _TYPES.get(kind, (kind, kind.__name__))
+        if default not in (None, inspect.Parameter.empty) and (
+            not isinstance(value, expected) or (isinstance(value, bool) and kind is not bool)
+        ):
+            raise ConfigError(
+                f"The option '{option}' of the scheme '{name}' must be {what}, like {default}; got {value!r}."
+            )
     return scheme.for_model(shape, **(options or {}))
 
 

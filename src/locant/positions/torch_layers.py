@@ -127,7 +127,12 @@ class PositionedAttention(nn.MultiheadAttention):
         q, k, v = projected.view(rows, length, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
         if positions is None:
             positions = torch.arange(length, device=x.device)
-        mask = _merged(attn_mask, key_padding_mask, rows, self.num_heads, length, q.dtype)
+        mask = None if attn_mask is None else _added(attn_mask, q.dtype)
+        if mask is not None:
+            mask = mask.view(rows, -1, length, length) if mask.dim() == 3 else mask[None, None]
+        if key_padding_mask is not None:
+            padding = _added(key_padding_mask, q.dtype).view(rows, 1, 1, length)
+            mask = padding if mask is None else mask + padding
         parts = [
             self._attend(q, k, v, positions, mask, run, need_weights) for run in self.scheme.query_blocks(positions)
         ]
@@ -201,26 +206,8 @@ def add_positions(module: nn.Module, scheme: PositionScheme) -> None:
             each.use_nested_tensor = False
 
 
-def _merged(
-    attn_mask: Tensor | None,
-    key_padding_mask: Tensor | None,
-    rows: int,
-    heads: int,
-    length: int,
-    dtype: torch.dtype,
-) -> Tensor | None:
-    """Return what both masks add to the scores, to broadcast with ``[B, H, L, L]``."""
-    merged = None
-    if attn_mask is not None:
-        merged = _added(attn_mask, dtype)
-        merged = merged.view(rows, heads, length, length) if merged.dim() == 3 else merged[None, None]
-    if key_padding_mask is not None:
-        padding = _added(key_padding_mask, dtype).view(rows, 1, 1, length)
-        merged = padding if merged is None else merged + padding
-    return merged
-
-
 def _added(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return what a mask adds to the scores."""
     if mask.dtype == torch.bool:
         return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
     return mask.to(dtype)

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from locant.errors import ConfigError, DataError
-from locant.positions import AttentionShape, Learned, NoPositions
+from locant.errors import DataError
+from locant.positions import Learned, NoPositions
 
 
 def test_learned_adds_the_row_of_each_position() -> None:
@@ -23,24 +23,12 @@ def test_learned_trains_only_the_rows_in_use() -> None:
     assert scheme.weight.grad[:, 0].tolist() == [0, 3, 0, 3]
 
 
-def test_learned_initial_scale() -> None:
-    torch.manual_seed(0)
-    scheme = Learned.for_model(AttentionShape(256, 4, causal=False), max_positions=400)
-    assert scheme.weight.shape == (400, 256)
-    assert scheme.weight.std().item() == pytest.approx(1 / 16, rel=0.02)
-
-
 @pytest.mark.parametrize(("position", "shown"), [([0, 4], "Position 4"), ([-1, 0], "Position -1")])
 def test_learned_beyond_the_table(position: list[int], shown: str) -> None:
     scheme = Learned(2, max_positions=4)
     assert scheme.max_positions == 4
     with pytest.raises(DataError, match=rf"{shown} is outside the 4 known .*0 to 3.*shorten the input.*sinusoidal"):
         scheme.embed(torch.zeros(1, 2, 2), torch.tensor(position))
-
-
-def test_learned_needs_a_position() -> None:
-    with pytest.raises(ConfigError, match="at least 1; got 0"):
-        Learned(2, max_positions=0)
 
 
 def test_none_changes_nothing() -> None:

@@ -1,4 +1,3 @@
-import io
 from typing import Any
 
 import mpmath
@@ -93,51 +92,6 @@ def test_casting_the_module_does_not_degrade_the_table(dtype: torch.dtype) -> No
     assert torch.equal(scheme.embed(x, torch.tensor(positions))[0], scheme.encode(torch.tensor(positions)).to(dtype))
 
 
-def test_built_under_another_default_dtype() -> None:
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        table = Sinusoidal(16).encode(torch.tensor([60_001]))
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert table.dtype == torch.float32
-    assert worst(table, [60_001], 10000, "paper") <= ROUNDING
-
-
-def test_built_on_the_meta_device() -> None:
-    with torch.device("meta"):
-        scheme = Sinusoidal(16)
-    scheme.to_empty(device="cpu")
-    assert worst(scheme.encode(torch.tensor([77])), [77], 10000, "paper") <= ROUNDING
-
-
-def test_no_state_to_save_and_none_lost_in_a_copy() -> None:
-    scheme = Sinusoidal(16)
-    scheme.encode(torch.arange(300))
-    assert not scheme.state_dict()
-    assert not list(scheme.parameters())
-    assert not list(scheme.buffers())
-    saved = io.BytesIO()
-    torch.save(scheme, saved)
-    saved.seek(0)
-    assert torch.equal(torch.load(saved, weights_only=False).encode(torch.arange(9)), scheme.encode(torch.arange(9)))
-
-
-def test_positions_of_one_and_two_dimensions() -> None:
-    scheme, x = Sinusoidal(8), torch.randn(2, 3, 8)
-    shared = scheme.embed(x, torch.arange(5, 8))
-    each = scheme.embed(x, torch.tensor([[5, 6, 7], [0, 100, 2]]))
-    assert torch.equal(shared[0], each[0])
-    assert torch.equal(each[1], x[1] + scheme.encode(torch.tensor([0, 100, 2])))
-    assert not torch.equal(shared[1], each[1])
-    assert scheme.embed(x[:, :0], torch.arange(0)).shape == (2, 0, 8)
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
-def test_every_integer_dtype_means_the_same(dtype: torch.dtype) -> None:
-    positions = torch.tensor([1, 0, 1])
-    assert torch.equal(Sinusoidal(8).encode(positions.to(dtype)), Sinusoidal(8).encode(positions))
-
-
 def test_a_table_made_for_inference_serves_training() -> None:
     scheme, x = Sinusoidal(8), torch.randn(1, 4, 8)
     with torch.inference_mode():
@@ -145,18 +99,3 @@ def test_a_table_made_for_inference_serves_training() -> None:
     x.requires_grad_()
     (scheme.embed(x, torch.arange(4)) ** 2).sum().backward()
     assert x.grad is not None
-
-
-@pytest.mark.parametrize("positions", [torch.tensor([0.0, 1.0]), torch.tensor([True, False])])
-def test_positions_must_be_integers(positions: torch.Tensor) -> None:
-    with pytest.raises(ConfigError, match=r"must be integers.*torch\.(float32|bool)"):
-        Sinusoidal(8).embed(torch.zeros(1, 2, 8), positions)
-
-
-def test_wrong_options() -> None:
-    with pytest.raises(ConfigError, match=r"even width.*got 7"):
-        Sinusoidal(7)
-    with pytest.raises(ConfigError, match=r"base .* above 1; got 1"):
-        Sinusoidal(8, base=1)
-    with pytest.raises(ConfigError, match=r"Unknown dialect 'papers'.*Did you mean 'paper'.*concatenated"):
-        Sinusoidal(8, dialect="papers")  # type: ignore[arg-type]

@@ -142,14 +142,6 @@ def test_positions_with_gaps_stay_with_their_keys() -> None:
     torch.testing.assert_close(rest, whole[:, 12:], rtol=0, atol=1e-4)
 
 
-def test_texts_packed_in_a_row() -> None:
-    model, tokens = causal_model("llama", **SHORT), some_tokens(40)
-    install(model)
-    packed = logits(model, tokens, position_ids=torch.cat((torch.arange(18), torch.arange(22)))[None])
-    apart = torch.cat((logits(model, tokens[:, :18]), logits(model, tokens[:, 18:])), dim=1)
-    torch.testing.assert_close(packed, apart, rtol=0, atol=1e-4)
-
-
 def test_a_cache_that_was_filled_before() -> None:
     model, tokens = causal_model("llama", **SHORT), some_tokens(12)
     with torch.no_grad():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 from small_causal_models import SHORT, causal_model, logits, some_tokens
 from torch import Tensor
 
-from locant.positions import Linear, RotaryConfig
 from locant.positions.huggingface import install, uninstall
 
 transformers = pytest.importorskip("transformers")
@@ -46,25 +44,6 @@ def test_gradient_checkpointing(scheme: str | None, reentrant: bool) -> None:
     found = gradients(model, tokens)
     for name in plain:
         torch.testing.assert_close(found[name], plain[name], rtol=1e-4, atol=1e-6)
-
-
-def test_trainer(tmp_path: Any) -> None:
-    rows = [{"input_ids": row, "labels": row} for row in some_tokens(16, rows=8)]
-
-    def trained(prepare: Callable[[Any], Any]) -> Tensor:
-        model = causal_model("llama")
-        prepare(model)
-        settings = transformers.TrainingArguments(
-            str(tmp_path), max_steps=3, per_device_train_batch_size=4, learning_rate=1e-3, report_to=[], use_cpu=True,
-            save_strategy="no", disable_tqdm=True, gradient_checkpointing=True, seed=0,
-        )  # fmt: skip
-        transformers.Trainer(model, settings, train_dataset=rows).train()
-        return logits(model.eval(), some_tokens(16))
-
-    theirs = trained(lambda model: None)
-    torch.testing.assert_close(trained(install), theirs, rtol=0, atol=1e-3)
-    extended = trained(lambda model: install(model, RotaryConfig(head_dim=16, scaling=Linear(factor=4.0))))
-    assert (extended - theirs).abs().max() > 0.01
 
 
 def test_adapters_of_peft() -> None:
@@ -117,17 +96,4 @@ def test_compiling_schemes_at_the_attention(scheme: str | None) -> None:
     torch.compiler.reset()
     compiled = torch.compile(model, backend="eager", fullgraph=scheme is not None)
     torch.testing.assert_close(logits(compiled, tokens), expected, rtol=0, atol=1e-4)
-    torch.compiler.reset()
-
-
-@pytest.mark.slow
-def test_compiled_code_gives_the_same() -> None:
-    """With torch's own compiler, of the attention of a layer: the rest of a model has no positions."""
-    model, tokens = causal_model("llama", num_hidden_layers=1), some_tokens(16)
-    install(model)
-    expected = logits(model, tokens)
-    torch.compiler.reset()
-    attention = model.model.layers[0].self_attn
-    attention.compile(fullgraph=True)
-    torch.testing.assert_close(logits(model, tokens), expected, rtol=0, atol=1e-4)
     torch.compiler.reset()

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError
 from locant.positions import PositionScheme, RectifiedRotary, Rotary, SelfExtend
 
 
@@ -65,10 +64,3 @@ def test_one_query_and_rows_of_their_own() -> None:
     torch.testing.assert_close(last, full[:, :, -1:])
     assert scheme.caches_unrotated_keys
     assert scheme.query_blocks(rows) == [slice(0, 20)]
-
-
-def test_wrong_options() -> None:
-    with pytest.raises(ConfigError, match="group must be at least 1 token; got 0"):
-        SelfExtend(8, group=0)
-    with pytest.raises(ConfigError, match="window must be at least 1 token; got 0"):
-        RectifiedRotary(8, window=0)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError, DataError
+from locant.errors import DataError
 from locant.positions import AxialRotary, MultimodalRotary, Rotary
 
 
@@ -34,13 +34,6 @@ def test_coordinates_may_be_given() -> None:
         scheme.rotate(x, x, torch.zeros(2, 5, 3, dtype=torch.long), flat)
 
 
-def test_a_grid_that_does_not_fit() -> None:
-    with pytest.raises(ConfigError, match=r"2 axes cannot share 6 features.*multiple of 4"):
-        AxialRotary(6)
-    with pytest.raises(ConfigError, match=r"two or three axes of at least one position; got \[3\]"):
-        AxialRotary(8, grid=[3])
-
-
 def test_text_in_m_rope_is_plain_rope() -> None:
     x, positions = heads(2, 2, 6, 16), torch.arange(6) + 1000
     ours = MultimodalRotary(16).rotate(x, x, positions, positions)
@@ -67,8 +60,3 @@ def test_alternating_axes() -> None:
     """Qwen3-VL: time, height and width in turn, and the pairs left over turn by time."""
     scheme = MultimodalRotary(16, sections=[4, 2, 2], interleave_axes=True)
     assert scheme.axis_of_pair == (0, 1, 2, 0, 1, 2, 0, 0)
-
-
-def test_sections_that_do_not_add_up() -> None:
-    with pytest.raises(ConfigError, match=r"add up to the 8 pairs of a head of 16 features; got \[2, 2, 2\]"):
-        MultimodalRotary(16, sections=[2, 2, 2])

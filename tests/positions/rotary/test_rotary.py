@@ -12,7 +12,7 @@ from torch import Tensor
 from locant.errors import ConfigError
 from locant.positions import AttentionShape, Rotary, XPos, convert_projection, layout_order, rotate_pairs
 from locant.positions.rotary import rotation
-from locant.positions.scaling import DynamicNTK, Linear, LongRoPE, YaRN
+from locant.positions.scaling import DynamicNTK, Linear, YaRN
 
 LAYOUTS = ["half", "interleaved"]
 
@@ -75,36 +75,6 @@ def test_gradients(layout: Any) -> None:
     assert torch.autograd.gradcheck(lambda t: rotate_pairs(t, sine, cosine, layout), (x,))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_double_precision_stays(layout: Any) -> None:
-    x = heads(1, 2, 3, 6).double()
-    q, _ = Rotary(6, layout=layout).rotate(x, x, torch.arange(3), torch.arange(3))
-    assert q.dtype == torch.float64
-    assert q[..., 1, :].norm().item() == pytest.approx(x[..., 1, :].norm().item(), rel=1e-7)
-    assert torch.equal(q[..., 0, :], x[..., 0, :]), "no angle, no rounding"
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    q_position=st.integers(0, 2**30),
-    k_position=st.integers(0, 2**30),
-    shift=st.integers(0, 2**30),
-    layout=st.sampled_from(LAYOUTS),
-    seed=st.integers(0, 99),
-)
-def test_scores_depend_on_the_distance_and_norms_stay(
-    q_position: int, k_position: int, shift: int, layout: Any, seed: int
-) -> None:
-    rope, q, k = Rotary(16, layout=layout), heads(1, 1, 1, 16, seed=seed), heads(1, 1, 1, 16, seed=seed + 100)
-
-    def turned(offset: int) -> tuple[Tensor, Tensor]:
-        return rope.rotate(q, k, torch.tensor([q_position + offset]), torch.tensor([k_position + offset]))
-
-    here, there = turned(0), turned(shift)
-    assert (here[0] * here[1]).sum() == pytest.approx((there[0] * there[1]).sum().item(), abs=2e-5)
-    assert here[0].norm() == pytest.approx(q.norm().item(), rel=1e-6)
-
-
 def test_against_hugging_face_in_both_layouts() -> None:
     llama = pytest.importorskip("transformers.models.llama.modeling_llama")
     gptj = pytest.importorskip("transformers.models.gptj.modeling_gptj")
@@ -120,15 +90,6 @@ def test_against_hugging_face_in_both_layouts() -> None:
     turned = gptj.apply_rotary_pos_emb(q.transpose(1, 2), sine, cosine).transpose(1, 2)
     ours = Rotary(16, layout="interleaved").rotate(q, q, positions, positions)
     torch.testing.assert_close(ours[0], turned, atol=2e-6, rtol=0)
-
-
-def test_positions_of_each_row() -> None:
-    rope, x = Rotary(8), heads(2, 3, 4, 8)
-    rows = torch.tensor([[0, 1, 2, 3], [-2, -1, 0, 1]])
-    q, _ = rope.rotate(x, x, rows, rows)
-    for row in range(2):
-        alone, _ = rope.rotate(x[row : row + 1], x[row : row + 1], rows[row], rows[row])
-        assert torch.equal(q[row], alone[0])
 
 
 @settings(max_examples=20, deadline=None)
@@ -149,17 +110,6 @@ def test_converted_projections_give_the_same_scores(seed: int, rotated: int, key
     converted = [convert_projection(w, 8, **there) for w in (w_q, w_k)]  # type: ignore[arg-type]
     torch.testing.assert_close(scores(*converted, "interleaved"), scores(w_q, w_k, "half"), atol=1e-4, rtol=0)
     assert torch.equal(convert_projection(converted[0], 8, **back), w_q)  # type: ignore[arg-type]
-
-
-def test_conversion_refuses_what_it_cannot_do() -> None:
-    assert layout_order(4, source="half", target="half").tolist() == [0, 1, 2, 3]
-    assert layout_order(6, rotary_dim=4, source="interleaved", target="half").tolist() == [0, 2, 1, 3, 4, 5]
-    with pytest.raises(ConfigError, match=r"10 rows are not a whole number of heads of 4"):
-        convert_projection(torch.zeros(10, 3), 4, source="half", target="interleaved")
-    with pytest.raises(ConfigError, match=r"rotary_dim must be even and at most the head's 4 features; got 6"):
-        layout_order(4, rotary_dim=6, source="half", target="interleaved")
-    with pytest.raises(ConfigError, match=r"Unknown source layout 'neox'.*half, interleaved"):
-        layout_order(4, source="neox", target="half")  # type: ignore[arg-type]
 
 
 # Scalings that act through the scheme
@@ -202,15 +152,6 @@ def test_dynamic_frequencies_are_those_of_each_query() -> None:
         alone = plain.rotate(x[row : row + 1], x[row : row + 1], rows[row], rows[row])
         torch.testing.assert_close(q[row], alone[0][0])
         torch.testing.assert_close(k[row], alone[1][0])
-
-
-def test_longrope_switches_at_the_original_length() -> None:
-    short, long = (1.0,) * 8, (4.0,) * 8
-    rope = Rotary(16, scaling=LongRoPE(short_factors=short, long_factors=long, original_length=16, factor=4.0))
-    assert rope.query_blocks(torch.arange(64)) == [slice(0, 16), slice(16, 64)]
-    near, _ = rope.sine_cosine(torch.tensor([12]), length=16)
-    far, _ = rope.sine_cosine(torch.tensor([12]), length=17)
-    assert near[0, 0] / far[0, 0] == pytest.approx(float(mpmath.sin(12) / mpmath.sin(3)), rel=1e-5)
 
 
 # xPos

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 
 import mpmath
@@ -136,10 +136,6 @@ def test_pairs_without_a_slow_turn_are_interpolated(original: int, truncate: boo
     assert worst(scaling, [f / (4 if i else 1) for i, f in enumerate(plain(16, 1e4))], 16, 1e4) < DIGITS
 
 
-def test_pairs_that_all_turn_fast_are_kept() -> None:
-    assert worst(NTKByParts(original_length=10**6, factor=4), plain(16, 3.0), 16, 3.0) < DIGITS
-
-
 @pytest.mark.parametrize(("dim", "base"), MODELS)
 @pytest.mark.parametrize(("original", "factor", "low", "high"), [(8192, 8, 1, 4), (2048, 32, 0.5, 7)])
 def test_llama3(dim: int, base: float, original: int, factor: float, low: float, high: float) -> None:
@@ -186,23 +182,6 @@ def test_attention_scales() -> None:
     assert longrope.attention_scale(1) == pytest.approx(math.sqrt(17 / 12), rel=1e-15)  # ln 32 / ln 4096 = 5/12
     for scaling in (NTKByParts(original_length=4096, factor=8), Linear(factor=8), Llama3(original_length=1, factor=8)):
         assert scaling.attention_scale() == 1
-
-
-@pytest.mark.parametrize(
-    ("make", "changes"),
-    [
-        (lambda: DynamicNTK(original_length=2048), True),
-        (lambda: DynamicNTK(original_length=2048, target_length=4096), False),
-        (lambda: Unscaled(), False),
-        (lambda: Linear(factor=2), False),
-        (lambda: YaRN(original_length=2048, factor=2), False),
-    ],
-)
-def test_only_dynamic_scalings_have_classes(make: Callable[[], FrequencyScaling], changes: bool) -> None:
-    classes = [make().length_class(length) for length in (0, 1, 2048, 2049, 2304, 2305)]
-    assert classes[:3] == [0, 0, 0]
-    assert classes[3] == classes[4]
-    assert len(set(classes)) == (3 if changes else 1)
 
 
 @given(a=st.integers(0, 10**6), b=st.integers(0, 10**6), step=st.integers(1, 5000))

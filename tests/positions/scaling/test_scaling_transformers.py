@@ -115,12 +115,6 @@ def test_proportional(dim: int, base: float, fraction: float) -> None:
     assert_agree(Proportional(rotary_fraction=fraction, factor=8), peer, dim, base)
 
 
-@pytest.mark.parametrize(("dim", "base"), MODELS)
-def test_unscaled(dim: int, base: float) -> None:
-    peer = theirs("proportional", dim, base, 4096, {"partial_rotary_factor": 1.0})
-    assert_agree(Unscaled(), peer, dim, base)
-
-
 class TestWhereTransformersDeviatesInYaRN:
     """Each of these fails when transformers is repaired; docs/positions.md and the class's text tell of them."""
 

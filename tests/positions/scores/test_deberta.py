@@ -4,26 +4,15 @@ import pytest
 import torch
 from content_bias import (
     PLACES,
-    SHIFTS,
-    SMALL_INTEGERS,
-    TEXTS,
     D,
     E,
     H,
-    assert_decoding_gives_the_rows_of_a_full_pass,
-    assert_gradients,
-    assert_loads_and_computes_the_same,
-    assert_only_differences_count,
-    assert_takes_integers,
     distance_of,
     heads,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
-from locant.errors import ConfigError
-from locant.positions import AttentionShape, DeBERTa
+from locant.positions import DeBERTa
 
 
 def built(dtype: torch.dtype = torch.float32, max_distance: int = 4, buckets: int = 0) -> DeBERTa:
@@ -136,75 +125,3 @@ def test_logarithmic_buckets(max_distance: int, buckets: int) -> None:
     expected = make_log_bucket_position(distances, buckets, max_distance).long() + buckets
     scheme = built(max_distance=max_distance, buckets=buckets)
     assert torch.equal(scheme._delta(distances), expected.clamp(0, 2 * buckets - 1))
-
-
-@settings(max_examples=30, deadline=None)
-@given(SHIFTS, TEXTS, st.sampled_from([0, 4]))
-def test_only_differences_of_positions_count(shift: int, places: list[int], buckets: int) -> None:
-    assert_only_differences_count(built(max_distance=6, buckets=buckets), places, shift)
-
-
-def test_decoding_with_a_cache_gives_the_rows_of_a_full_pass() -> None:
-    assert_decoding_gives_the_rows_of_a_full_pass(built(), 9)
-
-
-@pytest.mark.parametrize("dtype", SMALL_INTEGERS)
-def test_integer_dtypes(dtype: torch.dtype) -> None:
-    assert_takes_integers(built(max_distance=80), dtype)
-
-
-def test_gradients() -> None:
-    assert_gradients(built(torch.float64, max_distance=2))
-
-
-def test_bfloat16_rounds_only_parameters_and_results() -> None:
-    scheme, positions = built(torch.bfloat16), torch.arange(6)
-    q, k = heads(6, dtype=torch.bfloat16), heads(6, dtype=torch.bfloat16)
-    bias = scheme.score_bias(q, k, positions, positions)
-    assert bias.dtype == torch.bfloat16
-    expected = formula(scheme, q, k, positions, positions)
-    torch.testing.assert_close(bias, expected.bfloat16(), rtol=2**-7, atol=1e-5)
-    rotated, keys = scheme.rotate(q, k, positions, positions)
-    assert keys is k
-    assert torch.equal(rotated, (q.double() / math.sqrt(3)).bfloat16())
-
-
-def test_built_on_the_meta_device() -> None:
-    with torch.device("meta"):
-        scheme = DeBERTa.for_model(AttentionShape(E, H, causal=False), max_distance=40, buckets=8)
-    scheme.to_empty(device="cpu").reset_parameters()
-    assert {name: tuple(tensor.shape) for name, tensor in scheme.state_dict().items()} == {
-        "embeddings": (16, E),
-        "query_projection": (E, E),
-        "key_projection": (E, E),
-    }
-    assert_loads_and_computes_the_same(scheme, built(max_distance=40, buckets=8), 30)
-
-
-def test_initial_scales() -> None:
-    torch.manual_seed(0)
-    scheme = DeBERTa(256, 4)
-    assert scheme.embeddings.shape == (1024, 256)
-    assert scheme.embeddings.std().item() == pytest.approx(0.02, rel=0.02)
-    assert scheme.key_projection.std().item() == pytest.approx(256**-0.5, rel=0.02)
-    assert scheme.query_projection.std().item() == pytest.approx(256**-0.5, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"max_distance": 0}, "max_distance .* at least 1; got 0"),
-        ({"buckets": 7}, "an even number from 4 .*; got buckets=7, max_distance=512"),
-        ({"buckets": 2}, "got buckets=2"),
-        ({"buckets": -4}, "got buckets=-4"),
-        ({"buckets": 16, "max_distance": 9}, "got buckets=16, max_distance=9"),
-    ],
-)
-def test_options_out_of_range(options: dict[str, int], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        DeBERTa(E, H, **options)
-
-
-def test_positions_must_be_integers() -> None:
-    with pytest.raises(ConfigError, match="must be integers"):
-        built().score_bias(heads(1), heads(1), torch.zeros(1), torch.arange(1))

@@ -4,7 +4,6 @@ import pytest
 import torch
 from mpmath import log, mpf
 
-from locant.errors import ConfigError
 from locant.positions import FIRE
 
 
@@ -43,16 +42,6 @@ def test_the_normalizer_of_a_decoder_is_that_of_the_query() -> None:
     torch.testing.assert_close(longer[:, :, :30], bias)
 
 
-def test_shifting_matters_beyond_the_threshold_only() -> None:
-    torch.manual_seed(0)
-    scheme, q, near = FIRE(2, threshold=20.0), torch.zeros(1, 2, 6, 2), torch.arange(6)
-    bias = scheme.score_bias(q, q, near, near)
-    assert torch.equal(scheme.score_bias(q, q, near + 15, near + 15), bias)
-    beyond = scheme.score_bias(q, q, near + 40, near + 40)
-    assert not torch.allclose(beyond, bias)
-    torch.testing.assert_close(beyond.diagonal(dim1=2, dim2=3), bias.diagonal(dim1=2, dim2=3))
-
-
 def test_blocks_of_queries_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     scheme, q = FIRE(2, threshold=3.0), torch.zeros(2, 2, 7, 2)
@@ -74,25 +63,3 @@ def test_autocast_leaves_the_distances_apart() -> None:
     plain = scheme.score_bias(q, q, positions, positions)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(scheme.score_bias(q, q, positions, positions), plain)
-
-
-def test_initial_values() -> None:
-    scheme = FIRE(2, threshold=100.0, log_scale=0.25)
-    assert scheme.threshold.item() == 100
-    assert scheme.to(torch.bfloat16).threshold.item() == 100
-    assert scheme.raw_log_scale.exp().item() == pytest.approx(0.25, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"hidden": 0}, "hidden of FIRE must be at least 1; got 0"),
-        ({"threshold": 0.0}, "threshold of FIRE must be positive and finite; got 0.0"),
-        ({"log_scale": -1.0}, "log_scale of FIRE must be positive"),
-        ({"threshold": float("nan")}, "got nan"),
-        ({"threshold": float("inf")}, "got inf"),
-    ],
-)
-def test_wrong_options(options: dict[str, float], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        FIRE(2, **options)  # type: ignore[arg-type]

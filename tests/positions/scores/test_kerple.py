@@ -7,7 +7,6 @@ import mpmath
 import pytest
 import torch
 
-from locant.errors import ConfigError
 from locant.positions import KERPLE, ALiBi
 from locant.positions.scores.alibi import alibi_slopes
 
@@ -54,27 +53,9 @@ def test_initial_values(kind: Any, tops: tuple[float, float]) -> None:
         assert values.mean().item() == pytest.approx(top / 2, rel=0.05)
 
 
-@pytest.mark.parametrize("kind", ["logarithmic", "power"])
-@pytest.mark.parametrize("raw", [-30.0, 0.0, 30.0])
-def test_the_constraints_hold_for_any_parameters(kind: Any, raw: float) -> None:
-    scheme = KERPLE(2, kind=kind)
-    with torch.no_grad():
-        scheme.raw_r1.fill_(raw)
-        scheme.raw_r2.fill_(raw)
-    for values in scheme.kernel():
-        assert (values > 0).all()
-    if kind == "power":
-        assert (scheme.kernel()[1] <= 2).all()
-
-
 def test_the_gradient_at_distance_zero_is_a_number() -> None:
     scheme, q = KERPLE(2, kind="power"), torch.zeros(1, 2, 1, 2)
     scheme.score_bias(q, q, torch.tensor([4]), torch.tensor([4, 5])).sum().backward()
     for parameter in scheme.parameters():
         assert parameter.grad is not None
         assert all(math.isfinite(value) for value in parameter.grad.tolist())
-
-
-def test_wrong_kind() -> None:
-    with pytest.raises(ConfigError, match=r"'log'.*Known: logarithmic, power"):
-        KERPLE(2, kind="log")  # type: ignore[arg-type]

@@ -4,7 +4,6 @@ import mpmath
 import pytest
 import torch
 
-from locant.errors import ConfigError
 from locant.positions import Sandwich
 
 
@@ -42,9 +41,3 @@ def test_rows_longer_than_a_block_of_offsets() -> None:
     row = scheme.score_bias(q, q, torch.tensor([39_999]), keys)[0, 0, 0]
     some = torch.tensor([0, 16_383, 16_384, 39_999])
     torch.testing.assert_close(row[some], scheme.score_bias(q, q, torch.tensor([39_999]), some)[0, 0, 0])
-
-
-@pytest.mark.parametrize("width", [0, 7, -2])
-def test_wrong_width(width: int) -> None:
-    with pytest.raises(ConfigError, match=rf"sinusoid_dim .* even and at least 2.*got {width}"):
-        Sandwich(2, sinusoid_dim=width)

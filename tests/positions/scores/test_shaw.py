@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from locant.errors import ConfigError
 from locant.positions import Shaw
 
 
@@ -49,9 +48,3 @@ def test_equal_to_relative_key_of_wav2vec2_bert() -> None:
     context = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
     ours = attention.linear_out(context.transpose(1, 2).flatten(2))
     torch.testing.assert_close(ours, attention(x)[0], rtol=1e-5, atol=1e-6)
-
-
-def test_options() -> None:
-    assert Shaw(8).weight.shape == (33, 8)
-    with pytest.raises(ConfigError, match="at least 1; got 0"):
-        Shaw(8, max_distance=0)

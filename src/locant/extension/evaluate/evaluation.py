@@ -1,50 +1,50 @@
-"""Evaluation by length: perplexity and retrieval, measured once and kept."""
+"""Evaluation by length: perplexity and retrieval, each measured once and kept."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
-from itertools import chain
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import torch
 from pydantic import model_validator
 
-from locant.errors import UsageError, nearest
+from locant.errors import CheckpointError, UsageError, nearest
 from locant.extension.evaluate.documents import Document, LongText, cut_documents, read_texts
-from locant.extension.evaluate.jobs import (
-    AnswerJob,
-    Job,
-    Session,
-    answer_jobs,
-    mean_scores,
-    perplexity_jobs,
-    window_record,
+from locant.extension.evaluate.perplexity import METRICS, PerplexitySettings, Window, perplexity, windows_of
+from locant.extension.evaluate.retrieval import (
+    ANSWER_RULES,
+    ANSWER_TOKENS,
+    TASKS,
+    THRESHOLD,
+    Needle,
+    Question,
+    longest_prompt,
+    needle_question,
+    passkey_question,
+    sentences_of,
 )
-from locant.extension.evaluate.meter import EvaluationCallback, Meter
-from locant.extension.evaluate.perplexity import (
-    METRICS,
-    Loss,
-    PerplexitySettings,
-    needed_length,
-    perplexity,
-    windows_of,
-)
-from locant.extension.evaluate.records import Records, fingerprint, weights_fingerprint
-from locant.extension.evaluate.retrieval import ANSWER_RULES, TASKS, THRESHOLD, Needle, effective_length
-from locant.extension.extend.methods import apply_method
+from locant.extension.extend.methods import extend_config, read_by_class
 from locant.extension.load import load_config, load_model, load_tokenizer
 from locant.extension.source import resolve_model
-from locant.files import write_json
-from locant.rotary_configs.base import UNREADABLE
-from locant.rotary_configs.huggingface.reading import read_huggingface
+from locant.files import read_json, write_json
+from locant.rotary_configs.config_json import read_huggingface, text_config
+from locant.rotary_configs.reading import UNREADABLE
 from locant.runtime import choose_device, environment
 from locant.settings import Settings
 
 if TYPE_CHECKING:
-    import torch
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from locant.extension.evaluate.prefill import Reader
 
 TESTS = ("perplexity", "passkey", "needle", "ruler")
 """The tests by name."""
@@ -52,15 +52,16 @@ TESTS = ("perplexity", "passkey", "needle", "ruler")
 AS_IS = "none"
 """Name of the model as it is, among methods that extend it."""
 
-_SHORTEST = 64
-_MOST_LENGTHS = 4  # by default
+_TRIAL = 384  # tokens whose reading is timed for the estimate
+_SAMPLES, _SAMPLE_BYTES = 256, 4096
 
 
 class EvaluationSettings(Settings):
     """Lengths, tests and methods of an evaluation.
 
     Attributes:
-        lengths: In tokens, each at least 64.
+        lengths: In tokens, each at least 64; without any, up to four that double up to the one that the model is made
+            for or extended to.
         tests: Some of :data:`TESTS`.
         perplexity: Metrics and their settings.
         documents: Documents that perplexity is measured on, at most.
@@ -73,7 +74,7 @@ class EvaluationSettings(Settings):
         exact: Whether Locant's rotation takes the place of the model's own.
     """
 
-    lengths: tuple[int, ...]
+    lengths: tuple[int, ...] = ()
     tests: tuple[str, ...] = ("perplexity",)
     perplexity: PerplexitySettings = PerplexitySettings()
     documents: int = 4
@@ -88,12 +89,12 @@ class EvaluationSettings(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         """Raise UsageError for what is unknown or out of range, as far as that is known without the model."""
-        if not self.lengths or min(self.lengths) < _SHORTEST:
-            raise UsageError(f"Every length must be at least {_SHORTEST} tokens; got {list(self.lengths)}.")
+        if min(self.lengths, default=64) < 64:
+            raise UsageError(f"Every length must be at least 64 tokens; got {list(self.lengths)}.")
         for test in self.tests:
             if test not in TESTS:
                 raise UsageError(f"Unknown test '{test}'.{nearest(test, TESTS)} Known: {', '.join(TESTS)}.")
-        if "perplexity" in self.tests:
+        if "perplexity" in self.tests and self.lengths:
             self.perplexity.check(self.lengths)
         for name in ("documents", "depths", "tries", "chunk"):
             if getattr(self, name) < 1:
@@ -105,41 +106,14 @@ class EvaluationSettings(Settings):
         return self
 
 
-def configurations(path: Path, settings: EvaluationSettings) -> dict[str, dict[str, Any]]:
-    """Return the configuration for every method; nothing is saved.
+class EvaluationCallback:
+    """Is told how an evaluation goes on; a subclass overrides what it wants to know."""
 
-    Args:
-        path: Of the model, from :func:`~locant.extension.source.resolve_model`.
-        settings: Methods and the length that they extend to.
+    def on_plan(self, measurements: int, kept: int, seconds: float) -> None:
+        """Told before the first measurement: how many there are in all, how many are kept, a guess of the time."""
 
-    Raises:
-        ConfigError: A method is unknown or does not fit the model.
-    """
-    config = load_config(path)
-    to = settings.target_length
-    return {
-        method: config if method == AS_IS or to is None else apply_method(config, method, to)
-        for method in settings.methods
-    }
-
-
-def default_lengths(config: Mapping[str, Any], target_length: int | None = None) -> tuple[int, ...]:
-    """Return up to four lengths that double up to the one that a model is made for or extended to.
-
-    Args:
-        config: Content of config.json.
-        target_length: Length in tokens that the model is extended to.
-
-    Raises:
-        UsageError: The configuration does not say for which length the model is made.
-    """
-    parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
-    declared = next((part["max_position_embeddings"] for part in parts if part.get("max_position_embeddings")), None)
-    longest = target_length or declared
-    if not isinstance(longest, int):
-        raise UsageError("The model's configuration does not say for which length it is made. Give --lengths.")
-    halved = [longest >> shift for shift in range(_MOST_LENGTHS)]
-    return tuple(sorted(length for length in halved if length >= min(1024, longest)))
+    def on_progress(self, done: float, what: str) -> None:
+        """Told what share of the work is done, 0 to 1, and what is being measured."""
 
 
 def evaluate_context(
@@ -161,8 +135,7 @@ def evaluate_context(
     Args:
         model: A folder of transformers, a GGUF file, ``smollm2``, or the id of a model on Hugging Face's Hub.
         output: Folder where records and ``results.json`` are written.
-        settings: What to measure; by default perplexity at up to four lengths, the longest of which is the one that the
-            model is made for.
+        settings: What to measure; by default perplexity at up to four lengths.
         texts: Texts or files of text to read; the first is the haystack. By default the World English Bible.
         name: What the results call the model; by default the name of its file or folder.
         device: ``auto``, ``cpu`` or ``cuda``; float32 on CPU, bfloat16 elsewhere.
@@ -183,180 +156,311 @@ def evaluate_context(
         >>> [(row["metric"], row["length"], row["documents"]) for row in results["perplexity"]]
         [('prefix', 64, 1), ('prefix', 128, 1)]
     """
-    path, folder, device = resolve_model(model), Path(output), choose_device(str(device))
-    given = settings.to_dict() if settings else {}
-    if not settings and "lengths" not in changes:
-        given["lengths"] = default_lengths(load_config(path), changes.get("target_length"))
-    settings = EvaluationSettings.parse(given | changes, "evaluation")
+    path, output, device = resolve_model(model), Path(output), choose_device(str(device))
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"{output} is a file; give a folder.")
+    content, given = load_config(path), (settings.to_dict() if settings else {}) | changes
+    settings = EvaluationSettings.parse(given, "evaluation")
+    if not settings.lengths:
+        given["lengths"] = _default_lengths(content, settings.target_length)
+        settings = EvaluationSettings.parse(given, "evaluation")
+    to = settings.target_length
+    configs = {
+        method: content if method == AS_IS or to is None else extend_config(content, method, to, read_by_class).content
+        for method in settings.methods
+    }
     files = [Path(text) for text in texts if not isinstance(text, LongText)]
     read = [text for text in texts if isinstance(text, LongText)]
     read += read_texts(files) if files or not read else []
-    configs = configurations(path, settings)
-    tokenizer = load_tokenizer(path)
-    documents: list[Document] = []
-    if "perplexity" in settings.tests:
-        needed = needed_length(settings.lengths, settings.perplexity)
-        documents = cut_documents(read, tokenizer, length=needed, count=settings.documents)
-    plan = _Plan(path, configs, settings, documents, answer_jobs(read, settings), Records(folder / "records"), device)
-    plan.run(tokenizer, callback)
+    plan = _Plan(settings, read, load_tokenizer(path))
+    same = [_weights(path), *([device.type, "exact"] if settings.exact else [device.type])]
+    folders = {
+        method: output / "records" / fingerprint([same[0], config, *same[1:]]) for method, config in configs.items()
+    }
+    jobs = {method: plan.jobs(config) for method, config in configs.items()}
+    _measure(jobs, folders, lambda method: load_model(path, configs[method], device=device), settings, callback)
+    rows = [plan.rows(method, folder) for method, folder in folders.items()]
     results = {
         "model": name or path.name,
         "device": str(device),
         "environment": environment() | {"transformers": metadata.version("transformers")},
         "settings": settings.to_dict(),
         "texts": [text.name for text in read],
-        "documents": [document.name for document in documents],
-        "trained_length": _trained_length(load_config(path)),
+        "documents": [document.name for document in plan.documents],
+        "trained_length": _trained_length(content),
         "rotary": {method: _rotary(config) for method, config in configs.items()},
         "definitions": {"perplexity": dict(METRICS), "answers": ANSWER_RULES, "ruler_threshold": THRESHOLD},
-        **plan.results(),
+        **{table: [row for of_method in rows for row in of_method[table]] for table in rows[0]},
     }
-    write_json(folder / "results.json", results)
+    write_json(output / "results.json", results)
     return results
 
 
+_Record = dict[str, Any]
+_Heard = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A pass over a document, or a question.
+
+    Attributes:
+        what: What is measured, in words.
+        names: The records that it gives.
+        tokens: How many it reads, and how many of them most likely were read before.
+        measure: Yields the records wanted, by name.
+    """
+
+    what: str
+    names: tuple[str, ...]
+    tokens: tuple[int, int]
+    measure: Callable[[Reader, Sequence[str], _Heard], Iterator[tuple[str, _Record]]]
+
+
 class _Plan:
-    """All measurements, and those that are missing."""
+    """What is measured of every method."""
 
     def __init__(
-        self,
-        path: Path,
-        configs: Mapping[str, dict[str, Any]],
-        settings: EvaluationSettings,
-        documents: Sequence[Document],
-        answers: list[AnswerJob],
-        records: Records,
-        device: torch.device | str,
+        self, settings: EvaluationSettings, texts: Sequence[LongText], tokenizer: PreTrainedTokenizerBase
     ) -> None:
-        self.path, self.configs, self.settings = path, configs, settings
-        self.documents, self.answers, self.records, self.device = documents, answers, records, device
-        weights, kind = weights_fingerprint(path), str(device).partition(":")[0]
-        way = ["exact"] if settings.exact else []
-        self.keys = {method: fingerprint([weights, config, kind, *way]) for method, config in configs.items()}
-        self.jobs: dict[str, list[Job]] = {
-            method: [*perplexity_jobs(documents, settings, depends_on_length=_depends_on_length(config)), *answers]
-            for method, config in configs.items()
+        self.settings, self.tokenizer = settings, tokenizer
+        chosen, longest = settings.perplexity, max(settings.lengths)
+        self.windows = {
+            (metric, length): windows_of(metric, length, longest, chosen)
+            for metric in (chosen.metrics if "perplexity" in settings.tests else ())
+            for length in settings.lengths
         }
+        self.all_windows = sorted({window for windows in self.windows.values() for window in windows})
+        needed = max((window.start + window.length for window in self.all_windows), default=0)
+        count = settings.documents if needed else 0
+        self.documents = cut_documents(texts, tokenizer, length=needed, count=count)
+        self.questions = _questions(texts, settings)
 
-    def run(self, tokenizer: PreTrainedTokenizerBase, callback: EvaluationCallback | None) -> None:
-        """Take the measurements that are missing."""
-        missing = {
-            method: [(job, names) for job in jobs if (names := [n for n in job.records if not self._get(method, n)])]
-            for method, jobs in self.jobs.items()
-        }
-        planned = {method: {name for job in jobs for name in job.records} for method, jobs in self.jobs.items()}
-        total = sum(map(len, planned.values()))
-        lacking = sum(len(wanted) for jobs in missing.values() for _, wanted in jobs)
-        meter = Meter(callback, total, total - lacking)
-        for method, jobs in missing.items():
-            if not jobs:
-                continue
-            model = load_model(self.path, self.configs[method], device=self.device)
-            session = Session(model, tokenizer, self.settings.chunk, self.settings.exact)
-            meter.plan(session, [job.tokens(wanted) for job, wanted in chain.from_iterable(missing.values())])
-            for job, wanted in jobs:
-                size, cached = job.tokens(wanted)
-                meter.begin(f"{method}: {_describe(job)}", size, cached)
-                for name, record in job.measure(session, wanted, meter.on_chunk):
-                    self.records.put(self.keys[method], name, record)
-                meter.end()
-        if not lacking and callback is not None:
-            callback.on_plan(total, total, 0.0)
+    def jobs(self, config: Mapping[str, Any]) -> list[_Job]:
+        """Return passes and questions for a configuration.
 
-    def results(self) -> dict[str, Any]:
-        """Return tables of all measurements."""
-        return {
-            "perplexity": [row for method in self.configs for row in self._perplexity(method)],
-            "retrieval": [row for method in self.configs for row in self._retrieval(method)],
-            "ruler": [self._ruler(method) for method in self.configs if "ruler" in self.settings.tests],
-        }
-
-    def _get(self, method: str, name: str) -> dict[str, Any] | None:
-        return self.records.get(self.keys[method], name)
-
-    def _known(self, method: str, name: str) -> dict[str, Any]:
-        record = self._get(method, name)
-        assert record is not None
-        return record
-
-    def _perplexity(self, method: str) -> list[dict[str, Any]]:
-        settings, rows = self.settings.perplexity, []
-        for metric in settings.metrics if self.documents else ():
-            for length in self.settings.lengths:
-                windows = windows_of(metric, length, max(self.settings.lengths), settings)
-                found = [
-                    [self._known(method, window_record(document, window)) for window in windows]
-                    for document in self.documents
-                ]
-                losses = [[Loss(record["nll"], record["tokens"]) for record in records] for records in found]
-                rows.append(
-                    {
-                        "method": method,
-                        "metric": metric,
-                        "length": length,
-                        "perplexity": _finite(perplexity(metric, losses)),
-                        "documents": len(losses),
-                        "tokens": sum(loss.tokens for document in losses for loss in document),
-                        "seconds": sum(record["seconds"] for records in found for record in records),
-                    }
-                )
-        return rows
-
-    def _retrieval(self, method: str) -> list[dict[str, Any]]:
-        groups: dict[tuple[str, int, float | None], list[AnswerJob]] = {}
-        for job in self.answers:
-            groups.setdefault((job.test, job.length, job.depth), []).append(job)
+        Windows that begin alike are one pass, unless the frequencies depend on the length of the text.
+        """
+        try:
+            follows = any(each.scaling.depends_on_length for each in read_huggingface(config).configs.values())
+        except UNREADABLE:
+            follows = True  # perhaps
+        groups = groupby(self.all_windows, lambda window: (window.start, window.length if follows else 0))
+        shared = [tuple(windows) for _, windows in groups]
         return [
-            {
-                "method": method,
-                "test": test,
-                "length": length,
-                "depth": depth,
-                **mean_scores(jobs, {job.record: self._known(method, job.record) for job in jobs}),
-            }
-            for (test, length, depth), jobs in groups.items()
+            *(self._pass(document, windows) for document in self.documents for windows in shared),
+            *(
+                self._question(test, length, depth, name, build)
+                for (test, length, depth), tries in self.questions.items()
+                for name, build in tries.items()
+            ),
         ]
 
-    def _ruler(self, method: str) -> dict[str, Any]:
-        rows = [row for row in self._retrieval(method) if row["test"] in TASKS]
-        means = {
-            length: sum(row["score"] for row in rows if row["length"] == length) / len(TASKS)
-            for length in self.settings.lengths
-        }
-        return {"method": method, "scores": means, "effective_length": effective_length(means)}
+    def _pass(self, document: Document, windows: Sequence[Window]) -> _Job:
+        named = {_name(document, window): window for window in windows}
+
+        def measure(reader: Reader, names: Sequence[str], heard: _Heard) -> Iterator[tuple[str, _Record]]:
+            wanted = [named[name] for name in names]
+            longest, first = max(wanted, key=lambda each: each.length), min(each.scored_from for each in wanted)
+            begin, times = time.perf_counter(), []
+
+            def on_chunk(done: int) -> None:
+                times.append((done, time.perf_counter() - begin))
+                heard(done)
+
+            losses = reader.losses(document.window(longest.start, longest.length), first, on_chunk).double()
+            for name, window in zip(names, wanted, strict=True):
+                scored = losses[window.scored_from - first : window.length - first]
+                seconds = next(seconds for done, seconds in times if done >= window.length - 1)
+                yield name, {"nll": scored.sum().item(), "tokens": len(scored), "seconds": seconds}
+
+        length = max(window.length for window in windows)
+        return _Job(f"perplexity, {length} tokens", tuple(named), (length, 0), measure)
+
+    def _question(
+        self, test: str, length: int, depth: float | None, name: str, build: Callable[[int], Question]
+    ) -> _Job:
+        def measure(reader: Reader, names: Sequence[str], heard: _Heard) -> Iterator[tuple[str, _Record]]:
+            begin, count, end = time.perf_counter(), ANSWER_TOKENS[test], self.tokenizer.eos_token_id
+            question, prompt = longest_prompt(build, self.tokenizer, length - count)
+            ids = reader.answer(prompt, count, length=length, stop=(end,), on_chunk=heard)
+            answer = str(self.tokenizer.decode(ids, skip_special_tokens=True))
+            record = {"expected": list(question.expected), "answer": answer, "score": question.score(answer)}
+            yield names[0], record | {"tokens": len(prompt), "seconds": time.perf_counter() - begin}
+
+        where = "" if depth is None else f", depth {depth:.0%}"
+        return _Job(f"{test}, {length} tokens{where}", (name,), (length, int((depth or 0) * length * 0.9)), measure)
+
+    def rows(self, method: str, folder: Path) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of all tables for a method whose records are complete."""
+        tables: dict[str, list[dict[str, Any]]] = {"perplexity": [], "retrieval": [], "ruler": []}
+        for (metric, length), windows in self.windows.items():
+            of_documents = [[_kept(folder, _name(each, window)) or {} for window in windows] for each in self.documents]
+            records = [record for each in of_documents for record in each]
+            value = perplexity(
+                metric, [[(record["nll"], record["tokens"]) for record in each] for each in of_documents]
+            )
+            row = {"method": method, "metric": metric, "length": length}
+            row["perplexity"] = value if math.isfinite(value) else None  # JSON knows no infinity
+            row |= {"documents": len(self.documents), "tokens": sum(record["tokens"] for record in records)}
+            tables["perplexity"].append(row | {"seconds": sum(record["seconds"] for record in records)})
+        for (test, length, depth), tries in self.questions.items():
+            records = [_kept(folder, name) or {} for name in tries]
+            row = {"method": method, "test": test, "length": length, "depth": depth}
+            row |= {"score": sum(record["score"] for record in records) / len(records), "tries": len(records)}
+            tables["retrieval"].append(row | {"seconds": sum(record["seconds"] for record in records)})
+        if "ruler" in self.settings.tests:
+            scores = {(row["test"], row["length"]): row["score"] for row in tables["retrieval"]}
+            means = {
+                length: sum(scores[task, length] for task in TASKS) / len(TASKS) for length in self.settings.lengths
+            }
+            reached = max((length for length, mean in means.items() if mean >= THRESHOLD), default=None)
+            tables["ruler"].append({"method": method, "scores": means, "effective_length": reached})
+        return tables
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None  # JSON knows no infinity
+def _questions(
+    texts: Sequence[LongText], settings: EvaluationSettings
+) -> dict[tuple[str, int, float | None], dict[str, Callable[[int], Question]]]:
+    """Return what builds the questions of each test, length and depth, by the names of their records.
+
+    They are so ordered that neighbours share much of their prompts.
+    """
+    cells: dict[tuple[str, int, float | None], dict[str, Callable[[int], Question]]] = {}
+    depths, tries = [index / max(settings.depths - 1, 1) for index in range(settings.depths)], range(settings.tries)
+    haystack = sentences_of(texts[0].text) if {"needle", "ruler"} & set(settings.tests) else []
+    content, needle = fingerprint(haystack), settings.needle
+    named = fingerprint([content, needle.text, needle.question, needle.expected])
+    for length in settings.lengths:
+        for depth in depths if "passkey" in settings.tests else ():
+            cells["passkey", length, depth] = {
+                f"passkey-{length}-{depth:.4f}-{attempt}": partial(passkey_question, depth=depth, attempt=attempt)
+                for attempt in tries
+            }
+        for depth in depths if "needle" in settings.tests else ():
+            build = partial(needle_question, haystack=haystack, depth=depth, needle=needle)
+            cells["needle", length, depth] = {f"needle-{length}-{depth:.4f}-0-{named}": build}
+        for task, ask in TASKS.items() if "ruler" in settings.tests else ():
+            cells[task, length, None] = {
+                f"{task}-{length}-{attempt}-{content}": partial(ask, haystack=haystack, attempt=attempt)
+                for attempt in tries
+            }
+    return cells
 
 
-def _describe(job: Job) -> str:
-    if isinstance(job, AnswerJob):
-        where = "" if job.depth is None else f", depth {job.depth:.0%}"
-        return f"{job.test}, {job.length} tokens{where}, try {job.attempt + 1}"
-    return f"perplexity, {max(window.length for window in job.windows)} tokens"
+class _Meter:
+    """Turns tokens read into a share of the work, counted in multiplications for tokens and for pairs of tokens."""
+
+    def __init__(self, callback: EvaluationCallback | None, jobs: Sequence[tuple[str, _Job]]) -> None:
+        self.callback, self.jobs = callback, jobs
+        self.a_token, self.a_pair, self.all, self.done = 1.0, 0.0, 0.0, 0.0
+
+    def work(self, tokens: int, cached: int) -> float:
+        return (tokens - cached) * self.a_token + (tokens**2 - cached**2) / 2 * self.a_pair
+
+    def plan(self, reader: Reader, total: int, lacking: int) -> None:
+        """Say once how long all will take, by the time that a short text takes."""
+        if self.callback is None or self.all:
+            return
+        config, seconds = reader.model.config.get_text_config(), list[float]()
+        self.a_token = float(reader.model.num_parameters())
+        self.a_pair = 2.0 * config.num_hidden_layers * config.hidden_size
+        self.all = sum(self.work(*job.tokens) for _, job in self.jobs)
+        for _ in range(2):  # the first pass warms up
+            begin = time.perf_counter()
+            reader.losses(torch.zeros(_TRIAL, dtype=torch.long))
+            seconds.append(time.perf_counter() - begin)
+        self.callback.on_plan(total, total - lacking, self.all * min(seconds) / self.work(_TRIAL, 0))
+
+    def heard(self, method: str, job: _Job, tokens: int) -> None:
+        """Say that so many tokens of a job have been read."""
+        if self.callback is not None:
+            now = self.done + self.work(tokens, min(job.tokens[1], tokens))
+            self.callback.on_progress(min(now / self.all, 1.0), f"{method}: {job.what}")
 
 
-def _depends_on_length(config: Mapping[str, Any]) -> bool:
-    """Whether the rotary frequencies of a configuration depend, or may depend, on the length of the text."""
-    try:
-        configs = read_huggingface(config).configs
-    except UNREADABLE:
-        return True
-    return any(each.scaling.depends_on_length for each in configs.values())
+def _measure(
+    jobs: Mapping[str, Sequence[_Job]],
+    folders: Mapping[str, Path],
+    load: Callable[[str], PreTrainedModel],
+    settings: EvaluationSettings,
+    callback: EvaluationCallback | None,
+) -> None:
+    """Take the measurements that are missing, and keep each as soon as it is taken."""
+    from locant.extension.evaluate.prefill import Reader
+
+    missing = {
+        method: [(job, names) for job in each if (names := [n for n in job.names if not _kept(folders[method], n)])]
+        for method, each in jobs.items()
+    }
+    total = sum(len({name for job in each for name in job.names}) for each in jobs.values())
+    lacking = sum(len(names) for each in missing.values() for _, names in each)
+    if not lacking and callback is not None:
+        callback.on_plan(total, total, 0.0)
+    meter = _Meter(callback, [(method, job) for method, each in missing.items() for job, _ in each])
+    for method, each in missing.items():
+        if not each:
+            continue
+        reader = Reader(load(method), chunk=settings.chunk, exact=settings.exact)
+        meter.plan(reader, total, lacking)
+        for job, names in each:
+            heard = partial(meter.heard, method, job)
+            heard(job.tokens[1])
+            for name, record in job.measure(reader, names, heard):
+                write_json(folders[method] / f"{name}.json", record)
+            meter.done += meter.work(*job.tokens)
 
 
-def _rotary(config: Mapping[str, Any]) -> dict[str, Any]:
+def _kept(folder: Path, name: str) -> _Record | None:
+    """Return a record, ``None`` where it has not been taken."""
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        return None
+    if not isinstance(record := read_json(path), dict):
+        raise CheckpointError(f"The file {path} holds no measurement. Remove it; it will be measured again.")
+    return record
+
+
+def _name(document: Document, window: Window) -> str:
+    """Return the name of a window's record, which says what is read and scored."""
+    return f"perplexity-{fingerprint(document.window(window.start, window.length).tolist())}-from{window.scored_from}"
+
+
+def fingerprint(data: object) -> str:
+    """Return a short name for anything that JSON can say."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _weights(path: Path) -> dict[str, str]:
+    """Return a fingerprint of the size and of samples of every file that holds a model's weights."""
+    folder, found = path if path.is_dir() else path.parent, {}
+    for file in [path] if path.suffix == ".gguf" else sorted(folder.glob("*.safetensors")):
+        size = file.stat().st_size
+        digest = hashlib.sha256(str(size).encode())
+        with file.open("rb") as opened:
+            for index in range(_SAMPLES):
+                opened.seek(max(size - _SAMPLE_BYTES, 0) * index // (_SAMPLES - 1))
+                digest.update(opened.read(_SAMPLE_BYTES))
+        found[file.name] = digest.hexdigest()[:12]
+    return found
+
+
+def _default_lengths(content: Mapping[str, Any], target_length: int | None) -> tuple[int, ...]:
+    longest = target_length or text_config(content).get("max_position_embeddings")
+    if not isinstance(longest, int) or longest < 1:
+        raise UsageError("The model's configuration does not say for which length it is made. Give --lengths.")
+    return tuple(length for length in (longest >> shift for shift in (3, 2, 1, 0)) if length >= min(1024, longest))
+
+
+def _rotary(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of a configuration that are about positions."""
     keys = ("rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings")
-    parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
-    return {key: part[key] for part in parts for key in keys if part.get(key) is not None}
+    return {key: value for key, value in text_config(content).items() if key in keys and value is not None}
 
 
-def _trained_length(config: Mapping[str, Any]) -> int | None:
+def _trained_length(content: Mapping[str, Any]) -> int | None:
     """Return the length in tokens that the model was trained with, where its file says it."""
     try:
-        first = next(iter(read_huggingface(config).configs.values()))
+        return next(iter(read_huggingface(content).configs.values())).explain().trained_length
     except UNREADABLE:
         return None
-    return first.explain().trained_length

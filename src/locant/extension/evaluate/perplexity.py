@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from locant.errors import UsageError
+from locant.errors import UsageError, nearest
 from locant.settings import Settings
 
 _TOKENS_AT_ONCE = 512
@@ -37,60 +37,40 @@ def next_token_loss(model: Any, tokens: Tensor) -> Tensor:
     if head is None or not _is_plain(model, head, tokens[:, :_PROBE]):
         logits = model(input_ids=inputs, use_cache=False).logits[0]
         return functional.cross_entropy(logits.float(), targets)
-    hidden: Any = _body(model)(input_ids=inputs, use_cache=False).last_hidden_state[0]
+    hidden: Any = model.get_decoder()(input_ids=inputs, use_cache=False).last_hidden_state[0]
     total = hidden.new_zeros((), dtype=torch.float32)
+
+    def part_loss(part: Tensor, wanted: Tensor) -> Tensor:
+        return functional.cross_entropy(head(part).float(), wanted, reduction="sum")
+
     for part, wanted in zip(torch.split(hidden, _TOKENS_AT_ONCE), torch.split(targets, _TOKENS_AT_ONCE), strict=True):
-        total = total + checkpoint(_part_loss, head, part, wanted, use_reentrant=False)
+        total = total + checkpoint(part_loss, part, wanted, use_reentrant=False)
     return total / len(targets)
-
-
-def _part_loss(head: Callable[[Tensor], Tensor], hidden: Tensor, targets: Tensor) -> Tensor:
-    return functional.cross_entropy(head(hidden).float(), targets, reduction="sum")
-
-
-def _body(model: Any) -> Any:
-    return model.get_decoder()
 
 
 @torch.no_grad()
 def _is_plain(model: Any, head: Any, tokens: Tensor) -> bool:
     """Whether the logits of a model are what its output layer makes of the last hidden states."""
     whole = model(input_ids=tokens, use_cache=False).logits.float()
-    parts = head(_body(model)(input_ids=tokens, use_cache=False).last_hidden_state).float()
+    parts = head(model.get_decoder()(input_ids=tokens, use_cache=False).last_hidden_state).float()
     return bool((whole - parts).abs().max() <= _TOLERANCE * whole.abs().max())
 
 
-@dataclass(frozen=True, order=True)
-class Window:
-    """What is read of a document in one go.
-
-    Attributes:
-        start: Index of its first token in the document.
-        length: Number of tokens.
-        scored_from: Index in the window of the first token that is scored; the rest to its end are scored too.
-    """
-
-    start: int
-    length: int
-    scored_from: int
-
-
-@dataclass(frozen=True)
-class Loss:
-    """What a window was worth.
-
-    Attributes:
-        nll: Sum of the negative log likelihoods of the scored tokens, in nats.
-        tokens: Number of them.
-    """
-
-    nll: float
-    tokens: int
-
-    @property
-    def mean(self) -> float:
-        """Nats a token."""
-        return self.nll / self.tokens
+METRICS: Mapping[str, str] = {
+    "prefix": (
+        "The first L tokens of each document: exp of the mean negative log likelihood of tokens 2 to L; of several "
+        "documents, the mean of their perplexities (as the evaluation code of YaRN has it)."
+    ),
+    "sliding": (
+        "Windows of L tokens that begin S tokens apart; of the first window tokens 2 to L are scored, of each later "
+        "one its last S: exp of the mean over all scored tokens of all documents (Press et al. 2021, 'Shortformer')."
+    ),
+    "last": (
+        "The last k tokens of a window of L tokens, all windows of a document ending at the same token, so that every "
+        "length is judged by the same k tokens: exp of the mean over the scored tokens of all documents."
+    ),
+}
+"""The metrics with their definitions."""
 
 
 class PerplexitySettings(Settings):
@@ -112,9 +92,8 @@ class PerplexitySettings(Settings):
         """Raise UsageError for what cannot be measured at these lengths."""
         for metric in self.metrics:
             if metric not in METRICS:
-                raise UsageError(f"Unknown metric '{metric}'. Known: {', '.join(METRICS)}.")
-        limits = {"sliding": ("stride", self.stride), "last": ("number of last tokens", self.last)}
-        for metric, (name, value) in limits.items():
+                raise UsageError(f"Unknown metric '{metric}'.{nearest(metric, METRICS)} Known: {', '.join(METRICS)}.")
+        for metric, name, value in (("sliding", "stride", self.stride), ("last", "number of tokens", self.last)):
             if metric in self.metrics and not 1 <= value < min(lengths):
                 raise UsageError(
                     f"The metric '{metric}' needs a {name} of at least 1 and below the shortest length, "
@@ -124,21 +103,19 @@ class PerplexitySettings(Settings):
             raise UsageError(f"The metric 'sliding' needs at least one window; got {self.windows}.")
 
 
-METRICS: Mapping[str, str] = {
-    "prefix": (
-        "The first L tokens of each document: exp of the mean negative log likelihood of tokens 2 to L; of several "
-        "documents, the mean of their perplexities (as the evaluation code of YaRN has it)."
-    ),
-    "sliding": (
-        "Windows of L tokens that begin S tokens apart; of the first window tokens 2 to L are scored, of each later "
-        "one its last S: exp of the mean over all scored tokens of all documents (Press et al. 2021, 'Shortformer')."
-    ),
-    "last": (
-        "The last k tokens of a window of L tokens, all windows of a document ending at the same token, so that every "
-        "length is judged by the same k tokens: exp of the mean over the scored tokens of all documents."
-    ),
-}
-"""The metrics with their definitions."""
+@dataclass(frozen=True, order=True)
+class Window:
+    """What is read of a document in one go.
+
+    Attributes:
+        start: Index of its first token in the document.
+        length: Number of tokens.
+        scored_from: Index in the window of the first token that is scored; the rest to its end are scored too.
+    """
+
+    start: int
+    length: int
+    scored_from: int
 
 
 def windows_of(metric: str, length: int, longest: int, settings: PerplexitySettings) -> list[Window]:
@@ -158,29 +135,24 @@ def windows_of(metric: str, length: int, longest: int, settings: PerplexitySetti
     return [Window(0, length, 1), *later]
 
 
-def needed_length(lengths: Sequence[int], settings: PerplexitySettings) -> int:
-    """Return how many tokens a document must have."""
-    found = (
-        window.start + window.length
-        for metric in settings.metrics
-        for length in lengths
-        for window in windows_of(metric, length, max(lengths), settings)
-    )
-    return max(found)
-
-
-def perplexity(metric: str, documents: Sequence[Sequence[Loss]]) -> float:
+def perplexity(metric: str, documents: Sequence[Sequence[tuple[float, int]]]) -> float:
     """Return the perplexity of a metric.
 
     Args:
         metric: One of :data:`METRICS`.
-        documents: For every document the losses of its windows, as :func:`windows_of` lists them.
+        documents: For every document, the sum of the losses in nats and the number of scored tokens of each of the
+            windows that :func:`windows_of` lists.
+
+    Example:
+        >>> perplexity("prefix", [[(0.0, 3)], [(0.0, 9)]])
+        1.0
     """
     if metric == "prefix":
-        return fmean(_exp(loss.mean) for (loss,) in documents)
-    losses = [loss for document in documents for loss in document]
-    return _exp(math.fsum(loss.nll for loss in losses) / sum(loss.tokens for loss in losses))
+        return fmean(perplexity_of(loss / tokens) for ((loss, tokens),) in documents)
+    windows = [window for document in documents for window in document]
+    return perplexity_of(math.fsum(loss for loss, _ in windows) / sum(tokens for _, tokens in windows))
 
 
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
+def perplexity_of(mean: float) -> float:
+    """Return the perplexity of a mean loss in nats, which is infinite beyond any float."""
+    return math.exp(mean) if mean < 700 else math.inf

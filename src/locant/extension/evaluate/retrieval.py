@@ -66,21 +66,20 @@ def longest_prompt(
         found: list[int] = tokenizer(build(amount).prompt, verbose=False).input_ids
         return found
 
-    least = ids(0)
-    if len(least) > tokens:
-        raise UsageError(f"A prompt of {tokens} tokens has no room for the question, which alone takes {len(least)}.")
+    if (least := len(ids(0))) > tokens:
+        raise UsageError(f"A prompt of {tokens} tokens has no room for the question, which alone takes {least}.")
     low, high = 0, 256
-    while len(ids(high)) <= tokens:
-        low, high = high, max(high + 1, int(high * tokens / max(len(ids(high)), 1) * 1.05))
+    while (found := len(ids(high))) <= tokens:
+        low, high = high, max(high + 1, int(high * tokens / max(found, 1) * 1.05))
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if len(ids(middle)) <= tokens else (low, middle)
     return build(low), ids(low)
 
 
-def filling(haystack: Sequence[str], count: int) -> list[str]:
-    """Return so many sentences of a text, from its beginning again where it ends."""
-    return list(islice(cycle(haystack), count))
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences of a text."""
+    return [sentence for sentence in re.split(r"(?<=[.!?])\s+", text) if sentence]
 
 
 def spread(filling: Sequence[str], inserted: Sequence[tuple[float, str]]) -> list[str]:
@@ -93,8 +92,9 @@ def spread(filling: Sequence[str], inserted: Sequence[tuple[float, str]]) -> lis
     return pieces
 
 
-NEEDLE_ANSWER_TOKENS = 40
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+def _filled(haystack: Sequence[str], sentences: int, inserted: Sequence[tuple[float, str]]) -> str:
+    """Return so many sentences of a text, from its beginning again where it ends, with others inserted."""
+    return " ".join(spread(list(islice(cycle(haystack), sentences)), inserted))
 
 
 class Needle(Settings):
@@ -120,90 +120,69 @@ class Needle(Settings):
         return self
 
 
-def needle_question(haystack: list[str], sentences: int, depth: float, needle: Needle) -> Question:
-    """Return a prompt with a needle between two sentences.
-
-    Args:
-        haystack: Sentences, from :func:`sentences_of`.
-        sentences: How many of them.
-        depth: Where the needle stands among them, from 0 (before all) to 1 (after all).
-        needle: What is hidden.
-    """
-    text = " ".join(spread(filling(haystack, sentences), [(depth, needle.text)]))
+def needle_question(sentences: int, *, haystack: Sequence[str], depth: float, needle: Needle) -> Question:
+    """Return a prompt with a needle between two of so many sentences, at a depth from 0 (before all) to 1 (after)."""
+    text = _filled(haystack, sentences, [(depth, needle.text)])
     return Question(f"{text}\n\nQuestion: {needle.question}\nAnswer:", needle.expected)
 
 
-def sentences_of(text: str) -> list[str]:
-    """Return the sentences of a text."""
-    return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
-
-
-TASK = (
+_TASK = (
     "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them. I will quiz you "
     "about the important information there."
 )
-GARBAGE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
-QUESTION = "What is the pass key? The pass key is"
-PASSKEY_ANSWER_TOKENS = 10
-_KEYS = (1, 50_000)
+_GARBAGE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 
 
-def passkey_question(characters: int, depth: float, attempt: int) -> Question:
-    """Return a prompt with a pass key hidden in it.
+def passkey_question(characters: int, *, depth: float, attempt: int) -> Question:
+    """Return a prompt with a pass key in so much irrelevant text, in the words of Mohtashami and Jaggi's code.
 
     Args:
         characters: Length of the irrelevant text.
         depth: Where the key stands in it, from 0 (its beginning) to 1 (its end).
         attempt: Which of the keys; the same number gives the same key.
     """
-    key = random.Random(f"passkey {attempt}").randint(*_KEYS)
-    garbage = " ".join([GARBAGE] * (characters // len(GARBAGE) + 1))
+    key = random.Random(f"passkey {attempt}").randint(1, 50_000)
+    garbage = " ".join([_GARBAGE] * (characters // len(_GARBAGE) + 1))
     before = round(depth * characters)
     information = f"The pass key is {key}. Remember it. {key} is the pass key."
-    lines = [TASK, garbage[:before], information, garbage[: characters - before], QUESTION]
+    question = "What is the pass key? The pass key is"
+    lines = [_TASK, garbage[:before], information, garbage[: characters - before], question]
     return Question("\n".join(lines), (str(key),), "first number")
 
 
-THRESHOLD = 0.856
-"""Score that a length must reach to count as effective: that of Llama 2 7B (chat) at 4k over all tasks of the paper."""
-
-_MULTIKEY_COUNT, _VALUES = 4, (1_000_000, 9_999_999)
-_HOPS = 4
-_ZIPF = 2.0
-_FEWEST_WORDS = 80  # of fewer, two of the first ranks may occur equally often
 _ADJECTIVES = ("ancient", "bitter", "clever", "distant", "eager", "fragile", "gentle", "hollow", "idle", "jolly")
 _NOUNS = ("anchor", "basket", "candle", "desert", "engine", "feather", "garden", "hammer", "island", "jacket", "kettle")
 
 
-def multikey(haystack: Sequence[str], sentences: int, attempt: int) -> Question:
+def multikey(sentences: int, *, haystack: Sequence[str], attempt: int) -> Question:
     """Return a question for one of four numbers that are hidden in real text, each under a key of its own."""
     rng = random.Random(f"multikey {attempt}")
-    keys = [f"{rng.choice(_ADJECTIVES)}-{noun}" for noun in rng.sample(_NOUNS, _MULTIKEY_COUNT)]
-    values = {key: rng.randint(*_VALUES) for key in keys}
+    keys = [f"{rng.choice(_ADJECTIVES)}-{noun}" for noun in rng.sample(_NOUNS, 4)]
+    values = {key: rng.randint(1_000_000, 9_999_999) for key in keys}
     hidden = [(rng.random(), f"One of the special magic numbers for {key} is: {values[key]}.") for key in keys]
     asked = rng.choice(keys)
     return Question(
         "Some special magic numbers are hidden within the following text. Make sure to memorize it. I will quiz you "
-        f"about the numbers afterwards.\n{' '.join(spread(filling(haystack, sentences), hidden))}\n"
+        f"about the numbers afterwards.\n{_filled(haystack, sentences, hidden)}\n"
         f"What is the special magic number for {asked} mentioned in the provided text? The special magic number for "
         f"{asked} mentioned in the provided text is",
         (str(values[asked]),),
     )
 
 
-def variable_tracking(haystack: Sequence[str], sentences: int, attempt: int) -> Question:
-    """Return a question for all variables that hold a number, handed on from one to the next in irrelevant text."""
+def variable_tracking(sentences: int, *, haystack: Sequence[str], attempt: int) -> Question:
+    """Return a question for five variables that hold a number, handed on from one to the next in irrelevant text."""
     del haystack  # the filling is the noise of the passkey test
     rng = random.Random(f"variable tracking {attempt}")
     names: list[str] = []
-    while len(names) <= _HOPS:
+    while len(names) < 5:
         name = "".join(rng.choices(string.ascii_uppercase, k=5))
         names += [name] if name not in names else []
     value = rng.randint(10_000, 99_999)
     lines = [f"VAR {names[0]} = {value}"]
     lines += [f"VAR {later} = VAR {earlier}" for earlier, later in pairwise(names)]
     depths = sorted(rng.random() for _ in lines)
-    text = "\n".join(spread([GARBAGE] * sentences, list(zip(depths, lines, strict=True))))
+    text = "\n".join(spread([_GARBAGE] * sentences, list(zip(depths, lines, strict=True))))
     return Question(
         f"Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n{text}\n"
         f"Question: Find all variables that are assigned the value {value} in the text above. Answer: According to "
@@ -213,19 +192,18 @@ def variable_tracking(haystack: Sequence[str], sentences: int, attempt: int) -> 
     )
 
 
-def frequent_words(haystack: Sequence[str], words: int, attempt: int) -> Question:
-    """Return a question for the three most frequent of coded words, whose counts follow Zipf's law."""
+def frequent_words(words: int, *, haystack: Sequence[str], attempt: int) -> Question:
+    """Return a question for the three most frequent of coded words, whose counts follow Zipf's law, ``1 / rank^2``."""
     del haystack
     rng = random.Random(f"frequent words {attempt}")
-    total = words + _FEWEST_WORDS
-    zeta = math.pi**2 / 6  # of _ZIPF
+    total = words + 80  # of fewer, two of the first ranks may occur equally often
     row: list[str] = []
     expected: list[str] = []
     rank = 1
     while len(row) < total:
         # The most frequent one is noise, which the question says to pass over.
         word = "...." if rank == 1 else "".join(rng.choices(string.ascii_lowercase, k=6))
-        row += [word] * max(1, round(total * rank**-_ZIPF / zeta))
+        row += [word] * max(1, round(total * 6 / (math.pi * rank) ** 2))
         expected += [word] if rank in (2, 3, 4) else []
         rank += 1
     del row[total:]
@@ -239,32 +217,15 @@ def frequent_words(haystack: Sequence[str], words: int, attempt: int) -> Questio
     )
 
 
-@dataclass(frozen=True)
-class Task:
-    """A task.
-
-    Attributes:
-        build: Makes a question from a haystack of sentences, an amount of filling and the number of the example.
-        answer_tokens: Tokens of the answer at most.
-    """
-
-    build: Callable[[Sequence[str], int, int], Question]
-    answer_tokens: int
-
-
-TASKS: Mapping[str, Task] = {
-    "multikey": Task(multikey, 32),
-    "variable-tracking": Task(variable_tracking, 40),
-    "frequent-words": Task(frequent_words, 50),
+TASKS: Mapping[str, Callable[..., Question]] = {
+    "multikey": multikey,
+    "variable-tracking": variable_tracking,
+    "frequent-words": frequent_words,
 }
-"""The tasks by name."""
+"""The tasks of RULER by name; each makes a question of an amount of filling, a haystack and the number of the try."""
 
+ANSWER_TOKENS = {"passkey": 10, "needle": 40, "multikey": 32, "variable-tracking": 40, "frequent-words": 50}
+"""Tokens of an answer at most."""
 
-def effective_length(scores: Mapping[int, float], threshold: float = THRESHOLD) -> int | None:
-    """Return the longest length whose score reaches the threshold, or ``None``.
-
-    Args:
-        scores: Mean score over the tasks, 0 to 1, by length in tokens.
-        threshold: Least score.
-    """
-    return max((length for length, score in scores.items() if score >= threshold), default=None)
+THRESHOLD = 0.856
+"""Score that a length must reach to count as effective: that of Llama 2 7B (chat) at 4k over all tasks of the paper."""

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from decimal import Decimal
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.frequency import ExtensionMethod
-from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.classes.entries import type_taken_for
-from locant.rotary_configs.huggingface.reading import read_huggingface
-from locant.rotary_configs.huggingface.text_parts import text_part
-from locant.rotary_configs.huggingface.writing import write_huggingface
-from locant.rotary_configs.layer_types import LOCAL
+from locant.rotary_configs.config_json import read_huggingface, text_config, text_config_path, write_huggingface
+from locant.rotary_configs.reading import UNREADABLE, NoRotaryPositionsError, ParsedConfig
 
 AUTO = "auto"
 """The method that measures the others and takes one of them."""
 
 DEFAULT = "yarn"
 
+GOES_ON = "longrope"
+"""The method that goes on from any scaling, because its lists can hold any frequencies."""
+
 _LONGEST = 1 << 31
+_SLIDING = "sliding_attention"
+
+Read = Callable[[Mapping[str, Any]], ParsedConfig]
 
 
 def extension_methods() -> dict[str, ExtensionMethod]:
@@ -33,76 +36,154 @@ def extension_methods() -> dict[str, ExtensionMethod]:
 
 def main_layer(configs: Mapping[str, RotaryConfig]) -> str:
     """Return the layer type whose positions are extended: the first that is not sliding attention, if there is one."""
-    return next((layer for layer in configs if layer != LOCAL), LOCAL)
-
-
-def extend_configs(parsed: ParsedConfig, method: str, target_length: int) -> dict[str, RotaryConfig]:
-    """Return a model's rotary configurations, extended.
-
-    Args:
-        parsed: What the model's file means.
-        method: One of :func:`extension_methods`.
-        target_length: Length in tokens that the model shall read.
-
-    Raises:
-        ConfigError: The method is unknown or cannot be expressed for this model, the model reads that far already, or
-            its file contradicts itself.
-    """
-    check_request(method, target_length)
-    wrong = next((finding for finding in parsed.findings if finding.severity == "error"), None)
-    if wrong is not None:  # engines and releases disagree about such a file, and would about the extended one
-        raise ConfigError(f"{wrong.message} {wrong.remedy} Extend it then.")
-    if parsed.multimodal:
-        raise ConfigError(
-            "The positions of this model have several axes; a scaling would be lost on images. It cannot be extended."
-        )
-    extended = {
-        layer: _extended(config, method, target_length) for layer, config in parsed.configs.items() if layer != LOCAL
-    }
-    if not extended:
-        raise ConfigError("All layers of this model have sliding attention, which needs no scaling for longer texts.")
-    length = next(iter(extended.values())).max_length
-    return {
-        layer: extended.get(layer) or replace(config, max_length=length) for layer, config in parsed.configs.items()
-    }
+    return next((layer for layer in configs if layer != _SLIDING), _SLIDING)
 
 
 def check_request(method: str, target_length: int) -> None:
     """Raise ConfigError for a method that is unknown or a length that no position can have."""
     methods = extension_methods()
     if method not in methods:
-        raise ConfigError(f"Unknown method '{method}'.{nearest(method, methods)} Known: {', '.join(methods)}.")
+        raise ConfigError(f"Unknown method '{method:.60}'.{nearest(method, methods)} Known: {', '.join(methods)}.")
     if not isinstance(target_length, int) or not 1 < target_length <= _LONGEST:
         raise ConfigError(f"The length to extend to must be a whole number of at most 2^31; got {target_length!r}.")
+
+
+def extend_configs(configs: Mapping[str, RotaryConfig], method: str, target_length: int) -> dict[str, RotaryConfig]:
+    """Return a model's rotary configurations by layer type, extended; those of sliding attention stay.
+
+    Args:
+        configs: What they are now.
+        method: One of :func:`extension_methods`.
+        target_length: Length in tokens that the model shall read.
+
+    Raises:
+        ConfigError: The method is unknown or does not go with the scaling that the model has, or the model reads that
+            far already.
+    """
+    check_request(method, target_length)
+    if set(configs) == {_SLIDING}:
+        raise ConfigError("All layers of this model have sliding attention, which needs no scaling for longer texts.")
+    extended = {
+        layer: config if layer == _SLIDING else _extended(config, method, target_length)
+        for layer, config in configs.items()
+    }
+    length = extended[main_layer(configs)].max_length
+    return {layer: replace(config, max_length=length) for layer, config in extended.items()}
 
 
 def _extended(config: RotaryConfig, method: str, target_length: int) -> RotaryConfig:
     in_training = config.scaling.in_training()
     if in_training != config.scaling:
         config = replace(config, scaling=in_training, max_length=config.present_length())
-    scaling = SCALINGS[method].extending(config, target_length)
+    assert config.rotary_dim is not None
+    scaling = SCALINGS[method].extending(
+        config.scaling, config.rotary_dim, config.base, config.present_length(), target_length
+    )
     return replace(config, scaling=scaling, max_length=scaling.length_to_declare(target_length))
 
 
+def first_possible(
+    make: Callable[[str], Extended], method: str, configs: Mapping[str, RotaryConfig], *, may_go_on: bool
+) -> Extended:
+    """Return what is made of a method, or else of :data:`GOES_ON`, where ``make`` says that a model cannot have it.
+
+    The other one is never taken in the place of the scaling that the model has already.
+    """
+    is_last = not may_go_on or method in (GOES_ON, configs[main_layer(configs)].scaling.name)
+    try:
+        return make(method)
+    except ConfigError as error:
+        with suppress(ConfigError):
+            if not is_last:
+                return make(GOES_ON)
+        raise error from None
+
+
 TRACE = "locant_extension"
-"""Entry of config.json that remembers what an extension replaced; engines pass over it."""
+"""Entry of config.json that remembers what an extension replaced; engines ignore it."""
 
 _ROTARY_KEYS = (
-    "rope_parameters",
-    "rope_scaling",
-    "rope_theta",
-    "rope_local_base_freq",
-    "rotary_emb_base",
-    "rotary_pct",
-    "partial_rotary_factor",
-    "max_position_embeddings",
-    "original_max_position_embeddings",
+    *("rope_parameters", "rope_scaling", "rope_theta", "rope_local_base_freq", "rotary_emb_base", "rotary_pct"),
+    *("partial_rotary_factor", "max_position_embeddings", "original_max_position_embeddings"),
 )
-_PRECISION = Decimal("1e-12")
+
+
+@dataclass(frozen=True)
+class Extended:
+    """What an extended model has.
+
+    Attributes:
+        method: By which it is extended.
+        before: The rotary configurations before the extension, by layer type.
+        after: Those after it.
+        content: The content of config.json, or new keys of a GGUF file.
+        source: Who read back what is written: "entries", or a class.
+        tensors: New tensors of a GGUF file, float32, by name.
+    """
+
+    method: str
+    before: dict[str, RotaryConfig]
+    after: dict[str, RotaryConfig]
+    content: dict[str, Any]
+    source: str = ""
+    tensors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+def extend_config(
+    config: Mapping[str, Any],
+    method: str,
+    target_length: int,
+    read: Read = read_huggingface,
+    *,
+    may_go_on: bool = False,
+) -> Extended:
+    """Extend a model's config.json, and read back what was written.
+
+    Args:
+        config: The content of config.json, of any 4.x or 5.x release of transformers; it is not changed.
+        method: One of :func:`extension_methods`.
+        target_length: Length in tokens that the model shall read.
+        read: Reads a config.json, by its entries or by the model's class.
+        may_go_on: Whether another method may be taken where the model cannot have it; see :func:`first_possible`.
+
+    Raises:
+        ConfigError: As :func:`apply_method`, or what ``read`` raises.
+    """
+    check_request(method, target_length)
+    try:
+        plain = before_extension(config, method, read)
+        parsed, part = read(plain), text_config(plain)
+    except ConfigError:
+        raise
+    except UNREADABLE as error:
+        raise ConfigError(f"config.json cannot be read: {error!s:.200}.") from error
+    model_type = part.get("model_type", plain.get("model_type"))
+    before = {key: part[key] for key in _ROTARY_KEYS if part.get(key) is not None}
+
+    def make(method: str) -> Extended:
+        extended = extend_configs(parsed.configs, method, target_length)
+        written = write_huggingface(
+            extended,
+            "5" if part.get("rope_parameters") else "4",
+            model_type=model_type if isinstance(model_type, str) else None,
+            multimodal=parsed.multimodal,
+        )
+        trace = {"method": method, "target_length": target_length, "before": before}
+        content = _with_text(plain, _merged(part, written) | {TRACE: trace})
+        cannot = f"config.json of the model type '{model_type!s:.60}' cannot express the method {method}"
+        try:
+            found = read(content)
+        except ConfigError as error:
+            raise ConfigError(f"{cannot}: {error} Take another method; ntk only changes the base.") from error
+        if not _is_same(parsed, found, extended, target_length):
+            raise ConfigError(f"{cannot}: read by {found.source}, it has other frequencies. Take another method.")
+        return Extended(method, parsed.configs, extended, content, found.source)
+
+    return first_possible(make, method, parsed.configs, may_go_on=may_go_on)
 
 
 def apply_method(config: Mapping[str, Any], method: str, target_length: int) -> dict[str, Any]:
-    """Return the content of config.json for the extended model.
+    """Return the content of config.json for the extended model, by its entries alone.
 
     Layers of sliding attention stay as they are: no query there sees a key beyond the window. A configuration that
     this function wrote before is taken back first, so that factors never multiply.
@@ -113,8 +194,8 @@ def apply_method(config: Mapping[str, Any], method: str, target_length: int) -> 
         target_length: Length in tokens that the model shall read.
 
     Raises:
-        ConfigError: The configuration contradicts itself, the method is unknown or cannot be expressed for this model,
-            or the model reads that far already.
+        ConfigError: The configuration cannot be read, the method is unknown or cannot be expressed for this model, or
+            the model reads that far already.
 
     Example:
         >>> old = {"model_type": "llama", "head_dim": 64, "max_position_embeddings": 8192, "rope_theta": 100000.0}
@@ -124,53 +205,55 @@ def apply_method(config: Mapping[str, Any], method: str, target_length: int) -> 
         >>> new["rope_scaling"]["original_max_position_embeddings"]
         8192
     """
-    whole = before_extension(config, method)
-    plain = text_part(whole)
-    before = {key: plain[key] for key in _ROTARY_KEYS if plain.get(key) is not None}
-    parsed = read_huggingface(whole)
-    model_type = next((each["model_type"] for each in (plain, config) if isinstance(each.get("model_type"), str)), None)
-    extended = extend_configs(parsed, method, target_length)
-    if type_taken_for(model_type, "yarn") == "longrope" and method not in ("ntk", "longrope"):
-        raise ConfigError(
-            f"The class of the model type '{model_type}' in transformers knows no scaling but LongRoPE. "
-            "Take the method longrope, or ntk, which only changes the base."
-        )
-    written = write_huggingface(extended, "5" if plain.get("rope_parameters") else "4", model_type=model_type)
-    changes = {key: written[key] for key in _ROTARY_KEYS if key in written}
-    trace = {"method": method, "target_length": target_length, "before": before}
-    result = _with_part(config, _merged(plain, changes) | {TRACE: trace})
-    if not _is_same(read_huggingface(result).configs, extended, target_length):
-        raise ConfigError(f"config.json of the model type '{model_type}' cannot express the method {method} exactly.")
-    return result
+    return extend_config(config, method, target_length).content
+
+
+def read_by_class(content: Mapping[str, Any]) -> ParsedConfig:
+    """Return what the model's class in transformers makes of a config.json; where there is none, what its entries say.
+
+    Raises:
+        ConfigError: The class refuses the file, or it cannot be read.
+    """
+    from locant.extension.asked.ask import NoClassError, ask_class
+
+    try:
+        reading = ask_class(content).reading
+    except NoClassError:
+        return read_huggingface(content)
+    if not reading.configs:
+        raise NoRotaryPositionsError(f"{reading.source} rotates no queries and keys, so that nothing can be extended.")
+    return reading
 
 
 def mark_trained(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of :func:`apply_method` with the remark that the model was trained with it."""
-    part = text_part(config)
-    return _with_part(config, dict(part) | {TRACE: part[TRACE] | {"finetuned": True}})
+    part = text_config(config)
+    return _with_text(config, {**part, TRACE: part[TRACE] | {"finetuned": True}})
 
 
-def before_extension(config: Mapping[str, Any], method: str | None = None) -> dict[str, Any]:
+def before_extension(
+    config: Mapping[str, Any], method: str | None = None, read: Read = read_huggingface
+) -> dict[str, Any]:
     """Return config.json as it was before :func:`apply_method` extended the model; as it is, where it did not.
 
     Args:
         config: The content of config.json.
         method: The one that shall be applied now, if any.
+        read: As for :func:`extend_config`.
 
     Raises:
         ConfigError: Its rotary entries were changed afterwards, or the model was fine-tuned with another method.
     """
-    part = text_part(config)
+    part = text_config(config)
     trace = part.get(TRACE)
     if trace is None:
         return dict(config)
     before = trace.get("before") if isinstance(trace, Mapping) else None
     if not isinstance(before, Mapping) or set(before) - set(_ROTARY_KEYS):
         raise ConfigError(f"'{TRACE}' in config.json is damaged. Remove it, or copy the file again.")
-    plain = _with_part(config, _merged(part, before))
-    first, length = trace.get("method"), trace.get("target_length")
-    expected = extend_configs(read_huggingface(plain), str(first), length)
-    if not _is_same(read_huggingface(config).configs, expected, length):
+    plain, first, length = _with_text(config, _merged(part, before)), trace.get("method"), trace.get("target_length")
+    parsed = read(plain)
+    if not _is_same(parsed, read(config), extend_configs(parsed.configs, str(first), length), length):
         raise ConfigError(
             f"The rotary entries of config.json are no longer those that the method {first} gave them, which "
             f"'{TRACE}' tells. Remove that entry if they are right; they count as those of training then."
@@ -181,27 +264,35 @@ def before_extension(config: Mapping[str, Any], method: str | None = None) -> di
 
 
 def _merged(part: Mapping[str, Any], rotary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration with other rotary entries; those that are ``None`` are left out."""
+    """Return a text config with other rotary entries; those that are ``None`` are left out."""
     kept = {key: value for key, value in part.items() if key not in _ROTARY_KEYS and key != TRACE}
-    return kept | {key: value for key, value in rotary.items() if value is not None}
+    return kept | {key: value for key, value in rotary.items() if key in _ROTARY_KEYS and value is not None}
 
 
-def _with_part(config: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration whose text part is replaced."""
-    old = text_part(config)
-    if old is config:
-        return dict(part)
-    return {key: dict(part) if value is old else value for key, value in config.items()}
+def _with_text(content: Mapping[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """Return a config.json whose text config is replaced."""
+
+    def replaced(group: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+        return {**group, path[0]: replaced(group[path[0]], path[1:])} if path else part
+
+    return replaced(content, text_config_path(content))
 
 
-def _is_same(found: Mapping[str, RotaryConfig], wanted: Mapping[str, RotaryConfig], length: int) -> bool:
-    """Whether two sets of configurations turn by the same angles and scale alike, in short and in long texts."""
-    return found.keys() == wanted.keys() and all(
-        abs(found[layer].attention_scale(size) - config.attention_scale(size)) < _PRECISION
-        and all(
-            abs(a - b) <= _PRECISION * b
-            for a, b in zip(found[layer].frequencies(size), config.frequencies(size), strict=True)
-        )
-        for layer, config in wanted.items()
-        for size in (1, length)
+def _is_same(before: ParsedConfig, found: ParsedConfig, wanted: Mapping[str, RotaryConfig], length: int) -> bool:
+    """Whether all layers have the frequencies and the attention scale that are wanted, in short and in long texts."""
+
+    def numbers(config: RotaryConfig) -> list[float]:
+        scales = [config.attention_scale(size) for size in (1, length)]
+        return scales + [float(each) for size in (1, length) for each in config.frequencies(size)]
+
+    def is_same(one: RotaryConfig | None, other: RotaryConfig | None) -> bool:
+        if one is None or other is None or one.rotary_dim != other.rotary_dim:
+            return one is other
+        return all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(numbers(one), numbers(other), strict=True))
+
+    if before.layers and found.layers:
+        indices = {index: kind.config for kind in before.layers for index in kind.layers}
+        return all(is_same(found.of_layer(index), wanted[key] if key else None) for index, key in indices.items())
+    return found.configs.keys() == wanted.keys() and all(
+        is_same(found.configs[layer], wanted[layer]) for layer in wanted
     )

@@ -1,4 +1,4 @@
-"""Reports about extended models, and the section of a model card that holds them."""
+"""What was done to a model, and the section of its model card about it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from locant.extension.extend.methods import extension_methods
+from locant.extension.extend.methods import extension_methods, main_layer
 from locant.positions.rotary.config import RotaryConfig
 from locant.version import __version__
 
@@ -40,6 +40,7 @@ class ExtensionReport:
         target_length: Length in tokens that it reads now.
         before: Its rotary configurations, by layer type.
         after: Those it has now.
+        instead_of: The method that was asked for, where the model cannot have it.
         measurements: Of the candidates, where the method was chosen by them.
         lengths: The two lengths of text in tokens that were measured.
         training: How it was adapted, in a sentence, or nothing.
@@ -51,9 +52,21 @@ class ExtensionReport:
     target_length: int
     before: dict[str, RotaryConfig]
     after: dict[str, RotaryConfig]
+    instead_of: str = ""
     measurements: Sequence[MeasuredMethod] = ()
     lengths: tuple[int, int] = (0, 0)
     training: str = ""
+
+    @property
+    def why_instead(self) -> str:
+        """Why another method was taken than was asked for, in a sentence, or nothing."""
+        if not self.instead_of:
+            return ""
+        scaling = self.before[main_layer(self.before)].scaling.name
+        return (
+            f"{self.instead_of} cannot be expressed for this model, whose scaling is {scaling}; {self.method} can, "
+            "because it goes on from any frequencies."
+        )
 
 
 def write_card(card: str, report: ExtensionReport) -> str:
@@ -70,37 +83,25 @@ def write_card(card: str, report: ExtensionReport) -> str:
 
 
 def _section(report: ExtensionReport) -> str:
-    about = extension_methods()[report.method]
+    about, (short, long) = extension_methods()[report.method], report.lengths
     adapted = report.training or "The weights are unchanged: the model was not trained on longer texts."
+    rows = [
+        f"| {layer} | base {old.base:.10g}, {old.describe()} | base {new.base:.10g}, {new.describe()} |"
+        for layer, new in report.after.items()
+        for old in [report.before[layer]]
+    ]
+    measured = [
+        f"\nThe method was chosen by perplexity, measured on texts of {short:,} and {long:,} tokens:\n",
+        f"| method | {short:,} tokens | {long:,} tokens |\n| --- | --- | --- |",
+        *(f"| {each.method} | {each.short:.3f} | {each.long:.3f} |" for each in report.measurements),
+    ]
     lines = [
-        "## Extended context",
-        "",
-        f"The context of {report.model} was extended from {report.original_length:,} to {report.target_length:,} "
-        f"tokens by the method `{report.method}` ({about.source}), with Locant {__version__}. {adapted}",
-        "",
-        "| layers | rotary positions before | now |",
-        "| --- | --- | --- |",
-    ]
-    lines += [
-        f"| {layer} | {_described(report.before[layer])} | {_described(config)} |"
-        for layer, config in report.after.items()
-    ]
-    if report.measurements:
-        lines += ["", *_measured(report)]
-    return "\n".join([*lines, "", about.limits])
-
-
-def _described(config: RotaryConfig) -> str:
-    return f"base {config.base:.10g}, {config.describe()}"
-
-
-def _measured(report: ExtensionReport) -> list[str]:
-    short, long = report.lengths
-    rows = [f"| {each.method} | {each.short:.3f} | {each.long:.3f} |" for each in report.measurements]
-    return [
-        f"The method was chosen by perplexity, measured on texts of {short:,} and {long:,} tokens:",
-        "",
-        f"| method | {short:,} tokens | {long:,} tokens |",
-        "| --- | --- | --- |",
+        f"## Extended context\n\nThe context of {report.model} was extended from {report.original_length:,} to "
+        f"{report.target_length:,} tokens by the method `{report.method}` ({about.source}), with Locant {__version__}. "
+        f"{report.why_instead}{' ' if report.instead_of else ''}{adapted}\n",
+        "| layers | rotary positions before | now |\n| --- | --- | --- |",
         *rows,
+        *(measured if report.measurements else ()),
+        f"\n{about.limits}",
     ]
+    return "\n".join(lines)

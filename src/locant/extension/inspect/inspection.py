@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from locant.errors import UsageError
-from locant.extension.inspect.code_beside import ReadCode
-from locant.extension.inspect.effects import effects_of_entries
-from locant.extension.inspect.engine_differences import engine_differences
-from locant.extension.inspect.left_out import without_notes_on_bases
-from locant.extension.inspect.model_class.ask import AskedClass, as_the_class, without_reading
-from locant.extension.inspect.model_class.ask import ask_class as class_of
-from locant.extension.inspect.model_class.unasked import UnaskedClass
-from locant.extension.inspect.reading import code_around, read_source, stated_length, stated_model_type
 from locant.extension.inspect.result import Inspection
-from locant.extension.inspect.stored_frequencies import stored_findings
-from locant.extension.inspect.wrong_values import other_wrong_values
-from locant.extension.source import Source, check_layers, check_sizes, load_source, resolve_model
-from locant.positions.scaling.fields import Finding
-from locant.rotary_configs.base import UNREADABLE, NoRotaryPositionsError, ParsedConfig, error_finding
-from locant.rotary_configs.classes import families
-from locant.rotary_configs.classes.nulls import NEEDED
-from locant.rotary_configs.classes.own_code import UNKNOWN_TYPE, type_of_nobody
-from locant.rotary_configs.engines.vllm import read_vllm
-from locant.rotary_configs.gguf.architectures import CONVERTED_FROM_HALVES
-from locant.rotary_configs.gguf.llamacpp import read_llamacpp
-from locant.rotary_configs.gguf.llamacpp_flags import flags_where_nothing_rotates, overridden_metadata, parse_flags
-from locant.rotary_configs.gguf.loading import refusals
-from locant.rotary_configs.huggingface.doubts import doubts_about
-from locant.rotary_configs.huggingface.named_classes import other_type_in_architectures
-from locant.rotary_configs.huggingface.pairing import LAYOUT_MARK
-from locant.rotary_configs.huggingface.text_parts import beside_a_lacking_part, text_part, text_part_names, text_type
-from locant.rotary_configs.reach import REACH
-from locant.rotary_configs.rotary_names import misplaced_names
-from locant.rotary_configs.vision import read_vision
-from locant.rotary_configs.wording import finding_in_words_of
+from locant.extension.inspect.stored_frequencies import stored_frequencies
+from locant.extension.source import LAYOUT_MARK, load_source, resolve_model
+from locant.parsing import parse_json
+from locant.positions.rotary.config import RotaryLayout
+from locant.rotary_configs.case import Case, Idle
+from locant.rotary_configs.config_json import read_huggingface
+from locant.rotary_configs.fields import Fields
+from locant.rotary_configs.findings import find
+from locant.rotary_configs.gguf import read_gguf, read_llamacpp
+from locant.rotary_configs.overrides import merge_hf_overrides, served_length
+from locant.rotary_configs.reading import UNREADABLE, NoRotaryPositionsError, ParsedConfig
+from locant.rotary_configs.vocabulary import LENGTHS, text_config_path
 
 
 def inspect_model(
@@ -48,15 +33,15 @@ def inspect_model(
 ) -> Inspection:
     """Read what a model's rotary configuration means, and find what is wrong with it.
 
-    Nothing of the model is executed, and of its weights only frequencies are read. Where transformers is installed and
-    has a class for the model type, that class is asked as well: a model with tiny widths, without weights.
+    The class of the installed transformers is asked, by a model without weights; where there is none, the entries are
+    read. Code of the model's folder is never run, and of its weights only frequencies are read.
 
     Args:
         model: A folder with config.json, a config.json, a GGUF file, ``smollm2`` or an id on Hugging Face's Hub, of
             which only JSON files are downloaded.
         hf_overrides: JSON of vLLM's ``--hf-overrides``: the model is inspected as vLLM runs it with them.
         llamacpp: Flags of llama.cpp: the model is inspected as llama.cpp runs it with them.
-        ask_class: Whether to compare with the class of transformers, whose import takes seconds.
+        ask_class: Whether to ask the class of transformers, whose import takes seconds.
 
     Returns:
         The meaning and the findings; a configuration that cannot be right is a finding, not an exception.
@@ -72,157 +57,127 @@ def inspect_model(
         >>> import json, tempfile
         >>> folder = Path(tempfile.mkdtemp())
         >>> _ = (folder / "config.json").write_text(json.dumps({
-        ...     "model_type": "llama", "head_dim": 128, "rope_theta": 10000.0, "max_position_embeddings": 32768,
-        ...     "rope_scaling": {"type": "linear", "factor": 8.0}}))
-        >>> for finding in inspect_model(folder).findings:
-        ...     print(finding.severity, finding.message)  # doctest: +NORMALIZE_WHITESPACE
-        warning transformers: declared for 32768 tokens. vLLM: serves 262144 by default, which it derives from the
-        factor of the scaling 'linear'.
+        ...     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 32768,
+        ...     "rope_scaling": {"rope_type": "linear", "factor": 8.0}}))
+        >>> "served-length" in [each.code for each in inspect_model(folder, ask_class=False).findings]
+        True
     """
     source = load_source(resolve_model(model, weights=False))
-    engine, overridden = _engine(hf_overrides, llamacpp, source), list[Finding]()
-    if llamacpp:
-        source, overridden = _with_overrides(source, llamacpp)
-    content, parsed, has_usual_sizes, found = source.content, None, False, list(overridden)
-    answer: AskedClass | UnaskedClass | None = None
-    code: ReadCode | None = None
-    own: ParsedConfig | None = None
-    asks = ask_class and source.kind == "huggingface" and not hf_overrides and not llamacpp
-    try:
-        if source.kind == "huggingface":
-            check_layers(source.content)
-            content = text_part(source.content)
-            code = code_around(source)
-        check_sizes(source.kind, content)
-        has_usual_sizes = True
-        asks = asks and other_type_in_architectures(source.content) is None
-        is_known = source.kind == "huggingface" and families.model_type(text_type(source.content)) is not None
-        if is_known:  # what cannot be read is not built either
-            parsed = read_source(source, None, code)
-        answer = class_of(source.content) if asks else None
-        asked = answer if isinstance(answer, AskedClass) else None
-        parsed = own = parsed or read_source(source, asked, code)
-        if asked is not None:
-            is_measure = "auto_map" not in source.content and LAYOUT_MARK not in source.content
-            parsed, said = as_the_class(asked, parsed, content, is_measure=is_measure)
-            found += said
-            # A class that was seen to compute the file needs nothing of what that leaves out.
-            findings = tuple(each for each in parsed.findings if each.code != NEEDED)
-            parsed = replace(parsed, findings=findings)
-        parsed.explain()
-    except UNREADABLE as error:
-        parsed = None
-        found.append(error_finding(error, source.path.name))
-        found += other_wrong_values(
-            error, source.content, lambda each: read_source(replace(source, content=each), None, code), source.path.name
-        )
-        if source.kind == "huggingface" and has_usual_sizes and not isinstance(error, NoRotaryPositionsError):
-            # What the error says of an entry is not said again.
-            words = {word.strip("'.,:;") for each in found for word in each.message.split()}
-            found += [each for each in doubts_about(content) if each.message.split(" ")[0].strip("'") not in words]
-        if isinstance(error, NoRotaryPositionsError):
-            found += refusals(source.content, source.types) if source.kind == "gguf" else ()
-            found += flags_where_nothing_rotates(llamacpp) if llamacpp else ()
-            answer = class_of(source.content) if asks and answer is None else answer
-            found += without_reading(answer, source.content) if source.kind == "huggingface" else ()
-            found += [] if hf_overrides or llamacpp else effects_of_entries(source, None, None, None, found)
-    else:
-        found += parsed.findings
-        found += refusals(source.content, source.types) if source.kind == "gguf" else ()
-        refused = answer.finding(source.content) if isinstance(answer, UnaskedClass) else None
-        found += [] if refused is None else [refused]
-        kind = asked.kind if asked is not None else None if code is None else code.kind
-        # With options of an engine, the findings are those about what it runs.
-        found += [] if hf_overrides or llamacpp else effects_of_entries(source, own, parsed, kind, found)
-        found = without_notes_on_bases(found)
-    asked = answer if isinstance(answer, AskedClass) else None
-    found += _repeated(source)
-    found += misplaced_names(source.content) if content is not source.content else ()
-    model_type = stated_model_type(source, content)
-    if hf_overrides and parsed is not None:
-        parsed = read_vllm(hf_overrides, source.content)
-        found = [*parsed.findings, *_repeated(source)]
-    elif llamacpp and parsed is not None:
-        run = read_llamacpp(llamacpp, parsed.configs, metadata=content, layers=parsed.layers)
-        scalings = [[each.scaling for each in read.configs.values()] for read in (run, parsed)]
-        kept = [each for each in parsed.findings if each.code != REACH or scalings[0] == scalings[1]]
-        of_loader = [*refusals(source.content, source.types)] if source.kind == "gguf" else []
-        found = [*run.findings, *overridden, *kept, *of_loader, *_repeated(source)]
-        parsed = replace(parsed, configs=run.configs, layers=run.layers, findings=(*run.findings, *kept))
-    elif source.kind == "huggingface" and has_usual_sizes:
-        # What an engine makes of a model type that only its class explains is not known.
-        is_known = families.model_type(text_type(source.content)) is not None
-        is_explained = not is_known and not (asked is None and code is None)
-        found += [] if is_explained else engine_differences(source.content, parsed)
-        found += [] if parsed is None else stored_findings(source.path.parent, parsed.configs)
-    elif source.kind == "gguf" and parsed is not None and model_type in CONVERTED_FROM_HALVES:
-        found.append(
-            Finding(
-                "note",
-                f"GGUF files of the architecture '{model_type}' hold queries and keys permuted from halves to "
-                "neighbours, hence the layout.",
-                "--as hf4, hf5 and ctranslate2 speak of the weights before that, in halves.",
-            )
-        )
-    vision = None
-    if source.kind == "huggingface" and has_usual_sizes:
-        try:
-            vision = read_vision(source.content)
-        except UNREADABLE as error:
-            found.append(replace(error_finding(error, source.path.name), severity="warning"))
-    found += type_of_nobody(source.content) if source.kind == "huggingface" and answer is None and not engine else []
-    found = [finding_in_words_of(source.kind, finding) for finding in found]
-    order = ("error", "warning", "note")
-    # Where nobody knows the model type, all else is read by entries that may be of other code.
-    found = sorted(dict.fromkeys(found), key=lambda each: (each.code != UNKNOWN_TYPE, order.index(each.severity)))
-    beside = beside_a_lacking_part(source.content) if source.kind == "huggingface" and has_usual_sizes else []
-    stated = {name: value for name, value in content.items() if name not in beside}
-    length = stated_length(source.kind, model_type, stated)
-    read_lengths = {each.max_length for each in own.configs.values()} if own is not None else set()
-    if length not in read_lengths and len(read_lengths) == 1:  # a class may set another one, as Zamba 2's does
-        length = next(iter(read_lengths)) or length
-    against = None if asked is None else f"{asked.name} of transformers {asked.release}"
-    return Inspection(
-        source.path,
-        source.kind,
-        model_type,
-        length,
-        parsed,
-        tuple(found),
-        content,
-        engine,
-        text_part=text_part_names(source.content) if source.kind == "huggingface" and has_usual_sizes else (),
-        checked_against=against,
-        not_compared=str(answer) if isinstance(answer, UnaskedClass) else None,
-        vision=vision,
-    )
-
-
-def _engine(hf_overrides: str | None, llamacpp: str | None, source: Source) -> str | None:
     if hf_overrides and llamacpp:
         raise UsageError("Options of vLLM and flags of llama.cpp are both given; a model is run by one of them.")
     if hf_overrides and source.kind == "gguf":
         raise UsageError(f"{source.path} is a GGUF file; the overrides of vLLM change a config.json.")
-    return "vLLM" if hf_overrides else "llama.cpp" if llamacpp else None
+    engine = "vLLM" if hf_overrides else "llama.cpp" if llamacpp else None
+    not_compared: str | None = None
+    case = Case(source.kind, source.content, engine=engine, tensors=tuple(source.tensors), repeated=source.repeated)
+    if source.kind == "gguf":
+        model_type = source.content.get("general.architecture")
+        case = _read(case, lambda: read_gguf(source.content, source.tensors))
+        case = replace(case, declared=_length(lambda: Fields(case.content, "").whole(case.key("context_length"))))
+    else:
+        mark = source.content.get(LAYOUT_MARK)  # which no class reads
+        case = replace(case, content={name: each for name, each in source.content.items() if name != LAYOUT_MARK})
+        case = _with_overrides(case, hf_overrides, ask_class) if hf_overrides else case
+        case = replace(case, path=text_config_path(case.content))
+        model_type = case.part.get("model_type") or case.content.get("model_type")
+        case, not_compared = _asked(case) if ask_class else (case, "The class in transformers was not asked.")
+        if case.reading is None and not case.no_rope:
+            case = _read(case, lambda: read_huggingface(case.content))
+        if mark in ("half", "interleaved") and case.reading is not None:
+            case = replace(case, reading=_converted(case.reading, mark))
+        case = replace(case, declared=case.declared or _length(lambda: Fields(case.part, "").whole(*LENGTHS)))
+        case = replace(case, served=case.served or _length(lambda: served_length(case.part)))
+        if case.reading is not None:
+            stored = stored_frequencies(source.path.parent, case.reading.configs.values())
+            case = replace(case, stored=tuple(stored))
+    if llamacpp and case.reading is not None:
+        metadata = source.content if source.kind == "gguf" else None
+        run = read_llamacpp(llamacpp, case.reading.configs, metadata=metadata, layers=case.reading.layers)
+        case = replace(case, reading=replace(case.reading, configs=run.configs, layers=run.layers, source=run.source))
+    return Inspection(
+        source.path,
+        source.kind,
+        model_type if isinstance(model_type, str) else None,
+        case.declared,
+        case.reading,
+        find(case),
+        case.part,
+        case.content,
+        case.path,
+        case.class_name,
+        not_compared,
+        engine,
+    )
 
 
-def _with_overrides(source: Source, llamacpp: str) -> tuple[Source, list[Finding]]:
-    """Return a file as llama.cpp reads it with ``--override-kv``, and what is doubtful about that."""
-    if source.kind != "gguf":
-        if parse_flags(llamacpp).overrides:
-            raise UsageError(f"{source.path} is no GGUF file; --override-kv of llama.cpp changes the keys of one.")
-        return source, []
-    content, findings = overridden_metadata(llamacpp, source.content)
-    # Of a key that an override replaces, llama.cpp does not look at the type in the file.
-    types = {key: kind for key, kind in source.types.items() if content.get(key) is source.content.get(key)}
-    return replace(source, content=content, types=types), findings
+def _converted(reading: ParsedConfig, layout: RotaryLayout) -> ParsedConfig:
+    """Return the reading of weights that ``locant convert-layout`` converted to another layout than their class's."""
+    configs = {name: replace(config, layout=layout) for name, config in reading.configs.items()}
+    return replace(reading, configs=configs, source=f"{reading.source}, and converted to the layout '{layout}'")
 
 
-def _repeated(source: Source) -> Iterator[Finding]:
-    for name in source.repeated:
-        yield Finding(
-            "warning",
-            f"'{name}' stands twice in one group of {source.path.name}; readers of JSON take the last, and drop the "
-            "others without a word.",
-            "Keep one of them.",
-        )
+def _length(read: Callable[[], int | None]) -> int | None:
+    """Return a length; an entry that is none is left to those who read the file."""
+    try:
+        return read()
+    except UNREADABLE:
+        return None
+
+
+def _read(case: Case, read: Callable[[], ParsedConfig]) -> Case:
+    """Return a case with what a reader makes of it, or with why it cannot be read."""
+    try:
+        reading = read()
+        reading.explain()
+    except NoRotaryPositionsError as error:
+        return replace(case, no_rope=str(error))
+    except UNREADABLE as error:
+        return case if case.refusal else replace(case, unreadable=str(error))
+    return replace(case, reading=reading)
+
+
+def _with_overrides(case: Case, overrides: str, ask_class: bool) -> Case:
+    """Return a case with the options of vLLM merged into what the class makes of the file, as vLLM does."""
+    content: Mapping[str, Any] = case.content
+    if ask_class:
+        from locant.extension.asked.build import completed_config
+        from locant.extension.asked.watch import heard
+
+        with heard(), contextlib.suppress(Exception):  # the class refuses the file: what it says of both is told
+            content = parse_json(completed_config(content).to_json_string(use_diff=False))
+    merged, told = merge_hf_overrides(content, overrides)
+    return replace(
+        case,
+        content=merged,
+        dropped=tuple((each.entry, each.value) for each in told if each.why == "dropped"),
+        beside=tuple(each.entry for each in told if each.why == "beside"),
+        idle=tuple(Idle(each.entry, each.value, False) for each in told if each.why == "ignored"),
+    )
+
+
+def _asked(case: Case) -> tuple[Case, str | None]:
+    """Return a case with what its class makes of it, and why that is not asked or not the whole truth."""
+    from locant.extension.asked.ask import ClassRefusesError, NoClassError, TooLargeError, ask_class
+    from locant.extension.asked.name import declared_length
+    from locant.extension.inspect.effects import idle_entries
+
+    try:
+        asked = ask_class(case.content)
+    except NoRotaryPositionsError as error:
+        return replace(case, no_rope=str(error)), None
+    except ClassRefusesError as error:
+        return replace(case, refusal=str(error)), None
+    except (NoClassError, TooLargeError) as error:
+        return case, str(error)
+    reading: ParsedConfig | None = asked.reading if asked.reading.configs else None
+    no_rope = None if reading else f"{asked.name} rotates nothing: it has other positions than rotary ones, or none."
+    case = replace(case, class_name=f"{asked.name} of transformers {asked.release}", said=asked.said, no_rope=no_rope)
+    served = _length(lambda: served_length(asked.config.to_dict()))
+    case = replace(case, declared=declared_length(asked.config), served=served)
+    if reading is not None:
+        case = _read(case, lambda: reading)
+        if not reading.assumed and not case.engine:  # it ran, and the entries are those of the file
+            idle, untried = idle_entries(case.content, case.path, asked)
+            case = replace(case, idle=idle, untried=untried)
+    own = "The file names code of its own (auto_map), which is never run and may do something else."
+    return case, own if asked.has_own_code else None

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling.fields import Finding
-from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.vision import VisionRotary
-from locant.rotary_configs.wording import in_words_of
+from locant.rotary_configs.fields import Finding
+from locant.rotary_configs.reading import ParsedConfig
 
 
 @dataclass(frozen=True)
@@ -23,19 +21,17 @@ class Inspection:
     Attributes:
         path: The file that was read.
         kind: ``huggingface`` for a config.json, ``gguf``.
-        model_type: ``model_type`` of config.json or of its text part; the architecture of a GGUF file.
-        declared_length: Length in tokens that the file declares, where it does.
-        parsed: What the file means; ``None`` where it contradicts itself or has no rotary positions, which is a finding
-            then, an error or a note.
-        findings: What is wrong or doubtful, errors first, but behind that nobody knows the model type.
-        content: What was read: the text part of config.json, or the metadata.
-        text_part: Names of the groups of config.json that lead to that text part; none where it is the whole file.
-        checked_against: The class of transformers that was asked what it makes of the file, with its release, where one
-            was.
-        not_compared: Why the class of transformers could not be asked, in one sentence, where that is so.
-        vision: How the vision tower of a multimodal model rotates, where it has one that does.
-        engine: The engine whose options are in ``parsed`` besides the file, where some were given: ``vLLM`` or
-            ``llama.cpp``.
+        model_type: ``model_type`` of config.json or of its text config; the architecture of a GGUF file.
+        declared_length: Length in tokens that the file declares, or its class where it does not.
+        parsed: What the file means, and who says so; ``None`` where it cannot be read or has no rotary positions, which
+            is a finding then.
+        findings: What is to be said about it, errors first.
+        content: The text config of config.json, or the metadata.
+        whole: The whole object in config.json, or the metadata.
+        text_part: Names of the groups of config.json that lead to the text config; none where it is the whole file.
+        checked_against: The class of transformers that was asked, with its release, where one was.
+        not_compared: Why the class of transformers, or the model's own, was not asked, in one sentence.
+        engine: The engine whose options are in ``parsed`` besides the file: ``vLLM`` or ``llama.cpp``.
     """
 
     path: Path
@@ -45,15 +41,15 @@ class Inspection:
     parsed: ParsedConfig | None
     findings: tuple[Finding, ...]
     content: Mapping[str, Any]
-    engine: str | None = None
+    whole: Mapping[str, Any]
     text_part: tuple[str, ...] = ()
     checked_against: str | None = None
     not_compared: str | None = None
-    vision: VisionRotary | None = None
+    engine: str | None = None
 
     @property
     def has_errors(self) -> bool:
-        """Whether something is wrong rather than doubtful."""
+        """Whether something is wrong."""
         return any(finding.severity == "error" for finding in self.findings)
 
     def as_data(self) -> dict[str, Any]:
@@ -62,24 +58,25 @@ class Inspection:
         Lengths are in tokens, wavelengths in tokens a turn (``null`` for pairs that stand still), frequencies in
         radians a token; ``null`` stands for what is beyond any float as well.
         """
-        configs = {} if self.parsed is None else self.parsed.configs
+        parsed = self.parsed or ParsedConfig({})
         return {
             "path": str(self.path),
             "kind": self.kind,
             "model_type": self.model_type,
             "engine": self.engine,
+            "source": parsed.source if self.parsed else None,
+            "assumed": list(parsed.assumed),
             "checked_against": self.checked_against,
             "not_compared": self.not_compared,
             "declared_length": self.declared_length,
-            "layers": {layer: _layer(config, self.kind) for layer, config in configs.items()},
-            "layer_types": [] if self.parsed is None else [dataclasses.asdict(kind) for kind in self.parsed.layers],
-            "vision": None if self.vision is None else dataclasses.asdict(self.vision),
-            "multimodal": {} if self.parsed is None else self.parsed.multimodal,
+            "layers": {layer: _layer(config) for layer, config in parsed.configs.items()},
+            "layer_types": [dataclasses.asdict(kind) for kind in parsed.layers],
+            "multimodal": parsed.multimodal,
             "findings": [dataclasses.asdict(finding) for finding in self.findings],
         }
 
 
-def _layer(config: RotaryConfig, kind: str) -> dict[str, Any]:
+def _layer(config: RotaryConfig) -> dict[str, Any]:
     assert config.rotary_dim is not None
     explanation = config.explain()
     return {
@@ -105,7 +102,7 @@ def _layer(config: RotaryConfig, kind: str) -> dict[str, Any]:
         ],
         "frequencies": [pair.frequency_after for pair in explanation.pairs],
         "incomplete_pairs": list(explanation.incomplete_pairs),
-        "notes": [in_words_of(kind, note) for note in explanation.notes],
+        "notes": list(explanation.notes),
     }
 
 

@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
-from locant.positions.scaling.fields import Finding
+from locant.rotary_configs.case import Stored
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _MOST_FILES = 1000
 _MOST_PAIRS = 16_384
-# Frequencies that were computed in float32 differ by less than this from the exact ones, relatively.
-_FLOAT32_ERROR = 1e-5
-_COARSE_ERROR = {"bfloat16": 2.0**-8, "float16": 2.0**-10}
+_FLOAT32_ERROR = (
+    1e-5  # by less than this frequencies that were computed in float32 differ from the exact ones, relatively
+)
+_ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-10}
 
 
-def stored_findings(folder: Path, configs: Mapping[str, RotaryConfig]) -> Iterator[Finding]:
-    """Yield what is wrong with the frequencies (``*inv_freq``) in the safetensors files of a folder.
+def stored_frequencies(folder: Path, configs: Iterable[RotaryConfig]) -> Iterator[Stored]:
+    """Yield the frequencies (``*inv_freq``) in the safetensors files of a folder that are not those of a configuration.
+
+    Only the heads of the files and these tensors are read; a file that is damaged is left out.
 
     Args:
-        folder: Where the files are; only their heads and these tensors are read.
-        configs: The configurations, by layer type.
+        folder: Where the files are.
+        configs: The configurations of the model.
     """
     from safetensors import SafetensorError
 
-    groups: dict[bytes, tuple[str, int, Tensor]] = {}
+    # Checkpoints of position interpolation hold the frequencies from before it.
+    stated = [each for config in configs for each in (config, replace(config, scaling=Unscaled(), max_length=None))]
+    known: dict[bytes, tuple[str, int, Tensor]] = {}
     for path in sorted(folder.glob("*.safetensors"))[:_MOST_FILES]:
-        if not path.is_file():
-            continue
         try:
             for name, tensor in _frequencies_in(path):
                 key = f"{tensor.dtype}".encode() + tensor.double().numpy().tobytes()
-                first, count, _ = groups.get(key, (f"{name} in {path.name}", 0, tensor))
-                groups[key] = (first, count + 1, tensor)
-        except (SafetensorError, OSError) as error:
-            yield Finding("warning", f"{path.name} cannot be read: {error}.", "Download or copy the file again.")
-    for name, count, tensor in groups.values():
+                first, count, _ = known.get(key, (f"{name} in {path.name}", 0, tensor))
+                known[key] = (first, count + 1, tensor)
+        except (SafetensorError, OSError):
+            continue
+    for name, count, tensor in known.values():
         where = name if count == 1 else f"{name} and {count - 1} others with the same numbers"
-        found = _compare(tensor, where, configs)
-        if found is not None:
-            yield found
+        yield from _compared(tensor, where, stated)
 
 
 def _frequencies_in(path: Path) -> Iterator[tuple[str, Tensor]]:
@@ -58,51 +59,28 @@ def _frequencies_in(path: Path) -> Iterator[tuple[str, Tensor]]:
     with safe_open(path, framework="pt") as file:
         for name in names:
             shape = file.get_slice(name).get_shape()
-            if len(shape) == 1 and 0 < shape[0] <= _MOST_PAIRS:
-                tensor = file.get_tensor(name)
-                if tensor.is_floating_point():
-                    yield name, tensor
+            if (
+                len(shape) == 1
+                and 0 < shape[0] <= _MOST_PAIRS
+                and (tensor := file.get_tensor(name)).is_floating_point()
+            ):
+                yield name, tensor
 
 
-def _compare(tensor: Tensor, where: str, configs: Mapping[str, RotaryConfig]) -> Finding | None:
-    from locant.rotary_configs.identify.identify import identify
+def _compared(tensor: Tensor, where: str, stated: Iterable[RotaryConfig]) -> Iterator[Stored]:
+    from locant.rotary_configs.identify import identify
 
-    found = identify(tensor)
-    coarse = found.stored_as if found.stored_as in _COARSE_ERROR else ""
-    precision = _COARSE_ERROR.get(coarse, _FLOAT32_ERROR)
-    # Checkpoints of position interpolation hold the frequencies from before it.
-    stated = [*configs.values(), *(replace(config, scaling=Unscaled(), max_length=None) for config in configs.values())]
-    errors = [(_error(tensor, config), config) for config in stated if len(config.frequencies()) == len(tensor)]
-    error, config = min(errors, key=lambda pair: pair[0], default=(float("inf"), None))
-    if config is None or error > precision:
-        return Finding(
-            "error",
-            f"{where} holds other frequencies than the configuration says. {found}",
-            "Find out which the model was trained with. transformers computes them from the configuration and passes "
-            "over the stored ones; other engines may take those.",
-        )
-    if not coarse or error <= _FLOAT32_ERROR:
-        return None
-    turned = _worst_angle(tensor, config)
-    length = max((each.max_length or 0) for each in configs.values()) or 4096
-    return Finding(
-        "warning",
-        f"{where} holds frequencies rounded to {coarse}, wrong by up to {error:.1e} relatively: at position {length} a "
-        f"pair is turned by up to {turned * length:.2g} radians too far or too little.",
-        "Compute them from the configuration, in float32 or better, and remove the tensor from the checkpoint.",
-    )
-
-
-def _exact(config: RotaryConfig) -> list[float]:
-    return [float(frequency) for frequency in config.frequencies()]
-
-
-def _error(tensor: Tensor, config: RotaryConfig) -> float:
-    """Return the largest relative difference from the frequencies of a configuration."""
-    pairs = zip(tensor.tolist(), _exact(config), strict=True)
-    return max(abs(stored - exact) / exact if exact else abs(stored) for stored, exact in pairs)
-
-
-def _worst_angle(tensor: Tensor, config: RotaryConfig) -> float:
-    """Return the largest difference in radians a token."""
-    return max(abs(stored - exact) for stored, exact in zip(tensor.tolist(), _exact(config), strict=True))
+    found, stored = identify(tensor), tensor.tolist()
+    rounded = found.stored_as if found.stored_as in _ROUNDING else None
+    best = Stored(where, str(found))
+    for config in stated:
+        exact = [float(each) for each in config.frequencies()]
+        if len(exact) == len(stored):
+            pairs = list(zip(stored, exact, strict=True))
+            error = max(abs(own - other) / (other or 1) for own, other in pairs)
+            if error < best.error:
+                best = replace(best, error=error, turned=max(abs(own - other) for own, other in pairs))
+    if best.error > _ROUNDING.get(rounded or "", _FLOAT32_ERROR):
+        yield replace(best, rounded_to=None)
+    elif best.error > _FLOAT32_ERROR:
+        yield replace(best, rounded_to=rounded)

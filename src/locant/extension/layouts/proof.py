@@ -1,30 +1,34 @@
-"""Logits before and after a conversion: of the class as it is, and of converted weights with pairs turned otherwise."""
+"""Logits before and after a conversion: of the class as it is, and with pairs turned in the other layout."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from locant.errors import CheckpointError, LocantError
-from locant.extension.inspect.model_class.observe import ATTENTION
-from locant.extension.inspect.model_class.small_model import quiet
-from locant.extension.layouts.rows import RotatedRows, RotatingLayer, permute_rows
-from locant.extension.layouts.turned import turned_by_locant
+from locant.extension.asked.turn import Turn
+from locant.extension.asked.watch import heard
+from locant.extension.layouts.asked import AskedLayout
 from locant.extension.load import quiet_transformers
 from locant.positions.rotary.config import RotaryLayout
+from locant.positions.rotary.rotation import layout_order, rotate_pairs
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-_LENGTHS = (29, 31, 37)
-ROUNDING = 2e-3
+ROUNDING = 1e-3
 """The most that logits may differ by, of the largest logit and of what turning the wrong pairs makes of them."""
+
+_TOKENS, _VOCABULARY = 29, 64
+_RANK = 4
+_LARGEST = 1 << 22  # numbers of a parameter that is no linear layer's
+_ATTENTION = "locant_turned"
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class LayoutProof:
         weights: Whose weights they are: ``random`` ones in the class of the model, or ``its own``.
         tokens: How many tokens were read.
         largest: The largest logit before.
-        rotation: Before, with Locant's rotation in the place of the class's, in the same layout: what rounding makes.
+        rotation: Before, with the class's rotation undone and made again by Locant: what rounding makes.
         converted: After, with pairs turned in the new layout.
         unturned: After, but with pairs turned in the old layout, which is wrong.
     """
@@ -56,171 +60,168 @@ class LayoutProof:
         """Whether the conversion changes no more than rounding does."""
         return max(self.rotation, self.converted) <= ROUNDING * min(self.unturned, self.largest)
 
-    def require(self, name: str) -> None:
-        """Raise LocantError where the conversion changes more than rounding does.
-
-        Args:
-            name: Name of the class, for the message.
-        """
-        if not self.holds:
-            raise LocantError(
-                f"The converted weights of {name} were tried and are not equivalent: logits differ by up to "
-                f"{self.converted:.1e} ({self.rotation:.1e} by the rotation alone), with wrong pairs by "
-                f"{self.unturned:.1e}. Nothing was written."
-            )
-
 
 def prove(
-    model: nn.Module,
-    layers: Sequence[RotatingLayer],
-    rows: Mapping[str, RotatedRows],
+    asked: AskedLayout,
+    switched: AskedLayout | None,
     source: RotaryLayout,
     target: RotaryLayout,
-    switched: nn.Module | None = None,
+    folders: tuple[Path, Path] | None = None,
 ) -> LayoutProof:
-    """Convert a model with random weights, and compare its logits.
-
-    In float32; where logits differ by more, as layers that attend sharply enlarge what rounding does, again in float64.
+    """Compare logits before and after a conversion, and make sure that only rounding changes them.
 
     Args:
-        model: From :func:`~locant.extension.layouts.low_rank.build_low_rank`; its weights are converted.
-        layers: Its layers that are converted.
-        rows: Their rows, in the source layout.
+        asked: The class.
+        switched: The same with the entry that lets it pair features as the target, where it has one.
         source: Layout of the weights.
         target: Layout that they shall have.
-        switched: The same class with the switch turned that lets it pair features as the target.
-    """
-    _let_attend(model)
-    proof = _proof_of_random(model, layers, rows, source, target, switched)
-    if proof.holds:
-        return proof
-    permute_rows(model, {name: replace(each, layout=target) for name, each in rows.items()}, source)
-    try:
-        return _proof_of_random(
-            model.double(), layers, rows, source, target, None if switched is None else switched.double()
-        )
-    except (RuntimeError, TypeError, ValueError):  # of a class that computes in float32 whatever its weights are
-        return proof
-
-
-def _proof_of_random(
-    model: nn.Module,
-    layers: Sequence[RotatingLayer],
-    rows: Mapping[str, RotatedRows],
-    source: RotaryLayout,
-    target: RotaryLayout,
-    switched: nn.Module | None,
-) -> LayoutProof:
-    """Return the proof by a model whose weights are converted, and stay so."""
-    ids = token_ids(model)
-    before, by_locant = read_in(model, layers, source, ids), read_in(model, layers, source, ids, by_class=False)
-    permute_rows(model, rows, target)
-    wrong = read_in(model, layers, source, ids)
-    if switched is None:
-        after = read_in(model, layers, target, ids)
-    else:
-        _let_attend(switched)
-        switched.load_state_dict(model.state_dict())
-        after = logits_of(switched, ids)
-    return proof_of("random", before, by_locant, after, wrong)
-
-
-def _let_attend(model: Any) -> None:
-    """Let a model whose attention was watched attend again, with the plainest function."""
-    if model.config._attn_implementation == ATTENTION:
-        with quiet():
-            model.set_attn_implementation("eager")
-
-
-def proof_of(weights: str, before: Tensor, by_locant: Tensor, after: Tensor, wrong: Tensor) -> LayoutProof:
-    """Return the proof of logits ``[L, V]``."""
-    differences = [float((before - each).abs().max()) for each in (by_locant, after, wrong)]
-    return LayoutProof(weights, before.shape[0], float(before.abs().max()), *differences)
-
-
-def read_in(
-    model: nn.Module, layers: Sequence[RotatingLayer], layout: RotaryLayout, ids: Tensor, *, by_class: bool = True
-) -> Tensor:
-    """Return the logits of a model whose weights are read in a layout.
-
-    Args:
-        model: A model of transformers.
-        layers: Layers that rotate.
-        layout: How their pairs are turned: by the class where it has that layout, otherwise by Locant.
-        ids: Token ids ``[1, L]``.
-        by_class: Whether the class may do it.
-
-    Returns:
-        ``[L, V]``, float32.
-    """
-    own = by_class and all(layer.layout == layout for layer in layers)
-    with nullcontext() if own else turned_by_locant(model, layers, layout, ids.shape[-1]):
-        return logits_of(model, ids)
-
-
-def token_ids(model: nn.Module) -> Tensor:
-    """Return random token ids ``[1, L]`` of a length that is not that of another axis of queries."""
-    config: Any = model.config.get_text_config()  # type: ignore[union-attr, operator]
-    taken = {value for value in vars(config).values() if isinstance(value, int)}
-    length = next((each for each in _LENGTHS if each not in taken), _LENGTHS[0])
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(3, int(getattr(config, "vocab_size", None) or 64), (1, length), generator=generator)
-
-
-@torch.no_grad()
-def logits_of(model: nn.Module, ids: Tensor) -> Tensor:
-    """Return the logits ``[L, V]``, float32, of a model, or its last hidden states where it has none."""
-    accepted = inspect.signature(model.forward).parameters
-    given = {"input_ids": ids, "decoder_input_ids": ids, "use_cache": False}
-    with quiet():
-        output = model(**{name: value for name, value in given.items() if name in accepted})
-    found = getattr(output, "logits", None)
-    if found is None and isinstance(output, tuple):
-        found = next(each for each in output if isinstance(each, torch.Tensor) and each.ndim == 3)
-    found = output.last_hidden_state if found is None else found
-    result: Tensor = found[0].float()
-    return result
-
-
-def prove_with_weights(
-    found: Any,
-    configs: tuple[Any, Any],
-    folders: tuple[Path, Path],
-    layers: Sequence[RotatingLayer],
-    source: RotaryLayout,
-    target: RotaryLayout,
-    *,
-    switched: bool,
-) -> LayoutProof:
-    """Compare logits of a checkpoint with those of the converted one, each loaded whole, one after the other.
-
-    Args:
-        found: Their class.
-        configs: Its configuration before and after.
-        folders: Where the checkpoints are.
-        layers: Their layers that were converted.
-        source: Layout of the first.
-        target: Layout of the second.
-        switched: Whether the class reads the second as it is.
+        folders: The checkpoint and the converted one, which are loaded whole, one after the other; ``None`` for random
+            weights in the models of ``asked`` and ``switched``.
 
     Raises:
         CheckpointError: A checkpoint cannot be loaded.
+        LocantError: Logits differ by more, or other pairs cannot be turned in the attention of the class.
     """
-    model = _loaded(found, configs[0], folders[0])
-    ids = token_ids(model)
-    before, by_locant = read_in(model, layers, source, ids), read_in(model, layers, source, ids, by_class=False)
-    del model
-    model = _loaded(found, configs[1], folders[1])
-    after = logits_of(model, ids) if switched else read_in(model, layers, target, ids)
-    wrong = read_in(model, layers, source, ids, by_class=not switched)
-    return proof_of("its own", before, by_locant, after, wrong)
+    model, after = _filled(asked.model) if folders is None else _loaded(asked, folders[0]), switched or asked
+    before, by_locant = _logits(model, asked, source), _logits(model, asked, source, by_class=False)
+    if folders is None:
+        _permute(model, asked, source, target)
+        if switched is not None:
+            _filled(switched.model).load_state_dict(model.state_dict(), assign=True)
+            model = switched.model
+    else:
+        del model
+        model = _loaded(after, folders[1])
+    others = by_locant, _logits(model, after, target), _logits(model, after, source)
+    differences = [float((before - each).abs().max()) for each in others]
+    proof = LayoutProof("its own" if folders else "random", len(before), float(before.abs().max()), *differences)
+    if not proof.holds:
+        raise LocantError(
+            f"The converted weights of {asked.name} were tried and are not equivalent: logits differ by up to "
+            f"{proof.converted:.1e}, with wrong pairs by {proof.unturned:.1e}. Nothing was written."
+        )
+    return proof
 
 
-def _loaded(found: Any, config: Any, folder: Path) -> nn.Module:
+def _loaded(asked: AskedLayout, folder: Path) -> nn.Module:
+    options: dict[str, Any] = {"config": asked.config, "dtype": torch.float32, "use_safetensors": True}
+    loader: Any = type(asked.model)
     try:
         with quiet_transformers():
-            model = found.from_pretrained(folder, config=config, dtype=torch.float32, use_safetensors=True)
+            model: nn.Module = loader.from_pretrained(folder, local_files_only=True, **options).eval()
     except Exception as error:  # whatever transformers raises
         raise CheckpointError(f"The model at {folder} cannot be loaded: {error}") from error
-    loaded: nn.Module = model.eval()
-    return loaded
+    return model
+
+
+class _ThinLinear(nn.Module):
+    """A linear layer ``[rows, columns]`` whose weight is a product of two thin matrices of random numbers."""
+
+    def __init__(self, rows: int, columns: int, bias: Tensor | None) -> None:
+        super().__init__()
+        self.left = nn.Parameter(torch.randn(rows, _RANK) / _RANK**0.5, requires_grad=False)
+        self.right = nn.Parameter(torch.randn(columns, _RANK) / columns**0.5, requires_grad=False)
+        self.bias = bias
+
+    @property
+    def weight(self) -> Tensor:
+        """The whole weight ``[rows, columns]``, for classes that multiply with it themselves."""
+        return self.left @ self.right.T
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the layer to ``[..., columns]``."""
+        return nn.functional.linear(x @ self.right, self.left, self.bias)
+
+
+def _filled(model: nn.Module) -> nn.Module:
+    """Give a model random numbers in place of none: thin matrices to linear layers, at most 64 rows to embeddings.
+
+    So its attention has its own sizes in little memory. Modules with other large parameters, those of experts, hand on
+    what they are given.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for parent in list(model.modules()):
+            for name, child in list(parent.named_children()):
+                if isinstance(child, nn.Linear) and type(child).forward is nn.Linear.forward:
+                    setattr(parent, name, _ThinLinear(child.out_features, child.in_features, child.bias))
+        for module in model.modules():
+            if isinstance(module, nn.Embedding):
+                module.padding_idx = None
+            for name, parameter in module.named_parameters(recurse=False):
+                shape = parameter[:_VOCABULARY].shape if isinstance(module, nn.Embedding) else parameter.shape
+                if parameter.is_meta and math.prod(shape) > _LARGEST:
+                    module.forward = lambda x, *_, **__: x
+                elif parameter.is_meta:
+                    numbers = torch.randn(shape)
+                    if len(shape) == 1:
+                        numbers = 0.2 * numbers + (1 if name == "weight" else 0)
+                    elif len(shape) > 2:
+                        numbers /= shape[-1] ** 0.5
+                    setattr(module, name, nn.Parameter(numbers, requires_grad=False))
+    return model
+
+
+def _permute(model: nn.Module, asked: AskedLayout, source: RotaryLayout, target: RotaryLayout) -> None:
+    for name, rows in asked.rows.items():
+        owner, _, last = name.rpartition(".")
+        module = model.get_submodule(owner)
+        tensor = module.left if isinstance(module, _ThinLinear) and last == "weight" else getattr(module, last)
+        index = torch.arange(rows.size)
+        for start in rows.starts:
+            index[start : start + rows.count] = start + layout_order(rows.count, source=source, target=target)
+        tensor.copy_(tensor.index_select(rows.axis, index))
+
+
+@torch.no_grad()
+def _logits(model: Any, asked: AskedLayout, layout: RotaryLayout, *, by_class: bool = True) -> Tensor:
+    """Return the logits ``[L, V]`` of random tokens, or last hidden states, of weights that are paired in a layout."""
+    accepted = inspect.signature(model.forward).parameters
+    words = min(_VOCABULARY, len(model.get_input_embeddings().weight))
+    ids = torch.randint(3, words, (1, _TOKENS), generator=torch.Generator().manual_seed(0))
+    given = {"input_ids": ids, "decoder_input_ids": ids, "use_cache": False}
+    with heard(), nullcontext() if by_class and layout == asked.layout else _turning(model, asked, layout):
+        output = model(**{name: value for name, value in given.items() if name in accepted})
+    result: Tensor = output[0] if getattr(output, "logits", None) is None else output.logits
+    return result[0].float()
+
+
+@contextmanager
+def _turning(model: Any, asked: AskedLayout, layout: RotaryLayout) -> Iterator[None]:
+    """Let attention undo the rotation of its class, and rotate pairs of another layout by Locant."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
+
+    turns = {model.get_submodule(name): _turn(turn, asked.layout, layout) for name, turn in asked.turns.items()}
+    left = set(turns)
+
+    def attention(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **options: Any) -> Any:
+        if module in turns:
+            left.discard(module)
+            query, key = turns[module](query), turns[module](key)
+        return sys.modules[type(module).__module__].eager_attention_forward(module, query, key, value, mask, **options)
+
+    AttentionInterface.register(_ATTENTION, attention)
+    AttentionMaskInterface.register(_ATTENTION, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+    before = model.config._attn_implementation
+    model.set_attn_implementation(_ATTENTION)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+    if left:
+        raise LocantError(f"{asked.name} computes attention in its own code, where other pairs cannot be tried.")
+
+
+def _turn(turn: Turn, own: RotaryLayout, layout: RotaryLayout) -> Callable[[Tensor], Tensor]:
+    """Return what makes of queries or keys ``[B, H, L, D]`` that a class has rotated such of weights in a layout."""
+    there, first, stop = turn.layout or own, turn.first, turn.first + turn.rotary_dim
+    # The class may reorder rows before it rotates, as if they were in its own layout.
+    back = layout_order(turn.rotary_dim, source=there, target=own)
+    angles = torch.arange(_TOKENS, dtype=torch.float64)[:, None] * torch.tensor(turn.frequencies, dtype=torch.float64)
+
+    def turned(x: Tensor) -> Tensor:
+        part = rotate_pairs(x[..., first:stop], -angles.sin(), angles.cos(), there)[..., back]
+        return torch.cat((x[..., :first], rotate_pairs(part, angles.sin(), angles.cos(), layout), x[..., stop:]), -1)
+
+    return turned

@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args
 from locant.errors import ConfigError, nearest
 from locant.positions.scaling import Explanation, FrequencyScaling, Unscaled, explain_frequencies
 from locant.positions.scaling.checks import check_base, check_rotary_dim
-from locant.positions.scaling.frequency import frequencies_of_any_base
 
 RotaryLayout = Literal["half", "interleaved"]
 """Which features form a pair; see :class:`RotaryConfig`."""
@@ -50,32 +49,22 @@ class RotaryConfig:
         check_rotary_dim(self._dim)
         if self._dim > self.head_dim:
             raise ConfigError(f"rotary_dim {self._dim} is more than the head's {self.head_dim} features.")
-        self._check_base()
+        check_base(self.base)
         layouts = get_args(RotaryLayout)
         if self.layout not in layouts:
             raise ConfigError(
                 f"Unknown rotary layout '{self.layout}'.{nearest(self.layout, layouts)} Known: {', '.join(layouts)}."
             )
-        self._check_max_length()
-        self.frequencies()  # a scaling may contradict the number of pairs
-
-    def _check_base(self) -> None:
-        check_base(self.base)
-
-    def _check_max_length(self) -> None:
-        if self.max_length is None:
-            return
-        if not isinstance(self.max_length, int) or self.max_length < 1:
+        length, target = self.max_length, self.scaling.reach
+        if length is not None and (not isinstance(length, int) or length < 1):
+            raise ConfigError(f"max_length of rotary positions must be a positive whole number; got {length!r}.")
+        if length is not None and target is not None and self.scaling.limits_length and length > target:
             raise ConfigError(
-                f"max_length of rotary positions must be a positive whole number; got {self.max_length!r}."
-            )
-        target = self.scaling.reach
-        if target is not None and self.scaling.limits_length and self.max_length > target:
-            raise ConfigError(
-                f"max_length {self.max_length} is beyond target_length {target} of the scaling '{self.scaling.name}', "
+                f"max_length {length} is beyond target_length {target} of the scaling '{self.scaling.name}', "
                 "which extends the model no further. Raise the factor or target_length of the scaling, or lower "
                 "max_length."
             )
+        self.frequencies()  # a scaling may contradict the number of pairs
 
     @property
     def _dim(self) -> int:
@@ -126,20 +115,6 @@ class RotaryConfig:
         said = ", ".join(f"{name} {_short(value)}" for name, value in options.items())
         scale = self.attention_scale(self.scaling.reach or self.max_length)
         return f"scaling {self.scaling.name}{f' ({said})' if said else ''}, attention scale {scale:.6g}"
-
-
-class SmallBaseRotaryConfig(RotaryConfig):
-    """What a model's class computes of a base from above 0 up to 1, as a file states it that cannot mean it.
-
-    With base 1 all pairs turn alike; with one below, later pairs turn faster than the first.
-    """
-
-    def _check_base(self) -> None:
-        check_base(self.base, above=0)
-
-    def frequencies(self, length: int | None = None) -> tuple[Decimal, ...]:
-        """Return the frequencies of the pairs, as :meth:`RotaryConfig.frequencies` does."""
-        return frequencies_of_any_base(self.scaling, self._dim, self.base, length)
 
 
 def _short(value: Any) -> str:

@@ -1,7 +1,7 @@
 from locant.positions.scaling.explain import Explanation as Explanation
 from locant.positions.scaling.explain import PairExplanation as PairExplanation
 from locant.positions.scaling.explain import explain_frequencies as explain_frequencies
-from locant.positions.scaling.extension import Extension as Extension
+from locant.positions.scaling.frequency import Extension as Extension
 from locant.positions.scaling.frequency import ExtensionMethod as ExtensionMethod
 from locant.positions.scaling.frequency import FrequencyScaling as FrequencyScaling
 from locant.positions.scaling.frequency import register_scaling as register_scaling
@@ -11,8 +11,8 @@ from locant.positions.scaling.llama3 import Llama3 as Llama3
 from locant.positions.scaling.longrope import LongRoPE as LongRoPE
 from locant.positions.scaling.ntk import DynamicNTK as DynamicNTK
 from locant.positions.scaling.ntk import NTKAware as NTKAware
-from locant.positions.scaling.ntk_by_parts import NTKByParts as NTKByParts
 from locant.positions.scaling.proportional import Proportional as Proportional
 from locant.positions.scaling.registry import SCALINGS as SCALINGS
 from locant.positions.scaling.registry import scaling_from_options as scaling_from_options
+from locant.positions.scaling.yarn import NTKByParts as NTKByParts
 from locant.positions.scaling.yarn import YaRN as YaRN

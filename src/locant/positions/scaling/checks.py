@@ -14,79 +14,62 @@ MOST_FEATURES = 1 << 16
 """Rotated features of the widest head that frequencies are computed for."""
 
 
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Tell whether a value is a finite number that a float can hold; True and False are not."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def check_rotary_dim(dim: int) -> None:
     """Raise ConfigError unless ``dim`` features can be turned in pairs."""
     if not isinstance(dim, int) or dim < 2 or dim % 2:
         raise ConfigError(f"Rotary positions turn features in pairs, so their number must be even; got {dim}.")
     if dim > MOST_FEATURES:
-        raise ConfigError(
-            f"Rotary positions of {dim:g} features are more than any head has; {MOST_FEATURES} is the most."
-        )
+        raise ConfigError(f"Rotary positions of {dim:g} features: {MOST_FEATURES} is the most.")
 
 
-def check_base(base: float, *, above: float = 1) -> None:
-    """Raise ConfigError unless ``base`` is a finite number above 1, or 0 where only the formula has to be defined."""
-    if not is_number(base) or not base > above:
-        raise ConfigError(f"The base of rotary positions must be a number above {above}, like 10000; got {base!r}.")
+def check_base(base: float) -> None:
+    """Raise ConfigError unless ``base`` is a finite number above 1."""
+    if not is_number(base) or not base > 1:
+        raise ConfigError(f"The base of rotary positions must be a number above 1, like 10000; got {base!r}.")
 
 
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Tell whether a value is a finite number that a float can hold; True and False are not."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
+def check_factor(scaling: str, factor: float) -> None:
+    """Raise ConfigError unless ``factor`` is a finite number of at least 1."""
+    if not is_number(factor) or factor < 1:
+        raise ConfigError(f"factor of the scaling '{scaling}' must be a number of at least 1; got {factor!r}.")
 
 
-def check_number(scaling: str, field: str, value: float, *, minimum: float) -> None:
-    """Raise ConfigError unless ``value`` is a finite number of at least ``minimum``."""
-    if not is_number(value):
-        raise ConfigError(f"{field} of the scaling '{scaling}' must be a number; got {value!r}.")
-    if value < minimum:
-        raise ConfigError(f"{field} of the scaling '{scaling}' must be at least {minimum:g}; got {value:g}.")
-
-
-def check_positive(scaling: str, field: str, value: float) -> None:
-    """Raise ConfigError unless ``value`` is a finite number above 0."""
-    if not is_number(value) or not value > 0:
+def check_positive(scaling: str, field: str, value: float | None) -> None:
+    """Raise ConfigError unless ``value`` is a finite number above 0, or ``None``."""
+    if value is not None and (not is_number(value) or not value > 0):
         raise ConfigError(f"{field} of the scaling '{scaling}' must be a number above 0; got {value!r}.")
 
 
-def check_length(scaling: str, field: str, value: int) -> None:
-    """Raise ConfigError unless ``value`` is a positive whole number of tokens."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+def check_length(scaling: str, field: str, value: int | None) -> None:
+    """Raise ConfigError unless ``value`` is a positive whole number of tokens, or ``None``."""
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_TOKENS):
         raise ConfigError(f"{field} of the scaling '{scaling}' must be a positive whole number; got {value!r}.")
-    if value > MOST_TOKENS:
-        raise ConfigError(f"{field} of the scaling '{scaling}' is beyond all positions, which are 64-bit integers.")
 
 
-def check_target(scaling: str, target_length: int, original_length: int) -> None:
-    """Raise ConfigError where the target is shorter than what the model was trained for."""
-    if target_length < original_length:
+def check_original(scaling: str, original_length: int | None, target_length: int | None, use: str | None) -> None:
+    """Raise ConfigError for a missing original length that has a ``use``, or a target that is shorter."""
+    if use is not None and original_length is None:
+        raise ConfigError(
+            f"The scaling '{scaling}' needs original_length, the length trained before the extension, {use}. Models "
+            "state it as 'original_max_position_embeddings'; where it is missing there, it is "
+            "'max_position_embeddings' of the model that was extended."
+        )
+    if original_length is not None and target_length is not None and target_length < original_length:
         raise ConfigError(
             f"The scaling '{scaling}' has target_length {target_length}, which is below original_length "
             f"{original_length}: a scaling extends the trained length."
         )
 
 
-def missing_original_length(scaling: str, use: str) -> ConfigError:
-    """Return the error for a scaling that is not told the trained length."""
-    return ConfigError(
-        f"The scaling '{scaling}' needs original_length, the length trained before the extension, {use}. Models state "
-        "it as 'original_max_position_embeddings', in the 'rope_parameters' or 'rope_scaling' of config.json or next "
-        "to it; where it is missing there, it is 'max_position_embeddings' of the model that was extended."
-    )
-
-
-def require_longer(length: int, target_length: int, does: str) -> None:
-    """Raise ConfigError where a model is to be extended to what it reads already.
-
-    Args:
-        length: Length in tokens that it has.
-        target_length: Length in tokens that it shall read.
-        does: What it does with the first: "reads" or "was trained for".
-    """
+def require_longer(length: int, target_length: int) -> None:
+    """Raise ConfigError where a model is to be extended to what it reads or was trained for already."""
     if target_length <= length:
-        raise ConfigError(f"The model {does} {length} tokens already; extending it to {target_length} makes no sense.")
+        raise ConfigError(f"The model reads {length} tokens already; extending it to {target_length} makes no sense.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
-from locant.positions.scaling.frequency import FrequencyScaling, frequencies_of_any_base
+from locant.positions.scaling.frequency import FrequencyScaling
 from locant.positions.scaling.linear import Unscaled
 
 Fate = Literal["kept", "blended", "interpolated", "extrapolated", "faster", "backwards", "still"]
@@ -30,8 +30,8 @@ class PairExplanation:
         fate: ``kept`` at its frequency; ``interpolated``: slowed at least as much as the context is extended, so that
             no angle is new to the model; ``blended``: slowed by less, after it made a full turn in training;
             ``extrapolated``: slowed by less and without a full turn in training, so that longer texts turn it to
-            angles that training never showed; ``faster``: sped up, by a factor below 1; ``backwards``: turned the other
-            way round, by one below 0; ``still``: never turned.
+            angles that training never showed; ``faster``: sped up, and ``backwards``: turned the other way round, where
+            frequencies were given as numbers; ``still``: never turned.
     """
 
     index: int
@@ -81,7 +81,6 @@ class Explanation:
     @property
     def attention_temperature(self) -> float:
         """What scores are divided by, ``attention_scale^-2``."""
-        # Not as a power, which Python refuses where the result is beyond any float.
         square = self.attention_scale * self.attention_scale
         return 1 / square if square else math.inf
 
@@ -100,23 +99,36 @@ class Explanation:
         """Indices of the pairs that make no full turn within the trained length."""
         return tuple(pair.index for pair in self.pairs if pair.turns is not None and pair.turns < 1)
 
-    def _what_scores_become(self) -> str:
-        square = self.attention_scale * self.attention_scale
-        return "scores stay as they are" if square == 1 else f"so scores are multiplied by {square:.6g}"
-
     def __str__(self) -> str:
+        square = self.attention_scale * self.attention_scale
+        scores = "scores stay as they are" if square == 1 else f"so scores are multiplied by {square:.6g}"
         said = ", ".join(f"{count} {fate}" for fate, count in self.counts.items())
         head = [
             f"scaling {self.scaling}, base {self.base:.10g}, {len(self.pairs)} pairs: {said}",
             f"trained length {_tokens(self.trained_length)}, effective length {_tokens(self.effective_length)}",
-            f"attention scale {self.attention_scale:.6g}, {self._what_scores_become()}",
+            f"attention scale {self.attention_scale:.6g}, {scores}",
         ]
         rows = [("pairs", "fate", "wavelength", "scaled to", "slowed by", "turns in training")]
-        rows += [_row(band) for band in self.bands]
+        for band in self.bands:
+            first, still = band[0], band[0].fate == "still"
+            rows.append(
+                (
+                    _span(band, lambda pair: f"{pair.index}", "-"),
+                    first.fate,
+                    _span(band, lambda pair: _number(pair.wavelength)),
+                    "no turn" if still else _span(band, lambda pair: _number(pair.scaled_wavelength)),
+                    "-" if still else _span(band, lambda pair: _number(1 / pair.ratio)),
+                    "unknown" if first.turns is None else _span(band, lambda pair: _number(pair.turns or 0.0)),
+                )
+            )
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         notes = [textwrap.fill(note, _WIDTH, initial_indent="- ", subsequent_indent="  ") for note in self.notes]
         return "\n".join([*head, "", *table, *([""] if notes else []), *notes])
+
+
+def _span(band: tuple[PairExplanation, ...], said: Callable[[PairExplanation], str], dash: str = " - ") -> str:
+    return dash.join(dict.fromkeys((said(band[0]), said(band[-1]))))
 
 
 def _tokens(length: int | None) -> str:
@@ -125,28 +137,10 @@ def _tokens(length: int | None) -> str:
 
 def _number(value: float) -> str:
     """Return a number in at most 7 characters for the magnitudes that occur; a few more for any others."""
-    if value >= 1e15:
-        return f"{value:.3g}"
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if value >= size:
+        if size <= value < 1e15:
             return f"{value / size:.1f}{unit}"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-def _row(band: tuple[PairExplanation, ...]) -> tuple[str, str, str, str, str, str]:
-    def span(value: Callable[[PairExplanation], float]) -> str:
-        first, last = _number(value(band[0])), _number(value(band[-1]))
-        return first if first == last else f"{first} - {last}"
-
-    first, last = band[0].index, band[-1].index
-    return (
-        str(first) if first == last else f"{first}-{last}",
-        band[0].fate,
-        span(lambda pair: pair.wavelength),
-        "no turn" if band[0].fate == "still" else span(lambda pair: pair.scaled_wavelength),
-        "-" if band[0].fate == "still" else span(lambda pair: 1 / pair.ratio),
-        "unknown" if band[0].turns is None else span(lambda pair: pair.turns or 0.0),
-    )
+    return f"{value:,.0f}" if 1000 <= value < 1e6 else f"{value:.3g}"
 
 
 def explain_frequencies(
@@ -178,37 +172,27 @@ def explain_frequencies(
     """
     trained = scaling.trained_by(max_length)
     reach = length or scaling.explained_length or max_length
-    stretch = _stretch(scaling, trained, reach)
-    before = map(float, frequencies_of_any_base(Unscaled(), dim, base))
-    after = map(float, frequencies_of_any_base(scaling, dim, base, reach))
+    stretch = scaling.stretch or 1.0
+    if trained is not None and reach is not None:
+        stretch = max(1.0, reach / trained)
+    before = map(float, Unscaled().frequencies(dim, base))
+    after = map(float, scaling.frequencies(dim, base, reach))
     pairs = []
     for index, (plain, scaled) in enumerate(zip(before, after, strict=True)):
         turns = None if trained is None else plain * trained / (2 * math.pi)
-        fate = _fate(scaled / plain, stretch, turns)
-        pairs.append(PairExplanation(index, plain, scaled, turns, fate))
+        pairs.append(PairExplanation(index, plain, scaled, turns, _fate(scaled / plain, stretch, turns)))
     bare = Explanation(scaling.name, base, trained, reach, scaling.attention_scale(reach), tuple(pairs))
     return replace(bare, notes=tuple(_notes(bare, scaling, max_length)))
 
 
-def _stretch(scaling: FrequencyScaling, trained: int | None, reach: int | None) -> float:
-    """Return how many times the trained length is read."""
-    if scaling.stretch is not None and scaling.stretch < 1:
-        return scaling.stretch
-    if trained is not None and reach is not None:
-        return max(1.0, reach / trained)
-    return scaling.stretch or 1.0
-
-
 def _fate(ratio: float, stretch: float, turns: float | None) -> Fate:
-    if ratio == 0:
-        return "still"
-    if ratio < 0:
-        return "backwards"
-    if stretch < 1 and ratio > 1 + _ROUNDING:
+    if ratio <= 0:
+        return "backwards" if ratio else "still"
+    if ratio > 1 + _ROUNDING:
         return "faster"
     if ratio * stretch > 1 + _ROUNDING and turns is not None and turns < 1:
         return "extrapolated"
-    if abs(ratio - 1) <= _ROUNDING:
+    if ratio >= 1 - _ROUNDING:
         return "kept"
     return "interpolated" if ratio * stretch <= 1 + _ROUNDING else "blended"
 

@@ -1,21 +1,24 @@
-"""The base class of frequency scalings, and their registration."""
+"""The base classes of frequency scalings, and their registration."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from decimal import Decimal, localcontext
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import EXACT
-from locant.positions.scaling.checks import MOST_TOKENS, check_base, check_rotary_dim
-from locant.positions.scaling.forms import EngineForms
-
-if TYPE_CHECKING:
-    from locant.positions.rotary.config import RotaryConfig
+from locant.positions.scaling.checks import (
+    MOST_TOKENS,
+    check_base,
+    check_factor,
+    check_length,
+    check_original,
+    check_rotary_dim,
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class ExtensionMethod:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrequencyScaling(EngineForms):
+class FrequencyScaling(ABC):
     """How the frequencies of rotary positions are changed so that a model can read longer texts.
 
     Scalings are values: frozen, compared and hashed by their fields, validated when they are made. Numbers given as
@@ -72,24 +75,57 @@ class FrequencyScaling(EngineForms):
         Raises:
             ConfigError: ``dim`` or ``base`` is out of range, or contradicts the scaling.
         """
+        check_rotary_dim(dim)
         check_base(base)
-        return frequencies_of_any_base(self, dim, base, length)
+        return _frequencies(self, dim, base, 0 if length is None else self.length_class(length))
 
-    @classmethod
-    def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:
-        """Return the options with which a model reads longer texts than it was trained for.
+    @abstractmethod
+    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies for texts of one length class; runs in a decimal context of 50 digits.
+
+        Users call :meth:`frequencies`, which checks its arguments and keeps what it has computed.
+        """
+
+    def attention_scale(self, length: int | None = None) -> float:
+        """Return the number that multiplies cosine and sine of queries and of keys; scores grow by its square.
 
         Args:
-            rotary_dim: Number of rotated features.
-            trained: Length in tokens that the model was trained for.
-            longest: Length in tokens that it shall read.
-
-        Returns:
-            What :func:`~locant.positions.scaling.scaling_from_options` takes; ``None`` for a scaling that does not
-            follow from lengths.
+            length: Length of the text in tokens; matters only where short texts have a scale of their own.
         """
-        del rotary_dim, trained, longest
+        del length
+        return 1.0
+
+    def length_class(self, length: int) -> int:
+        """Return a number that is the same for two lengths exactly when their frequencies are the same.
+
+        It is 0 for every text that fits the trained length, and always 0 for static scalings.
+
+        Args:
+            length: Length of a text in tokens.
+        """
+        del length
+        return 0
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether texts of different lengths have different frequencies."""
+        return self.length_class(1) != self.length_class(MOST_TOKENS)
+
+    def fixed_for(self, length: int) -> FrequencyScaling:
+        """Return the scaling that has, for every text, the frequencies which this one has for texts of a length.
+
+        Args:
+            length: In tokens.
+        """
+        del length
+        return self
+
+    def equivalent_base(self, dim: int, base: float) -> float | None:
+        """Return the base whose unscaled frequencies are the same, for scalings that only change the base."""
+        del dim, base
         return None
+
+    # Lengths.
 
     @property
     def trained(self) -> int | None:
@@ -102,19 +138,9 @@ class FrequencyScaling(EngineForms):
         return None
 
     @property
-    def explained_length(self) -> int | None:
-        """Length in tokens of the text by which the scaling is explained, where it says one."""
-        return self.reach
-
-    @property
     def stretch(self) -> float | None:
         """How many times the trained length is read, where the scaling says it."""
         return None
-
-    @property
-    def depends_on_length(self) -> bool:
-        """Whether texts of different lengths have different frequencies."""
-        return self.length_class(1) != self.length_class(MOST_TOKENS)
 
     def trained_by(self, max_length: int | None) -> int | None:
         """Return the length in tokens trained before the scaling, where it is known.
@@ -134,27 +160,35 @@ class FrequencyScaling(EngineForms):
         Raises:
             ConfigError: Neither the scaling nor the model states one.
         """
-        known = [length for length in (self.reach, max_length) if length]
-        if not known:
+        length = max(self.reach or 0, max_length or 0)
+        if not length:
             raise ConfigError(
                 "The file does not say how long the texts were that the model was trained with "
                 "(max_position_embeddings, context_length). Add it."
             )
-        return max(known)
+        return length
 
     def length_to_declare(self, target_length: int) -> int:
         """Return the length in tokens to declare for a model that shall read ``target_length`` by this scaling."""
         return target_length
 
-    def explain_notes(self, length: int | None, max_length: int | None) -> Iterator[str]:
-        """Yield what one should know besides when the scaling is explained.
+    # Extending a model.
+
+    @classmethod
+    def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:
+        """Return the options with which a model reads longer texts than it was trained for.
 
         Args:
-            length: Length in tokens of the text that is explained, where it is known.
-            max_length: Length in tokens that the model is declared for.
+            rotary_dim: Number of rotated features.
+            trained: Length in tokens that the model was trained for.
+            longest: Length in tokens that it shall read.
+
+        Returns:
+            What :func:`~locant.positions.scaling.scaling_from_options` takes; ``None`` for a scaling that does not
+            follow from lengths.
         """
-        del length, max_length
-        yield from ()
+        del rotary_dim, trained, longest
+        return None
 
     def in_training(self) -> FrequencyScaling:
         """Return the scaling that the model had in training."""
@@ -173,66 +207,63 @@ class FrequencyScaling(EngineForms):
         return cls(**(options or {}))
 
     @classmethod
-    def extending(cls, config: RotaryConfig, target_length: int) -> FrequencyScaling:
+    def extending(
+        cls, scaling: FrequencyScaling, rotary_dim: int, base: float, length: int, target_length: int
+    ) -> FrequencyScaling:
         """Return the scaling by which a model reads longer texts, with this class as the method.
 
         By default the scaling that the model has decides, see :meth:`extended_by`.
 
         Args:
-            config: The model's configuration in training.
+            scaling: The model's scaling in training.
+            rotary_dim: Number of rotated features.
+            base: Base of the unscaled frequencies.
+            length: Length in tokens that it reads now.
             target_length: Length in tokens that it shall read.
 
         Raises:
             ConfigError: The method does not go with the scaling that the model has, or the model reads that far.
         """
-        return config.scaling.extended_by(cls, config, target_length)
+        del base
+        return scaling.extended_by(cls, rotary_dim, length, target_length)
 
-    def extended_by(self, method: type[FrequencyScaling], config: RotaryConfig, target_length: int) -> FrequencyScaling:
+    def extended_by(
+        self, method: type[FrequencyScaling], rotary_dim: int, length: int, target_length: int
+    ) -> FrequencyScaling:
         """Return the scaling by which a model that has this one in training reads longer texts.
 
         Args:
             method: The scaling that is asked for.
-            config: The model's configuration in training.
+            rotary_dim: Number of rotated features.
+            length: Length in tokens that the model reads now.
             target_length: Length in tokens that it shall read.
 
         Raises:
             ConfigError: The two cannot be combined, or the model reads that far already.
         """
-        del config, target_length
+        del rotary_dim, length, target_length
         raise ConfigError(
             f"The model is extended already, by the scaling '{self.name}', and {method.name} on top of it cannot be "
             "expressed. Take the method longrope, which goes on from the present frequencies. Or, if the model was "
             "never trained with that scaling, remove it from the configuration and restore max_position_embeddings."
         )
 
-    def attention_scale(self, length: int | None = None) -> float:
-        """Return the number that multiplies cosine and sine of queries and of keys; scores grow by its square.
+    # Telling about it.
+
+    @property
+    def explained_length(self) -> int | None:
+        """Length in tokens of the text by which the scaling is explained, where it says one."""
+        return self.reach
+
+    def explain_notes(self, length: int | None, max_length: int | None) -> Iterator[str]:
+        """Yield what one should know besides when the scaling is explained.
 
         Args:
-            length: Length of the text in tokens. No scaling here makes use of it.
+            length: Length in tokens of the text that is explained, where it is known.
+            max_length: Length in tokens that the model is declared for.
         """
-        del length
-        return 1.0
-
-    def length_class(self, length: int) -> int:
-        """Return a number that is the same for two lengths exactly when their frequencies are the same.
-
-        It is 0 for every text that fits the trained length, and always 0 for static scalings.
-
-        Args:
-            length: Length of a text in tokens.
-        """
-        del length
-        return 0
-
-    def fixed_for(self, length: int) -> FrequencyScaling:
-        """Return the scaling that has, for every text, the frequencies which this one has for texts of a length.
-
-        Args:
-            length: In tokens.
-        """
-        del length
-        return self
+        del length, max_length
+        yield from ()
 
     def as_options(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults as plain data, for a configuration file.
@@ -247,12 +278,104 @@ class FrequencyScaling(EngineForms):
         """Return the fields that are told in a description of the scaling, by the names that are told."""
         return {name: value for name, value in self.as_options().items() if value is not None}
 
-    @abstractmethod
-    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
-        """Return the frequencies for texts of one length class; runs in a decimal context of 50 digits.
 
-        Users call :meth:`frequencies`, which checks its arguments and keeps what it has computed.
-        """
+@lru_cache(maxsize=256)
+def _frequencies(scaling: FrequencyScaling, dim: int, base: float, length_class: int) -> tuple[Decimal, ...]:
+    with localcontext(EXACT):
+        return scaling.compute(dim, Decimal(base), length_class)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extension(FrequencyScaling):
+    """A scaling from a trained length to a multiple of it.
+
+    Either ``factor`` or ``target_length`` says how far; the other one follows where ``original_length`` is known, and
+    is filled in. Where all three are given they must agree within half a token.
+
+    Args:
+        factor: ``target_length / original_length``, at least 1.
+        target_length: Length in tokens that the model shall read.
+        original_length: Length in tokens that the model was trained for before the extension.
+    """
+
+    factor: float | None = None
+    target_length: int | None = None
+    original_length: int | None = None
+
+    original_length_use: ClassVar[str | None] = None
+    """What the formula needs the original length for, or ``None`` where it can do without."""
+
+    def __post_init__(self) -> None:
+        """Check that the three values agree, and fill in the one that follows from the others."""
+        factor, target, original = self.factor, self.target_length, self.original_length
+        check_length(self.name, "target_length", target)
+        check_length(self.name, "original_length", original)
+        check_original(self.name, original, target if factor is None else None, self.original_length_use)
+        if factor is None:
+            if target is None or original is None:
+                raise ConfigError(
+                    f"The scaling '{self.name}' needs factor, or target_length with original_length, the length "
+                    f"trained before the extension; got target_length {target}."
+                )
+            object.__setattr__(self, "factor", target / original)
+            return
+        check_factor(self.name, factor)
+        if original is None:
+            return
+        reached = factor * original
+        if reached > MOST_TOKENS:
+            raise ConfigError(
+                f"The scaling '{self.name}' has factor {factor:g}, which makes {reached:g} of original_length "
+                f"{original}: beyond all positions, which are 64-bit integers."
+            )
+        if target is None:
+            object.__setattr__(self, "target_length", round(reached))
+        elif abs(reached - target) > 0.5:
+            advice = (
+                f"original_length is the length trained before the extension: {round(target / factor)} if {target} is "
+                f"the extended length; otherwise target_length should be {round(reached)}."
+                if target == original
+                else f"The factor of these lengths is {target / original:g}."
+            )
+            raise ConfigError(
+                f"The scaling '{self.name}' has factor {factor:g}, which makes {reached:.10g} of original_length "
+                f"{original}, but target_length is {target}. {advice}"
+            )
+
+    @classmethod
+    def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:
+        """Return original and target length."""
+        del rotary_dim
+        return {"original_length": trained, "target_length": longest}
+
+    @property
+    def trained(self) -> int | None:
+        """``original_length``."""
+        return self.original_length
+
+    @property
+    def reach(self) -> int | None:
+        """``target_length``."""
+        return self.target_length
+
+    @property
+    def stretch(self) -> float | None:
+        """``factor``."""
+        return self.factor
+
+    @property
+    def exact_factor(self) -> Decimal:
+        """The factor; where it is the rounded quotient of the two lengths, the quotient itself."""
+        assert self.factor is not None  # once the scaling is made
+        if self.original_length and self.target_length and self.factor == self.target_length / self.original_length:
+            return Decimal(self.target_length) / self.original_length
+        return Decimal(self.factor)
+
+    @property
+    def trained_length(self) -> int:
+        """The original length of a scaling whose formula needs it."""
+        assert self.original_length is not None
+        return self.original_length
 
 
 REGISTERED: dict[str, type[FrequencyScaling]] = {}
@@ -280,25 +403,3 @@ def register_scaling(name: str) -> Callable[[_Scaling], _Scaling]:
         return scaling
 
     return register
-
-
-def frequencies_of_any_base(
-    scaling: FrequencyScaling, dim: int, base: float, length: int | None = None
-) -> tuple[Decimal, ...]:
-    """Return frequencies as :meth:`FrequencyScaling.frequencies` does, also of the bases up to 1 that files may hold.
-
-    Args:
-        scaling: The scaling.
-        dim: Even number of rotated features.
-        base: Base of the unscaled frequencies, above 0.
-        length: Length of the text in tokens, for scalings that depend on it.
-    """
-    check_rotary_dim(dim)
-    check_base(base, above=0)
-    return _frequencies(scaling, dim, base, 0 if length is None else scaling.length_class(length))
-
-
-@lru_cache(maxsize=256)
-def _frequencies(scaling: FrequencyScaling, dim: int, base: float, length_class: int) -> tuple[Decimal, ...]:
-    with localcontext(EXACT):
-        return scaling.compute(dim, Decimal(base), length_class)

@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from locant.errors import ConfigError
-from locant.positions.exact import EXACT, geometric_frequencies
-from locant.positions.scaling.checks import require_longer
-from locant.positions.scaling.contexts import (
-    LONG_FACTORS,
-    SHORT_FACTORS,
-    CTranslate2Context,
-    GGUFContext,
-    GGUFForm,
-    RopeContext,
-    VllmContext,
-    VllmLengths,
-)
-from locant.positions.scaling.factor_lists import FactorLists
-from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.frequency import ExtensionMethod, FrequencyScaling, register_scaling
-from locant.positions.scaling.longrope_scales import (
-    ctranslate2_attention_scale,
-    scales_in_words,
-    stated_scales,
-    usual_scale,
-)
-from locant.positions.scaling.ntk_by_parts import slow_by_parts
+from locant.positions.exact import EXACT, TWO_PI, geometric_frequencies
+from locant.positions.scaling.checks import check_length, check_positive, is_number, require_longer
+from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
 
-if TYPE_CHECKING:
-    from locant.positions.rotary.config import RotaryConfig
+# Of Phi-3-mini (Abdin et al. 2024), the model whose factors are the best known: trained for 4,096 tokens and extended
+# to 131,072; the long factors of its configuration, which lists them in float32.
+_PHI3_LONG_FACTORS = """
+1.03 1.05 1.05 1.08 1.23 1.23 1.30 1.45 1.60 1.65 1.90 2.86 3.69 5.42 5.49 5.49
+9.09 11.58 15.66 15.77 15.79 18.36 21.99 23.08 30.01 32.35 32.59 35.56 39.95 53.84 56.20 57.95
+59.29 59.77 59.92 61.19 61.96 62.50 63.37 63.48 63.48 63.66 63.85 64.08 64.76 64.80 64.81 64.81
+"""
+PHI3_LONG_FACTORS = tuple(map(float, _PHI3_LONG_FACTORS.split()))
 
 
 @register_scaling("longrope")
 @dataclass(frozen=True, kw_only=True)
-class LongRoPE(FactorLists):
+class LongRoPE(Extension):
     """LongRoPE: every pair is slowed by a factor of its own, from one list for short texts and one for long ones.
 
     Source: Ding et al. 2024, "LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens", section 3,
@@ -83,284 +70,169 @@ class LongRoPE(FactorLists):
     )
     original_length_use: ClassVar[str | None] = "to choose between its two lists of factors"
 
+    short_factors: Sequence[float] = ()
+    long_factors: Sequence[float] = ()
+    attention_factor: float | None = None
+    short_attention_factor: float | None = None
+    final_length: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields, and fill in factor or target length."""
+        super().__post_init__()
+        for field in ("short_factors", "long_factors"):
+            factors = getattr(self, field)
+            if isinstance(factors, str) or not isinstance(factors, Sequence) or not factors:
+                raise ConfigError(
+                    f"{field} of the scaling '{self.name}' must be a list with a number for every pair of rotated "
+                    f"features; got {factors!r}."
+                )
+            for index, value in enumerate(factors):
+                if not is_number(value) or value <= 0:
+                    raise ConfigError(
+                        f"{field} of the scaling '{self.name}' must be numbers above 0; got {value!r} at index {index}."
+                    )
+            object.__setattr__(self, field, tuple(factors))
+        if len(self.short_factors) != len(self.long_factors):
+            raise ConfigError(
+                f"The scaling '{self.name}' has {len(self.short_factors)} numbers in short_factors but "
+                f"{len(self.long_factors)} in long_factors; there is one of each for every pair of rotated features."
+            )
+        if self.trained_length < 2:
+            raise ConfigError(f"original_length of the scaling '{self.name}' must be at least 2; got 1.")
+        check_positive(self.name, "attention_factor", self.attention_factor)
+        check_positive(self.name, "short_attention_factor", self.short_attention_factor)
+        check_length(self.name, "final_length", self.final_length)
+
     @classmethod
-    def extending(cls, config: RotaryConfig, target_length: int) -> FrequencyScaling:
+    def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:
+        """Return the lengths, and the factors of Phi-3-mini spread over the pairs: factors are searched for each model.
+
+        Texts up to the trained length are not scaled.
+        """
+        pairs, last = rotary_dim // 2, len(PHI3_LONG_FACTORS) - 1
+        factors = []
+        for index in range(pairs):
+            place = index * last / max(pairs - 1, 1)
+            low = min(int(place), last - 1)
+            first, second = PHI3_LONG_FACTORS[low : low + 2]
+            factors.append(first + (second - first) * (place - low))
+        lengths = {"original_length": trained, "target_length": longest}
+        return {**lengths, "short_factors": [1.0] * pairs, "long_factors": factors}
+
+    def attention_scale(self, length: int | None = None) -> float:
+        """Return what multiplies cosine and sine, by default that of texts beyond the original length.
+
+        Args:
+            length: Length of the text in tokens; matters only where short texts have a scale of their own.
+        """
+        decisive = self.final_length or length
+        if self.short_attention_factor is not None and decisive is not None and decisive <= self.trained_length:
+            return float(self.short_attention_factor)
+        if self.attention_factor is not None:
+            return float(self.attention_factor)
+        assert self.factor is not None
+        return math.sqrt(1 + math.log(self.factor) / math.log(self.trained_length))
+
+    def length_class(self, length: int) -> int:
+        """Return 1 for texts beyond the original length, unless one list holds for all."""
+        is_fixed = self.final_length is not None or self.has_one_list
+        return int(not is_fixed and length > self.trained_length)
+
+    @property
+    def has_one_list(self) -> bool:
+        """Whether the two lists are the same, and the attention scale as well."""
+        return self.short_factors == self.long_factors and self.short_attention_factor is None
+
+    def described_options(self) -> dict[str, Any]:
+        """Return the fields with one list in the place of two that are the same."""
+        told = super().described_options()
+        if self.short_factors != self.long_factors:
+            return told
+        named = {name: "factors for any length" if name == "short_factors" else name for name in told}
+        return {named[name]: value for name, value in told.items() if name != "long_factors"}
+
+    def fixed_for(self, length: int) -> FrequencyScaling:
+        """Return this scaling with a ``final_length``, unless it has one."""
+        return self if self.final_length is not None else replace(self, final_length=length)
+
+    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies of the formula above."""
+        if len(self.long_factors) != dim // 2:
+            raise ConfigError(
+                f"The scaling '{self.name}' has {len(self.long_factors)} numbers in long_factors and short_factors, "
+                f"but {dim} rotated features are {dim // 2} pairs."
+            )
+        is_long = length_class == 1 or (self.final_length or 0) > self.trained_length
+        factors = self.long_factors if is_long else self.short_factors
+        return tuple(
+            frequency / Decimal(factor)
+            for frequency, factor in zip(geometric_frequencies(dim // 2, base), factors, strict=True)
+        )
+
+    @property
+    def explained_length(self) -> int | None:
+        """``final_length``, or else ``target_length``."""
+        return self.final_length or self.target_length
+
+    def explain_notes(self, length: int | None, max_length: int | None) -> Iterator[str]:
+        """Yield which of the two lists is shown."""
+        del max_length
+        if self.short_attention_factor is not None and self.final_length is None:
+            yield (
+                f"Texts up to {self.original_length} tokens have the attention scale "
+                f"{self.short_attention_factor:.6g}, longer ones {self.attention_scale():.6g}."
+            )
+        if self.short_factors == self.long_factors:
+            yield "Texts of all lengths take the same factors."
+        elif length is not None:
+            which = "short_factors" if (self.final_length or length) <= self.trained_length else "long_factors"
+            yield (
+                f"All texts take {which}, because final_length is {self.final_length}."
+                if self.final_length is not None
+                else f"Shown for {length} tokens, which take {which}; the lists change beyond {self.original_length} "
+                "tokens."
+            )
+
+    @classmethod
+    def extending(
+        cls, scaling: FrequencyScaling, rotary_dim: int, base: float, length: int, target_length: int
+    ) -> FrequencyScaling:
         """Return two lists: the present frequencies, and NTK-by-parts on top of those of the longest texts."""
-        assert config.rotary_dim is not None
-        scaling, length = config.scaling, config.present_length()
-        require_longer(length, target_length, "reads")
-        plain = geometric_frequencies(config.rotary_dim // 2, Decimal(config.base))
-        present = config.frequencies(length)
-        if not all(present):
+        require_longer(length, target_length)
+        plain = geometric_frequencies(rotary_dim // 2, Decimal(base))
+        present = scaling.frequencies(rotary_dim, base, length)
+        if min(present) <= 0:
             raise ConfigError("Some pairs of this model stand still, which the lists of LongRoPE cannot express.")
-        has_lists = isinstance(scaling, LongRoPE) and scaling.original_length != length
-        switch = scaling.trained_length if isinstance(scaling, LongRoPE) and has_lists else length
+        switch = scaling.trained_length if isinstance(scaling, LongRoPE) else length
         with localcontext(EXACT):
             slowed = [slow_by_parts(frequency, length, Decimal(target_length) / length) for frequency in present]
-            short = [float(p / f) for p, f in zip(plain, config.frequencies(switch), strict=True)]
+            before = scaling.frequencies(rotary_dim, base, switch)
+            short = [float(p / f) for p, f in zip(plain, before, strict=True)]
             long = [float(p / f) for p, f in zip(plain, slowed, strict=True)]
         return cls(
             original_length=switch,
             target_length=target_length,
             short_factors=short,
             long_factors=long,
-            attention_factor=config.attention_scale(length),
+            attention_factor=scaling.attention_scale(length),
             short_attention_factor=scaling.short_attention_factor if isinstance(scaling, LongRoPE) else None,
         )
 
-    def engine_findings(self, config: RotaryConfig) -> Iterator[Finding]:
-        """Yield that cached keys keep the short factors in transformers."""
-        del config
-        if self.final_length is None and not self.has_one_list:
-            yield Finding(
-                "warning",
-                f"transformers changes from the short to the long factors when a text exceeds {self.original_length} "
-                "tokens, and cached keys keep the short ones: generating across that border gives other scores than "
-                "reading the same text.",
-                "Decide before the first token: for longer texts, state the long factors as both lists.",
-            )
 
-    rope_types: ClassVar[tuple[str, ...]] = ("longrope", "su")
-    rope_entries: ClassVar[tuple[str, ...]] = (
-        "factor",
-        "original_max_position_embeddings",
-        "attention_factor",
-        "short_factor",
-        "long_factor",
-        "short_mscale",
-        "long_mscale",
-    )
-    ratio_is_factor: ClassVar[Literal["never", "where it is null", "where it is left out"]] = "where it is left out"
-    gguf_type: ClassVar[str | None] = "longrope"
-    ctranslate2_type: ClassVar[tuple[int, str] | None] = (1, "Su")
+def slow_by_parts(frequency: Decimal, length: int, factor: Decimal) -> Decimal:
+    """Return a frequency slowed by NTK-by-parts.
 
-    @classmethod
-    def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
-        """Read lengths, the two lists and the attention scale."""
-        effect = "long factors count in texts beyond that length alone"
-        if rope.values.get("factor") is None and rope.values.get("attention_factor") is None:
-            effect += ", and scores are not scaled, as the ratio is 1"
-        original = context.needed_original_length(rope, cls, effect)
-        short, attention = stated_scales(rope, context)
-        lengths = context.lengths_of(rope, cls, original)
-        if (factor := lengths.get("factor", 1)) < 1 and context.is_of_transformers:
-            context.wrong(
-                f"factor in {rope.where} is {factor:g}, below 1, though it tells how far the scaling extends the "
-                "model: transformers takes the attention scale 1 then, unless another is stated, as is shown.",
-                "State the extension, or leave the factor out.",
-            )
-            lengths = {"original_length": original, "target_length": max(original, context.max_length or 0)}
-            short, attention = (1.0 if each is None else each for each in (short, attention))
-        if context.max_length is not None and "factor" in lengths and attention is None:
-            ratio = context.max_length / original
-            by_ratio, by_factor = (usual_scale(each, original) for each in (ratio, lengths["factor"]))
-            if abs(ratio - lengths["factor"]) > 0.5 / original and by_ratio != by_factor:
-                context.findings.append(
-                    Finding(
-                        "error",
-                        f"factor in {rope.where} is {lengths['factor']:g}, but max_position_embeddings "
-                        f"{context.max_length} is {ratio:g} times original_max_position_embeddings {original}. "
-                        f"transformers 5 takes the factor for the attention scale, {by_factor:.6g}, as is shown here; "
-                        f"transformers 4 the ratio: {by_ratio:.6g}.",
-                        "Make them agree, or state attention_factor.",
-                    )
-                )
-        lists = {name: rope.numbers(name) for name in ("short_factor", "long_factor")}
-        if missing := [f"'{name}'" for name, factors in lists.items() if factors is None]:
-            refuses = " transformers refuses the file." if context.is_of_transformers and not context.is_in_vllm else ""
-            raise ConfigError(
-                f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing in {rope.where}: the scaling "
-                f"'{cls.name}' has a number there for every pair of rotated features.{refuses}"
-            )
-        return cls(
-            **lengths,
-            short_factors=lists["short_factor"] or (),
-            long_factors=lists["long_factor"] or (),
-            attention_factor=attention,
-            short_attention_factor=short if short != attention else None,
-        )
+    Source: Peng et al. 2023, "YaRN", section 3.2, with the ramp that all implementations have. It is linear in the
+    index of the pair, which is linear in the logarithm of its turns ``r = length * f / (2 pi)``; in this form it holds
+    for any frequencies::
 
-    def rope_parameters(self, engine: str) -> dict[str, Any] | None:
-        """Return lengths, the two lists and the attention scale."""
-        self._refuse_final_length(engine)
-        short, long = self.short_attention_factor, self.attention_scale()
-        scales = {"attention_factor": long} if short is None else {"short_mscale": short, "long_mscale": long}
-        return {
-            "rope_type": "longrope",
-            "factor": self.factor,
-            "original_max_position_embeddings": self.original_length,
-            "short_factor": list(self.short_factors),
-            "long_factor": list(self.long_factors),
-            **scales,
-        }
+        f' = (1 - g) * f / factor + g * f,   g = clip(ln r / ln 32, 0, 1)
 
-    def huggingface_entries(self, max_length: int | None) -> dict[str, Any]:
-        """Return the original length as well: releases up to 4.4x look only there, and Phi-3's class has its own."""
-        return super().huggingface_entries(max_length) | {"original_max_position_embeddings": self.original_length}
-
-    @classmethod
-    def from_vllm_entries(cls, rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
-        """Return the entries with the attention scale that vLLM computes, which passes over some of them.
-
-        It is ``sqrt(1 + ln(N / L) / ln(L))`` of the lengths ``N``, ``max_position_embeddings``, and ``L``, the original
-        one, or ``short_mscale`` with the short list and ``long_mscale`` with the long one.
-        """
-        entries = Fields(rope, context.engine)
-        length, original = context.max_length, entries.whole("original_max_position_embeddings")
-        if length is None or original is None or original < 2:
-            return dict(rope)
-        short, long = entries.number("short_mscale"), entries.number("long_mscale")
-        ratio = length / original
-        served = tuple(each or usual_scale(ratio, original) for each in (short, long))
-        factor, attention = entries.number("factor"), entries.number("attention_factor")
-        stated = (attention or usual_scale(factor or ratio, original),) * 2
-        if context.heeds_mscale and (short or long):
-            stated = (short or long or 1.0, long or short or 1.0)
-        if not all(math.isclose(ours, theirs, rel_tol=1e-6) for ours, theirs in zip(stated, served, strict=True)):
-            context.warn(
-                f"transformers: attention scale {scales_in_words(*stated)}. vLLM, which passes over attention_factor "
-                f"and factor of 'longrope' but takes short_mscale and long_mscale: {scales_in_words(*served)}.",
-                f"State short_mscale {stated[0]:.6g} and long_mscale {stated[1]:.6g} as well in --hf-overrides.",
-            )
-        dropped = ("short_mscale", "long_mscale", "factor", "attention_factor")
-        kept = {key: value for key, value in rope.items() if key not in dropped}
-        extent = ratio if ratio >= 1 else factor
-        if extent is None:
-            return kept
-        return kept | {"factor": extent, "short_mscale": served[0], "long_mscale": served[1]}
-
-    def as_served_by_vllm(self, lengths: VllmLengths) -> tuple[FrequencyScaling, int | None]:
-        """Return the list that vLLM takes for all texts: by default it serves the original length that it finds."""
-        served = lengths.original or lengths.declared
-        return (self if served is None else self.fixed_for(served)), served
-
-    def vllm_findings(self, lengths: VllmLengths) -> Iterator[Finding]:
-        """Yield that vLLM chooses one of the lists for all texts, and which by default."""
-        if self.original_length == lengths.declared or self.final_length is not None or self.has_one_list:
-            return
-        _, served = self.as_served_by_vllm(lengths)
-        longest = lengths.declared or self.target_length
-        remedy = f"Start vLLM with --max-model-len {self.original_length} where texts are short."
-        if served is None:
-            default = ""
-        elif served <= self.trained_length:
-            default = f" Since October 2025 vLLM serves {served} tokens by default, with the short ones."
-            remedy = (
-                f"Start vLLM with --max-model-len {longest} for long texts; short ones are then read otherwise too."
-            )
-        else:
-            default = f" By default vLLM serves {served} tokens, with the long ones"
-            default += "." if lengths.original else ": it looks for the original length beside the group alone."
-        theirs = f"short factors up to {self.original_length} tokens, long ones beyond"
-        if lengths.keeps_short_list:
-            theirs = "short factors for all texts"
-        yield Finding(
-            "warning",
-            f"transformers: {theirs}. vLLM, and llama.cpp "
-            f"by its context: long factors for all texts once --max-model-len exceeds {self.original_length}, short "
-            f"ones otherwise.{default}",
-            remedy,
-        )
-
-    def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
-        """Return the group with the attention scale in vLLM's words as well."""
-        long = self.attention_scale()
-        short = long if self.short_attention_factor is None else self.short_attention_factor
-        return (self.rope_parameters(engine) or {}) | {"short_mscale": short, "long_mscale": long}
-
-    @classmethod
-    def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:
-        """Read lengths and attention scale, and the lists from their tensors, both of which are there."""
-        context.note(
-            "llama.cpp takes the long factors for all texts once the context exceeds the original length.",
-            "A RotaryConfig with final_length does the same.",
-        )
-        length = int(
-            keys.need(keys.whole("context_length"), "context_length", "it tells how far the model is extended")
-        )
-        original = context.original_length or length
-        if context.original_length is None:
-            context.warn(
-                f"rope.scaling.original_context_length is missing or 0; llama.cpp takes context_length, {length}, and "
-                "the long factors for larger contexts alone.",
-                "Write down the length that the model was trained for before the extension.",
-            )
-        from locant.positions.scaling.out_of_range import class_of_lists  # which is made of this class
-
-        lists = context.tensors[SHORT_FACTORS], context.tensors[LONG_FACTORS]
-        return class_of_lists(*lists)(
-            original_length=original,
-            target_length=max(length, original),
-            short_factors=lists[0],
-            long_factors=lists[1],
-            attention_factor=context.attention_factor,
-        )
-
-    def gguf_form(self, dim: int, base: float, engine: str) -> GGUFForm | None:
-        """Return original length, attention scale and the lists as tensors."""
-        del dim, base
-        self._refuse_final_length(engine)
-        self._refuse_two_scales(engine)
-        keys = {
-            "type": "longrope",
-            "original_context_length": self.original_length,
-            "attn_factor": self.attention_scale(),
-        }
-        return GGUFForm(keys, {SHORT_FACTORS: tuple(self.short_factors), LONG_FACTORS: tuple(self.long_factors)})
-
-    @classmethod
-    def from_ctranslate2(cls, layer: Fields, context: CTranslate2Context) -> FrequencyScaling:
-        """Read lengths and the two lists."""
-        original = context.original_length
-        if original is None:
-            raise ConfigError(
-                f"original_max_position_embeddings is missing in {layer.where}: the engine needs it for Su."
-            )
-        context.note(
-            "CTranslate2 takes the long factors once it has tabulated more positions than the original length, and it "
-            "tabulates at least 2048.",
-            "Compare its scores with those of the trained model at lengths around the original one.",
-        )
-        return cls(
-            original_length=original,
-            target_length=max(context.max_length or original, original),
-            short_factors=layer.numbers("rotary_scaling_short_factor") or (),
-            long_factors=layer.numbers("rotary_scaling_long_factor") or (),
-            attention_factor=context.attention_scale,
-        )
-
-    def ctranslate2_attributes(self, engine: str) -> dict[str, Any] | None:
-        """Return the two lists, and the lengths by which the engine arrives at the attention scale."""
-        self._refuse_final_length(engine)
-        self._refuse_two_scales(engine)
-        wanted, original = self.attention_scale(), self.trained_length
-        ratio = round(math.exp((wanted**2 - 1) * math.log(original)))
-        length = ratio * original
-        if ratio == self.factor and self.target_length is not None:
-            length = self.target_length
-        if not math.isclose(ctranslate2_attention_scale(length, original), wanted, rel_tol=1e-6):
-            raise ConfigError(
-                f"{engine} cannot express attention scale {wanted:g} of the scaling 'longrope': its engine has "
-                "sqrt(1 + ln(n) / ln(original_length)) for whole numbers n."
-            )
-        return {
-            "rotary_scaling_short_factor": list(self.short_factors),
-            "rotary_scaling_long_factor": list(self.long_factors),
-            "original_max_position_embeddings": original,
-            "max_position_embeddings": length,
-        }
-
-    def _refuse_final_length(self, engine: str) -> None:
-        if self.final_length is not None:
-            raise ConfigError(
-                f"{engine} cannot express final_length {self.final_length} of the scaling 'longrope': the engine "
-                "chooses between the lists. Write the configuration without final_length, or with the list of that "
-                "length as both."
-            )
-
-    def _refuse_two_scales(self, engine: str) -> None:
-        if self.short_attention_factor is not None:
-            raise ConfigError(
-                f"{engine} cannot express the attention scales {self.short_attention_factor:g} of short texts and "
-                f"{self.attention_scale():g} of long ones of the scaling 'longrope': it has one for both."
-            )
+    Args:
+        frequency: In radians a token.
+        length: Length in tokens that the model was trained for.
+        factor: How much further it shall read.
+    """
+    turns = length * frequency / TWO_PI
+    kept = min(max(turns.ln() / Decimal(32).ln(), Decimal(0)), Decimal(1))
+    return (1 - kept) * frequency / factor + kept * frequency

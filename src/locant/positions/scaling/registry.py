@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from locant.errors import ConfigError, nearest
+from locant.positions.scaling import linear, llama3, longrope, ntk, proportional, yarn
 from locant.positions.scaling.frequency import REGISTERED, FrequencyScaling
 
-_MODULES = (
-    "locant.positions.scaling.linear",
-    "locant.positions.scaling.ntk",
-    "locant.positions.scaling.ntk_by_parts",
-    "locant.positions.scaling.yarn",
-    "locant.positions.scaling.longrope",
-    "locant.positions.scaling.llama3",
-    "locant.positions.scaling.proportional",
-)
+# In the order of every table: modules may have been imported, and so registered, in another one.
+_ORDER = [module.__name__ for module in (linear, ntk, yarn, longrope, llama3, proportional)]
+_OWN = {name: each for name, each in REGISTERED.items() if each.__module__ in _ORDER}
+for _name in sorted(_OWN, key=lambda name: _ORDER.index(_OWN[name].__module__)):
+    REGISTERED[_name] = REGISTERED.pop(_name)
 
-
-class _Scalings(Mapping[str, type[FrequencyScaling]]):
-    """The registered scalings, Locant's own first; their modules are imported at the first question."""
-
-    def __getitem__(self, name: str) -> type[FrequencyScaling]:
-        _import_all()
-        return REGISTERED[name]
-
-    def __iter__(self) -> Iterator[str]:
-        _import_all()
-        places = {module: place for place, module in enumerate(_MODULES)}
-        return iter(sorted(REGISTERED, key=lambda name: places.get(REGISTERED[name].__module__, len(places))))
-
-    def __len__(self) -> int:
-        _import_all()
-        return len(REGISTERED)
-
-
-@functools.cache
-def _import_all() -> None:
-    for module in _MODULES:
-        import_module(module)
-
-
-SCALINGS: Mapping[str, type[FrequencyScaling]] = _Scalings()
+SCALINGS: Mapping[str, type[FrequencyScaling]] = MappingProxyType(REGISTERED)
 """Every frequency scaling by name."""
 
 

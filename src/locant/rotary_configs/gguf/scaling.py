@@ -1,419 +1,230 @@
-"""The scaling of a GGUF file: its keys and its tensors of factors, as llama.cpp's loader and graphs take them."""
+"""The scaling of a GGUF file: its keys and its tensors of factors, read and written as llama.cpp computes them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from decimal import Decimal
+from typing import Any
 
 from locant.errors import ConfigError, nearest
+from locant.positions.exact import geometric_frequencies
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import SCALINGS, FrequencyScaling, Unscaled, YaRN
-from locant.positions.scaling.checks import check_rotary_dim, is_number
-from locant.positions.scaling.contexts import FACTORS, LONG_FACTORS, SHORT_FACTORS, GGUFContext
-from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.forms import gguf_factors
-from locant.positions.scaling.longrope import LongRoPE
-from locant.rotary_configs.factor_products import mixed, multiplied, of_both, of_small_base_in_yarn, one_list
-from locant.rotary_configs.gguf.architectures import (
-    LOADS_DIVISORS,
-    LOADS_LISTS,
-    LOADS_LISTS_BY_TYPE,
-    LOG_MULTIPLIER_UNIT,
-    NEVER_MAGNIFIES,
-    PASSES_OVER_FACTORS,
-    PASSES_OVER_SCALING,
-    READS_BETAS,
-    READS_MIX,
-    SCALES_SCORES,
-)
-from locant.rotary_configs.gguf.deviations import USUAL_BASE
-from locant.rotary_configs.unusual_bases import with_base
+from locant.positions.scaling import SCALINGS, FrequencyScaling, Llama3, LongRoPE, Proportional, Unscaled, YaRN
+from locant.positions.scaling.checks import check_base, check_rotary_dim, is_number
+from locant.positions.scaling.measured import Measured
+from locant.rotary_configs.fields import Fields
+from locant.rotary_configs.gguf.architectures import Architecture
+from locant.rotary_configs.reading import cannot_express
+from locant.rotary_configs.scaling import Form, form_of, make_scaling, options_of, scaling_types
 
-_TOLERANCE = 2e-6  # the tensor is float32
-_ONLY_READ_BY: dict[str, Collection[str]] = {
-    **dict.fromkeys(("rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"), READS_BETAS),
-    **dict.fromkeys(("rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor"), READS_MIX),
-}
-_WITHOUT_IT = {"rope.scaling.yarn_beta_fast": 32.0, "rope.scaling.yarn_beta_slow": 1.0}
+FREQS, SHORT, LONG = "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"
+"""Names of the tensors of factors, by which frequencies are divided."""
 
+SCALING = "rope.scaling."
 Tensors = Mapping[str, tuple[float, ...]]
-"""Tensors of factors, by name."""
+
+_STANDING = 1e30  # factor of a pair that does not turn (convert_hf_to_gguf.py)
+_TOLERANCE = 2e-6  # the tensors are float32
 
 
-def scaling_of(
-    keys: Fields,
-    architecture: str,
-    tensors: Tensors,
-    rotary_dim: int,
-    base: float,
-    findings: list[Finding],
-    *,
-    mixes: bool = True,
-) -> FrequencyScaling:
+def scaling_of(keys: Fields, facts: Architecture, tensors: Tensors, rotary_dim: int, base: float) -> FrequencyScaling:
     """Return the scaling of a file.
 
     Args:
         keys: The metadata of the architecture.
-        architecture: ``general.architecture``.
+        facts: What llama.cpp does with it.
         tensors: Its tensors of factors.
         rotary_dim: Number of rotated features.
         base: Base of the unscaled frequencies.
-        findings: Where findings go.
-        mixes: Whether YaRN is shown as the list of factors that it is with a base up to 1 or ``yarn_ext_factor``.
 
     Raises:
-        ConfigError: The features are no pairs, a key is unknown or out of range, a tensor has not a positive number for
-            every pair, or llama.cpp would compute what no scaling here is.
+        ConfigError: The type is unknown, a key is missing or out of range, or a tensor is not what llama.cpp reads.
     """
-    check_rotary_dim(rotary_dim)  # of which lists of factors are made
-    # llama.cpp takes a file without a type for linear, and one without a factor for unscaled.
-    stated = keys.text("rope.scaling.type")
-    kind = "linear" if stated is None else stated
-    keys.flag("rope.scaling.finetuned")
-    types = {scaling.gguf_type: scaling for scaling in SCALINGS.values() if scaling.gguf_type}
+    check_rotary_dim(rotary_dim)
+    check_base(base)
+    kind, types = keys.text(f"{SCALING}type") or "linear", scaling_types("gguf")  # which without a factor is nothing
     if kind not in types:
-        raise ConfigError(f"Unknown rope.scaling.type '{kind}'.{nearest(kind, types)} Known: {', '.join(types)}.")
-    loaded = _loaded(tensors, architecture, kind, rotary_dim, findings)
-    given, by_old_name = keys.number("rope.scaling.factor"), keys.number("rope.scale_linear")
-    given = by_old_name if given is None else given
-    factor = given or 1.0
-    mix = _mix(keys, architecture)
-    runs = "yarn" if mix and kind in ("linear", "longrope") else "linear" if mix == 0 and kind == "yarn" else kind
-    kind = runs if kind != "longrope" else kind
-    magnifiers = _magnifiers(keys, architecture, is_yarn=runs == "yarn", findings=findings)
-    attention = math.prod(magnifiers.values()) if magnifiers else None
-    if LONG_FACTORS in loaded:
-        kind, factor = "longrope", 1.0 if kind == "none" else factor
-    elif kind == "longrope":  # which llama.cpp computes otherwise without the lists
-        kind = "yarn" if mix else "linear"
-        if not {SHORT_FACTORS, LONG_FACTORS} & {*tensors}:
-            findings.append(_without_lists(architecture, kind, factor))
-    # What is said of the scaling itself is for graphs that have it.
-    of_scaling = [] if architecture in PASSES_OVER_SCALING else findings
-    context = GGUFContext(
-        tensors=loaded,
-        kind=stated,
-        factor=factor,
-        original_length=_original_length(keys),
-        attention_factor=1.0 if attention is None else attention,
-        mscale_of=partial(_mscale, architecture, of_scaling),
-        findings=of_scaling,
-        beta_fast=READS_BETAS.get(architecture, _WITHOUT_IT["rope.scaling.yarn_beta_fast"]),
-    )
-    _warn_of_lengths(keys, context, kind)
-    heeded = _heeded(keys, architecture, of_scaling)
-    if kind == "longrope" and LONG_FACTORS in loaded and factor != 1:
-        divides = types["yarn" if stated == "yarn" else "linear"].from_gguf(heeded, context)
-        context = _with_lists_divided(context, divides, rotary_dim, base)
-    scaling = types[kind].from_gguf(heeded, context)
-    if not given and stated == kind and kind in ("linear", "yarn") and FACTORS not in loaded:
-        of_scaling.append(_note_on_missing_factor(kind, keys))
-        scaling = Unscaled() if scaling.attention_scale() == 1 else scaling
-    if isinstance(scaling, YaRN) and architecture in SCALES_SCORES:
-        unit = LOG_MULTIPLIER_UNIT.get(architecture)
-        multiplier = keys.number("rope.scaling.yarn_log_multiplier") or 0.0
-        findings.append(_note_on_scores(scaling, multiplier / unit if unit else 0.0))
-    is_mixed = mix is not None and mix not in (0, 1)
-    if mixes and isinstance(scaling, YaRN) and factor != 1 and (is_mixed or base <= 1):
-        divisors = mixed(scaling, 1 if mix is None else mix, rotary_dim, base)
-        by_base = f"{of_small_base_in_yarn(f'The base {base:g}')}: llama.cpp computes it so"
-        by_mix = f"rope.scaling.yarn_ext_factor {mix}: llama.cpp mixes YaRN with interpolation"
-        findings.append(_of_one_list(by_mix if is_mixed else by_base))
-        scaling = one_list(divisors, scaling.trained_length, scaling.attention_scale(), scaling.reach)
-    elif attention not in (None, 1) and not isinstance(scaling, YaRN | LongRoPE):
-        beside = f"rope.scaling.type '{stated}'" if stated else "no rope.scaling.type"
-        names = " and ".join(f"{name} {value:g}" for name, value in magnifiers.items())
-        them = "it" if len(magnifiers) == 1 else "both"
-        said = f"{names} beside {beside}: llama.cpp multiplies cosine and sine by {them}"
-        findings.append(_of_one_list(said))
-        length = scaling.trained or _declared(keys, "rope.scaling.attn_factor is shown for texts up to it")
-        scaling = one_list(gguf_factors(scaling, rotary_dim, base), length, attention, scaling.reach)
-    if FACTORS not in loaded:
-        return scaling
-    known = _known_scaling(loaded[FACTORS], rotary_dim, base) if scaling == Unscaled() else None
-    return known or _listed(keys, scaling, loaded[FACTORS], rotary_dim, base, findings)
-
-
-def unmixed(config: RotaryConfig, keys: Fields, architecture: str) -> RotaryConfig:
-    """Return a configuration of a file with YaRN itself where its list of factors is YaRN's in full or in part.
-
-    Its base is the usual one where that of the file is none with which YaRN can be written down.
-
-    Args:
-        config: The configuration.
-        keys: The metadata of the architecture.
-        architecture: ``general.architecture``.
-    """
-    if not isinstance(config.scaling, LongRoPE) or config.rotary_dim is None:
-        return config
-    by_keys = partial(scaling_of, keys, architecture, {}, config.rotary_dim, config.base, [])
-    plain = by_keys(mixes=False)
-    if not isinstance(plain, YaRN) or by_keys() != config.scaling:
-        return config
-    return with_base(config, config.base if config.base > 1 else USUAL_BASE, scaling=plain)
-
-
-def _magnifiers(keys: Fields, architecture: str, *, is_yarn: bool, findings: list[Finding]) -> dict[str, float]:
-    """Return the keys whose numbers multiply cosine and sine, or the attention scale of YaRN.
-
-    Raises:
-        ConfigError: One of them is 0.
-    """
-    name = "rope.scaling.attn_factor"
-    found = {name: keys.number(name)}
-    if architecture in NEVER_MAGNIFIES and found[name] not in (None, 1):
-        findings.append(
-            Finding(
-                "warning",
-                f"llama.cpp passes over {name} {found[name]:g} in the architecture '{architecture}': its graph does "
-                "not multiply cosine and sine.",
-                "Compare with the model's publication.",
+        near = nearest(kind[:60], types)
+        raise ConfigError(f"Unknown {SCALING}type '{kind:.60}' in {keys.where}.{near} Known: {', '.join(types)}.")
+    if not facts.scaled:
+        return Unscaled()
+    has_lists = facts.factors == "lists" or (facts.factors == "either" and kind == "longrope")
+    expected = {SHORT, LONG} if has_lists else {FREQS} if facts.factors in ("freqs", "either") else set()
+    pairs = rotary_dim // 2
+    for tensor, factors in tensors.items():
+        if tensor not in expected or len(factors) != pairs or not all(is_number(each) and each > 0 for each in factors):
+            raise ConfigError(
+                f"{tensor} must hold {pairs} numbers above 0, one for every pair; with the type '{kind}' llama.cpp "
+                f"reads {' and '.join(sorted(expected)) or 'no such tensor'} in files of '{facts.name}'."
             )
-        )
-        return {}
-    if architecture in READS_MIX and not is_yarn:  # the context keeps it where it computes no scale of its own
-        found["rope.scaling.yarn_attn_factor"] = keys.number("rope.scaling.yarn_attn_factor")
-    for name, value in found.items():
-        if value == 0:
-            raise ConfigError(f"{name} in {keys.where} is 0: all scores are 0 then.")
-        if value is not None and value < 0:
-            findings.append(
-                Finding(
-                    "error",
-                    f"{name} {value:g} is below 0: queries and keys both change their sign, so that scores are those "
-                    f"of {-value:g}, which is shown.",
-                    f"State {-value:g}, or compare with the model's publication.",
-                )
-            )
-    return {name: abs(value) for name, value in found.items() if value not in (None, 1)}
+    factor = keys.number(f"{SCALING}factor") or keys.number("rope.scale_linear") or 1.0
+    if has_lists and tensors and (len(tensors) == 1 or factor != 1):
+        has = f"{' and '.join(tensors)}, and the factor {factor:g}"
+        raise ConfigError(f"LongRoPE needs {SHORT} and {LONG}, and no {SCALING}factor; the file has {has}.")
+    # Without its lists LongRoPE is computed as linear interpolation.
+    name = "longrope" if has_lists and tensors else "linear" if types[kind] == "longrope" else types[kind]
+    form = form_of("gguf", name)
+    assert form is not None
+    form = Form(form.types, {field: f"{SCALING}{entry}" for field, entry in form.fields.items()})
+    options = options_of(keys, SCALINGS[name], form) | ({"factor": factor} if "factor" in form.fields else {})
+    scale = (keys.number(f"{SCALING}attn_factor") or 1.0) if facts.magnified else 1.0
+    length = keys.whole("context_length")
+    if name in ("yarn", "longrope"):
+        options.setdefault("original_length", length)
+        keys.need(options["original_length"], f"{SCALING}original_context_length", "so is context_length, its default")
+    if name == "yarn":
+        scaling = _yarn(keys, facts, options, form, scale)
+    elif name == "linear" and factor <= 1:
+        scaling = Unscaled() if factor == 1 else on_top(Unscaled(), (factor,) * pairs, rotary_dim, base)
+    else:
+        if name == "longrope":
+            options |= {"target_length": max(length or 0, options["original_length"]), "attention_factor": scale}
+            options |= {"short_factors": tensors[SHORT], "long_factors": tensors[LONG]}
+        scaling = make_scaling(SCALINGS[name], options, form, keys.where)
+    if scale != 1 and "attention_factor" not in form.fields:
+        scaling = Measured(given=tuple(map(float, scaling.frequencies(rotary_dim, base))), attention_factor=scale)
+    return on_top(scaling, tensors[FREQS], rotary_dim, base) if FREQS in tensors else scaling
 
 
-def _mix(keys: Fields, architecture: str) -> float | None:
-    """Return ``yarn_ext_factor`` where an architecture reads it; below 0 the type decides, as without it."""
-    mix = keys.number("rope.scaling.yarn_ext_factor") if architecture in READS_MIX else None
-    return None if mix is None or mix < 0 else mix
+def _yarn(keys: Fields, facts: Architecture, options: dict[str, Any], form: Form, relative: float) -> FrequencyScaling:
+    """Return YaRN, whose attention scale a file states relative to the usual one, and its corners to few graphs."""
+    options.pop("attention_factor", None)
+    if facts.beta_fast is None:
+        options = {name: value for name, value in options.items() if not name.startswith("beta_")}
+    else:
+        options.setdefault("beta_fast", facts.beta_fast)
+    if facts.log_unit is not None and (multiplier := keys.number(f"{SCALING}yarn_log_multiplier")):
+        options["mscale_all_dim"] = float(f"{multiplier / facts.log_unit:.6g}")  # float32 of 0.0707 means 0.707
+        options["mscale"] = options["mscale_all_dim"] if facts.cancelled else 1.0
+    scaling = make_scaling(YaRN, options, form, keys.where)
+    usual = scaling.attention_scale()
+    scale = usual * relative if facts.magnified else 1.0
+    if scale == usual:
+        return Unscaled() if options["factor"] == 1 else scaling
+    scale = 1.0 if math.isclose(scale, 1, rel_tol=_TOLERANCE) else scale
+    options |= {"attention_factor": scale, "mscale": None, "mscale_all_dim": None}
+    return make_scaling(YaRN, options, form, keys.where)
 
 
-def _with_lists_divided(context: GGUFContext, scaling: FrequencyScaling, rotary_dim: int, base: float) -> GGUFContext:
-    """Return a context in which LongRoPE's lists hold what the factor of the file divides besides."""
-    context.warn(
-        f"rope.scaling.factor {context.factor:g} stands beside the lists of LongRoPE: llama.cpp divides the "
-        "frequencies by both, as is shown.",
-        "Remove the factor, unless the weights were trained so.",
-    )
-    divisors = gguf_factors(scaling, rotary_dim, base)
-    lists = {name: multiplied(context.tensors[name], divisors) for name in (SHORT_FACTORS, LONG_FACTORS)}
-    scale = scaling.attention_scale() if isinstance(scaling, YaRN) else context.attention_factor
-    return replace(context, tensors=lists, factor=1.0, attention_factor=scale)
-
-
-def _of_one_list(said: str) -> Finding:
-    """Return the finding about what is no scaling with a name."""
-    return Finding(
-        "warning",
-        f"{said}, as is shown. That is no scaling with a name; it is shown as LongRoPE whose two lists are the same.",
-        "Remove the key, unless the weights were trained so.",
-    )
-
-
-def _without_lists(architecture: str, kind: str, factor: float) -> Finding:
-    """Return that the type means lists of factors which the file does not have."""
-    does = "scales nothing" if factor == 1 else f"takes the type for '{kind}' with the factor {factor:g}"
-    remedy = "Convert the model again, so that the file has both; of a model in several files they may be in another."
-    if architecture not in LOADS_LISTS | LOADS_LISTS_BY_TYPE:
-        remedy = f"State the type that is meant; for the architecture '{architecture}' llama.cpp loads no such lists."
-    return Finding(
-        "error",
-        f"rope.scaling.type is 'longrope', but the file has neither {SHORT_FACTORS} nor {LONG_FACTORS}: llama.cpp "
-        f"{does}, as is shown.",
-        remedy,
-    )
-
-
-def _declared(keys: Fields, why: str) -> int:
-    """Return the length that the model is declared for."""
-    return int(keys.need(keys.whole("context_length"), "context_length", why))
-
-
-def _loaded(
-    tensors: Tensors, architecture: str, kind: str, rotary_dim: int, findings: list[Finding]
-) -> dict[str, tuple[float, ...]]:
-    """Return the tensors that llama.cpp loads, both lists of LongRoPE where it loads one; warn of the others."""
-    takes_lists = architecture in LOADS_LISTS or (kind == "longrope" and architecture in LOADS_LISTS_BY_TYPE)
-    takes_divisors = architecture in LOADS_DIVISORS and not (takes_lists and architecture in LOADS_LISTS_BY_TYPE)
-    takes = {FACTORS: takes_divisors, SHORT_FACTORS: takes_lists, LONG_FACTORS: takes_lists}
-    loaded = {name: factors for name, factors in tensors.items() if takes.get(name)}
-    for name in tensors:
-        if name in takes and name not in loaded:
-            beside = f" with rope.scaling.type '{kind}'" if architecture in LOADS_LISTS_BY_TYPE else ""
-            findings.append(
-                Finding(
-                    "warning",
-                    f"{name} is passed over: llama.cpp does not load it for the architecture '{architecture}'{beside}, "
-                    "and refuses files with tensors that it does not load.",
-                    "Remove the tensor, or convert the model to an architecture that has it.",
-                )
-            )
-    if architecture in PASSES_OVER_FACTORS and loaded:
-        findings.append(
-            Finding(
-                "warning",
-                f"{' and '.join(loaded)} have no effect: the graph of '{architecture}' in llama.cpp does not divide by "
-                "them.",
-                "Compare with the model's publication.",
-            )
-        )
-        loaded.clear()
-    for name, factors in loaded.items():
-        _check_factors(name, factors, rotary_dim, findings)
-    lists = (SHORT_FACTORS, LONG_FACTORS)
-    missing = next((name for name in lists if name not in loaded), None)
-    if missing is not None and {*lists} & {*loaded}:
-        reach = "beyond" if missing == LONG_FACTORS else "up to"
-        findings.append(
-            Finding(
-                "warning",
-                f"{missing} is missing although {lists[missing == SHORT_FACTORS]} is there: llama.cpp scales no "
-                f"frequency for contexts {reach} the original length.",
-                "Convert the model again, with both lists of its publication.",
-            )
-        )
-        loaded[missing] = (1.0,) * (rotary_dim // 2)
-    return loaded
-
-
-def _check_factors(name: str, factors: Sequence[float], rotary_dim: int, findings: list[Finding]) -> None:
-    if len(factors) != rotary_dim // 2:
-        raise ConfigError(
-            f"{name} holds {len(factors)} factors, but {rotary_dim} rotated features are {rotary_dim // 2} pairs."
-        )
-    wrong = next((index for index, factor in enumerate(factors) if not is_number(factor) or factor == 0), None)
-    if wrong is not None:
-        raise ConfigError(
-            f"{name} holds {factors[wrong]:g} for pair {wrong}; llama.cpp divides the frequencies by it, so that "
-            "it must be a number above 0."
-        )
-    backwards = next((index for index, factor in enumerate(factors) if factor < 0), None)
-    if backwards is not None:
-        findings.append(
-            Finding(
-                "error",
-                f"{name} holds {factors[backwards]:g} for pair {backwards}: llama.cpp divides the frequency by it, and "
-                "turns the pair backwards, as is shown.",
-                "Convert the model again; factors are numbers above 0.",
-            )
-        )
-
-
-def _original_length(keys: Fields) -> int | None:
-    name = "rope.scaling.original_context_length"
-    value = keys.get(name)
-    return None if value == 0 and not isinstance(value, bool) else keys.whole(name)  # 0 is unset to llama.cpp
-
-
-def _warn_of_lengths(keys: Fields, context: GGUFContext, kind: str) -> None:
-    original, length = context.original_length, keys.whole("context_length")
-    if kind in ("yarn", "longrope") and original is not None and length is not None and original > length:
-        context.warn(
-            f"rope.scaling.original_context_length is {original}, above context_length {length}, although the scaling "
-            f"'{kind}' extends the first to the second.",
-            "Exchange the two if they are swapped; otherwise declare the extended length as context_length.",
-        )
-
-
-def _heeded(keys: Fields, architecture: str, findings: list[Finding]) -> Fields:
-    """Return the keys without those that llama.cpp passes over, with a warning where they would change something."""
-    passed_over = [name for name, readers in _ONLY_READ_BY.items() if architecture not in readers]
-    for name in passed_over:
-        value, readers = keys.number(name), _ONLY_READ_BY[name]
-        if value in (None, _WITHOUT_IT.get(name, 1), -1):
-            continue
-        instead = f": {_WITHOUT_IT[name]:g} is taken" if name in _WITHOUT_IT else ""
-        findings.append(
-            Finding(
-                "warning",
-                f"llama.cpp passes over {name} {value:g} in the architecture '{architecture}'{instead}.",
-                f"Convert the model to an architecture that has it: {', '.join(sorted(readers))}.",
-            )
-        )
-    return keys.without(passed_over)
-
-
-def _mscale(architecture: str, findings: list[Finding], multiplier: float) -> tuple[float, float] | None:
-    """Return mscale and mscale_all_dim that an architecture means by ``yarn_log_multiplier``; ``None`` for nothing."""
-    if architecture in LOG_MULTIPLIER_UNIT:
-        # A float32 of 0.1 * 0.707 must come back as 0.707.
-        mscale_all_dim = float(f"{multiplier / LOG_MULTIPLIER_UNIT[architecture]:.6g}")
-        return (mscale_all_dim if architecture == "deepseek2" else 1.0), mscale_all_dim
-    findings.append(
-        Finding(
-            "warning",
-            f"llama.cpp passes over rope.scaling.yarn_log_multiplier {multiplier:g} in the architecture "
-            f"'{architecture}': attention is scaled by 0.1 * ln(factor) + 1, as in files without it.",
-            "Convert the model to the architecture 'mistral3' where that is meant, or state rope.scaling.attn_factor.",
-        )
-    )
-    return None
-
-
-def _note_on_missing_factor(kind: str, keys: Fields) -> Finding:
-    """Return the finding about a type of scaling without the factor that it scales by."""
-    original, length = _original_length(keys), keys.whole("context_length")
-    meant = f" {length / original:g}" if original and length and length > original else ""
-    stated = next((n for n in ("rope.scaling.factor", "rope.scale_linear") if keys.values.get(n) == 0), None)
-    said = "rope.scaling.factor is missing" if stated is None else f"{stated} is 0"
-    return Finding(
-        "warning",
-        f"{said} beside rope.scaling.type '{kind}': llama.cpp takes 1, which scales nothing.",
-        f"State rope.scaling.factor{meant}, if the model was extended; otherwise remove the type.",
-    )
-
-
-def _note_on_scores(scaling: YaRN, mscale_all_dim: float) -> Finding:
-    """Return how the graphs of DeepSeek's family scale all scores (``mscale`` and ``kq_scale`` in deepseek2.cpp)."""
-    assert scaling.factor is not None
-    by_factor = 0.1 * mscale_all_dim * math.log(scaling.factor) + 1
-    whole = scaling.attention_scale() * by_factor
-    return Finding(
-        "note",
-        f"llama.cpp also multiplies all scores of this architecture by {whole**2:.6g}, the square of the attention "
-        "scale times 0.1 * mscale_all_dim * ln(factor) + 1; a rotary configuration does not hold that.",
-        "Scale the scores in the attention, too.",
-    )
-
-
-def _known_scaling(factors: Sequence[float], rotary_dim: int, base: float) -> FrequencyScaling | None:
-    """Return the scaling that divides frequencies by these factors, where one is known that files hold so."""
-    plain = [float(frequency) for frequency in Unscaled().frequencies(rotary_dim, base)]
-    for scaling in SCALINGS.values():
-        candidate = scaling.from_gguf_factors(factors, plain)
-        if candidate is None:
-            continue
-        found = gguf_factors(candidate, rotary_dim, base)
+def on_top(scaling: FrequencyScaling, factors: Sequence[float], rotary_dim: int, base: float) -> FrequencyScaling:
+    """Return a scaling whose frequencies are divided by a factor for every pair, with its name where it has one."""
+    plain = [float(each) for each in Unscaled().frequencies(rotary_dim, base)]
+    candidates = (_proportional(factors), _llama3(factors, plain)) if scaling == Unscaled() else ()
+    for candidate in (each for each in candidates if each is not None):
+        found = factors_of(candidate, rotary_dim, base)
         if all(math.isclose(a, b, rel_tol=_TOLERANCE) for a, b in zip(found, factors, strict=True)):
             return candidate
-    return None
-
-
-def _listed(
-    keys: Fields,
-    scaling: FrequencyScaling,
-    factors: Sequence[float],
-    rotary_dim: int,
-    base: float,
-    findings: list[Finding],
-) -> FrequencyScaling:
-    """Return the frequencies that both a scaling and the factors divide, as LongRoPE with one list for all texts."""
-    length = _declared(keys, f"{FACTORS} is a list for texts up to it")
-    beside = "" if scaling == Unscaled() else f", on top of the scaling '{scaling.name}'"
-    findings.append(
-        Finding(
-            "note",
-            f"llama.cpp divides the frequencies by the factors in {FACTORS}{beside}. That is no scaling with a name; "
-            "it is shown as LongRoPE whose two lists are the same.",
-            "Check rope.freq_base and rope.dimension_count where the factors should be those of Llama 3 or Gemma 4.",
-        )
+    divided = (
+        0.0 if factor >= _STANDING else float(frequency) / factor
+        for frequency, factor in zip(scaling.frequencies(rotary_dim, base), factors, strict=True)
     )
-    return of_both(one_list(factors, length), scaling, length, rotary_dim, base)
+    return Measured(given=tuple(divided), attention_factor=scaling.attention_scale())
+
+
+def factors_of(scaling: FrequencyScaling, rotary_dim: int, base: float) -> tuple[float, ...]:
+    """Return by what a scaling divides the frequency of every pair."""
+    plain = geometric_frequencies(rotary_dim // 2, Decimal(base))
+    scaled = scaling.frequencies(rotary_dim, base)
+    return tuple(float(whole / each) if each else _STANDING for whole, each in zip(plain, scaled, strict=True))
+
+
+def _proportional(factors: Sequence[float]) -> FrequencyScaling | None:
+    """Return p-RoPE, where the first pairs are slowed alike and the others do not turn."""
+    turning = sum(factor < math.sqrt(_STANDING) for factor in factors)
+    factor = factors[0] if turning else 1.0
+    if factor < 1 or {*factors[:turning]} - {factor}:
+        return None
+    is_plain = turning == len(factors) and factor == 1
+    return Unscaled() if is_plain else Proportional(rotary_fraction=turning / len(factors), factor=factor)
+
+
+def _llama3(factors: Sequence[float], plain: Sequence[float]) -> FrequencyScaling | None:
+    """Return Llama 3's scaling whose blend meets two of the blended pairs, or that has a step where none is blended.
+
+    The blend is linear in the frequency: ``(L * f / 2 pi - low) / (high - low)``. Multiplying ``L``, ``low`` and
+    ``high`` by the same number changes nothing, so ``low`` is 1 wherever that makes ``L`` a whole number. At a step,
+    any ``L`` between the wavelengths of its two pairs says the same; the roundest is taken.
+    """
+    largest, kept = max(factors), sum(factor < 1 + 1e-5 for factor in factors)
+    blended = [index for index, factor in enumerate(factors) if 1 + 1e-5 < factor < largest * (1 - 1e-5)]
+    if not 1 + 1e-5 < largest < _STANDING or len(blended) == 1 or (not blended and kept == 0):
+        return None
+    if not blended:
+        fastest, slowest = (2 * math.pi / plain[index] for index in (kept - 1, kept))
+        steps = (1 << exponent for exponent in range(math.ceil(fastest).bit_length(), -1, -1))
+        lengths = (-(-math.ceil(fastest) // step) * step for step in steps)
+        length = next((each for each in lengths if each < slowest), None)
+        return None if length is None else Llama3(original_length=length, factor=largest, high_frequency_factor=1.0)
+    ends = blended[0], blended[-1]
+    turns = [plain[index] / (2 * math.pi) for index in ends]
+    shares = [(1 / factors[index] - 1 / largest) / (1 - 1 / largest) for index in ends]
+    slope = (shares[0] - shares[1]) / (turns[0] - turns[1])
+    offset = shares[0] - slope * turns[0]
+    if slope <= 0 or offset >= 0:
+        return None
+    high = 1 - 1 / offset
+    length = max(round(slope * (high - 1)), 1)
+    low = length / (slope * (high - 1))
+    low = 1.0 if abs(low - 1) < 1e-4 else low
+    return Llama3(
+        original_length=length, factor=largest, low_frequency_factor=low, high_frequency_factor=round(high * low, 3)
+    )
+
+
+def as_yarn(scaling: FrequencyScaling) -> FrequencyScaling:
+    """Return NTK-by-parts as YaRN that leaves scores alone, and other scalings as they are."""
+    if scaling.name != "ntk-by-parts":
+        return scaling
+    return YaRN(**{each.name: getattr(scaling, each.name) for each in fields(scaling)}, attention_factor=1.0)
+
+
+def entries_of(scaling: FrequencyScaling, form: Form) -> dict[str, Any]:
+    """Return what the entries of a format hold of a scaling."""
+    values = {entry: getattr(scaling, field) for field, entry in form.fields.items()}
+    return {entry: value for entry, value in values.items() if value is not None}
+
+
+def written(config: RotaryConfig, facts: Architecture) -> tuple[dict[str, Any], dict[str, tuple[float, ...]]]:
+    """Return the keys below ``rope.scaling.`` of a configuration, without that, and its tensors of factors.
+
+    Raises:
+        ConfigError: llama.cpp has no such scaling, or not in this architecture.
+    """
+    scaling, engine = as_yarn(config.scaling), f"GGUF of the architecture '{facts.name}'"
+    form, tensors, needs = form_of("gguf", scaling.name), dict[str, tuple[float, ...]](), "freqs"
+    attention = scaling.attention_scale()
+    if form is not None:
+        keys = {"type": form.types[0], **entries_of(scaling, form)}
+    elif scaling.depends_on_length:
+        raise cannot_express(engine, scaling, "llama.cpp has the same frequencies for texts of all lengths")
+    else:
+        keys = {"type": "none"}
+        tensors = {FREQS: factors_of(scaling, config.rotary_dim or config.head_dim, config.base)}
+    if isinstance(scaling, LongRoPE):
+        if scaling.final_length is not None or scaling.short_attention_factor is not None:
+            raise cannot_express(engine, scaling, "llama.cpp has no final_length and no short_attention_factor")
+        needs, tensors = "lists", {SHORT: tuple(scaling.short_factors), LONG: tuple(scaling.long_factors)}
+    if isinstance(scaling, YaRN):
+        if not scaling.truncate:
+            raise cannot_express(engine, scaling, "llama.cpp rounds the corners of the ramp, so that truncate is true")
+        if (scaling.beta_fast, scaling.beta_slow) != (32, 1) and facts.beta_fast is None:
+            raise cannot_express(engine, scaling, "llama.cpp has beta_fast 32 and beta_slow 1 there")
+        attention /= scaling.paper_attention_scale()
+        mscale, for_all = scaling.mscale, scaling.mscale_all_dim
+        if facts.log_unit is not None and for_all is not None:
+            if mscale != (expected := for_all if facts.cancelled else 1.0):
+                raise cannot_express(engine, scaling, f"llama.cpp takes {expected:g} for mscale there")
+            attention, keys["yarn_log_multiplier"] = 1.0, for_all * facts.log_unit
+    if attention != 1 or isinstance(scaling, LongRoPE):
+        keys["attn_factor"] = attention
+    else:
+        keys.pop("attn_factor", None)
+    if (
+        (tensors and facts.factors not in (needs, "either"))
+        or (scaling != Unscaled() and not facts.scaled)
+        or (attention != 1 and not facts.magnified)
+    ):
+        raise cannot_express(engine, scaling, "its graph in llama.cpp has no such scaling")
+    return keys, tensors

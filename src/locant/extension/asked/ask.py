@@ -1,0 +1,170 @@
+"""The class of a model in the installed transformers, asked what it makes of a config.json: the reading."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from locant.errors import LocantError
+from locant.extension.asked.axes import axes_of
+from locant.extension.asked.build import Built, ClassRefusesError, NoClassError, build
+from locant.extension.asked.name import layer_types, named, tables_of
+from locant.extension.asked.static import static_reading
+from locant.extension.asked.turn import Turn, origins
+from locant.extension.asked.watch import Call, Watch, heard, is_attention, watched
+from locant.extension.asked.weightless import TooLargeError
+from locant.positions.rotary.config import RotaryConfig, RotaryLayout
+from locant.rotary_configs.reading import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig
+
+__all__ = ["AskedClass", "ClassRefusesError", "NoClassError", "TooLargeError", "ask_class"]
+
+
+@dataclass(frozen=True)
+class AskedClass:
+    """What a class makes of a file.
+
+    Attributes:
+        reading: Its rotary positions; without configurations where nothing rotates.
+        name: Name of the model's class.
+        release: Release of transformers.
+        said: What transformers warns of, and what of the reading cannot be told.
+        config: The configuration that the model reads, with everything that the class fills in.
+        has_own_code: Whether the file names code of its own, which may do something else and is never run.
+        seconds: Processor time that it took.
+    """
+
+    reading: ParsedConfig
+    name: str
+    release: str
+    said: tuple[str, ...]
+    config: Any
+    has_own_code: bool
+    seconds: float
+
+
+def ask_class(content: Mapping[str, Any]) -> AskedClass:
+    """Build the model of a config.json's class without weights, let it read a few tokens, and tell what it does.
+
+    No code but that of the installed transformers is run.
+
+    Args:
+        content: The object in config.json.
+
+    Raises:
+        NoClassError: transformers is not installed, or has no class for the file.
+        ClassRefusesError: The class refuses the file.
+        TooLargeError: The model is too large to be asked.
+        NoRotaryPositionsError: It reads no texts, or only with sounds and without a rotary module.
+    """
+    begin = time.process_time()
+    with heard() as said:
+        built = build(content)
+        if (
+            not {"input_ids", "decoder_input_ids", "inputs_embeds"}
+            & inspect.signature(built.model.forward).parameters.keys()
+        ):
+            raise NoRotaryPositionsError(f"{built.name} reads no texts.")
+        try:
+            reading = _reading(built, watched(built.model, built.length), said)
+        except TooLargeError:
+            raise
+        except Exception as error:  # of the class, or of watching it
+            refused: LocantError = ClassRefusesError("run", built.name, error)
+            try:
+                reading = static_reading(built)
+                said.append(str(refused))
+            except Exception:
+                if (reads := getattr(built.model, "main_input_name", "input_ids")) != "input_ids":
+                    refused = NoRotaryPositionsError(f"{built.name} reads {reads}, and has no rotary module.")
+                raise refused from error
+    import transformers
+
+    source = f"{reading.source}{built.name} of transformers {transformers.__version__}"
+    return AskedClass(
+        replace(reading, source=source),
+        built.name,
+        transformers.__version__,
+        tuple(dict.fromkeys(said)),
+        built.config,
+        any("auto_map" in each for each in (content, *content.values()) if isinstance(each, Mapping)),
+        time.process_time() - begin,
+    )
+
+
+def _reading(built: Built, watch: Watch, said: list[str]) -> ParsedConfig:
+    """Return what was seen of a model, layer by layer; ``said`` gets what is to be said of it."""
+    calls, types = _of_text(watch.calls.values()), layer_types(built.config)
+    tables = list(tables_of(built.model))
+    stack = next(iter(calls.values())).stack if calls else ""
+    layers = built.model.get_submodule(stack) if stack else built.model
+    attending = {int(n): any(map(is_attention, each.modules())) for n, each in layers.named_children() if n.isdecimal()}
+    count = max([*calls, *attending, -1 if attending else len(types) - 1]) + 1
+    configs, axes = dict[str, RotaryConfig](), dict[str, Call]()
+    known, layouts = dict[Any, str](), dict[Any, RotaryLayout]()
+    found: dict[tuple[str, str | None, int | None, bool], list[int]] = {}
+    for index in range(count):
+        kind = types[index] if index < len(types) else ALL_LAYERS
+        call, key = calls.get(index), None
+        turn = None if call is None else call.turn
+        if call is not None and turn is not None and (tables or turn.layout):
+            if turn.layout is None:
+                raise LookupError(f"{call.name} moves features otherwise than by turning pairs")
+            ways = (turn, turn.backwards())
+            turn, table = next(((way, each) for way in ways for each in tables if each.makes(way)), (turn, None))
+            said += [] if turn is call.turn else [f"{built.name} turns pairs backwards, by minus the angle."]
+            place = type(built.model.get_submodule(call.name)), turn.head_dim, turn.first, turn.rotary_dim, turn.layout
+            if place not in layouts:
+                layouts[place] = _layout(call, turn, watch)
+            # Frequencies that were measured differ by rounding from layer to layer, those of modules do not.
+            frequencies = table.frequencies if table else tuple(round(each, 5) for each in turn.frequencies)
+            rotation = *place, frequencies, kind
+            if rotation not in known:
+                group, config, note = named(built.config, kind, turn, layouts[place], table)
+                said += [note] if note else []
+                name = next((name for name, each in configs.items() if each == config), None)
+                if name is None:
+                    names = [each for each in (group, kind) if each != ALL_LAYERS] or ["layers"]
+                    names += [f"{names[-1]} {number}" for number in range(2, count + 2)]
+                    name = next(each for each in names if each not in configs)
+                configs[name], known[rotation] = config, name
+            key = known[rotation]
+            axes.setdefault(key, call)
+        window, attends = call.window if call else None, call is not None or attending.get(index, False)
+        found.setdefault((kind, key, window, attends), []).append(index)
+    multimodal = axes_of(built, axes, configs)
+    only = next(iter(configs)) if len(configs) == 1 else None  # the one configuration is that of all
+    return ParsedConfig(
+        {ALL_LAYERS if key == only else key: each for key, each in configs.items()},
+        {ALL_LAYERS if key == only else key: each for key, each in multimodal.items()},
+        tuple(
+            LayerType(kind, tuple(indices), ALL_LAYERS if key and key == only else key, window, attends)
+            for (kind, key, window, attends), indices in found.items()
+        ),
+        source="",
+    )
+
+
+def _layout(call: Call, turn: Turn, watch: Watch) -> RotaryLayout:
+    """Return how pairs stand in the weights, before the class reorders them."""
+    assert turn.layout is not None
+    for head in (call.heads[1][0], call.heads[0][0]):
+        block, found = head[turn.first : turn.first + turn.rotary_dim], turn.layout
+        for labelled, _, found in origins(block, turn.layout, watch.labels.get(call.name, ())):
+            if labelled.is_product:
+                return found
+    return found
+
+
+def _of_text(calls: Iterable[Call]) -> dict[int, Call]:
+    """Return the calls of the last stack of layers that rotates, by layer, each the one that rotates."""
+    stacks: dict[str, dict[int, Call]] = {}
+    for number, call in enumerate(calls):
+        layers, index = stacks.setdefault(call.stack, {}), number if call.layer is None else call.layer
+        known = layers.get(index)
+        if known is None or ("cross" not in call.name and (known.turn is None or "cross" in known.name)):
+            layers[index] = call
+    rotating = [each for each in stacks.values() if any(call.turn is not None for call in each.values())]
+    return next(reversed(rotating or list(stacks.values())), {})

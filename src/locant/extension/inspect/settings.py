@@ -1,0 +1,185 @@
+"""Settings of engines that are equivalent to the rotary configuration of a model."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from locant.errors import ConfigError, LocantError, UsageError, nearest
+from locant.positions.rotary.config import RotaryConfig
+from locant.positions.scaling.measured import Measured
+from locant.rotary_configs.config_json import read_huggingface, write_huggingface
+from locant.rotary_configs.ctranslate2 import write_ctranslate2
+from locant.rotary_configs.gguf import architecture_of, write_llamacpp
+from locant.rotary_configs.reading import ALL_LAYERS, UNREADABLE, ParsedConfig
+from locant.rotary_configs.vllm import Group, write_sglang, write_vllm
+
+if TYPE_CHECKING:
+    from locant.extension.inspect.result import Inspection
+
+
+def to_engine_config(inspection: Inspection, engine: str) -> str | dict[str, Any]:
+    """Return the setting of an engine for the rotary positions of a model.
+
+    Entries of config.json are read back: by the model's class, where the installed transformers has it.
+
+    Args:
+        inspection: The model.
+        engine: One of :data:`ENGINES`.
+
+    Returns:
+        The JSON for ``--hf-overrides`` (``vllm``) or ``--json-model-override-args`` (``sglang``), flags (``llamacpp``),
+        the entries to merge into config.json or into its text config, where ``None`` removes one (``hf5``, ``hf4``), or
+        the attributes of attention layers (``ctranslate2``).
+
+    Raises:
+        UsageError: The engine is unknown.
+        LocantError: The engine cannot express them, or nobody can because the file contradicts itself.
+    """
+    if engine not in ENGINES:
+        raise UsageError(f"Unknown engine '{engine}'.{nearest(engine, ENGINES)} Known: {', '.join(ENGINES)}.")
+    parsed = inspection.parsed
+    if parsed is None or not parsed.configs:
+        why = inspection.findings[0].message if inspection.findings else "The model has no rotary positions."
+        if inspection.has_errors:
+            raise LocantError(f"It cannot be expressed for another engine before it is right: {why}")
+        raise LocantError(f"There is nothing to express for another engine: {why}")
+    if any(isinstance(config.scaling, Measured) for config in parsed.configs.values()):
+        raise LocantError(
+            "No named scaling makes the frequencies of this model; a GGUF file alone can hold a factor for every pair."
+        )
+    if parsed.multimodal and engine in _WITHOUT_AXES:
+        raise LocantError(
+            f"The positions of this model have several axes (M-RoPE), which the setting for {engine} loses."
+        )
+    try:
+        return ENGINES[engine](inspection, parsed)
+    except UNREADABLE as error:
+        raise LocantError(str(error)) from error
+
+
+def _vllm(inspection: Inspection, parsed: ParsedConfig) -> str:
+    return _in_text_config(inspection, write_vllm(parsed.configs, _group_of(inspection, parsed), parsed.multimodal))
+
+
+def _sglang(inspection: Inspection, parsed: ParsedConfig) -> str:
+    return _in_text_config(inspection, write_sglang(parsed.configs, _group_of(inspection, parsed), parsed.multimodal))
+
+
+def _group_of(inspection: Inspection, parsed: ParsedConfig) -> Group:
+    """Return the name of the group in the file: releases with transformers 4 leave one of the other name in place."""
+    content = inspection.content
+    old = len(parsed.configs) == 1 and bool(content.get("rope_scaling")) and not content.get("rope_parameters")
+    return "rope_scaling" if old else "rope_parameters"
+
+
+def _in_text_config(inspection: Inspection, written: str) -> str:
+    """Return overrides within the text config: that of the file, or the one that the class makes of the file."""
+    path = inspection.text_part
+    if not path and inspection.kind == "huggingface":
+        from locant.extension.asked.build import completed_config, text_of
+        from locant.extension.asked.watch import heard
+
+        with heard(), contextlib.suppress(LocantError):  # without the class nobody can tell
+            whole = completed_config(inspection.content)
+            text = text_of(whole)
+            path = tuple(name for name in whole.sub_configs if getattr(whole, name, None) is text)[:1]
+    for name in reversed(path):
+        written = f"{{{json.dumps(name)}: {written}}}"
+    return written
+
+
+def _llamacpp(inspection: Inspection, parsed: ParsedConfig) -> str:
+    del inspection
+    return " ".join(write_llamacpp(parsed.configs))
+
+
+def _ctranslate2(inspection: Inspection, parsed: ParsedConfig) -> dict[str, Any]:
+    return write_ctranslate2(_before_conversion(inspection, parsed))  # which starts from the model of transformers
+
+
+def _before_conversion(inspection: Inspection, parsed: ParsedConfig) -> dict[str, RotaryConfig]:
+    """Return the configurations of the weights before a converter permuted them for a GGUF file."""
+    if inspection.kind != "gguf" or not architecture_of(inspection.model_type or "").permuted:
+        return parsed.configs
+    return {layer: replace(config, layout="half") for layer, config in parsed.configs.items()}
+
+
+def _hf5(inspection: Inspection, parsed: ParsedConfig) -> dict[str, Any]:
+    return _for_huggingface(inspection, parsed, "5")
+
+
+def _hf4(inspection: Inspection, parsed: ParsedConfig) -> dict[str, Any]:
+    return _for_huggingface(inspection, parsed, "4")
+
+
+def _for_huggingface(inspection: Inspection, parsed: ParsedConfig, version: Literal["4", "5"]) -> dict[str, Any]:
+    from locant.extension.asked.ask import NoClassError, TooLargeError, ask_class
+
+    wanted = replace(parsed, configs=_before_conversion(inspection, parsed))
+    name, content = inspection.model_type, inspection.content
+    if inspection.kind == "gguf":
+        name, content, wanted = architecture_of(name or "").model_type, {}, replace(wanted, layers=())
+    written = write_huggingface(wanted.configs, version, model_type=name, multimodal=wanted.multimodal)
+    stated = {**content, "model_type": name, **written}
+    stated = {key: value for key, value in stated.items() if value is not None}
+    try:
+        read = ask_class(stated).reading
+    except (NoClassError, TooLargeError) as error:
+        if version == "5" and "auto_map" in content:
+            raise ConfigError(
+                f"The code beside checkpoints of the model type '{name}' reads no rope_parameters of release 5. Take "
+                "--as hf4 for rope_theta and rope_scaling, where it reads these."
+            ) from error
+        read = read_huggingface(stated)
+    for layer, config, found in _pairs(wanted, read):
+        if found is None or not _turn_alike(found, config):
+            said = "no rotation" if found is None else f"base {found.base:.10g}, {found.describe()}"
+            raise ConfigError(
+                f"config.json of transformers {version} cannot express this for the model type '{name}': for {layer} "
+                f"it means {said}, by {read.source}, whatever these entries say."
+            )
+    return written
+
+
+def _pairs(wanted: ParsedConfig, read: ParsedConfig) -> list[tuple[str, RotaryConfig, RotaryConfig | None]]:
+    """Return what is wanted and what was read, layer by layer where both tell their layers, else by layer type."""
+    if wanted.layers and read.layers:
+        indices = sorted(index for kind in wanted.layers if kind.config for index in kind.layers)
+        known = {index for kind in read.layers for index in kind.layers}
+        pairs = [(index, wanted.of_layer(index), read.of_layer(index) if index in known else None) for index in indices]
+        return [(f"layer {index}", config, found) for index, config, found in pairs if config]
+    whole = read.configs.get(ALL_LAYERS)
+    return [(f"'{layer}' layers", config, read.configs.get(layer, whole)) for layer, config in wanted.configs.items()]
+
+
+def _turn_alike(first: RotaryConfig, second: RotaryConfig) -> bool:
+    """Whether two configurations compute the same for short texts and for long ones."""
+    if (first.rotary_dim, first.layout) != (second.rotary_dim, second.layout):
+        return False
+    return all(
+        math.isclose(ours, theirs, rel_tol=1e-6)
+        for length in (None, 1, 1 << 30)
+        for ours, theirs in zip(_hands(first, length), _hands(second, length), strict=True)
+    )
+
+
+def _hands(config: RotaryConfig, length: int | None) -> list[float]:
+    return [*map(float, config.frequencies(length)), config.attention_scale(length)]
+
+
+ENGINES: Mapping[str, Callable[[Inspection, ParsedConfig], str | dict[str, Any]]] = {
+    "vllm": _vllm,
+    "sglang": _sglang,
+    "llamacpp": _llamacpp,
+    "hf5": _hf5,
+    "hf4": _hf4,
+    "ctranslate2": _ctranslate2,
+}
+"""Functions that return the setting of an engine, by the engine's name."""
+
+_WITHOUT_AXES = ("llamacpp", "ctranslate2")

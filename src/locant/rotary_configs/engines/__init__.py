@@ -1,1 +1,0 @@
-"""Rotary positions in the settings of vLLM and CTranslate2."""

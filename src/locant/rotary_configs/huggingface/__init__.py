@@ -1,1 +1,0 @@
-"""Rotary positions in the config.json of Hugging Face's transformers."""

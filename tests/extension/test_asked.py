@@ -1,0 +1,214 @@
+"""The class of the installed transformers, asked on weights without memory: kinds of models, and kinds of refusals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from locant.errors import ConfigError, LocantError
+from locant.extension import AskedClass, ClassRefusesError, NoClassError, ask_class
+from locant.positions import DynamicNTK, Linear, LongRoPE, YaRN
+from locant.positions.scaling.measured import Measured
+
+transformers = pytest.importorskip("transformers")
+
+_LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 4,
+    "max_position_embeddings": 8192,
+    "rope_theta": 500000.0,
+}
+_DEEPSEEK_V3 = {"model_type": "deepseek_v3", "max_position_embeddings": 163840, "rope_theta": 10000}
+_DEEPSEEK_V3["rope_scaling"] = {
+    "type": "yarn",
+    "factor": 40,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 4096,
+}
+
+
+def _asked(content: dict[str, Any], **changes: Any) -> AskedClass:
+    return ask_class({**content, **changes})
+
+
+def test_a_plain_model() -> None:
+    asked = _asked(_LLAMA)
+    assert asked.reading.source == f"LlamaModel of transformers {transformers.__version__}"
+    config = asked.reading.config
+    assert (config.head_dim, config.rotary_dim, config.layout, config.base) == (128, 128, "half", 500000.0)
+    assert [kind.layers for kind in asked.reading.layers] == [(0, 1, 2, 3)]
+    assert not asked.reading.assumed
+    assert not asked.has_own_code
+
+
+@pytest.mark.parametrize(
+    ("scaling", "kind"),
+    [
+        ({"rope_type": "linear", "factor": 4.0}, Linear),
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}, YaRN),
+        ({"rope_type": "dynamic", "factor": 2.0}, DynamicNTK),
+        (
+            {
+                "rope_type": "longrope",
+                "factor": 4.0,
+                "original_max_position_embeddings": 2048,
+                "short_factor": [1.0] * 64,
+                "long_factor": [1.0 + pair for pair in range(64)],
+            },
+            LongRoPE,
+        ),
+    ],
+)
+def test_a_scaling_has_its_name_and_makes_the_frequencies_of_the_class(
+    scaling: dict[str, Any], kind: type[Any]
+) -> None:
+    """The truth is the class's own function of frequencies, for short texts and for long ones."""
+    asked = _asked(_LLAMA, rope_scaling=scaling)
+    config = asked.reading.config
+    assert type(config.scaling) is kind
+    function = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS[scaling["rope_type"]]
+    for length in (16, 8192 * 3):
+        theirs, scale = function(asked.config, "cpu", seq_len=length)
+        assert [float(each) for each in config.frequencies(length)] == pytest.approx(theirs.tolist(), rel=1e-5)
+        assert config.attention_scale(length) == pytest.approx(scale)
+
+
+def test_frequencies_that_no_scaling_makes_are_measured() -> None:
+    asked = _asked(_LLAMA, rope_scaling={"rope_type": "linear", "factor": 0.5})
+    config = asked.reading.config
+    assert isinstance(config.scaling, Measured)
+    plain = [500000.0 ** (-pair / 64) for pair in range(64)]
+    assert [float(each) for each in config.frequencies()] == pytest.approx([2 * each for each in plain], rel=1e-5)
+
+
+def test_latent_attention_at_its_full_size() -> None:
+    """61 layers of 256 experts; the rotated part is a head of its own, and its rows are neighbours."""
+    asked = _asked(_DEEPSEEK_V3)
+    config = asked.reading.config
+    assert (config.head_dim, config.rotary_dim, config.layout) == (64, 64, "interleaved")
+    assert config.scaling == YaRN(
+        factor=40, original_length=4096, mscale=1.0, mscale_all_dim=1.0, beta_fast=32, beta_slow=1
+    )
+    assert sum(len(kind.layers) for kind in asked.reading.layers) == 61
+    assert asked.seconds < 15
+
+
+def test_layers_without_rope() -> None:
+    reading = _asked({"model_type": "smollm3", "num_hidden_layers": 8, "no_rope_layer_interval": 4}).reading
+    assert [index for index in range(8) if reading.of_layer(index) is None] == [3, 7]
+    assert all(kind.attends for kind in reading.layers)
+
+
+def test_two_bases_and_windows() -> None:
+    reading = _asked({"model_type": "gemma3_text", "num_hidden_layers": 12, "sliding_window": 512}).reading
+    assert {name: config.base for name, config in reading.configs.items()} == {
+        "full_attention": 1e6,
+        "sliding_attention": 1e4,
+    }
+    windows = {kind.name: (kind.layers, kind.window) for kind in reading.layers}
+    assert windows["full_attention"] == ((5, 11), None)
+    assert windows["sliding_attention"][1] == 512
+
+
+def test_layers_without_attention() -> None:
+    reading = _asked({"model_type": "qwen3_next", "num_hidden_layers": 8}).reading
+    assert [index for kind in reading.layers if kind.attends for index in kind.layers] == [3, 7]
+    assert (reading.config.rotary_dim, reading.config.head_dim) == (64, 256)
+
+
+@pytest.mark.parametrize(
+    ("content", "rotated", "layout"),
+    [
+        ({"model_type": "gpt_neox", "num_hidden_layers": 2}, 24, "half"),  # a quarter of 96
+        ({"model_type": "gptj", "n_layer": 2}, 64, "interleaved"),  # computes its own attention
+        ({"model_type": "cohere", "num_hidden_layers": 2}, 128, "interleaved"),
+        ({"model_type": "phi3", "num_hidden_layers": 2}, 96, "half"),  # one weight for queries, keys and values
+        ({"model_type": "falcon", "num_hidden_layers": 2}, 64, "half"),
+    ],
+)
+def test_features_and_pairing(content: dict[str, Any], rotated: int, layout: str) -> None:
+    config = _asked(content).reading.config
+    assert (config.rotary_dim, config.layout) == (rotated, layout)
+
+
+def test_several_axes() -> None:
+    rope = {"type": "mrope", "mrope_section": [16, 24, 24]}
+    reading = _asked({"model_type": "qwen2_vl", "num_hidden_layers": 2, "rope_scaling": rope}).reading
+    (axes,) = reading.multimodal.values()
+    assert tuple(axes["sections"]) == (16, 24, 24)
+    assert list(axes["axis_of_pair"]) == [0] * 16 + [1] * 24 + [2] * 24
+    assert not axes["interleaved"]
+
+
+def test_the_text_of_a_whole() -> None:
+    text = {"model_type": "gemma3_text", "num_hidden_layers": 6}
+    asked = _asked({"model_type": "gemma3", "text_config": text})
+    assert sum(len(kind.layers) for kind in asked.reading.layers) == 6
+
+
+def test_nothing_rotates() -> None:
+    assert not _asked({"model_type": "bert", "num_hidden_layers": 2}).reading.configs
+
+
+@pytest.mark.parametrize(
+    ("changes", "stage", "named"),
+    [
+        ({"rope_scaling": {"rope_type": "yarn", "factor": "4"}}, "build", "'str'"),
+        ({"rope_scaling": {"rope_type": "yarnn", "factor": 4.0}}, "build", "yarnn"),
+        ({"num_attention_heads": 0}, "config", ""),
+    ],
+)
+def test_the_class_refuses_in_its_own_words(changes: dict[str, Any], stage: str, named: str) -> None:
+    with pytest.raises(ClassRefusesError) as caught:
+        _asked(_LLAMA, **changes)
+    assert isinstance(caught.value, ConfigError)
+    assert named in str(caught.value)
+    assert stage == caught.value.stage or not named
+
+
+@pytest.mark.parametrize("content", [{}, {"model_type": "x" * 100_000}, {"model_type": 7}, {"auto_map": {}}])
+def test_there_is_no_class(content: dict[str, Any]) -> None:
+    with pytest.raises(NoClassError) as caught:
+        ask_class(content)
+    assert len(str(caught.value)) < 300
+
+
+def test_code_beside_a_file_is_told_and_not_run() -> None:
+    asked = _asked(_LLAMA, auto_map={"AutoModel": "modeling_evil.Evil"})
+    assert asked.has_own_code
+    assert asked.reading.config.base == 500000.0
+
+
+@pytest.mark.parametrize("changes", [{"num_hidden_layers": 10**6}, {"head_dim": 10**9}, {"hidden_size": 10**9}])
+def test_absurd_sizes_end_soon(changes: dict[str, int]) -> None:
+    """With an answer or with a refusal, but without the memory that such a model would take."""
+    try:
+        asked = _asked(_LLAMA, **changes)
+    except LocantError:
+        return
+    assert asked.seconds < 15
+
+
+def test_transformers_is_left_as_it_was() -> None:
+    """Its models attend as before, and log as before."""
+    import logging
+
+    import torch
+
+    logger = logging.getLogger("transformers")
+    before = logger.level, list(logger.handlers), logger.propagate
+    small = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1}
+    model = transformers.LlamaModel(transformers.LlamaConfig(**small, vocab_size=16)).eval()
+    tokens = torch.arange(8)[None]
+    with torch.no_grad():
+        first = model(tokens).last_hidden_state
+        ask_class(_LLAMA)
+        assert torch.equal(model(tokens).last_hidden_state, first)
+    assert (logger.level, list(logger.handlers), logger.propagate) == before
+    assert not math.isnan(float(first.sum()))

@@ -1,0 +1,145 @@
+"""What is said for an engine means the same to that engine."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from published_models import GEMMA_3, MODELS
+
+from locant.errors import LocantError, UsageError
+from locant.extension.asked.ask import ask_class
+from locant.extension.asked.build import completed_config
+from locant.extension.inspect.settings import ENGINES, to_engine_config
+from locant.positions import RotaryConfig
+from locant.positions.scaling.measured import Measured
+from locant.rotary_configs.config_json import read_huggingface, text_config, text_config_path
+from locant.rotary_configs.ctranslate2 import read_ctranslate2
+from locant.rotary_configs.overrides import merge_hf_overrides
+from locant.rotary_configs.reading import ParsedConfig
+
+pytest.importorskip("transformers")
+
+_AXES = {"type": "mrope", "mrope_section": [16, 24, 24]}
+_QWEN_VL = {"model_type": "qwen2_vl", "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4}
+_QWEN_VL |= {"rope_theta": 1e6, "max_position_embeddings": 32768, "rope_scaling": _AXES}
+_FOUR_TIMES = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+_LONGER_VL = {**_QWEN_VL, "max_position_embeddings": 131072, "rope_scaling": {**_AXES, **_FOUR_TIMES}}
+_FILES: dict[str, dict[str, Any]] = {**MODELS, "Gemma 3": GEMMA_3, "Qwen2-VL": _QWEN_VL, "Qwen2-VL, YaRN": _LONGER_VL}
+
+
+def _inspection(content: dict[str, Any], parsed: ParsedConfig | None = None) -> Any:
+    """What :func:`to_engine_config` reads of an inspection."""
+    part = text_config(content)
+    return SimpleNamespace(
+        path=Path("config.json"),
+        kind="huggingface",
+        model_type=part.get("model_type"),
+        content=part,
+        text_part=text_config_path(content),
+        parsed=parsed or ask_class(content).reading,
+        findings=(),
+        has_errors=False,
+    )
+
+
+def _same(read: ParsedConfig, meant: ParsedConfig) -> None:
+    assert read.configs.keys() == meant.configs.keys()
+    for layer, config in meant.configs.items():
+        found = read.configs[layer]
+        for length in (None, config.max_length, 1 << 20):
+            assert math.isclose(found.attention_scale(length), config.attention_scale(length), rel_tol=1e-6)
+            ours, theirs = found.frequencies(length), config.frequencies(length)
+            assert [float(each) for each in ours] == pytest.approx([float(each) for each in theirs], rel=1e-6)
+    assert {layer: list(axes["sections"]) for layer, axes in read.multimodal.items()} == {
+        layer: list(axes["sections"]) for layer, axes in meant.multimodal.items()
+    }
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("engine", ["hf5", "hf4"])
+@pytest.mark.parametrize("name", _FILES)
+def test_entries_of_config_json_mean_the_same_to_the_class(name: str, engine: str) -> None:
+    inspection = _inspection(_FILES[name])
+    said = to_engine_config(inspection, engine)
+    assert isinstance(said, dict)
+    bare = {key: value for key, value in inspection.content.items() if not key.startswith("rope")}
+    _same(
+        ask_class({key: value for key, value in {**bare, **said}.items() if value is not None}).reading,
+        inspection.parsed,
+    )
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("name", _FILES)
+def test_overrides_mean_the_same_to_the_class(name: str, engine: str) -> None:
+    content = _FILES[name]
+    inspection = _inspection(content)
+    if (name, engine) == ("Gemma 3", "sglang"):
+        with pytest.raises(LocantError):
+            to_engine_config(inspection, engine)
+        return
+    said = to_engine_config(inspection, engine)
+    assert isinstance(said, str)
+    merged, told = merge_hf_overrides(completed_config(content).to_dict(), said)
+    assert not [each for each in told if each.why == "beside"]
+    _same(ask_class(merged).reading, inspection.parsed)
+
+
+@pytest.mark.parametrize("name", ["Llama 2 7B", "Llama 3.1 8B", "LLaMA-2-7B-32K"])
+def test_attributes_of_ctranslate2_mean_the_same(name: str) -> None:
+    inspection = _inspection(MODELS[name])
+    said = to_engine_config(inspection, "ctranslate2")
+    assert isinstance(said, dict)
+    _same(read_ctranslate2(said), inspection.parsed)
+
+
+def test_overrides_stand_where_the_class_has_its_text_config() -> None:
+    """Qwen2-VL's file has none, but its class makes one; Gemma 3's file has one."""
+    for content in (_QWEN_VL, GEMMA_3):
+        assert list(json.loads(str(to_engine_config(_inspection(content), "vllm")))) == ["text_config"]
+    assert "rope_theta" in json.loads(str(to_engine_config(_inspection(MODELS["Llama 3.1 8B"]), "vllm")))
+
+
+def test_what_cannot_be_said_is_one_error() -> None:
+    llama = MODELS["Llama 2 7B"]
+    measured = RotaryConfig(head_dim=4, scaling=Measured(given=(1.0, 0.3)))
+    partly = RotaryConfig(head_dim=128, rotary_dim=64)  # which the class of Llama ignores
+    refused: list[tuple[Any, str]] = [
+        *((_inspection(llama, ParsedConfig({"all": measured})), engine) for engine in ENGINES),
+        (_inspection(llama, ParsedConfig({"all": partly})), "hf5"),
+        *((_inspection(_QWEN_VL), engine) for engine in ("llamacpp", "ctranslate2")),
+        (_inspection(MODELS["Llama 3.1 8B"]), "llamacpp"),
+        (_inspection(MODELS["DeepSeek-V2-Lite"]), "ctranslate2"),
+        (_inspection({**llama, "rope_scaling": {"type": "dynamic", "factor": 2.0}}), "vllm"),
+    ]
+    for inspection, engine in refused:
+        with pytest.raises(LocantError) as caught:
+            to_engine_config(inspection, engine)
+        assert caught.value.exit_code == 1
+    with pytest.raises(UsageError):
+        to_engine_config(_inspection(llama), "vlm")
+
+
+def test_of_a_file_that_is_not_right_its_finding_is_told() -> None:
+    inspection = _inspection(MODELS["Llama 2 7B"])
+    inspection.parsed, inspection.has_errors = None, True
+    inspection.findings = (SimpleNamespace(message="factor is missing."),)
+    with pytest.raises(LocantError, match=r"factor is missing\."):
+        to_engine_config(inspection, "hf5")
+
+
+def test_files_without_a_class_are_read_back_by_their_entries() -> None:
+    content = {"model_type": "own", "head_dim": 64, "rope_theta": 1e6, "auto_map": {"AutoModel": "own.Model"}}
+    inspection = _inspection(content, read_huggingface(content))
+    assert to_engine_config(inspection, "hf4") == {"head_dim": 64, "rope_theta": 1e6} | {
+        "rope_scaling": None,
+        "rope_parameters": None,
+    }
+    with pytest.raises(LocantError):  # code of its own reads no groups of release 5
+        to_engine_config(inspection, "hf5")
