@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import time
 from typing import Any
 
 import pytest
+import torch
 
 from locant.errors import ConfigError, LocantError
 from locant.extension import AskedClass, ClassRefusesError, NoClassError, ask_class
+from locant.extension.asked.rows import RotatedRows, rotated_rows
 from locant.positions import DynamicNTK, Linear, LongRoPE, YaRN
 from locant.positions.scaling.measured import Measured
+from locant.rotary_configs.reading import NoRotaryPositionsError
 
 transformers = pytest.importorskip("transformers")
 
@@ -199,8 +204,6 @@ def test_transformers_is_left_as_it_was() -> None:
     """Its models attend as before, and log as before."""
     import logging
 
-    import torch
-
     logger = logging.getLogger("transformers")
     before = logger.level, list(logger.handlers), logger.propagate
     small = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1}
@@ -212,3 +215,159 @@ def test_transformers_is_left_as_it_was() -> None:
         assert torch.equal(model(tokens).last_hidden_state, first)
     assert (logger.level, list(logger.handlers), logger.propagate) == before
     assert not math.isnan(float(first.sum()))
+
+
+def test_lists_that_a_class_takes_otherwise_than_by_their_type() -> None:
+    """Phi-3.5-MoE's class takes the short list for all lengths in some releases; the truth is its rotary module."""
+    lists = {"short_factor": [1.0] * 16, "long_factor": [2.0] * 16, "short_mscale": 1.2, "long_mscale": 1.2}
+    rope = {"rope_type": "longrope", "original_max_position_embeddings": 4096, **lists}
+    sizes = {"hidden_size": 128, "num_attention_heads": 4, "num_hidden_layers": 2, "max_position_embeddings": 131072}
+    asked = _asked({"model_type": "phimoe", "num_key_value_heads": 2, "rope_scaling": rope, **sizes})
+    from transformers.models.phimoe.modeling_phimoe import PhimoeRotaryEmbedding
+
+    for length in (5000, 20):
+        cosines, _ = PhimoeRotaryEmbedding(asked.config)(torch.zeros(1), torch.tensor([[1, length - 1]]))
+        frequencies, scale = asked.reading.config.frequencies(length), asked.reading.config.attention_scale(length)
+        mine = [scale * math.cos(each) for each in frequencies]
+        assert cosines[0, 0, :16].tolist() == pytest.approx(mine, abs=1e-5)
+    assert asked.said or not isinstance(asked.reading.config.scaling, Measured)
+
+
+def test_pairs_that_turn_backwards() -> None:
+    nano = _asked({"model_type": "nanochat", "num_hidden_layers": 2})
+    assert nano.reading.config.scaling.name == "none"
+    assert any("backwards" in each for each in nano.said)
+
+
+def test_what_a_class_warns_of_is_told_every_time() -> None:
+    for _ in range(2):
+        asked = _asked(_LLAMA, rope_scaling={"rope_type": "linear", "factor": 0.5})
+        assert any("factor" in each for each in asked.said)
+
+
+def test_windows_that_entries_switch_and_that_are_chunks() -> None:
+    qwen = {"model_type": "qwen2", "num_hidden_layers": 4, "sliding_window": 512, "max_window_layers": 2}
+    on, off = (_asked(qwen, use_sliding_window=flag).reading for flag in (True, False))
+    assert [kind.window for kind in on.layers for _ in kind.layers] == [None, None, 512, 512]
+    assert all(kind.window is None for kind in off.layers)
+    llama4 = _asked({"model_type": "llama4_text", "num_hidden_layers": 4, "attention_chunk_size": 2048}).reading
+    windows = {index: kind.window for kind in llama4.layers for index in kind.layers}
+    assert windows == {0: 2048, 1: 2048, 2: 2048, 3: None}
+    assert llama4.of_layer(3) is None
+
+
+def test_shared_and_mixed_layers() -> None:
+    """One attention serves several layers of Zamba 2; those of Falcon-H1 have a state space beside it."""
+    zamba = _asked({"model_type": "zamba2", "use_mem_rope": True}).reading
+    rotating = [index for kind in zamba.layers if kind.config for index in kind.layers]
+    assert rotating == [kind for kind, name in enumerate(_layer_names("zamba2")) if name == "hybrid"]
+    assert all(kind.attends for kind in _asked({"model_type": "falcon_h1", "num_hidden_layers": 2}).reading.layers)
+
+
+def _layer_names(model_type: str) -> list[str]:
+    config = transformers.CONFIG_MAPPING[model_type]()
+    return list(getattr(config, "layers_block_type", None) or config.layer_types)
+
+
+@pytest.mark.parametrize(
+    ("content", "axes", "in_turn"),
+    [
+        ({"model_type": "qwen3_vl_text", "head_dim": 16}, (0, 1, 2, 0, 1, 2, 0, 0), True),
+        ({"model_type": "ernie4_5_vl_moe_text", "head_dim": 16}, (1, 2, 1, 2, 1, 2, 0, 0), False),
+    ],
+)
+def test_axes_that_take_turns(content: dict[str, Any], axes: tuple[int, ...], in_turn: bool) -> None:
+    sections = [axes.count(axis) for axis in ((1, 2, 0) if axes[0] else (0, 1, 2))]
+    base = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": sections}
+    reading = _asked(content, num_hidden_layers=1, rope_parameters=base).reading
+    (found,) = reading.multimodal.values()
+    assert (found["axis_of_pair"], found["interleaved"]) == (axes, in_turn)
+
+
+def test_a_class_that_cannot_be_watched_is_read_by_its_rotary_module() -> None:
+    """The class rotates 64 features, of which its own table has 32: it fails at its first token."""
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "partial_rotary_factor": 0.5}
+    asked = _asked(_LLAMA, rope_scaling=rope)
+    assert asked.reading.source.startswith("rotary module of LlamaModel of transformers ")
+    assert asked.reading.assumed
+    assert any("computes no text" in each for each in asked.said)
+
+
+def test_there_is_no_text() -> None:
+    for model_type in ("clip_vision_model", "whisper"):
+        with pytest.raises(NoRotaryPositionsError):
+            ask_class({"model_type": model_type})
+
+
+def test_there_is_no_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(NoClassError):
+        ask_class(_LLAMA)
+
+
+def test_memory_and_time_of_the_largest_models() -> None:
+    """What a model takes at most, with 61 layers of 256 experts or with 126 layers as wide as Llama 3.1's largest."""
+    resource = pytest.importorskip("resource")
+    _asked(_LLAMA), _asked(_DEEPSEEK_V3, num_hidden_layers=2)  # imports
+    largest = {"hidden_size": 16384, "num_attention_heads": 128, "num_hidden_layers": 126, "intermediate_size": 53248}
+    for content in (_DEEPSEEK_V3, _LLAMA | largest):
+        before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+        ask_class(content)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024
+        assert time.process_time() - begin < 15
+
+
+_SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 64}
+_HEADS = (0, 16, 32, 48)
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (
+            {"model_type": "qwen3", "num_key_value_heads": 2, "head_dim": 16},  # weights of a norm before the rotation
+            {
+                "q_proj.weight": RotatedRows(0, 64, _HEADS, 16, "half"),
+                "k_proj.weight": RotatedRows(0, 32, (0, 16), 16, "half"),
+                "q_norm.weight": RotatedRows(0, 16, (0,), 16, "half"),
+                "k_norm.weight": RotatedRows(0, 16, (0,), 16, "half"),
+            },
+        ),
+        (
+            {"model_type": "phi3", "num_key_value_heads": 2, "pad_token_id": 0},  # one weight for all
+            {"qkv_proj.weight": RotatedRows(0, 128, (*_HEADS, 64, 80), 16, "half")},
+        ),
+        (
+            {"model_type": "gpt_neox", "rotary_pct": 0.25},  # a head after the other, and biases
+            dict.fromkeys(
+                ("query_key_value.weight", "query_key_value.bias"),
+                RotatedRows(0, 192, (0, 16, 48, 64, 96, 112, 144, 160), 4, "half"),
+            ),
+        ),
+        (
+            {"model_type": "cohere", "use_qk_norm": True},  # a norm for every head
+            {
+                **dict.fromkeys(("q_proj.weight", "k_proj.weight"), RotatedRows(0, 64, _HEADS, 16, "interleaved")),
+                **dict.fromkeys(("q_norm.weight", "k_norm.weight"), RotatedRows(1, 16, (0,), 16, "interleaved")),
+            },
+        ),
+        (
+            {"model_type": "deepseek_v3", "first_k_dense_replace": 1, "q_lora_rank": 32, "kv_lora_rank": 32}
+            | dict.fromkeys(("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim"), 16),
+            {
+                "q_b_proj.weight": RotatedRows(0, 128, (16, 48, 80, 112), 16, "interleaved"),
+                "kv_a_proj_with_mqa.weight": RotatedRows(0, 48, (32,), 16, "interleaved"),
+            },
+        ),
+    ],
+    ids=lambda each: each.get("model_type") if isinstance(each, dict) else None,
+)
+def test_rows_that_become_rotated_features(content: dict[str, Any], rows: dict[str, RotatedRows]) -> None:
+    found = rotated_rows(_SMALL | content)
+    assert {name.split(".", 3)[3]: each for name, each in found.items()} == rows
+
+
+def test_rows_that_are_mixed_are_not_told() -> None:
+    """A convolution makes rotated features of Zaya's keys of several rows."""
+    with pytest.raises(LocantError):
+        rotated_rows({"model_type": "zaya", "num_hidden_layers": 2})

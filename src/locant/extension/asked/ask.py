@@ -19,6 +19,8 @@ from locant.extension.asked.weightless import TooLargeError
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.rotary_configs.reading import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig
 
+_TEXTS = frozenset(("input_ids", "decoder_input_ids", "inputs_embeds"))
+
 __all__ = ["AskedClass", "ClassRefusesError", "NoClassError", "TooLargeError", "ask_class"]
 
 
@@ -62,10 +64,7 @@ def ask_class(content: Mapping[str, Any]) -> AskedClass:
     begin = time.process_time()
     with heard() as said:
         built = build(content)
-        if (
-            not {"input_ids", "decoder_input_ids", "inputs_embeds"}
-            & inspect.signature(built.model.forward).parameters.keys()
-        ):
+        if not _TEXTS & inspect.signature(built.model.forward).parameters.keys():
             raise NoRotaryPositionsError(f"{built.name} reads no texts.")
         try:
             reading = _reading(built, watched(built.model, built.length), said)

@@ -45,16 +45,16 @@ def axes_of(built: Built, calls: Mapping[str, Call], configs: Mapping[str, Rotar
             continue
         for key, call in calls.items():
             turn = seen.get((call.stack, call.layer, call.name))
-            if turn is None or turn.layout is None:
+            if turn is None or (turn.layout is None and not stated):
                 continue
             pairs = []
             for turned, frequency in zip(turn.frequencies, map(float, configs[key].frequencies(2)), strict=False):
                 errors = [abs(math.remainder(turned - step * frequency, 2 * math.pi)) for step in _STEPS[:axes]]
                 pairs += [errors.index(min(errors))] if min(errors) <= 0.2 * frequency + 1e-7 else []
-            if len(pairs) == len(turn.frequencies):
+            if len(pairs) == len(turn.frequencies):  # none where axes do not share out the pairs, but their features
                 sections = tuple(stated[0]) if stated else tuple(map(pairs.count, range(axes)))
-                is_in_turn = pairs[0] == 0 and pairs != sorted(pairs)
-                found[key] = {"sections": sections, "interleaved": is_in_turn, "axis_of_pair": tuple(pairs)}
+                is_in_turn = pairs[:1] == [0] and pairs != sorted(pairs)
+                found[key] = {"sections": sections, "interleaved": is_in_turn, "axis_of_pair": tuple(pairs) or None}
         if found:
             break
     return found
