@@ -336,6 +336,9 @@ def test_the_table_of_the_readme_is_its_records():
     for how in ("with the class", "by the entries alone"):
         right, files = re.search(rf"\| {how} \| (\d+) of (\d+) ", reading).groups()
         assert f"{right} of {files} {how}" in readme
+    differing = (ROOT / "tests" / "extension" / "otherwise_by_class.txt").read_text(encoding="utf-8").splitlines()
+    right, files = re.search(r"\| with the class \| (\d+) of (\d+) ", reading).groups()
+    assert int(files) - int(right) == len(differing)
 
     speed = {
         name: json.loads((results / "speed" / "zen5" / f"{name}.json").read_text())["results"]

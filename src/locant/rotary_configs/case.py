@@ -79,6 +79,7 @@ class Case:
     class_name: str | None = None  # the class that was asked, with its release
     engine: str | None = None  # the engine whose options are in the content
     said: tuple[str, ...] = ()  # what the class warns of
+    noted: tuple[str, ...] = ()  # what of its reading cannot be told, in sentences
     refusal: str | None = None  # why the class refuses the file, in a sentence
     unreadable: str | None = None  # why the entries cannot be read, in a sentence
     no_rope: str | None = None  # why there are no rotary positions, in a sentence

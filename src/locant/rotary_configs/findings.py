@@ -103,7 +103,7 @@ def _no_rope(case: Case) -> Iterator[Said]:
         yield Said(case.no_rope, "Settings of RoPE do not extend it.")
 
 
-_ABOUT_POSITIONS = re.compile("rope|rotary|position|window|layer_types|turn|computes no text")
+_ABOUT_POSITIONS = re.compile("rope|rotary|position|window|layer_types")
 _COVERED = re.compile(
     "nrecognized keys|implicit factor|factor field must be a|recommend the use|less than max_position"
 )
@@ -113,9 +113,9 @@ _COVERED = re.compile(
 @finding("class-said", "warning", "vllm-project/vllm/issues/6897")
 def _class_said(case: Case) -> Iterator[Said]:
     """The class warns of something, in its own words."""
-    for words in case.said:
-        if _ABOUT_POSITIONS.search(words) and not _COVERED.search(words):
-            yield Said(f"{case.class_name}: {words:.400}", "What is shown is what the class has all the same.")
+    told = [words for words in case.said if _ABOUT_POSITIONS.search(words) and not _COVERED.search(words)]
+    for words in (*case.noted, *told):
+        yield Said(f"{case.class_name}: {words:.400}", "What is shown is what the class has all the same.")
 
 
 _SPELLED = """

@@ -32,7 +32,8 @@ class AskedClass:
         reading: Its rotary positions; without configurations where nothing rotates.
         name: Name of the model's class.
         release: Release of transformers.
-        said: What transformers warns of, and what of the reading cannot be told.
+        said: What transformers warns of.
+        notes: Sentences on what of the reading cannot be told, or on how the run failed.
         config: The configuration that the model reads, with everything that the class fills in.
         has_own_code: Whether the file names code of its own, which may do something else and is never run.
         seconds: Processor time that it took.
@@ -42,6 +43,7 @@ class AskedClass:
     name: str
     release: str
     said: tuple[str, ...]
+    notes: tuple[str, ...]
     config: Any
     has_own_code: bool
     seconds: float
@@ -62,19 +64,20 @@ def ask_class(content: Mapping[str, Any]) -> AskedClass:
         NoRotaryPositionsError: It reads no texts, or only with sounds and without a rotary module.
     """
     begin = time.process_time()
+    notes: list[str] = []
     with heard() as said:
         built = build(content)
         if not _TEXTS & inspect.signature(built.model.forward).parameters.keys():
             raise NoRotaryPositionsError(f"{built.name} reads no texts.")
         try:
-            reading = _reading(built, watched(built.model, built.length), said)
+            reading = _reading(built, watched(built.model, built.length), notes)
         except TooLargeError:
             raise
         except Exception as error:  # of the class, or of watching it
             refused: LocantError = ClassRefusesError("run", built.name, error)
             try:
                 reading = static_reading(built)
-                said.append(str(refused))
+                notes.append(str(refused))
             except Exception:
                 if (reads := getattr(built.model, "main_input_name", "input_ids")) != "input_ids":
                     refused = NoRotaryPositionsError(f"{built.name} reads {reads}, and has no rotary module.")
@@ -87,14 +90,15 @@ def ask_class(content: Mapping[str, Any]) -> AskedClass:
         built.name,
         transformers.__version__,
         tuple(dict.fromkeys(said)),
+        tuple(dict.fromkeys(notes)),
         built.config,
         any("auto_map" in each for each in (content, *content.values()) if isinstance(each, Mapping)),
         time.process_time() - begin,
     )
 
 
-def _reading(built: Built, watch: Watch, said: list[str]) -> ParsedConfig:
-    """Return what was seen of a model, layer by layer; ``said`` gets what is to be said of it."""
+def _reading(built: Built, watch: Watch, notes: list[str]) -> ParsedConfig:
+    """Return what was seen of a model, layer by layer; ``notes`` gets what is to be said of it."""
     calls, types = _of_text(watch.calls.values()), layer_types(built.config)
     tables = list(tables_of(built.model))
     stack = next(iter(calls.values())).stack if calls else ""
@@ -113,7 +117,7 @@ def _reading(built: Built, watch: Watch, said: list[str]) -> ParsedConfig:
                 raise LookupError(f"{call.name} moves features otherwise than by turning pairs")
             ways = (turn, turn.backwards())
             turn, table = next(((way, each) for way in ways for each in tables if each.makes(way)), (turn, None))
-            said += [] if turn is call.turn else [f"{built.name} turns pairs backwards, by minus the angle."]
+            notes += [] if turn is call.turn else [f"{built.name} turns pairs backwards, by minus the angle."]
             place = type(built.model.get_submodule(call.name)), turn.head_dim, turn.first, turn.rotary_dim, turn.layout
             if place not in layouts:
                 layouts[place] = _layout(call, turn, watch)
@@ -122,7 +126,7 @@ def _reading(built: Built, watch: Watch, said: list[str]) -> ParsedConfig:
             rotation = *place, frequencies, kind
             if rotation not in known:
                 group, config, note = named(built.config, kind, turn, layouts[place], table)
-                said += [note] if note else []
+                notes += [note] if note else []
                 name = next((name for name, each in configs.items() if each == config), None)
                 if name is None:
                     names = [each for each in (group, kind) if each != ALL_LAYERS] or ["layers"]

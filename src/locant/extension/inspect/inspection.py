@@ -171,7 +171,13 @@ def _asked(case: Case) -> tuple[Case, str | None]:
         return case, str(error)
     reading: ParsedConfig | None = asked.reading if asked.reading.configs else None
     no_rope = None if reading else f"{asked.name} rotates nothing: it has other positions than rotary ones, or none."
-    case = replace(case, class_name=f"{asked.name} of transformers {asked.release}", said=asked.said, no_rope=no_rope)
+    case = replace(
+        case,
+        class_name=f"{asked.name} of transformers {asked.release}",
+        said=asked.said,
+        noted=asked.notes,
+        no_rope=no_rope,
+    )
     served = _length(lambda: served_length(asked.config.to_dict()))
     case = replace(case, declared=declared_length(asked.config), served=served)
     if reading is not None:
