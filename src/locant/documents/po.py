@@ -9,6 +9,7 @@ import gettext
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from locant.documents.formats import Document, DocumentOptions, Layout, decode
 from locant.documents.passages import Text, Written
@@ -75,6 +76,12 @@ def read_po(content: bytes, options: DocumentOptions) -> Document:
     layout = Layout(lambda passage: _quoted(passage, newline))
     singular = _singular_form(entries)
     for entry in entries:
+        flags = [
+            flag.strip()
+            for part in entry.parts
+            if isinstance(part, str) and part.startswith(("#,", "#="))
+            for flag in part[2:].split(",")
+        ]
         message, plural = entry.fields.get("msgid"), entry.fields.get("msgid_plural")
         for part in entry.parts:
             if isinstance(part, str):
@@ -86,7 +93,7 @@ def read_po(content: bytes, options: DocumentOptions) -> Document:
                 continue
             source = message if plural is None or found.form == singular else plural
             layout.keep(found.head)
-            layout.add(with_marks([Text(source.text)], message_marks))
+            layout.add(with_marks([Text(source.text)], partial(message_marks, flags=flags)))
             layout.keep(found.end)
     return layout.document(start)
 
@@ -135,14 +142,14 @@ def _unescaped(raw: str) -> str:
 def _singular_form(entries: Sequence[_Entry]) -> int | None:
     """Return which plural form is that of one; ``None`` where the language has no form of its own for one."""
     header = entries[0].fields.get("msgstr")
-    rule = re.search(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)", header.text if header else "")
+    rule = re.search(r"nplurals\s*=\s*(\d{1,3})\s*;\s*plural\s*=\s*([^;\n]{1,1000})", header.text if header else "")
     if rule is None:
         return 0
     if int(rule[1]) < 2:
         return None
     try:
         return int(gettext.c2py(rule[2].strip())(1))
-    except ValueError:
+    except (ValueError, ArithmeticError, RecursionError):  # it is no rule
         return 0
 
 
