@@ -20,13 +20,13 @@ _VERSION = (
 )
 _FRACTION = "[¼-¾⅐-⅞]"
 _NUMBER = (
-    rf"(?:(?<![\w)\]}}])[-\u2212+±])?(?:(?<!\w)#|[№§{_CURRENCY}][{_BLANK}]?-?)?"
+    rf"(?:(?<![^\s(\[{{\"'“„«=<>/])[-\u2212+±])?(?:(?<!\w)#|[№§{_CURRENCY}][{_BLANK}]?-?)?"
     rf"(?:{_VERSION}|\d++(?:[.,:/'’\u00a0\u202f]\d++)*+{_FRACTION}?|{_FRACTION})"  # noqa: RUF001
     rf"(?:[{_BLANK}]?(?:%(?![\w%({{])|(?:°[CFK]?|[‰{_CURRENCY}])(?!\w)))?"
 )
 _CONVERSION = (
     r"(?:\d+\$)?(?:\([^()]{1,80}\)|<\w{1,80}>)?[-+#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLzjtq])?"
-    r"(?:[dsiu@]|(?<=[^%])[oxXeEfFgGaAcCpnS]|[oxXeEfFgGaAcCpnS](?![A-Za-z]))"
+    r"(?:[dsiu@]|<PRI\w+>|(?<=[^%])[oxXeEfFgGaAcCpnS]|[oxXeEfFgGaAcCpnS](?![A-Za-z]))"
 )
 # Arrows, notes, stars, emoji and what belongs to them: no model translates them, and few have them in the vocabulary.
 _SIGN = "(?:[©®\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f\u20e3]*)++"
@@ -51,7 +51,7 @@ _FAMILIES = (
     ),
     ("position", "positions", r"%L?(?:\d{1,2}(?!\w|\$|\.\d)(?:%(?![\w(]))?|n(?!\w))"),
     ("colon name", "messages", r"(?<![\w:]):[A-Za-z_]\w*+(?!:)"),
-    ("accelerator", "messages", r"[_&](?=[^\W\d_])(?!\w{1,40}[_;])"),
+    ("accelerator", "messages", r"(?:(?<![\w&])[_&](?=[^\W\d_])|(?<=[A-Za-z])[_&](?=[a-z]))(?!\w{1,40}[_;])"),
     ("number", "prose", _NUMBER),
     ("sign", "prose", _SIGN),
 )

@@ -51,10 +51,12 @@ class _Entry:
     Attributes:
         parts: Comments and empty lines, and keywords with their fields, in their order.
         fields: The first of each keyword.
+        flags: What its comments say of it: ``fuzzy``, ``c-format``.
     """
 
     parts: list[str | tuple[str, _Field]] = field(default_factory=list)
     fields: dict[str, _Field] = field(default_factory=dict)
+    flags: Sequence[str] = ()
 
     def add(self, word: str, found: _Field) -> None:
         """Add a field."""
@@ -76,12 +78,6 @@ def read_po(content: bytes, options: DocumentOptions) -> Document:
     layout = Layout(lambda passage: _quoted(passage, newline))
     singular = _singular_form(entries)
     for entry in entries:
-        flags = [
-            flag.strip()
-            for part in entry.parts
-            if isinstance(part, str) and part.startswith(("#,", "#="))
-            for flag in part[2:].split(",")
-        ]
         message, plural = entry.fields.get("msgid"), entry.fields.get("msgid_plural")
         for part in entry.parts:
             if isinstance(part, str):
@@ -93,7 +89,7 @@ def read_po(content: bytes, options: DocumentOptions) -> Document:
                 continue
             source = message if plural is None or found.form == singular else plural
             layout.keep(found.head)
-            layout.add(with_marks([Text(source.text)], partial(message_marks, flags=flags)))
+            layout.add(with_marks([Text(source.text)], partial(message_marks, flags=entry.flags)))
             layout.keep(found.end)
     return layout.document(start)
 
@@ -101,15 +97,20 @@ def read_po(content: bytes, options: DocumentOptions) -> Document:
 def _entries(text: str) -> list[_Entry]:
     entries = [_Entry()]
     last: _Field | None = None
+    flags: list[str] = []
     for number, found in enumerate(_LINE.finditer(text), start=1):
         line, end = found[1], found[2]
         if not line.strip() or line.lstrip().startswith("#"):
             entries[-1].parts.append(line + end)
             last = None
+            if line.startswith(("#,", "#=")):
+                flags += map(str.strip, line[2:].split(","))
         elif begun := _KEYWORD.fullmatch(line):
             word = begun["word"].partition("[")[0]
             if word in ("msgctxt", "msgid") and "msgstr" in entries[-1].fields:
                 entries.append(_Entry())
+            if word == "msgid":
+                entries[-1].flags, flags = flags, []
             last = _Field(
                 line[: begun.start("text") - 1],
                 int(begun["form"]) if begun["form"] else None,
