@@ -37,8 +37,8 @@ PROSE = {
 MESSAGES = {
     "tag": "Please <0>click</0>, <b title='{x}'>here</b><br/> if a < b > c [<0> </0> <b title='{x}'> </b> <br/>]",
     "entity": "R&amp;D &#8230; Q & A; [&amp; &#8230;]",
-    "braces": "{ name } {1, date, short} {0:yyyy-MM dd} {n, plural, one {a '{' file} other {{x} files}} {1!r:>10} {a, b} "
-    "[{ name } {1, date, short} {0:yyyy-MM dd} {n, plural, one {a '{' file} other {{x} files}} {1!r:>10}]",
+    "braces": "{ name } {1, date, short} {0:yyyy-MM dd} {n, plural, one {a '{' file} other {{x} files}} {1!r} {a, b} "
+    "[{ name } {1, date, short} {0:yyyy-MM dd} {n, plural, one {a '{' file} other {{x} files}} {1!r}]",
     "printf": "%s %(unit name)s % d %-5.1f%% %1$s %lld %*d %@ %dMB %Y-%m %FUN%, 100% sure, 50%off, 5 % de, of % in "
     "[%s %(unit name)s % d %-5.1f %% %1$s %lld %*d %@ %d %Y %m]",
     "position": "Open %1 and %L2. [%1 %L2]",

@@ -8,7 +8,6 @@ is not in a sentence is written as it was.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -138,10 +137,12 @@ class Sentence:
     @property
     def marks(self) -> list[tuple[int, Mark]]:
         """Marks that stand around or between words, with their offsets."""
+        last = len(self.text)
         return [
             (at, item)
             for at, item in self.placed()
-            if isinstance(item, Mark) and item.kind in ("open", "close", "void")
+            if isinstance(item, Mark)
+            and (item.kind in ("open", "close", "void") or (item.kind == "space" and at in (0, last)))
         ]
 
     def _rows(self) -> list[list[Item]]:
@@ -163,12 +164,7 @@ class Sentence:
     @property
     def is_manageable(self) -> bool:
         """Whether it is translated whole; one of very many marks, kept parts or characters is translated in parts."""
-        return (
-            len(self.text) <= _MOST_CHARACTERS
-            and len(self._found) <= _MOST_KEPT
-            and len(self.items) <= 2 * _MOST_KEPT
-            and len(self.marks) <= _MOST_MARKS
-        )
+        return len(self.text) <= _MOST_CHARACTERS and len(self.kept) <= _MOST_KEPT and len(self.marks) <= _MOST_MARKS
 
     def parts(self) -> list[Item | Sentence]:
         """Return the sentence as sentences between its marks and what is kept, and these."""
@@ -248,28 +244,18 @@ def _cut_chunk(items: Sequence[Item], split: Splitter) -> list[Item | Sentence]:
         place += len(piece.text)
         spans.append((first, place, translated))
     rows = cut_items(items, [end for _, end, _ in spans])
-    # The marks before the first character of each row, which belong to one of the two sentences that they are between.
-    edges = [[item for item in takewhile(_is_edge, row) if isinstance(item, Mark)] for row in rows]
-    inner = [row[len(edge) :] for row, edge in zip(rows, edges, strict=True)]
     found: list[Item | Sentence] = []
-    number_kept = 0
-    for number, (start, end, translated) in enumerate(spans):
+    number = 0
+    for (start, end, translated), row, following in zip(spans, rows, rows[1:], strict=False):
+        closing = list(takewhile(lambda item: isinstance(item, Mark) and item.kind == "close", following))
+        row += closing  # what ends with a sentence belongs to it
+        del following[: len(closing)]
         own = []
-        while number_kept < len(kept) and kept[number_kept].start < end:
-            own.append(Found(kept[number_kept].start - start, kept[number_kept].end - start, kept[number_kept].kind))
-            number_kept += 1
-        before, after = edges[number], edges[number + 1]
-        if not (translated and _has_words(seen[start:end], own)):
-            found += [*before, *inner[number]]
-            continue
-        outside, leading, trailing = _shared_marks(before, inner[number], after)
-        edges[number + 1] = after[trailing:]
-        found += [*before[:outside], Sentence([*leading, *inner[number], *after[:trailing]], own)]
-    return [*found, *edges[-1], *inner[-1]]
-
-
-def _is_edge(item: Item) -> bool:
-    return isinstance(item, Mark) and item.kind not in ("kept", "accelerator")
+        while number < len(kept) and kept[number].start < end:
+            own.append(Found(kept[number].start - start, kept[number].end - start, kept[number].kind))
+            number += 1
+        found += [Sentence(row, own)] if translated and _has_words(seen[start:end], own) else row
+    return found + rows[-1]
 
 
 def _has_words(text: str, kept: Sequence[Found]) -> bool:
@@ -280,34 +266,3 @@ def _has_words(text: str, kept: Sequence[Found]) -> bool:
             return True
         place = end
     return any(map(str.isalpha, text[place:]))
-
-
-def _shared_marks(
-    before: Sequence[Mark], inner: Sequence[Item], after: Sequence[Mark]
-) -> tuple[int, Sequence[Mark], int]:
-    """Decide which marks at the edges of a sentence belong to it: those whose other half stands within.
-
-    Returns:
-        How many of those before stay outside, the others, and how many of those after belong to it.
-    """
-    marks = [item for item in inner if isinstance(item, Mark)]
-    row = [*before, *marks, *after]
-    first_inner, first_after = len(before), len(before) + len(marks)
-    opened: list[int] = []
-    names: Counter[str] = Counter()
-    outside, trailing = len(before), 0
-    for number, mark in enumerate(row):
-        if mark.kind == "open":
-            opened.append(number)
-            names[mark.name] += 1
-        elif mark.kind == "close" and names[mark.name]:
-            while True:
-                partner = opened.pop()
-                names[row[partner].name] -= 1
-                if row[partner].name == mark.name:
-                    break
-            if partner < first_inner <= number < first_after:
-                outside = min(outside, partner)
-            elif number >= first_after and outside <= partner < first_after:
-                trailing = number - first_after + 1
-    return outside, before[outside:], trailing

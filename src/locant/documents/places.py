@@ -87,6 +87,9 @@ class Draft:
             if len(found) != len(ours):
                 return None
             spans.update(zip(ours, found, strict=True))
+        digits = {key[2] for key in by_key if key[0] == "number"}
+        if any(other[0] == "number" and other[2] in digits and is_free(span) for span, other in theirs):
+            return None
         text, place = "", 0
         kept = []
         for each, (start, end) in sorted(spans.items(), key=lambda pair: pair[1]):
@@ -123,6 +126,8 @@ class Draft:
     def _find(self, start: int, end: int, locate: Locate) -> Span | None:
         """Return where what stands between two offsets of the sentence stands in the translation."""
         source = self._sentence.text
+        if (start, end) == (0, len(source)):
+            return 0, len(self.text)
         inside = sorted(
             (max(start, each.start), min(end, each.end), place - each.start)
             for place, each in self._kept
@@ -178,6 +183,8 @@ class Draft:
     def _beside(self, at: int, locate: Locate) -> int:
         """Return the place of a mark that stands alone: behind the word that it is attached to, or before the next."""
         source = self._sentence.text
+        if at in (0, len(source)):
+            return len(self.text) if at else 0
         before = _WORD.search(source[:at][::-1])
         after = _WORD.search(source, at)
         behind = self._find(at - before.end(), at - before.start(), locate) if before else None
@@ -293,7 +300,7 @@ def _tree(sentence: Sentence) -> list[_Node]:
         if mark.kind == "open":
             open_nodes.append(_Node(at, len(sentence.text), mark, None))
             levels.append([])
-        elif mark.kind == "void":
+        elif mark.kind in ("void", "space"):
             levels[-1].append(_Node(at, at, mark, None))
         elif open_nodes and open_nodes[-1].before is not None and open_nodes[-1].before.name == mark.name:
             node = open_nodes.pop()
