@@ -53,7 +53,7 @@ class Mark:
             ``accelerator`` before a letter, for any other letter will do; ``space`` for white space that says nothing;
             ``break`` between sentences.
         raw: What the document has, in whatever way its format writes it.
-        name: Of a pair of ``open`` and ``close``.
+        name: Of a pair of ``open`` and ``close``; of ``kept`` words the family that they are of.
         text: What a sentence has for ``kept`` words.
     """
 
@@ -108,7 +108,7 @@ class Kept:
     Attributes:
         start: Offset of its first character in the sentence.
         end: Offset behind the last one.
-        kind: ``mark`` for what a mark keeps, else a family of :func:`~locant.documents.kept.find_kept`.
+        kind: A family of :func:`~locant.documents.kept.find_kept`; ``mark`` for what a mark keeps that says none.
         items: How the document has it.
     """
 
@@ -153,7 +153,7 @@ class Sentence:
     def kept(self) -> list[Kept]:
         """What the translation has as well, in its order."""
         kept = [
-            Kept(at, at + width(item), "mark", (item,))
+            Kept(at, at + width(item), item.name or "mark", (item,))
             for at, item in self.placed()
             if isinstance(item, Mark) and item.kind == "kept"
         ]

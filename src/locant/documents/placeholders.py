@@ -41,7 +41,7 @@ def message_marks(text: str, flags: Iterable[str] = ()) -> Iterator[Found]:
         elif kind == "tag" and (tag := _TAG.fullmatch(text, start, end)):
             yield start, end, tag_mark(tag[2], is_end=bool(tag[1]), is_empty=bool(tag[3]))
         else:
-            yield start, end, Mark("kept", None, text=text[start:end])
+            yield start, end, Mark("kept", None, kind, text[start:end])
 
 
 def tag_mark(name: str, *, is_end: bool, is_empty: bool = False) -> Mark:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product, takewhile, zip_longest
 
-from locant.documents.kept import find_kept
+from locant.documents.kept import PROSE, find_kept, message_families
 from locant.documents.passages import Item, Kept, Mark, Sentence, Text, Written, width
 from locant.text.subword_spans import Span
 from locant.text.word_borders import WITHOUT_SPACES, goes_on
@@ -68,7 +68,12 @@ class Draft:
         by_key: dict[tuple[str, str, str], list[Kept]] = {}
         for each in sentence.kept:
             by_key.setdefault(_key(each.kind, sentence.text[each.start : each.end]), []).append(each)
-        theirs = [(each[:2], _key(each.kind, translation[slice(*each[:2])])) for each in find_kept(translation)]
+        held = (
+            message_families()
+            if any(isinstance(item, Mark) and item.kind == "kept" and item.name for item in sentence.items)
+            else PROSE
+        )
+        theirs = [(each[:2], _key(each.kind, translation[slice(*each[:2])])) for each in find_kept(translation, held)]
         # Numbers last, and the longest first, so that nothing is found in what something else is.
         for key in sorted(by_key, key=lambda key: (key[0] == "number", -len(key[2]))):
             ours = by_key[key]
@@ -87,8 +92,12 @@ class Draft:
             if len(found) != len(ours):
                 return None
             spans.update(zip(ours, found, strict=True))
+        # What else looks like something kept is another time that, garbled.
         digits = {key[2] for key in by_key if key[0] == "number"}
-        if any(other[0] == "number" and other[2] in digits and is_free(span) for span, other in theirs):
+        kinds_kept = {key[0] for key in by_key if key[0] != "number"}
+        if any(
+            (key[2] in digits if key[0] == "number" else key[0] in kinds_kept) and is_free(span) for span, key in theirs
+        ):
             return None
         text, place = "", 0
         kept = []
@@ -407,11 +416,11 @@ class Alignment:
             return (place + at, place + at + len(marked)) if at >= 0 else None
         place += _outside(within, marked, self._source[:start][::-1])
         stop -= _outside(within[::-1], marked[::-1], self._source[end:])
-        if is_end != is_beginning:
-            if is_end and self._translation.endswith(marked, place, stop):
-                place = stop - len(marked)
-            elif is_beginning and self._translation.startswith(marked, place, stop):
-                stop = place + len(marked)
+        within, same = self._translation[place:stop].lower(), marked.lower()
+        if is_end and not is_beginning and within.endswith(same):
+            place = stop - len(marked)
+        elif is_beginning and not is_end and within.startswith(same):
+            stop = place + len(marked)
         return (place, stop) if place < stop else None
 
     def _between(self, start: int, end: int) -> Span | None:
