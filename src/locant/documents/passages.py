@@ -117,6 +117,11 @@ class Kept:
     kind: str
     items: tuple[Item, ...]
 
+    @property
+    def text(self) -> str:
+        """Its characters."""
+        return "".join(item.text for item in self.items)
+
 
 class Sentence:
     """A sentence with what stands in it.

@@ -67,7 +67,7 @@ class Draft:
 
         by_key: dict[tuple[str, str, str], list[Kept]] = {}
         for each in sentence.kept:
-            by_key.setdefault(_key(each.kind, sentence.text[each.start : each.end]), []).append(each)
+            by_key.setdefault(_key(each.kind, each.text), []).append(each)
         held = (
             message_families()
             if any(isinstance(item, Mark) and item.kind == "kept" and item.name for item in sentence.items)
@@ -85,28 +85,35 @@ class Draft:
                 return None
             spans.update(zip(ours, found, strict=False))
         missing = [each for each in sentence.kept if each not in spans]
-        kinds = {each: _key(each.kind, sentence.text[each.start : each.end])[:2] for each in missing}
+        kinds = {each: _key(each.kind, each.text)[:2] for each in missing}
         for kind in dict.fromkeys(kinds.values()):
             ours = [each for each in missing if kinds[each] == kind]
             found = [span for span, other in theirs if other[:2] == kind and is_free(span)]
             if len(found) != len(ours):
                 return None
             spans.update(zip(ours, found, strict=True))
-        # What else looks like something kept is another time that, garbled.
-        digits = {key[2] for key in by_key if key[0] == "number"}
-        kinds_kept = {key[0] for key in by_key if key[0] != "number"}
-        if any(
-            (key[2] in digits if key[0] == "number" else key[0] in kinds_kept) and is_free(span) for span, key in theirs
-        ):
-            return None
-        text, place = "", 0
-        kept = []
+        text, seen, place = "", "", 0
+        kept: list[tuple[int, Kept]] = []
         for each, (start, end) in sorted(spans.items(), key=lambda pair: pair[1]):
             text += translation[place:start]
+            seen += translation[place:start] + (" " * len(each.text) if isinstance(each.items[0], Mark) else each.text)
             kept.append((len(text), each))
-            text += sentence.text[each.start : each.end]
+            text += each.text
             place = end
-        return cls(sentence, text + translation[place:], kept)
+        text += translation[place:]
+        seen += translation[place:]
+        # Nothing has grown together with a word, is there another time, garbled, or has a half of it beside it.
+        read = {found[:2]: _key(found.kind, seen[slice(*found[:2])]) for found in find_kept(seen, held)}
+        own = [(at, at + len(each.text)) for at, each in kept if not isinstance(each.items[0], Mark)]
+        if not all(read.pop(span, None) for span in own):
+            return None
+        known = {key[2] if key[0] == "number" else key[0] for key in by_key}
+        signs = {sign for _, each in kept for sign in each.text} & set("{}%")
+        if any((key[2] if key[0] == "number" else key[0]) in known for key in read.values()) or any(
+            text.count(sign) != sentence.text.count(sign) for sign in signs
+        ):
+            return None
+        return cls(sentence, text, kept)
 
     def written(self, locate: Locate = nowhere) -> Written | None:
         """Return the translation with all that stands in its sentence; ``None`` where something has no place.
