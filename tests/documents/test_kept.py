@@ -73,7 +73,7 @@ def test_each_family_has_its_example():
     ("flag", "expected"),
     [
         ("c-format", ["%s"]),
-        ("python-brace-format", ["{0, date}"]),
+        ("python-brace-format", ["%s", "{0, date}"]),
         ("qt-format", ["%1"]),
         ("no-c-format", ["{0, date}", "%1"]),
         ("fuzzy", ["%s", "{0, date}", "%1"]),

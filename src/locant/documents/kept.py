@@ -99,7 +99,9 @@ def message_families(flags: Iterable[str] = ()) -> frozenset[str]:
     formats = {flag.removesuffix("-format") for flag in flags if flag.endswith("-format")}
     wanted = {group for group, names in _FLAGS.items() if formats & set(names.split())}
     refused = {group for group, names in _FLAGS.items() if formats & {f"no-{name}" for name in names.split()}}
-    return _MESSAGES - (_FLAGS.keys() - wanted if wanted else refused - wanted)
+    if wanted == {"braces"}:
+        wanted |= {"printf"}  # what braces are filled in may go through printf too
+    return _MESSAGES - (refused - wanted) - (_FLAGS.keys() - wanted if wanted else set())
 
 
 @lru_cache(maxsize=32)
