@@ -101,7 +101,7 @@ def test_every_mark_is_written_once_and_pairs_stay_pairs(passage, name, linked):
     assert not opened
     if name == "same":
         assert raw(written) == raw(passage)
-    kept = [each for piece in cut_passage(passage, ENGLISH) if isinstance(piece, Sentence) for each in piece.kept()]
+    kept = [each for piece in cut_passage(passage, ENGLISH) if isinstance(piece, Sentence) for each in piece.kept]
     text = "".join(
         item if isinstance(item, str) else item.source if isinstance(item, Text) else item.raw for item in written
     )
@@ -124,7 +124,7 @@ def test_every_sentence_has_its_own_place(text):
 
     (written,) = answer_steps(translation_steps([[Text(text)]], ENGLISH, aligned=False), translate)
     pieces = cut_passage([Text(text)], ENGLISH)
-    plain = [piece for piece in pieces if isinstance(piece, Sentence) and not piece.kept()]
+    plain = [piece for piece in pieces if isinstance(piece, Sentence) and not piece.kept]
     for piece in plain:
         assert written.count(f"⟦{asked.index(piece.text)}⟧") >= sum(other.text == piece.text for other in plain)
     assert "".join(item if isinstance(item, str) else item.source for item in written).count("\n") == text.count("\n")

@@ -155,7 +155,7 @@ def test_markdown_keeps_its_structure(source, name, align, newline):
         ("[Ref]\n\n[Ref]: u", "[Ref]\n\n[Ref]: u"),
         ("[the words][] end\n\n[the words]: u", "end [words the][the words]\n\n[the words]: u"),
         ("---\ntitle: x\n---\n\nTwo dogs", "---\ntitle: x\n---\n\ndogs Two"),
-        ("cost $5 or $6", "\\$6 or \\$5 cost"),
+        ("cost $ or $ b", "b \\$ or \\$ cost"),
     ],
 )
 def test_markdown_between_its_marks(source, expected):
@@ -262,6 +262,9 @@ def test_catalogues_keep_all_but_missing_translations(name, newline):
         ("nplurals=2; plural=(n != 1);", ["ONE", "TWO"]),
         ("nplurals=3; plural=(n%100==1 ? 1 : n%100==2 ? 2 : 0);", ["TWO", "ONE", "TWO"]),
         ("nplurals=2; plural=__import__('os');", ["ONE", "TWO"]),
+        ("nplurals=2; plural=n%0;", ["ONE", "TWO"]),
+        pytest.param(f"nplurals={'2' * 5_000}; plural=(n != 1);", ["ONE", "TWO"], id="digits"),
+        pytest.param(f"nplurals=2; plural=n{'+1' * 5_000};", ["ONE", "TWO"], id="long"),
     ],
 )
 def test_the_singular_stands_where_the_language_has_it(rule, forms):
@@ -344,6 +347,7 @@ def test_documents_have_a_largest_size():
         ("json", json.dumps("<a" * 30_000 + "b" * 50_000)),
         ("json", json.dumps("<a " + "b" * 90_000)),
         ("json", json.dumps("{x{y}" * 5_000)),
+        ("json", json.dumps("{n, plural, one {" * 5_000 + "}" * 10_000)),
         ("srt", "00:00:01,000 --> 00:00:02,000\n" + "<b a" * 20_000),
         ("srt", "00:00:01,000 --> 00:00:02,000\n" * 5_000 + "a"),
         ("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\n" + "a,\n" * 10_000),

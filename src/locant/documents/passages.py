@@ -8,18 +8,19 @@ is not in a sentence is written as it was.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from functools import cached_property
+from itertools import accumulate, takewhile
 from typing import Any, Literal
 
-from locant.documents.kept import find_kept
+from locant.documents.kept import Found, find_kept
 from locant.documents.segmentation import Splitter, cut_text
 
-_CLAUSE_END = re.compile(r"[\s.,;:!?)\]}»”…。，、！？）]*")  # noqa: RUF001
-MOST_MARKS = 16
-"""Marks of a sentence that is translated whole; one with more is translated in parts, from mark to mark."""
+# What stays before a part of a sentence: signs and white space, but no bracket or quote that begins with it.
+_HEAD = re.compile(r"\W*?(?=\w|\Z|(?<=\s)[(\[{<\"'“„«‚‘¿¡]\w)")  # noqa: RUF001
+_TAIL = "([{<“„«‚‘¿¡#@&=+*/|~^–—-"  # noqa: RUF001
+_MOST_MARKS, _MOST_KEPT, _MOST_CHARACTERS = 16, 64, 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,14 @@ class Mark:
 
     Attributes:
         kind: ``open`` and ``close`` around characters; ``void`` between them; ``kept`` for words that stay as they are;
-            ``space`` for white space that says nothing; ``break`` between sentences.
+            ``accelerator`` before a letter, for any other letter will do; ``space`` for white space that says nothing;
+            ``break`` between sentences.
         raw: What the document has, in whatever way its format writes it.
-        name: Of a pair of ``open`` and ``close``.
+        name: Of a pair of ``open`` and ``close``; of ``kept`` words the family that they are of.
         text: What a sentence has for ``kept`` words.
     """
 
-    kind: Literal["open", "close", "void", "kept", "space", "break"]
+    kind: Literal["open", "close", "void", "kept", "accelerator", "space", "break"]
     raw: Any
     name: str = ""
     text: str = ""
@@ -67,14 +69,36 @@ Written = list["str | Text | Mark"]
 """A translated passage: translations, which the format has to escape, and items of the source."""
 
 
-def _without_kept(items: Sequence[Item]) -> str:
-    """Return the characters of items, with spaces for kept words."""
-    return "".join(item.text if isinstance(item, Text) else " " * width(item) for item in items)
-
-
 def width(item: Item) -> int:
     """Return the number of characters that an item has in its sentence."""
     return len(item.text)
+
+
+def cut_items(items: Sequence[Item], edges: Sequence[int]) -> list[list[Item]]:
+    """Cut items at some of their characters: as many rows as edges and one more.
+
+    Args:
+        items: Marks at an edge stand behind it. What is written otherwise than it is read is not cut: it stands before
+            an edge that is within.
+        edges: Offsets, from left to right.
+    """
+    rows: list[list[Item]] = [[]]
+    place = 0
+    for item in items:
+        end = place + width(item)
+        while len(rows) <= len(edges) and edges[len(rows) - 1] <= place:
+            rows.append([])
+        if isinstance(item, Text) and item.raw is None:
+            if not item.text:
+                continue
+            while len(rows) <= len(edges) and (edge := edges[len(rows) - 1]) < end:
+                rows[-1].append(Text(item.text[len(item.text) - (end - place) : len(item.text) - (end - edge)]))
+                rows.append([])
+                place = edge
+            item = Text(item.text[len(item.text) - (end - place) :])
+        rows[-1].append(item)
+        place = end
+    return rows + [[] for _ in edges[len(rows) - 1 :]]
 
 
 @dataclass(frozen=True)
@@ -84,7 +108,7 @@ class Kept:
     Attributes:
         start: Offset of its first character in the sentence.
         end: Offset behind the last one.
-        kind: ``mark`` for what a mark keeps, else a kind of :func:`~locant.documents.kept.find_kept`.
+        kind: A family of :func:`~locant.documents.kept.find_kept`; ``mark`` for what a mark keeps that says none.
         items: How the document has it.
     """
 
@@ -92,6 +116,11 @@ class Kept:
     end: int
     kind: str
     items: tuple[Item, ...]
+
+    @property
+    def text(self) -> str:
+        """Its characters."""
+        return "".join(item.text for item in self.items)
 
 
 class Sentence:
@@ -102,99 +131,78 @@ class Sentence:
         text: The sentence.
     """
 
-    def __init__(self, items: Sequence[Item]) -> None:
-        self.items = tuple(items)
-        self.text = "".join(item.text for item in items)
+    def __init__(self, items: Sequence[Item], found: Sequence[Found] = ()) -> None:
+        self.items, self._found = tuple(items), found
+        self.text = "".join([item.text for item in items])
 
     def placed(self) -> Iterator[tuple[int, Item]]:
         """Yield the items with their offsets in the sentence."""
-        offsets = accumulate(map(width, self.items), initial=0)
-        yield from zip(offsets, self.items, strict=False)
+        yield from zip(accumulate(map(width, self.items), initial=0), self.items, strict=False)
 
     @property
     def marks(self) -> list[tuple[int, Mark]]:
-        """Marks that need a place in the translation, with their offsets; kept words are not among them."""
+        """Marks that stand around or between words, with their offsets."""
+        last = len(self.text)
         return [
             (at, item)
             for at, item in self.placed()
-            if isinstance(item, Mark) and item.kind in ("open", "close", "void")
+            if isinstance(item, Mark)
+            and (item.kind in ("open", "close", "void") or (item.kind == "space" and at in (0, last)))
         ]
 
-    @property
-    def wraps(self) -> list[tuple[int, Text]]:
-        """Spaces that stand for line breaks, with their offsets."""
-        return [(at, item) for at, item in self.placed() if isinstance(item, Text) and item.wrap]
+    def _rows(self) -> list[list[Item]]:
+        """Return the items before what a rule keeps, of what it keeps, behind it, and so on."""
+        return cut_items(self.items, [edge for start, end, _ in self._found for edge in (start, end)])
 
+    @cached_property
     def kept(self) -> list[Kept]:
-        """Return what the translation has as well, in its order."""
-        found = [
-            Kept(at, at + width(item), "mark", (item,))
+        """What the translation has as well, in its order."""
+        kept = [
+            Kept(at, at + width(item), item.name or "mark", (item,))
             for at, item in self.placed()
             if isinstance(item, Mark) and item.kind == "kept"
         ]
-        by_rule = [
-            Kept(start, end, kind, tuple(self.between(start, end)))
-            for start, end, kind in find_kept(_without_kept(self.items))
-        ]
-        return sorted([*found, *by_rule], key=lambda each: each.start)
+        for found, row in zip(self._found, self._rows()[1::2], strict=True):
+            kept.append(Kept(*found, tuple(filter(width, row))))
+        return sorted(kept, key=lambda each: each.start)
 
-    def between(self, start: int, end: int) -> list[Item]:
-        """Return the items from one offset to another, texts cut to fit; marks at the edges are left out."""
-        return [
-            _part(item, max(start - at, 0), min(end, at + width(item)) - at)
-            for at, item in self.placed()
-            if start < at + width(item) and at < end and width(item)
-        ]
+    @property
+    def is_manageable(self) -> bool:
+        """Whether it is translated whole; one of very many marks, kept parts or characters is translated in parts."""
+        return len(self.text) <= _MOST_CHARACTERS and len(self.kept) <= _MOST_KEPT and len(self.marks) <= _MOST_MARKS
 
     def parts(self) -> list[Item | Sentence]:
-        """Return the sentence as sentences between its marks, and the marks."""
-        edges: list[Item | Sentence] = []
+        """Return the sentence as sentences between its marks and what is kept, and these."""
+        parts: list[Item | Sentence] = []
         gathered: list[Item] = []
-
-        def close() -> None:
-            edges.extend(_cut_edges(gathered))
-            gathered.clear()
-
-        cuts = {each.start: each for each in self.kept() if each.kind != "mark"}
-        kept_until = 0
-        for at, item in self.placed():
-            if isinstance(item, Mark) and item.kind == "space":
-                continue
-            if isinstance(item, Mark) or item.wrap == "firm":
-                close()
-                edges.append(item)
-                continue
-            place = max(at, kept_until)
-            for start in sorted(start for start in cuts if place <= start < at + width(item)):
-                gathered.append(_part(item, place - at, start - at))
-                close()
-                edges.extend(cuts[start].items)
-                place = kept_until = cuts[start].end
-            if place < at + width(item):
-                gathered.append(_part(item, place - at, width(item)))
-        close()
-        return edges
+        for number, row in enumerate(self._rows()):
+            for item in row:
+                if isinstance(item, Mark) and item.kind == "space":
+                    continue
+                if number % 2 or _is_firm(item):
+                    parts += _cut_edges(gathered)
+                    gathered.clear()
+                    parts.append(item)
+                else:
+                    gathered.append(item)
+        return parts + _cut_edges(gathered)
 
 
-def _part(item: Item, start: int, end: int) -> Item:
-    """Return some of the characters of an item; one that is written otherwise than it is read is never cut."""
-    if isinstance(item, Text) and item.raw is None:
-        return Text(item.text[start:end])
-    return item
+def _is_firm(item: Item) -> bool:
+    return item.wrap == "firm" if isinstance(item, Text) else item.kind != "accelerator"
 
 
-def _cut_edges(items: Sequence[Item]) -> Iterator[Item | Sentence]:
-    """Yield texts as a sentence, without the white space around it and the end of a clause before it, which stay."""
-    text = "".join(item.text for item in items)
-    whole = Sentence(items)
-    if not any(character.isalpha() for character in text):
-        yield from (item for item in items if item.text)
-        return
-    begun = _CLAUSE_END.match(text)
-    start, end = begun.end() if begun else 0, len(text.rstrip())
-    yield from whole.between(0, start)
-    yield Sentence(whole.between(start, end))
-    yield from whole.between(end, len(text))
+def _cut_edges(items: Sequence[Item]) -> list[Item | Sentence]:
+    """Return items as a sentence, and the signs and the white space around it, which stay."""
+    text = "".join([item.text for item in items])
+    if not any(map(str.isalpha, text)):
+        return list(items)
+    head = _HEAD.match(text)
+    start, end = head.end() if head else 0, len(text)
+    while text[end - 1].isspace() or text[end - 1] in _TAIL or (text[end - 1] in "\"'" and text[end - 2].isspace()):
+        end -= 1
+    before, inner, after = cut_items(items, [start, end])
+    return [*before, Sentence(inner), *after]
 
 
 def cut_passage(passage: Passage, split: Splitter) -> list[Item | Sentence]:
@@ -220,114 +228,46 @@ def _cut_chunk(items: Sequence[Item], split: Splitter) -> list[Item | Sentence]:
     text = "".join([item.text for item in items])
     if not any(map(str.isalpha, text)):
         return list(items)
-    if all(isinstance(item, Text) and item.raw is None and not item.wrap for item in items):
-        return _cut_plain(text, split)
-    seen = _without_kept(items)
-    spans = _spans(_cannot_be_cut(items, seen), text, split)
-    # What stands within each span, and the marks at each edge between two of them.
-    inner: list[list[Item]] = [[] for _ in spans]
-    edges: list[list[Mark]] = [[] for _ in range(len(spans) + 1)]
-    number = place = 0
-    for item in items:
-        end = place + width(item)
-        if isinstance(item, Mark) and item.kind != "kept":
-            while number < len(spans) and place >= spans[number][1]:
-                number += 1
-            if number == len(spans) or place == spans[number][0]:
-                edges[number].append(item)
-            else:
-                inner[number].append(item)
-            continue
-        while place < end:
-            while place >= spans[number][1]:
-                number += 1
-            stop = min(end, spans[number][1])
-            inner[number].append(_part(item, width(item) - (end - place), width(item) - (end - stop)))
-            place = stop
-    found: list[Item | Sentence] = []
-    for number, (start, end, translated) in enumerate(spans):
-        before, after = edges[number], edges[number + 1]
-        if not (translated and _has_words(seen[start:end])):
-            found += [*before, *inner[number]]
-            continue
-        outside, leading, trailing = _shared_marks(before, inner[number], after)
-        edges[number + 1] = after[trailing:]
-        found += [*before[:outside], Sentence([*leading, *inner[number], *after[:trailing]])]
-    return found + edges[-1]
-
-
-def _cut_plain(text: str, split: Splitter) -> list[Item | Sentence]:
-    """Return the sentences of characters without marks, and what is between them."""
-    kept = [(start, end) for start, end, _ in find_kept(text)]
-    pieces = [(text[start:end], translated) for start, end, translated in _spans(kept, text, split)]
-    return [
-        Sentence((Text(piece),))
-        if translated and (_has_words(piece) if kept else any(map(str.isalpha, piece)))
-        else Text(piece)
-        for piece, translated in pieces
-    ]
-
-
-def _cannot_be_cut(items: Sequence[Item], seen: str) -> list[tuple[int, int]]:
-    """Return where that stands in items which is one thing: kept parts, and what is written otherwise than read."""
-    whole = [(start, end) for start, end, _ in find_kept(seen)]
+    # What is kept by marks is no text in which anything is found.
+    seen = "".join([item.text if isinstance(item, Text) else " " * width(item) for item in items])
+    barred: set[int] = set()  # where nothing is cut
     place = 0
     for item in items:
-        if width(item) > 1 and (isinstance(item, Mark) or item.raw is not None):
-            whole.append((place, place + width(item)))
+        if isinstance(item, Mark) or item.raw is not None:
+            barred.update(range(place + 1, place + width(item)))
         place += width(item)
-    return whole
-
-
-def _spans(whole: Sequence[tuple[int, int]], text: str, split: Splitter) -> list[tuple[int, int, bool]]:
-    """Return where pieces of a text begin and end, and whether each is a sentence; nothing that is whole is cut."""
-    barred = {place for start, end in whole for place in range(start + 1, end)}
-    spans: list[tuple[int, int, bool]] = []
+    kept = [each for each in find_kept(seen) if each.start not in barred and each.end not in barred]
+    for start, end, _ in kept:
+        barred.update(range(start + 1, end))
+    spans: list[tuple[int, int, bool]] = []  # of pieces, and whether each is a sentence
     place = 0
     for piece in cut_text(text, split):
-        end = place + len(piece.text)
+        first, translated = place, piece.translated
         if spans and place in barred:
-            start, _, translated = spans.pop()
-            spans.append((start, end, translated or piece.translated))
-        else:
-            spans.append((place, end, piece.translated))
-        place = end
-    return spans
+            first, _, begun = spans.pop()
+            translated = translated or begun
+        place += len(piece.text)
+        spans.append((first, place, translated))
+    rows = cut_items(items, [end for _, end, _ in spans])
+    found: list[Item | Sentence] = []
+    number = 0
+    for (start, end, translated), row, following in zip(spans, rows, rows[1:], strict=False):
+        closing = list(takewhile(lambda item: isinstance(item, Mark) and item.kind == "close", following))
+        row += closing  # what ends with a sentence belongs to it
+        del following[: len(closing)]
+        own = []
+        while number < len(kept) and kept[number].start < end:
+            own.append(Found(kept[number].start - start, kept[number].end - start, kept[number].kind))
+            number += 1
+        found += [Sentence(row, own)] if translated and _has_words(seen[start:end], own) else row
+    return found + rows[-1]
 
 
-def _has_words(sentence: str) -> bool:
+def _has_words(text: str, kept: Sequence[Found]) -> bool:
     """Whether there is anything to translate: letters outside of what is kept."""
-    edges = [0, *(edge for start, end, _ in find_kept(sentence) for edge in (start, end)), len(sentence)]
-    outside = [sentence[start:end] for start, end in list(pairwise(edges))[::2]]
-    return any(character.isalpha() for part in outside for character in part)
-
-
-def _shared_marks(
-    before: Sequence[Mark], inner: Sequence[Item], after: Sequence[Mark]
-) -> tuple[int, Sequence[Mark], int]:
-    """Decide which marks at the edges of a sentence belong to it: those whose other half stands within.
-
-    Returns:
-        How many of those before stay outside, the others, and how many of those after belong to it.
-    """
-    marks = [item for item in inner if isinstance(item, Mark)]
-    row = [*before, *marks, *after]
-    first_inner, first_after = len(before), len(before) + len(marks)
-    opened: list[int] = []
-    names: Counter[str] = Counter()
-    outside, trailing = len(before), 0
-    for number, mark in enumerate(row):
-        if mark.kind == "open":
-            opened.append(number)
-            names[mark.name] += 1
-        elif mark.kind == "close" and names[mark.name]:
-            while True:
-                partner = opened.pop()
-                names[row[partner].name] -= 1
-                if row[partner].name == mark.name:
-                    break
-            if partner < first_inner <= number < first_after:
-                outside = min(outside, partner)
-            elif number >= first_after and outside <= partner < first_after:
-                trailing = number - first_after + 1
-    return outside, before[outside:], trailing
+    place = 0
+    for start, end, _ in kept:
+        if any(map(str.isalpha, text[place:start])):
+            return True
+        place = end
+    return any(map(str.isalpha, text[place:]))

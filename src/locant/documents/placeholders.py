@@ -1,35 +1,47 @@
-"""Placeholders and tags in the messages of programs: what a program fills in, and marks that are no text."""
+"""Placeholders, accelerators and tags in the messages of programs, and how marks come into texts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from locant.documents.passages import Item, Mark, Text, width
+from locant.documents.kept import find_kept, message_families
+from locant.documents.passages import Item, Mark, Text, cut_items, width
 
-_PRINTF = r"%(?:\d+\$)?(?:\([\w.]+\))?[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcCsSpn@]|%%"
-_NESTED = r"\{[^{}]*(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}[^{}]*)+\}"
-_BRACES = rf"\$?{_NESTED}|\$?\{{[^{{}}\s]*\}}|\$\{{[^{{}}]*\}}"
-_ENTITY = r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,31});"
-_TAG = r"<(?P<end>/?)(?P<name>[A-Za-z][\w:-]{0,60})(?:\s[^<>]{0,1000}?)?(?P<empty>/?)>"
-_MESSAGE = re.compile(f"(?P<kept>{_PRINTF}|{_BRACES}|{_ENTITY})|{_TAG}")
+_TAG = re.compile(r"<(/?)([\w:-]+)[^<>]*?(/?)>")
+_BEFORE_ACCELERATOR = re.compile(r"(?<!\w)(?:[A-Z][a-z]*)?\Z")
 _VOID = frozenset({"br", "hr", "img", "input", "wbr"})
 
 Found = tuple[int, int, Mark]
 """Offsets in a text, and the mark for what stands between them, but for its ``raw``."""
 
 
-def message_marks(text: str) -> Iterator[Found]:
-    """Yield placeholders of printf (``%s``, ``%(name)d``), in braces (``{name}``, ``{{name}}``, ``${name}``), and tags.
+def message_marks(text: str, flags: Iterable[str] = ()) -> Iterator[Found]:
+    """Yield what messages of programs have besides words: placeholders, the sign of an accelerator (``_Open``), tags.
 
     Messages in braces with others inside, as ICU has them for plurals, are one placeholder: their syntax would not
-    survive a translation.
+    survive a translation. What any text may have is not among them.
+
+    Args:
+        text: The message.
+        flags: Of its entry in a catalogue; see :func:`~locant.documents.kept.message_families`.
     """
-    for found in _MESSAGE.finditer(text):
-        if found["kept"]:
-            yield *found.span(), Mark("kept", None, text=found[0])
+    prose = {(each.start, each.end) for each in find_kept(text)}
+    found = [each for each in find_kept(text, message_families(flags)) if each[:2] not in prose]
+    accelerators = [
+        each
+        for each in found
+        if each.kind == "accelerator" and _BEFORE_ACCELERATOR.search(text[max(each.start - 30, 0) : each.start])
+    ]
+    for each in found:
+        start, end, kind = each
+        if kind == "accelerator":
+            if accelerators == [each]:  # a message has one
+                yield start, end, Mark("accelerator", None)
+        elif kind == "tag" and (tag := _TAG.fullmatch(text, start, end)):
+            yield start, end, tag_mark(tag[2], is_end=bool(tag[1]), is_empty=bool(tag[3]))
         else:
-            yield *found.span(), tag_mark(found["name"], is_end=bool(found["end"]), is_empty=bool(found["empty"]))
+            yield start, end, Mark("kept", None, kind, text[start:end])
 
 
 def tag_mark(name: str, *, is_end: bool, is_empty: bool = False) -> Mark:
@@ -46,36 +58,17 @@ def with_marks(items: Sequence[Text], find: Callable[[str], Iterable[Found]]) ->
         find: Yields the marks of their characters, joined, in their order; one that cuts a text apart that is written
             otherwise than it is read is left out.
     """
-    text = "".join(item.text for item in items)
-    starts: set[int] = set()
-    ends: set[int] = set()
+    within: set[int] = set()  # of what cannot be cut
     place = 0
     for item in items:
-        if item.raw is None:
-            starts.update(range(place, place + width(item)))
-            ends.update(range(place + 1, place + width(item) + 1))
-        else:
-            starts.add(place)
-            ends.add(place + width(item))
+        if item.raw is not None:
+            within.update(range(place + 1, place + width(item)))
         place += width(item)
-    marks = iter([each for each in find(text) if each[0] in starts and each[1] in ends])
-    written: list[Item] = []
-    start, end, mark = next(marks, (place, place, None))
-    raw: list[str] = []
-    at = 0
-    for item in items:
-        item_end = at + width(item)
-        while at < item_end:
-            inside = start <= at < end
-            stop = min(item_end, end if inside else start if at < start else item_end)
-            part = item if item.raw is not None else Text(item.text[len(item.text) - (item_end - at) :][: stop - at])
-            if inside:
-                raw.append(part.source)
-            else:
-                written.append(part)
-            at = stop
-            if inside and at == end and mark:
-                written.append(Mark(mark.kind, "".join(raw), mark.name, mark.text))
-                raw = []
-                start, end, mark = next(marks, (place, place, None))
+    text = "".join(item.text for item in items)
+    marks = [each for each in find(text) if each[0] not in within and each[1] not in within]
+    rows = cut_items(items, [edge for start, end, _ in marks for edge in (start, end)])
+    written: list[Item] = list(rows[0])
+    for (_, _, mark), inside, behind in zip(marks, rows[1::2], rows[2::2], strict=True):
+        raw = "".join(item.source for item in inside if isinstance(item, Text))
+        written += [Mark(mark.kind, raw, mark.name, mark.text), *behind]
     return written

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gettext
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 from locant.documents.formats import Document, DocumentOptions, Layout, decode
 from locant.documents.passages import Text, Written
@@ -17,7 +18,7 @@ from locant.errors import DataError
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _STRING = r'"(?P<text>[^"\\]*(?:\\.[^"\\]*)*)"\s*'
-_KEYWORD = re.compile(rf"\s*(?P<word>msgctxt|msgid_plural|msgid|msgstr(?:\[(?P<form>\d{{1,2}})\])?)\s*{_STRING}")
+_KEYWORD = re.compile(rf"\s*(?P<word>msgctxt|msgid_plural|msgid|msgstr(?:\[\d{{1,2}}\])?)\s*{_STRING}")
 _MORE = re.compile(rf"\s*{_STRING}")
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
@@ -29,36 +30,25 @@ class _Field:
     """A keyword with its string.
 
     Attributes:
+        word: The keyword, without the number of a plural form.
+        form: That number.
         head: What stands before the string on its first line.
-        form: Number of a plural form.
-        raw: All its lines.
+        lines: All its lines.
         end: The end of the last.
-        text: The string.
+        texts: The string, in parts.
     """
 
-    head: str
+    word: str
     form: int | None
-    raw: str
+    head: str
+    lines: list[str]
     end: str
-    text: str
+    texts: list[str]
 
-
-@dataclass
-class _Entry:
-    """A message.
-
-    Attributes:
-        parts: Comments and empty lines, and keywords with their fields, in their order.
-        fields: The first of each keyword.
-    """
-
-    parts: list[str | tuple[str, _Field]] = field(default_factory=list)
-    fields: dict[str, _Field] = field(default_factory=dict)
-
-    def add(self, word: str, found: _Field) -> None:
-        """Add a field."""
-        self.parts.append((word, found))
-        self.fields.setdefault(word, found)
+    @cached_property
+    def text(self) -> str:
+        """The string."""
+        return "".join(self.texts)
 
 
 def read_po(content: bytes, options: DocumentOptions) -> Document:
@@ -68,58 +58,61 @@ def read_po(content: bytes, options: DocumentOptions) -> Document:
         DataError: It is no catalogue, or not UTF-8.
     """
     start, text = decode(content)
-    entries = _entries(text)
-    if not any("msgid" in entry.fields for entry in entries):
-        raise DataError("The document is no PO catalogue: it has no msgid.")
     newline = "\r\n" if "\r\n" in text else "\n"
     layout = Layout(lambda passage: _quoted(passage, newline))
-    singular = _singular_form(entries)
-    for entry in entries:
-        message, plural = entry.fields.get("msgid"), entry.fields.get("msgid_plural")
-        for part in entry.parts:
-            if isinstance(part, str):
-                layout.keep(part)
-                continue
-            word, found = part
-            if word != "msgstr" or found.text or message is None or not message.text:
-                layout.keep(found.raw)
-                continue
-            source = message if plural is None or found.form == singular else plural
-            layout.keep(found.head)
-            layout.add(with_marks([Text(source.text)], message_marks))
-            layout.keep(found.end)
+    singular: int | None = 0
+    flags: list[str] = []  # of the message that follows
+    own_flags: list[str] = []
+    message = plural = None
+    for part in _parts(text):
+        if isinstance(part, str):
+            layout.keep(part)
+            if part.startswith(("#,", "#=")):
+                flags += map(str.strip, part[2:].split(","))
+            continue
+        if part.word == "msgid":
+            message, plural, own_flags, flags = part.text, None, flags, []
+        elif part.word == "msgid_plural":
+            plural = part.text
+        if part.word != "msgstr" or part.text or not message:
+            layout.keep("".join(part.lines))
+            if part.word == "msgstr" and message == "":
+                singular = _singular_form(part.text)
+            continue
+        source = message if plural is None or part.form == singular else plural
+        layout.keep(part.head)
+        layout.add(with_marks([Text(source)], partial(message_marks, flags=own_flags)))
+        layout.keep(part.end)
+    if message is None:
+        raise DataError("The document is no PO catalogue: it has no msgid.")
     return layout.document(start)
 
 
-def _entries(text: str) -> list[_Entry]:
-    entries = [_Entry()]
+def _parts(text: str) -> Iterator[str | _Field]:
+    """Yield comments and empty lines, and keywords with their strings."""
     last: _Field | None = None
     for number, found in enumerate(_LINE.finditer(text), start=1):
         line, end = found[1], found[2]
-        if not line.strip() or line.lstrip().startswith("#"):
-            entries[-1].parts.append(line + end)
-            last = None
-        elif begun := _KEYWORD.fullmatch(line):
-            word = begun["word"].partition("[")[0]
-            if word in ("msgctxt", "msgid") and "msgstr" in entries[-1].fields:
-                entries.append(_Entry())
-            last = _Field(
-                line[: begun.start("text") - 1],
-                int(begun["form"]) if begun["form"] else None,
-                line + end,
-                end,
-                _unescaped(begun["text"]),
-            )
-            entries[-1].add(word, last)
-        elif last and (more := _MORE.fullmatch(line)):
-            last.raw += line + end
+        if last and (more := _MORE.fullmatch(line)):
+            last.lines.append(line + end)
             last.end = end
-            last.text += _unescaped(more["text"])
+            last.texts.append(_unescaped(more["text"]))
+            continue
+        if last:
+            yield last
+            last = None
+        if not line.strip() or line.lstrip().startswith("#"):
+            yield line + end
+        elif begun := _KEYWORD.fullmatch(line):
+            word, _, form = begun["word"].rstrip("]").partition("[")
+            head = line[: begun.start("text") - 1]
+            last = _Field(word, int(form) if form else None, head, [line + end], end, [_unescaped(begun["text"])])
         else:
             raise DataError(
                 f"The document is no PO catalogue: line {number} is neither a keyword with a text nor a text."
             )
-    return entries
+    if last:
+        yield last
 
 
 def _unescaped(raw: str) -> str:
@@ -132,17 +125,16 @@ def _unescaped(raw: str) -> str:
     return _ESCAPE.sub(read, raw)
 
 
-def _singular_form(entries: Sequence[_Entry]) -> int | None:
+def _singular_form(header: str) -> int | None:
     """Return which plural form is that of one; ``None`` where the language has no form of its own for one."""
-    header = entries[0].fields.get("msgstr")
-    rule = re.search(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)", header.text if header else "")
+    rule = re.search(r"nplurals\s*=\s*(\d{1,3})\s*;\s*plural\s*=\s*([^;\n]{1,1000})", header)
     if rule is None:
         return 0
     if int(rule[1]) < 2:
         return None
     try:
         return int(gettext.c2py(rule[2].strip())(1))
-    except ValueError:
+    except (ValueError, ArithmeticError, RecursionError):  # it is no rule
         return 0
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from locant.documents.passages import MOST_MARKS, Item, Passage, Sentence, Written, cut_passage
-from locant.documents.placing import write_whole
+from locant.documents.passages import Item, Passage, Sentence, Written, cut_passage
+from locant.documents.places import Alignment, Draft, Links, parts_alone
 from locant.documents.segmentation import Splitter
-from locant.documents.word_places import Alignment, Links, PartsAlone
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -43,15 +43,13 @@ class _Job:
 
     Attributes:
         sentence: The sentence.
-        translation: Of the whole of it.
+        draft: Its translation, with all that is kept; ``None`` where there is no such.
         written: With all that stands in it; ``None`` as long as something has no place.
-        parts: Its parts and marks, once they are needed.
     """
 
     sentence: Sentence
-    translation: str = ""
+    draft: Draft | None = None
     written: Written | None = None
-    parts: list[Item | Sentence] = field(default_factory=list)
 
 
 def translation_steps(passages: Sequence[Passage], split: Splitter, *, aligned: bool) -> Steps:
@@ -91,12 +89,19 @@ def sentence_steps(sentences: Sequence[Sentence], *, aligned: bool) -> Steps:
         Each sentence as it is to be written.
     """
     jobs = [_Job(sentence) for sentence in sentences]
-    whole = [job for job in jobs if len(job.sentence.marks) <= MOST_MARKS]
-    yield from _translate_whole(whole)
-    if aligned:
-        yield from _align([job for job in whole if job.written is None and job.sentence.marks])
-    if left := [job for job in jobs if job.written is None]:
-        yield from _translate_parts(left)
+    whole = [job for job in jobs if job.sentence.is_manageable]
+    translations = yield from _ask([job.sentence.text for job in whole])
+    for job, translation in zip(whole, translations, strict=True):
+        if translation == job.sentence.text:
+            job.written = list(job.sentence.items)
+        elif draft := Draft.of(job.sentence, translation):
+            job.draft, job.written = draft, draft.written()
+    drafts = [(job, job.draft) for job in whole if job.written is None and job.draft]
+    if drafts and aligned:
+        pairs = [(job.sentence.text, draft.text) for job, draft in drafts]
+        for (job, draft), pair, links in zip(drafts, pairs, (yield Pairs(pairs)), strict=True):
+            job.written = draft.written(Alignment(*pair, links).locate)
+    yield from _translate_parts([job for job in jobs if job.written is None])
     return [job.written or [] for job in jobs]
 
 
@@ -115,44 +120,25 @@ def one_line(sentence: str, translation: str) -> str:
     )
 
 
-def _translate_whole(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, None]:
-    translations = yield from _ask([job.sentence.text for job in jobs])
-    for job, translation in zip(jobs, translations, strict=True):
-        job.translation = translation
-        if job.translation == job.sentence.text:
-            job.written = list(job.sentence.items)
-        elif not job.sentence.marks:
-            job.written = write_whole(job.sentence, job.translation)
-
-
-def _align(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, None]:
-    if not jobs:
-        return
-    answers = yield Pairs([(job.sentence.text, job.translation) for job in jobs])
-    for job, links in zip(jobs, answers, strict=True):
-        alignment = Alignment(job.sentence.text, job.translation, links)
-        job.written = write_whole(job.sentence, job.translation, alignment.locate, alignment.replaced)
-
-
 def _translate_parts(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, None]:
-    for job in jobs:
-        job.parts = job.sentence.parts()
-    inner = [part for job in jobs for part in job.parts if isinstance(part, Sentence)]
-    translations = iter((yield from _ask([part.text for part in inner])))
-    for job in jobs:
-        found = {id(part): next(translations) for part in job.parts if isinstance(part, Sentence)}
-        if job.translation:
-            alone = PartsAlone(job.sentence, job.translation, list(found.values()))
-            job.written = write_whole(job.sentence, job.translation, alone.locate)
+    """Write sentences from the translations of their parts, or with the help of these."""
+    parts = [job.sentence.parts() for job in jobs]
+    texts = [[part.text for part in each if isinstance(part, Sentence)] for each in parts]
+    answers = iter((yield from _ask([text for each in texts for text in each])))
+    for job, own, asked in zip(jobs, parts, texts, strict=True):
+        translations = list(islice(answers, len(asked)))
+        if job.draft:
+            job.written = job.draft.written(parts_alone(job.draft.text, own, translations))
         if job.written is None:
             job.written = []
-            for part in job.parts:
+            remaining = iter(translations)
+            for part in own:
                 if not isinstance(part, Sentence):
                     job.written.append(part)
-                elif found[id(part)] == part.text:
+                elif (translation := next(remaining)) == part.text:
                     job.written += part.items
                 else:
-                    job.written += write_whole(part, found[id(part)]) or [found[id(part)]]
+                    job.written += Draft(part, translation, ()).written() or [translation]
 
 
 def _gathered(pieces: Sequence[Item | Sentence], sentences: Iterator[Written]) -> Written:

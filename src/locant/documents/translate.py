@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from locant.documents.formats import Document, DocumentOptions, find_format, format_of
 from locant.documents.passages import Written
+from locant.documents.places import Links, word_links
 from locant.documents.plain import plain_windows
 from locant.documents.sentences import fitting_splitter, sentence_splitter
 from locant.documents.steps import answer_steps, translation_steps
-from locant.documents.word_places import Links, word_links
 from locant.errors import ConfigError, DataError
 from locant.files import open_binary_output
 from locant.parsing import read_bytes

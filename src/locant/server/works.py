@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from locant.documents.passages import Written
+from locant.documents.places import Links
 from locant.documents.segmentation import cut_text
 from locant.documents.steps import Pairs, Sentences, Steps
 from locant.documents.translate import align_words
-from locant.documents.word_places import Links
 from locant.models.decoding_settings import DecodingSettings
 from locant.server.models import Route
 from locant.server.tickets import Sentence
