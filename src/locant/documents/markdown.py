@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from locant.documents.formats import Document, DocumentOptions, Layout, decode
-from locant.documents.markup import KEPT_TAGS, VOID_TAGS, cut_html, write_html
+from locant.documents.markup import KEPT_TAGS, VOID_TAGS, cut_html
 from locant.documents.passages import Item, Mark, Text, Written
 from locant.errors import MissingExtraError
 
@@ -114,7 +114,7 @@ def _end_skipped(raw: bytes, layout: Layout, place: int, begun: _Event, ended: _
         if isinstance(part, str):
             layout.keep(part)
         else:
-            layout.add(inner.passages[part], write_html)
+            layout.add(inner.passages[part], inner.writers[part])
     return ended.end
 
 
