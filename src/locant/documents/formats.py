@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -216,12 +217,18 @@ SUFFIXES = {suffix: each for each in _FORMATS for suffix in each.suffixes}
 """The formats by the ends of their files' names."""
 
 _STRUCTURED = frozenset(
-    ".yml .yaml .toml .ini .properties .strings .stringsdict .csv .tsv .tmx .resx .xml .arb .jsonl .ipynb .mdx .tex .rst "
-    ".adoc .asciidoc .org .dita .ttml .dfxp .sbv .sub".split()
+    re.findall(
+        r"\S+",
+        ".yml .yaml .toml .ini .properties .strings .stringsdict .csv .tsv .tmx .resx .xml .arb .jsonl .ipynb .mdx "
+        ".tex .rst .adoc .asciidoc .org .dita .ttml .dfxp .sbv .sub",
+    )
 )
 """Ends of names of files with a structure that is not known, which a translation of their lines would destroy."""
 _PACKED = frozenset(
-    ".pdf .doc .rtf .pages .epub .mobi .wpd .fodt .pptx .ppt .xlsx .xls .odp .ods .zip .mo .qm".split()
+    re.findall(
+        r"\S+",
+        ".pdf .doc .rtf .pages .epub .mobi .wpd .fodt .pptx .ppt .xlsx .xls .odp .ods .zip .mo .qm",
+    )
 )
 """Ends of names of files that have no lines."""
 
