@@ -33,7 +33,8 @@ _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^<>]*?(/?)>\Z", re.DOTALL)
 # What generators of sites have besides Markdown: commands in braces, fences of colons, blocks that are indented.
 _COMMAND = re.compile(
     r"\{\{[^{}`]*\}\}|\{%[^{}`]*%\}|\{[:#.][^{}`\n]*\}|(?i:\[\[_?toc_?\]\]|\[toc\](?![(\[:]))"
-    r"|\{[A-Za-z][\w:+-]*\}(?=`)|^\([\w.-]+\)=[ \t]*$|^(?:import|export)[ ][^\n]*?[ ]from[ ]+['\"][^\n'\"]*['\"];?[ \t]*$",
+    r"|\{[A-Za-z][\w:+-]*\}(?=`)|^\([\w.-]+\)=[ \t]*$"
+    r"|^(?:import|export)[ ][^\n]*?[ ]from[ ]+['\"][^\n'\"]*['\"];?[ \t]*$",
     re.MULTILINE,
 )
 _ROLE = re.compile(r"\{[A-Za-z][\w:+-]*\}")  # of the code that follows
@@ -139,11 +140,19 @@ def _without_commands(text: str) -> tuple[str, list[tuple[int, int]]]:
     pieces: list[str] = []
     hidden: list[tuple[int, int]] = []
     place = size = 0
-    for start, end in commands:
+    for number, (start, end) in enumerate(commands):
         pieces.append(text[place:start])
         size += len(pieces[-1].encode())
-        line, after = text.rfind("\n", 0, start) + 1, text.find("\n", end)
-        is_alone = not text[line:start].strip(" \t>") and not text[end : after if after >= 0 else None].strip()
+        before = pieces[-1].rpartition("\n") if place else ("", "\n", pieces[-1])
+        following = commands[number + 1][0] if number + 1 < len(commands) else len(text)
+        after = text.find("\n", end, following)
+        is_last_line = after < 0 and following == len(text)
+        is_alone = bool(
+            before[1]
+            and not before[2].strip(" \t>")
+            and (after >= 0 or is_last_line)
+            and not text[end : following if is_last_line else after].strip()
+        )
         pieces.append(_blank(text[start:end]) if is_alone else "z" * len(text[start:end].encode()))
         if not is_alone:
             hidden.append((size, size + len(pieces[-1])))
