@@ -16,7 +16,7 @@ LARGEST = 100_000_000
 """Bytes of the largest document that is read as a whole; plain text may have any size."""
 LARGEST_UNPACKED = 500_000_000
 """Bytes that a packed document (.docx, .odt) may have in all."""
-MOST_ITEMS = 2_000_000
+MOST_ITEMS = 1_000_000
 """Texts and marks that a document may have in all, and signs of markup in a file of XML or Markdown."""
 LONGEST_KEPT = 100
 """Characters of what a sentence may have inside and is not translated, such as code or a field."""

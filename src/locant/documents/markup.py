@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -21,7 +21,6 @@ from locant.documents.formats import (
     DocumentOptions,
     Layout,
     TextDocument,
-    Write,
     decode,
     write_with,
 )
@@ -48,7 +47,7 @@ _TAG = re.compile(
 )
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>]+))?""")
 _ENTITY = r"&(?:#\w{1,12}|[A-Za-z]\w{0,31});?"
-_ENTITIES = re.compile(_ENTITY)
+ENTITIES = re.compile(_ENTITY)
 _LEXEMES = re.compile(rf"[ \t\n\r\f]+|{_ENTITY}|[^ \t\n\r\f&]+(?: [^ \t\n\r\f&]+)*|&")
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 
@@ -73,7 +72,7 @@ class Token:
 
 def unescaped(text: str) -> str:
     """Return text with its entities as characters; numbers that are too long for one stay."""
-    return _ENTITIES.sub(lambda found: html.unescape(found[0]), text)
+    return ENTITIES.sub(lambda found: html.unescape(found[0]), text)
 
 
 def _stretches(source: str) -> Iterator[Token]:
@@ -195,7 +194,7 @@ def cut_html(source: str, start: bytes = b"") -> TextDocument:
     for token in [*read_tokens(source), Token("break", "")]:
         if token.kind == "break":
             if block:
-                layout.add(block, _writer(block))
+                layout.add(block, write_with(escaping(block)))
                 block = []
             layout.keep(partial(_in_language, token.raw) if token.name == "html" else token.raw)
         elif token.kind == "text":
@@ -249,13 +248,13 @@ def _texts(raw: str, *, follows_space: bool) -> Iterator[Item]:
         follows_space = False
 
 
-def _writer(block: Sequence[Item]) -> Write:
-    """Return what writes the translation of a passage: signs that it has without need of an entity have none."""
-    bare = "".join(item.text for item in block if isinstance(item, Text) and item.raw is None)
+def escaping(passage: Sequence[Item]) -> Callable[[str], str]:
+    """Return what escapes the translation of a passage: signs that it has without need of an entity have none."""
+    bare = "".join(item.text for item in passage if isinstance(item, Text) and item.raw is None)
 
     def escape(text: str) -> str:
         if "&" in bare:
-            text = _ENTITIES.sub(
+            text = ENTITIES.sub(
                 lambda found: found[0] if html.unescape(found[0]) == found[0] else f"&amp;{found[0][1:]}", text
             )
         else:
@@ -263,4 +262,4 @@ def _writer(block: Sequence[Item]) -> Write:
         text = re.sub("<(?=[A-Za-z/!?])" if "<" in bare else "<", "&lt;", text)
         return text if ">" in bare else text.replace(">", "&gt;")
 
-    return write_with(escape)
+    return escape
