@@ -75,8 +75,13 @@ def unescaped(text: str) -> str:
     return ENTITIES.sub(lambda found: html.unescape(found[0]), text)
 
 
-def _stretches(source: str) -> Iterator[Token]:
-    """Yield tags as ``open``, ``close`` and ``void``, texts, and what else there is as ``break``."""
+def stretches(source: str, *, is_xml: bool = False) -> Iterator[Token]:
+    """Yield tags as ``open``, ``close`` and ``void``, texts, and what else there is as ``break``.
+
+    Args:
+        source: The HTML.
+        is_xml: Whether it is XML, in which no names have meanings of their own.
+    """
     place, end = 0, source.rfind(">") + 1
     while found := _TAG.search(source, place, end):
         if place < found.start():
@@ -89,9 +94,9 @@ def _stretches(source: str) -> Iterator[Token]:
             yield Token("break", found[0])
             continue
         name = found["name"].lower()
-        is_void = name in VOID_TAGS or found["attributes"].endswith("/")
+        is_void = (name in VOID_TAGS and not is_xml) or found["attributes"].endswith("/")
         yield Token("close" if found["end"] else "void" if is_void else "open", found[0], name)
-        if name in _RAW and not found["end"]:
+        if name in _RAW and not found["end"] and not is_xml:
             closed = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(source, place)
             stop = closed.start() if closed else len(source)
             if place < stop:
@@ -101,10 +106,15 @@ def _stretches(source: str) -> Iterator[Token]:
         yield Token("text", source[place:])
 
 
+def attributes(tag: str) -> dict[str, str]:
+    """Return the attributes of a tag, with names in lower case; the name of the tag is there without a value."""
+    return {found[1].lower(): (found[2] or "").strip("\"'") for found in _ATTRIBUTE.finditer(tag)}
+
+
 def _is_translated(tag: Token) -> bool | None:
     """Return whether the content of an element is translated; ``None`` where it does not say so."""
     if tag.name not in _RAW and "translate" in tag.raw.lower():
-        given = {found[1].lower(): (found[2] or "").strip("\"'") for found in _ATTRIBUTE.finditer(tag.raw)}
+        given = attributes(tag.raw)
         said = given["translate"].lower() if "translate" in given else None
         classes = given.get("class", "").lower().split()
         if said == "no" or "notranslate" in classes:
@@ -128,7 +138,7 @@ def read_tokens(source: str) -> Iterator[Token]:
             if last == name:
                 return
 
-    for token in _stretches(source):
+    for token in stretches(source):
         ends_reading = token.name == "ruby" or (token.kind == "open" and token.name in _READINGS)
         if ends_reading and around and around[-1][0] in _READINGS:  # one without an end tag
             leave(around[-1][0])
@@ -198,7 +208,7 @@ def cut_html(source: str, start: bytes = b"") -> TextDocument:
                 block = []
             layout.keep(partial(_in_language, token.raw) if token.name == "html" else token.raw)
         elif token.kind == "text":
-            block += _texts(token.raw, follows_space=_ends_in_space(block))
+            block += shown_texts(token.raw, follows_space=_ends_in_space(block))
         elif token.kind == "kept":
             block.append(Mark("kept", token.raw, text=token.text))
         else:
@@ -232,7 +242,7 @@ def _ends_in_space(block: list[Item]) -> bool:
     return False
 
 
-def _texts(raw: str, *, follows_space: bool) -> Iterator[Item]:
+def shown_texts(raw: str, *, follows_space: bool) -> Iterator[Item]:
     """Yield text as a browser shows it: white space is one space."""
     for found in _LEXEMES.finditer(raw):
         lexeme = found[0]

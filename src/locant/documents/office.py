@@ -220,6 +220,33 @@ class OfficeDocument:
         return self._package.written(changed)
 
 
+def parse_xml(content: bytes, title: str, name: str) -> Tree:
+    """Return XML; nothing outside of it is read, and no entity is expanded.
+
+    Args:
+        content: The XML.
+        title: What a document with it is called.
+        name: What it is called itself.
+
+    Raises:
+        DataError: It is no XML, has too many elements and attributes, or declares entities.
+        MissingExtraError: The package ``lxml`` is not installed.
+    """
+    try:
+        from lxml import etree
+    except ImportError:
+        raise MissingExtraError(f"Reading {title}", "lxml", "documents") from None
+    check_items(content.count(b"<") + content.count(b"="))
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+    try:
+        tree = etree.parse(io.BytesIO(content), parser)
+    except etree.XMLSyntaxError as error:
+        raise DataError(f"The document is damaged: {name} is no XML ({str(error.msg)[:100]}).") from None
+    if tree.docinfo.doctype or tree.docinfo.internalDTD is not None:
+        raise DataError(f"The document is no {title}: {name} declares a document type.")
+    return tree
+
+
 class Package:
     """A zip of files.
 
@@ -273,20 +300,7 @@ class Package:
             DataError: It is missing, damaged, no XML, has too many elements and attributes, or declares entities.
             MissingExtraError: The package ``lxml`` is not installed.
         """
-        try:
-            from lxml import etree
-        except ImportError:
-            raise MissingExtraError(f"Reading {self._title}", "lxml", "documents") from None
-        content = self.read(name)
-        check_items(content.count(b"<") + content.count(b"="))
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
-        try:
-            tree = etree.parse(io.BytesIO(content), parser)
-        except etree.XMLSyntaxError as error:
-            raise DataError(f"The document is damaged: {name} in it is no XML ({str(error.msg)[:100]}).") from None
-        if tree.docinfo.doctype or tree.docinfo.internalDTD is not None:
-            raise DataError(f"The document is no {self._title}: {name} in it declares a document type.")
-        return tree
+        return parse_xml(self.read(name), self._title, f"{name} in it")
 
     def written(self, changed: Mapping[str, bytes]) -> bytes:
         """Return the package with some files changed; all others, and their order, stay."""
