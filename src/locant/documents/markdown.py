@@ -33,8 +33,8 @@ _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^<>]*?(/?)>\Z", re.DOTALL)
 # What generators of sites have besides Markdown: commands in braces, fences of colons, blocks that are indented.
 _COMMAND = re.compile(
     r"\{\{[^{}`]*\}\}|\{%[^{}`]*%\}|\{[:#.][^{}`\n]*\}|(?i:\[\[_?toc_?\]\]|\[toc\](?![(\[:]))"
-    r"|\{[A-Za-z][\w:+-]*\}(?=`)|^\([\w.-]+\)=[ \t]*$"
-    r"|^(?:import|export)[ ][^\n]*?[ ]from[ ]+['\"][^\n'\"]*['\"];?[ \t]*$",
+    r"|\{[A-Za-z][\w:+-]*\}(?=`)|^\([\w.-]+\)=[ \t]*(?=\r?$)"
+    r"|^(?:import|export)[ ][^\n]*?[ ]from[ ]+['\"][^\n'\"]*['\"];?[ \t]*(?=\r?$)",
     re.MULTILINE,
 )
 _ROLE = re.compile(r"\{[A-Za-z][\w:+-]*\}")  # of the code that follows
@@ -51,18 +51,19 @@ _CODE_INSIDE = re.compile(
 _PATH = re.compile(r"\S*[./]\w\S*")
 _BLOCK = re.compile(
     r"^(?P<indent>[ \t]*)(?P<head>(?:(?:!!!|\?\?\?\+?) +[\w-]+(?: +[\w-]+)*|===[!+]?)(?: +\"|(?=[ \t\r]*$)))"
-    r"(?P<title>[^\"\r\n]*)(?P<tail>\"?[ \t]*)\r?$(?=\n(?:[ \t]*\r?\n)?(?P=indent)(?: {4}|\t))",
+    r"(?P<title>[^\"\r\n]*)(?P<tail>\"?[ \t]*)(?=\r?\n(?:[ \t]*\r?\n)?(?P=indent)(?: {4}|\t))",
     re.MULTILINE,
 )
 _DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]+)\]:", re.MULTILINE)
 
 # What is markup, inside of a line and where one begins; what only looks so is not escaped.
 _MARKUP = re.compile(
-    r"(?P<escape>\\(?=[!-/:-@\[-`{-~]|\Z))|(?P<code>`+)|(?P<star>\*+)|(?P<line>(?<!\w)_+|_+(?!\w))|(?P<wave>~+)"
-    r"|(?P<link>\[|\][(\[{:]?)|(?P<tag><(?=[A-Za-z/!?])(?=(?P<inside>[^<>]*>)?)|>)|(?P<entity>&\#?\w+;)|(?P<formula>\$+)"
-    r"|(?P<command>\{(?=[{%])|(?<=\{)[{%])|(?P<cell>\|)|(?P<heading>(?<=\s)\#+(?=\s*\Z))"
+    r"(?P<escape>\\(?=[!-/:-@\[-`{-~]|\Z))|(?P<code>`)|(?P<star>\*)|(?P<line>(?<![^\W_])_|_(?![^\W_]))|(?P<wave>~)"
+    r"|(?P<link>\[|\][(\[{:]?)|(?P<tag><(?=[A-Za-z/!?])(?=(?P<inside>[^<>]*>)?)|>)|(?P<entity>&\#?\w+;)|(?P<formula>\$)"
+    r"|(?P<command>\{(?=[{%])|(?<=\{)[{%])|(?P<cell>\|)|(?P<image>!(?=\[))"
+    r"|(?P<heading>(?<=\s)\#+(?=\s*\Z)|\{(?=[^{}\n]*\}\s*\Z))"
 )
-_RUNS = {"code", "star", "line", "wave", "formula"}
+_FLANKED = {"code", "star", "line", "wave", "formula"}  # signs that are markup by what is beside them
 _LINE_START = re.compile(
     r"\#{1,6}(?=\s|\Z)|[-+*](?=\s|\Z)|>|=+(?=[ \t]*(?:\n|\Z))|[|:\- \t]++(?=\n|\Z)|:(?=\s|::)|\d{1,9}[.)](?=\s|\Z)"
     r"|!!!(?=\s)|\?\?\?(?=\+?\s)|~{3,}|`{3,}"
@@ -141,18 +142,12 @@ def _without_commands(text: str) -> tuple[str, list[tuple[int, int]]]:
     hidden: list[tuple[int, int]] = []
     place = size = 0
     for number, (start, end) in enumerate(commands):
-        pieces.append(text[place:start])
-        size += len(pieces[-1].encode())
-        before = pieces[-1].rpartition("\n") if place else ("", "\n", pieces[-1])
-        following = commands[number + 1][0] if number + 1 < len(commands) else len(text)
-        after = text.find("\n", end, following)
-        is_last_line = after < 0 and following == len(text)
-        is_alone = bool(
-            before[1]
-            and not before[2].strip(" \t>")
-            and (after >= 0 or is_last_line)
-            and not text[end : following if is_last_line else after].strip()
-        )
+        gap, following = text[place:start], commands[number + 1][0] if number + 1 < len(commands) else None
+        rest, newline, _ = text[end:following].partition("\n")
+        begins_line = (not place or "\n" in gap) and not gap.rpartition("\n")[2].strip(" \t>")
+        is_alone = begins_line and not rest.strip() and (newline or following is None)
+        pieces.append(gap)
+        size += len(gap.encode())
         pieces.append(_blank(text[start:end]) if is_alone else "z" * len(text[start:end].encode()))
         if not is_alone:
             hidden.append((size, size + len(pieces[-1])))
@@ -429,12 +424,10 @@ def _write(passage: Written, *, source: Passage, labels: Set[str], in_heading: b
             same = True
         elif family == "cell":
             same = not in_table
-        if not same:
-            # Of a run of the same sign all are escaped, of others the first.
-            ends = {
-                at: at + (len(key[0]) if family in _RUNS else 1) for at, is_translated, key in signs if is_translated
-            }
-            places.update(at for start, end in ends.items() for at in range(start, end) if whole[at] != ">")
+        if not same:  # text of the source could be code with a new sign
+            places.update(
+                at for at, is_translated, key in signs if (is_translated or family == "code") and key[0] != ">"
+            )
     edges = _line_starts(ours), _line_starts(theirs)
     firsts = [_LINE_START.match("".join(piece for piece, _ in ours), at) for at, _ in edges[0]]
     known = {bool(number): {each[0] for each in group if each} for number, group in enumerate((firsts[:1], firsts[1:]))}
@@ -445,7 +438,7 @@ def _write(passage: Written, *, source: Passage, labels: Set[str], in_heading: b
     return "".join(f"\\{sign}" if at in places else sign for at, sign in enumerate(whole))
 
 
-_Piece = tuple[str, Literal["translated", "text", "mark"]]
+_Piece = tuple[str, Literal["translated", "text", "pair", "mark"]]
 
 
 def _pieces(passage: Sequence[str | Item]) -> list[_Piece]:
@@ -465,7 +458,8 @@ def _pieces(passage: Sequence[str | Item]) -> list[_Piece]:
             elif part.kind == "close" and len(translated) > 1:
                 inner = translated.pop()
                 raw = raw[inner] if isinstance(raw, tuple) else raw
-            pieces.append((raw[0] if isinstance(raw, tuple) else raw, "mark"))
+            is_pair = part.kind in ("open", "close")
+            pieces.append((raw[0] if isinstance(raw, tuple) else raw, "pair" if is_pair else "mark"))
     return pieces
 
 
@@ -474,22 +468,26 @@ def _signs(pieces: Sequence[_Piece]) -> dict[str, list[tuple[int, bool, tuple[st
     whole = "".join(piece for piece, _ in pieces)
     found: dict[str, list[tuple[int, bool, tuple[str, ...]]]] = {}
     number, end = 0, len(pieces[0][0]) if pieces else 0
+    pairs = 0  # ends of them before
     for match in _MARKUP.finditer(whole):
         while match.start() >= end:
+            pairs += pieces[number][1] == "pair"
             number += 1
             end += len(pieces[number][0])
         family, kind = str(match.lastgroup), pieces[number][1]
         beside = tuple(
-            "blank" if not sign or sign.isspace() else "word" if sign.isalnum() else "sign"
+            "blank" if not sign or sign.isspace() else "word" if sign.isalnum() else sign
             for sign in (whole[match.start() - 1 : match.start()], whole[match.end() : match.end() + 1])
         )
-        if family in _RUNS - {"code"}:
-            if kind != "mark" and beside != ("blank", "blank"):
-                found.setdefault(family, []).append((match.start(), kind == "translated", (match[0], *beside)))
-        elif kind != "mark" and (family != "entity" or html.unescape(match[0]) != match[0]):
-            found.setdefault(family, []).append(
-                (match.start(), kind == "translated", (match[0], match["inside"] or ""))
-            )
+        if kind in ("pair", "mark") or (family == "entity" and html.unescape(match[0]) == match[0]):
+            continue
+        if family in _FLANKED:
+            if beside == ("blank", "blank") and family != "code":
+                continue
+            key = (match[0], *beside, str(pairs))
+        else:
+            key = (match[0], match["inside"] or "", str(pairs))
+        found.setdefault(family, []).append((match.start(), kind == "translated", key))
     return found
 
 
@@ -499,7 +497,7 @@ def _line_starts(pieces: Sequence[_Piece]) -> list[tuple[int, bool]]:
     at, begins = 0, True
     for piece, kind in pieces:
         if begins and piece:
-            starts.append((at + len(piece) - len(piece.lstrip(" \t")), kind != "mark"))
+            starts.append((at + len(piece) - len(piece.lstrip(" \t")), kind in ("translated", "text")))
         begins = "\n" in piece if piece else begins
         at += len(piece)
     return starts
