@@ -261,6 +261,7 @@ def shown_texts(raw: str, *, follows_space: bool) -> Iterator[Item]:
 def escaping(passage: Sequence[Item]) -> Callable[[str], str]:
     """Return what escapes the translation of a passage: signs that it has without need of an entity have none."""
     bare = "".join(item.text for item in passage if isinstance(item, Text) and item.raw is None)
+    is_tag = re.compile("<(?=[A-Za-z/!?])")  # which is no tag only as long as none ends it
 
     def escape(text: str) -> str:
         if "&" in bare:
@@ -269,7 +270,7 @@ def escaping(passage: Sequence[Item]) -> Callable[[str], str]:
             )
         else:
             text = text.replace("&", "&amp;")
-        text = re.sub("<(?=[A-Za-z/!?])" if "<" in bare else "<", "&lt;", text)
-        return text if ">" in bare else text.replace(">", "&gt;")
+        text = is_tag.sub("&lt;", text) if "<" in bare else text.replace("<", "&lt;")
+        return text if ">" in bare and not is_tag.search(bare) else text.replace(">", "&gt;")
 
     return escape
