@@ -268,15 +268,20 @@ def _passage(raw: bytes, line: Sequence[_Event]) -> tuple[int, int, list[Item]]:
             end = event.end
             if begun.name == "Link" and begun.value["link_type"] == "Collapsed" and raw[end : end + 2] == b"[]":
                 end += 2
-            close = raw[place:end].decode("utf-8")
-            items.append(Mark("close", _reference(raw, begun, place, close), event.name))
+            close: str | tuple[str, str] = raw[place:end].decode("utf-8")
+            if begun.name == "Link" and begun.value["link_type"] in ("Shortcut", "Collapsed"):
+                # Where the words are translated, which are the reference, that is written in full.
+                label = " ".join(raw[begun.start + 1 : place].decode("utf-8").split())
+                close = str(close), f"][{label}]"
+            items.append(Mark("close", close, event.name))
             place, grows = end, False
             continue
         gap = raw[place : event.start].decode("utf-8")
         own = gap
         if grows:
             own = "\\" if event.kind == "Text" and gap.endswith("\\") else ""
-            items[-1] = _grown(items[-1], gap.removesuffix(own))
+            last = items[-1]
+            items[-1] = replace(last, raw=(last.source if isinstance(last, Text) else last.raw) + gap.removesuffix(own))
         place, grows = max(place, event.start), False
         if event.kind == "Start":
             items.append(Mark("open", own, event.name))
@@ -329,18 +334,6 @@ def _merged(line: Sequence[_Event]) -> Iterator[_Event]:
             begun = None
     if begun:  # a tag without an end
         yield _Event("Void", "", "", begun.start, line[-1].end)
-
-
-def _grown(item: Item, raw: str) -> Item:
-    return replace(item, raw=(item.source if isinstance(item, Text) else item.raw) + raw)
-
-
-def _reference(raw: bytes, begun: _Event, end: int, close: str) -> str | tuple[str, str]:
-    """Return the end of a link; of one whose words are its reference, besides that with the reference in full."""
-    if begun.name != "Link" or begun.value["link_type"] not in ("Shortcut", "Collapsed"):
-        return close
-    label = " ".join(raw[begun.start + 1 : end].decode("utf-8").split())
-    return close, f"][{label}]"
 
 
 def _texts(value: str, own: str, written: str) -> Iterator[Text]:
