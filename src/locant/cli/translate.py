@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         metavar="NAME",
-        help="lines, or a document: text, markdown, html, srt, vtt, ass, json, po, xliff, docx, odt; by default by the name",
+        help="lines, text, markdown, html, srt, vtt, ass, json, po, xliff, docx or odt; by default by the name",
     )
     parser.add_argument(
         "--json-keys", metavar="KEY,...", help="of JSON, translate only values of these keys; a.b is b within a"
