@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import sys
 from collections.abc import Callable
@@ -146,6 +147,16 @@ def test_options_that_do_not_go_together(translate, arguments, sentence, tmp_pat
     Path("in.md").write_text(MARKDOWN)
     assert translate(*arguments) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["en.yml", "a.CSV", "a.csv.gz", "a.pptx", "a.xml"])
+def test_files_of_a_structure_that_is_not_known_are_refused(translate, name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with (gzip.open if name.endswith(".gz") else open)(name, "wt") as file:
+        file.write("alpha beta\n")
+    assert translate("-i", name) == 2
+    assert name in capsys.readouterr().err
+    assert translate("-i", name, "--format", "lines") == 0
 
 
 def test_what_cannot_be_read_is_told_before_any_work(translate, tmp_path, monkeypatch, capsys):

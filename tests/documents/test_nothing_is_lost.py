@@ -14,6 +14,7 @@ import polib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lxml import etree
 from odf import opendocument, style, teletype, text
 from translated import reversed_words, translated
 
@@ -92,6 +93,20 @@ def webvtt(paragraphs: Sequence[Paragraph]) -> str:
     return "WEBVTT\n\n" + re.sub(r"(?<=\d),(?=\d{3})", ".", subtitles(paragraphs))
 
 
+def substation(paragraphs: Sequence[Paragraph]) -> str:
+    lines = ["[Events]", "Format: Layer, Start, End, Text"]
+    for number, paragraph in enumerate(paragraphs, start=1):
+        words = joined(paragraph, "{\\i1}", "{\\i0}").replace(", ", ",\\N")
+        lines.append(f"Dialogue: {number},0:00:01.00,0:00:02.00,{words}")
+    return "\n".join(lines)
+
+
+def exchange(paragraphs: Sequence[Paragraph]) -> str:
+    texts = [joined(each, '<g id="1">', "</g>") for each in paragraphs]
+    units = [f'<trans-unit id="XC{number}"><source>{each}</source></trans-unit>' for number, each in enumerate(texts)]
+    return f'<xliff version="1.2"><file>{"".join(units)}</file></xliff>'
+
+
 def values(paragraphs: Sequence[Paragraph]) -> str:
     return json.dumps([{f"XK{number}": joined(each, "<b>", "</b>")} for number, each in enumerate(paragraphs)])
 
@@ -148,12 +163,19 @@ def messages(content: bytes) -> list[str]:
     return [entry.msgstr or entry.msgid for entry in polib.pofile(content.decode())]
 
 
+def targets(content: bytes) -> list[str]:
+    units = etree.fromstring(content).iter("trans-unit")
+    return ["".join((each.find("target") if len(each) > 1 else each.find("source")).itertext()) for each in units]
+
+
 FORMS: dict[str, tuple[Callable[..., str | bytes], Callable[[bytes], list[str]]]] = {
     "text": (plain, characters),
     "markdown": (markdown, characters),
     "html": (html, characters),
     "srt": (subtitles, characters),
     "vtt": (webvtt, characters),
+    "ass": (substation, characters),
+    "xliff": (exchange, targets),
     "json": (values, characters),
     "po": (catalogue, messages),
     "docx": (word, texts_of_word),
@@ -172,10 +194,12 @@ def frame(format: str, number: int) -> list[str]:
     patterns = {
         "srt": "{0}\n00:00:{0:02},000 --> 00:00:{0:02},900\n",
         "vtt": "{0}\n00:00:{0:02}.000 --> 00:00:{0:02}.900\n",
+        "ass": "Dialogue: {0},0:00:01.00,0:00:02.00,",
+        "xliff": '<trans-unit id="XC{0}"><source>',
         "json": '{{"XK{0}": ',
         "po": 'msgctxt "XC{0}"\nmsgid "',
     }
-    first = format in ("srt", "vtt")
+    first = format in ("srt", "vtt", "ass")
     return [patterns[format].format(k) for k in range(first, number + first)] if format in patterns else []
 
 

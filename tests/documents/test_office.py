@@ -145,6 +145,20 @@ def test_links_fields_and_notes_stand_once(name, align):
         )
 
 
+def test_blanks_beside_a_link_do_not_look_like_it():
+    document = docx.Document()
+    paragraph = document.add_paragraph("See ")
+    link = OxmlElement("w:hyperlink")
+    shown = paragraph.add_run("the whole of the red page")
+    shown.underline = True
+    link.append(shown._r)
+    paragraph._p.append(link)
+    paragraph.add_run(" now.")
+    written = docx.Document(io.BytesIO(translated("docx", saved(document), str.upper, align=True))).paragraphs[0]
+    assert [(run.text, run.underline) for run in written.runs] == [("SEE ", None), (" NOW.", None)]
+    assert [run.text for run in written.hyperlinks[0].runs] == ["THE WHOLE OF THE RED PAGE"]
+
+
 def noted(run) -> dict[str, str]:
     """The languages of a run of Word."""
     return {key.rpartition("}")[2]: value for each in run.iter(qn("w:lang")) for key, value in each.attrib.items()}

@@ -27,7 +27,8 @@ _EPILOG = """examples:
   locant translate runs/en-de --glossary terms.tsv --input report.docx --output report.de.docx
 
 A document is translated sentence by sentence, and all that is not text in it stays: Markdown, HTML, SubRip, WebVTT,
-JSON, PO, .docx and .odt by the name of the file, plain text with --format text.
+SubStation Alpha, JSON, PO, XLIFF, .docx and .odt by the name of the file, plain text with --format text. Other files
+with a structure, such as .yml and .csv, are refused unless --format lines is given.
 
 Of other files, every line has its translation on a line of its own. Lines of standard input are translated as they
 come. With --on-long error (the default) a line that is too long gets an empty line in its place and a message on
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         metavar="NAME",
-        help="lines, or of a document: text, markdown, html, srt, vtt, json, po, docx, odt; by default by the name",
+        help="lines, text, markdown, html, srt, vtt, ass, json, po, xliff, docx or odt; by default by the name",
     )
     parser.add_argument(
         "--json-keys", metavar="KEY,...", help="of JSON, translate only values of these keys; a.b is b within a"
@@ -123,6 +124,7 @@ def run(options: argparse.Namespace) -> int:
 def _format(options: argparse.Namespace) -> str | None:
     """Return the format of the document that is to be translated; ``None`` for lines."""
     from locant.documents import find_format, format_of
+    from locant.documents.formats import check_lines_of
 
     if options.format == "lines":
         kind = None
@@ -131,6 +133,8 @@ def _format(options: argparse.Namespace) -> str | None:
     else:
         # A name that says no more than that it is text leaves it to be lines, as ever.
         found = format_of(options.input) if options.input else None
+        if options.input and found is None:
+            check_lines_of(options.input)
         kind = None if found is None or found.name == "text" else found
     given = {
         "--json-keys goes with documents in JSON.": options.json_keys and (kind is None or kind.name != "json"),

@@ -7,23 +7,23 @@ paragraph stay as they are, byte by byte.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 from locant.documents.formats import Document, DocumentOptions
-from locant.documents.office import Element, Language, OfficeDocument, Package, Part, Tree, has_words, runs_of
-from locant.documents.passages import Item, Mark, Passage, Text, Written
+from locant.documents.office import Element, Language, OfficeDocument, Package, Paragraph, Tree, read_part
+from locant.documents.passages import Item, Mark, Text
 from locant.errors import DataError
 
 _TITLE = "Word document"
 _CONTENT_TYPES = "{http://schemas.openxmlformats.org/package/2006/content-types}"
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _PARTS = ("document.main", "template.main", "header", "footer", "footnotes", "endnotes", "comments")
-_CONTAINERS = {"hyperlink", "smartTag", "ins", "moveTo", "fldSimple", "customXml", "dir", "bdo", "sdt"}
+_CONTAINERS = {"hyperlink", "smartTag", "ins", "moveTo", "fldSimple", "customXml", "dir", "bdo"}
 _IGNORED = {"proofErr", "lastRenderedPageBreak", "softHyphen"}
+_PROPERTIES = {"pPr", "sdtPr", "sdtEndPr", "smartTagPr", "customXmlPr", "fldData"}
 _PAIRS = ("bookmark", "commentRange", "perm")
 _INVISIBLE = {"lang", "noProof"}  # of a format
 _AFTER_LANGUAGE = {"eastAsianLayout", "specVanish", "oMath", "rPrChange"}  # in a format, by the schema
@@ -49,12 +49,12 @@ def read_docx(content: bytes, options: DocumentOptions) -> Document:
     names = [name for name in dict.fromkeys(names) if name in package.names]
     if not names:
         raise DataError(f"The document is no {_TITLE}: it has no text.")
-    parts = []
-    for name in names:
-        tree = package.parse(name)
-        found = [_Paragraph(each) for each in tree.iter() if _is(each, "p") and _name(each.getparent()) != "moveFrom"]
-        parts.append(Part(name, tree, [each for each in found if has_words(each.passage)]))
+    parts = [read_part(name, package.parse(name), _is_translated, _Paragraph) for name in names]
     return OfficeDocument(package, parts, _note_language)
+
+
+def _is_translated(element: Element) -> bool:
+    return _is(element, "p") and _name(element.getparent()) != "moveFrom"
 
 
 def _name(element: Any) -> str:
@@ -77,65 +77,51 @@ class _Format:
 
 
 @dataclass(frozen=True)
-class _Container:
-    """An element around runs."""
-
-    element: Element
-
-    def inner(self) -> Element:
-        """Return where the runs are."""
-        if _name(self.element) == "sdt":
-            return next(child for child in self.element if _name(child) == "sdtContent")
-        return self.element
-
-
-@dataclass(frozen=True)
 class _Whole:
     """Elements that stay together: each stands in the paragraph, or in a run of a format."""
 
     elements: tuple[tuple[Element, Element | None, bool], ...]
 
 
-class _Paragraph:
-    """A paragraph: its passage, and how it is written anew."""
+class _Paragraph(Paragraph):
+    """A paragraph."""
 
     def __init__(self, element: Element) -> None:
-        self.element = element
-        self._names = 0
-        formats: Counter[bytes] = Counter()
-        examples: dict[bytes, Element | None] = {}
-        for run in element.iter():
-            if _is(run, "r"):
-                key = _format_key(_properties(run))
-                formats[key] += sum(len(each.text or "") for each in run if _is(each, "t"))
-                examples.setdefault(key, _properties(run))
-        self._plain_key = max(formats, key=lambda key: formats[key]) if formats else b""
-        self._plain = examples.get(self._plain_key)
+        self._plain_key, self._plain = _commonest_format(element)
+        self._formats: list[Element | None] = [self._plain]  # of what is written
+        self._open = ""  # name of the marks of a format that is not the plain one, and goes on
         self._field: list[Any] = []  # elements of a field before its result
         self._depth = 0  # of fields within the instructions of one
-        self.passage: Passage = tuple(self._merged(list(self._items(element))))
+        super().__init__(element)
 
     def _items(self, parent: Element) -> Iterator[Item]:
         for child in parent:
             name = _name(child)
-            if name in ("pPr", "sdtPr", "sdtEndPr", "smartTagPr", "customXmlPr", "fldData"):
+            if name in _PROPERTIES or name in _IGNORED:
                 continue
             if name == "r":
                 yield from self._run(child)
-            elif name in _IGNORED:
                 continue
-            elif name in _CONTAINERS and (name != "sdt" or any(_is(each, "sdtContent") for each in child)):
-                container = _Container(child)
-                mark = self._unique(name)
-                yield Mark("open", container, mark)
-                yield from self._items(container.inner())
-                yield Mark("close", container, mark)
+            yield from self._format("")
+            if name == "sdt" and any(_is(each, "sdtContent") for each in child):
+                yield from self._around(child, next(each for each in child if _is(each, "sdtContent")))
+            elif name in _CONTAINERS:
+                yield from self._around(child, child)
             else:
                 yield self._point(child, None, is_in_run=False)
+        yield from self._format("")
+        if parent is self.element and self._field:  # its result is in another paragraph
+            yield Mark("void", _Whole(tuple(self._field)))
 
-    def _unique(self, name: str) -> str:
-        self._names += 1
-        return f"{name} {self._names}"
+    def _format(self, key: str, properties: Element | None = None) -> Iterator[Item]:
+        """Yield the marks between words of one format and of another; neighbouring runs of a format are one."""
+        if self._open.partition(" ")[0] == key:
+            return
+        if self._open:
+            yield Mark("close", None, self._open)
+        self._open = self._unique(key) if key else ""
+        if key:
+            yield Mark("open", _Format(properties), self._open)
 
     def _point(self, element: Element, properties: Element | None, *, is_in_run: bool) -> Mark:
         """Return the mark for an element between words."""
@@ -150,10 +136,7 @@ class _Paragraph:
     def _run(self, run: Element) -> Iterator[Item]:
         properties = _properties(run)
         key = _format_key(properties)
-        own = key != self._plain_key
-        mark = self._unique("format") if own else ""
-        if own:
-            yield Mark("open", _Format(properties), f"{mark} {key.hex()}")
+        yield from self._format("" if key == self._plain_key else f"format-{key.hex()}", properties)
         for child in run:
             name = _name(child)
             if name == "rPr" or name in _IGNORED:
@@ -169,8 +152,6 @@ class _Paragraph:
                 yield Mark("break", _Whole(((child, properties, True),)))
             else:
                 yield self._point(child, properties, is_in_run=True)
-        if own:
-            yield Mark("close", None, f"{mark} {key.hex()}")
 
     def _field_part(self, child: Element, properties: Element | None) -> Iterator[Item]:
         """Yield the marks of a field: what stands before its result opens it, its end closes it."""
@@ -192,62 +173,21 @@ class _Paragraph:
             is_open, self._depth = self._depth == 1, 0
             yield Mark("open" if is_open else "void", raw, "field" if is_open else "")
 
-    def _merged(self, items: list[Item]) -> Iterator[Item]:
-        """Yield items; neighbouring runs of a format are one."""
-        if self._field:  # its result is in another paragraph
-            items.append(Mark("void", _Whole(tuple(self._field))))
-            self._field = []
-        number = 0
-        while number < len(items):
-            item, following = items[number], items[number + 1] if number + 1 < len(items) else None
-            if (
-                isinstance(item, Mark)
-                and isinstance(following, Mark)
-                and (item.kind, following.kind) == ("close", "open")
-                and isinstance(following.raw, _Format)
-                and item.raw is None
-                and item.name.split()[2:] == following.name.split()[2:]
-            ):
-                # The second run goes on with the name of the first.
-                closing = next(
-                    place
-                    for place in range(number + 2, len(items))
-                    if isinstance(items[place], Mark) and items[place].name == following.name  # type: ignore[union-attr]
-                )
-                items[closing] = Mark("close", None, item.name)
-                number += 2
-                continue
-            yield item
-            number += 1
+    def _write(self, parent: Element, part: str | Mark) -> None:
+        if isinstance(part, str):
+            text = self.element.makeelement(_tag(self.element, "t"), {_SPACE: "preserve"})
+            text.text = part
+            parent.append(self._in_run(text, self._formats[-1]))
+        elif isinstance(part.raw, _Format):
+            self._formats.append(part.raw.properties)
+        elif part.raw is None:
+            self._formats.pop()
+        else:
+            for element, properties, is_in_run in part.raw.elements:
+                parent.append(self._in_run(element, properties) if is_in_run else element)
 
-    def rebuild(self, written: Written) -> None:
-        """Write the paragraph anew."""
-        for child in list(self.element):
-            if not _is(child, "pPr"):
-                self.element.remove(child)
-        parents: list[Element] = [self.element]
-        formats: list[Element | None] = [self._plain]
-        for part in runs_of(written):
-            if isinstance(part, str):
-                text = self.element.makeelement(_tag(self.element, "t"), {_SPACE: "preserve"})
-                text.text = part
-                parents[-1].append(self._in_run(text, formats[-1]))
-            elif isinstance(part.raw, _Container) and part.kind == "open":
-                inner = part.raw.inner()
-                for child in list(inner):
-                    if _name(child) not in ("smartTagPr", "customXmlPr", "fldData"):
-                        inner.remove(child)
-                parents[-1].append(part.raw.element)
-                parents.append(inner)
-            elif isinstance(part.raw, _Container):
-                parents.pop()
-            elif isinstance(part.raw, _Format):
-                formats.append(part.raw.properties)
-            elif isinstance(part.raw, _Whole):
-                for element, properties, is_in_run in part.raw.elements:
-                    parents[-1].append(self._in_run(element, properties) if is_in_run else element)
-            else:
-                formats.pop()
+    def _empty(self, element: Element) -> None:
+        element[:] = [child for child in element if _name(child) in _PROPERTIES]
 
     def _in_run(self, element: Element, properties: Element | None) -> Element:
         run = self.element.makeelement(_tag(self.element, "r"), {})
@@ -255,6 +195,27 @@ class _Paragraph:
             run.append(deepcopy(properties))
         run.append(element)
         return run
+
+
+def _commonest_format(paragraph: Element) -> tuple[bytes, Element | None]:
+    """Return the format that most words have: of those outside of links and fields, if there are any."""
+    formats: dict[tuple[bool, bytes], int] = {}
+    examples: dict[bytes, Element | None] = {}
+    depth = 0  # of fields
+    for run in paragraph.iter():
+        if _is(run, "fldChar"):
+            kind = next((value for key, value in run.attrib.items() if str(key).endswith("}fldCharType")), "")
+            depth = max(depth + {"begin": 1, "end": -1}.get(str(kind), 0), 0)
+        elif _is(run, "r"):
+            properties = _properties(run)
+            key = _format_key(properties)
+            size = sum(len(each.text or "") for each in run if _is(each, "t"))
+            is_outside = not depth and _name(run.getparent()) not in ("hyperlink", "fldSimple")
+            place = is_outside and size > 0, key
+            formats[place] = formats.get(place, 0) + size
+            examples.setdefault(key, properties)
+    _, plain = max(formats, key=lambda place: (place[0], formats[place]), default=(False, b""))
+    return plain, examples.get(plain)
 
 
 def _note_language(tree: Tree, paragraphs: Sequence[Element], language: Language) -> bool:

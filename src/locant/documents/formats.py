@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -9,12 +10,16 @@ from pathlib import PurePath
 from typing import Protocol
 
 from locant.documents.passages import Item, Passage, Text, Written
-from locant.errors import ConfigError, DataError, nearest
+from locant.errors import ConfigError, DataError, LocantError, UsageError, nearest
 
 LARGEST = 100_000_000
 """Bytes of the largest document that is read as a whole; plain text may have any size."""
 LARGEST_UNPACKED = 500_000_000
 """Bytes that a packed document (.docx, .odt) may have in all."""
+MOST_ITEMS = 1_000_000
+"""Texts and marks that a document may have in all, and signs of markup in a file of XML or Markdown."""
+LONGEST_KEPT = 100
+"""Characters of what a sentence may have inside and is not translated, such as code or a field."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class Document(Protocol):
 
 Write = Callable[[Written], str]
 """Returns a translated passage as a format writes it."""
+Note = Callable[[str | None], str]
+"""Returns characters that say the language of a document; of the language that is not known, those of the source."""
 
 
 @dataclass
@@ -61,24 +68,33 @@ class TextDocument:
     """A document of characters: what stays, and places for passages.
 
     Attributes:
-        layout: Characters that stay, and numbers of passages.
+        layout: Characters that stay or say the language, and numbers of passages.
         passages: What is translated.
         writers: Of each passage what returns its translation as the document has to write it.
         start: Bytes before the characters.
     """
 
-    layout: Sequence[str | int]
+    layout: Sequence[str | int | Note]
     passages: Sequence[Passage]
     writers: Sequence[Write]
     start: bytes = b""
 
-    def text(self, translated: Sequence[Written]) -> str:
+    def text(self, translated: Sequence[Written], language: str | None = None) -> str:
         """Return the characters of the document with its passages translated."""
-        return "".join(part if isinstance(part, str) else self.writers[part](translated[part]) for part in self.layout)
+        if not any(isinstance(part, str) for passage in translated for part in passage):
+            language = None  # nothing is in another language than before
+        return "".join(
+            part
+            if isinstance(part, str)
+            else self.writers[part](translated[part])
+            if isinstance(part, int)
+            else part(language)
+            for part in self.layout
+        )
 
     def written(self, translated: Sequence[Written], language: str | None = None) -> bytes:
-        """Return the document with its passages translated; of their language nothing is noted."""
-        return self.start + self.text(translated).encode("utf-8")
+        """Return the document with its passages translated; their language is noted where it says one."""
+        return self.start + self.text(translated, language).encode("utf-8")
 
 
 class Layout:
@@ -90,17 +106,24 @@ class Layout:
 
     def __init__(self, write: Write) -> None:
         self._write = write
-        self._parts: list[str | int] = []
+        self._parts: list[str | int | Note] = []
         self._passages: list[Passage] = []
         self._writers: list[Write] = []
+        self._items = 0
 
-    def keep(self, raw: str) -> None:
-        """Add characters that stay."""
+    def keep(self, raw: str | Note) -> None:
+        """Add characters that stay, or that say the language."""
         if raw:
             self._parts.append(raw)
 
     def add(self, passage: Sequence[Item], write: Write | None = None) -> None:
-        """Add a passage, and what writes it where that is not what writes the others."""
+        """Add a passage, and what writes it where that is not what writes the others.
+
+        Raises:
+            DataError: There are too many texts and marks.
+        """
+        self._items += len(passage) + 1
+        check_items(self._items)
         self._parts.append(len(self._passages))
         self._passages.append(tuple(passage))
         self._writers.append(write or self._write)
@@ -108,6 +131,16 @@ class Layout:
     def document(self, start: bytes = b"") -> TextDocument:
         """Return the document; ``start`` are the bytes before its characters."""
         return TextDocument(self._parts, self._passages, self._writers, start)
+
+
+def check_items(number: int) -> None:
+    """Check how many texts and marks, or signs of markup, a document has.
+
+    Raises:
+        DataError: They are too many.
+    """
+    if number > MOST_ITEMS:
+        raise DataError(f"The document has more than {MOST_ITEMS:,} texts and marks. Cut it into several.")
 
 
 def write_with(escape: Callable[[str], str]) -> Write:
@@ -157,7 +190,12 @@ class Format:
             raise DataError(f"The document has {len(content):,} bytes; at most {options.largest:,} are read.")
         module, name = self.home.split(":")
         reader: Reader = getattr(import_module(f"locant.documents.{module}"), name)
-        return reader(content, options)
+        try:
+            return reader(content, options)
+        except LocantError:
+            raise
+        except (ValueError, ArithmeticError, AssertionError, LookupError, RecursionError) as error:
+            raise DataError(f"The document cannot be read as {self.title}: something in it is damaged.") from error
 
 
 _FORMATS = (
@@ -166,8 +204,10 @@ _FORMATS = (
     Format("html", "HTML", (".html", ".htm", ".xhtml"), "markup:read_html"),
     Format("srt", "SubRip", (".srt",), "subtitles:read_subrip"),
     Format("vtt", "WebVTT", (".vtt",), "subtitles:read_webvtt"),
+    Format("ass", "Advanced SubStation Alpha", (".ass", ".ssa"), "subtitles:read_ass"),
     Format("json", "JSON", (".json",), "json_values:read_json_values"),
     Format("po", "gettext PO", (".po", ".pot"), "po:read_po"),
+    Format("xliff", "XLIFF", (".xliff", ".xlf"), "xliff:read_xliff"),
     Format("docx", "Word", (".docx",), "docx:read_docx"),
     Format("odt", "OpenDocument", (".odt",), "odt:read_odt"),
 )
@@ -175,6 +215,39 @@ FORMATS = {each.name: each for each in _FORMATS}
 """The formats by their names."""
 SUFFIXES = {suffix: each for each in _FORMATS for suffix in each.suffixes}
 """The formats by the ends of their files' names."""
+
+_STRUCTURED = frozenset(
+    re.findall(
+        r"\S+",
+        ".yml .yaml .toml .ini .properties .strings .stringsdict .csv .tsv .tmx .resx .xml .arb .jsonl .ipynb .mdx "
+        ".tex .rst .adoc .asciidoc .org .dita .ttml .dfxp .sbv .sub",
+    )
+)
+"""Ends of names of files with a structure that is not known, which a translation of their lines would destroy."""
+_PACKED = frozenset(
+    re.findall(
+        r"\S+",
+        ".pdf .doc .rtf .pages .epub .mobi .wpd .fodt .pptx .ppt .xlsx .xls .odp .ods .zip .mo .qm",
+    )
+)
+"""Ends of names of files that have no lines."""
+
+
+def check_lines_of(name: str | PurePath) -> None:
+    """Check that the name of a file does not speak of a structure that a translation of its lines would destroy.
+
+    Raises:
+        UsageError: It does.
+    """
+    path = PurePath(name)
+    suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+    if suffix in _PACKED:
+        raise UsageError(f"{path}: files of the kind {suffix} are not read. Save it as .docx, .odt, .html or text.")
+    if suffix in _STRUCTURED:
+        raise UsageError(
+            f"{path}: the structure of {suffix} files is not known, and a translation of the lines would destroy it. "
+            "Give --format lines to translate every line all the same, or the name of a format."
+        )
 
 
 def find_format(name: str) -> Format:

@@ -6,28 +6,68 @@ where in the document each piece of it stands.
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, Literal
 
-from locant.documents.formats import Document, DocumentOptions, Layout, decode
-from locant.documents.markup import KEPT_TAGS, VOID_TAGS, cut_html, write_html
-from locant.documents.passages import Item, Mark, Text, Written
+from locant.documents.formats import LONGEST_KEPT, Document, DocumentOptions, Layout, check_items, decode, write_with
+from locant.documents.markup import KEPT_TAGS, VOID_TAGS, cut_html
+from locant.documents.passages import Item, Mark, Passage, Text, Written
+from locant.documents.placeholders import Found, with_marks
 from locant.errors import MissingExtraError
 
 _OPTIONS = (
     "ENABLE_TABLES ENABLE_FOOTNOTES ENABLE_STRIKETHROUGH ENABLE_TASKLISTS ENABLE_HEADING_ATTRIBUTES "
-    "ENABLE_YAML_STYLE_METADATA_BLOCKS ENABLE_MATH ENABLE_GFM"
+    "ENABLE_YAML_STYLE_METADATA_BLOCKS ENABLE_PLUSES_DELIMITED_METADATA_BLOCKS ENABLE_DEFINITION_LIST ENABLE_MATH "
+    "ENABLE_GFM"
 )
 _INLINE = {"Emphasis", "Strong", "Strikethrough", "Link", "Image", "Superscript", "Subscript"}
 _WITHOUT_TEXT = {"CodeBlock", "MetadataBlock", "HtmlBlock"}
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^<>]*?(/?)>\Z", re.DOTALL)
-_LONGEST_KEPT = 100  # characters of code or of a formula that a sentence has inside
 
-_MARKUP = re.compile(r"[\\`*\[\]<~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
-_LINE_START = re.compile(r"#{1,6}(?=\s|\Z)|[-+](?!\w)|[>=|:]|\d{1,9}(?=[.)](?:\s|\Z))")
+# What generators of sites have besides Markdown: commands in braces, fences of colons, blocks that are indented.
+_COMMAND = re.compile(
+    r"\{\{[^{}`]*\}\}|\{%[^{}`]*%\}|\{[:#.][^{}`\n]*\}|(?i:\[\[_?toc_?\]\]|\[toc\](?![(\[:]))"
+    r"|\{[A-Za-z][\w:+-]*\}(?=`)|^\([\w.-]+\)=[ \t]*(?=\r?$)"
+    r"|^(?:import|export)[ ][^\n]*?[ ]from[ ]+['\"][^\n'\"]*['\"];?[ \t]*(?=\r?$)",
+    re.MULTILINE,
+)
+_ROLE = re.compile(r"\{[A-Za-z][\w:+-]*\}")  # of the code that follows
+_NAME = re.compile(r"\{[{%][<%-]*\s*(/|end)?([\w-]+)")
+_AROUND_CODE = {"highlight", "code", "mermaid", "katex", "comment"}
+_FENCE = re.compile(
+    r"^(?P<indent>[ \t>]*)(?P<head>:{3,}[ \t]*(?P<name>\{[^{}\n]*\}|[\w.-]+)?[ \t]*\[?)(?P<rest>[^\r\n]*)"
+    r"(?P<options>(?:\r?\n[ \t>]*:[\w-]+:(?=\s)[^\r\n]*)*)",
+    re.MULTILINE,
+)
+_CODE_INSIDE = re.compile(
+    r"\{?(?:code|code-block|code-cell|sourcecode|math|raw|mermaid|toctree|csv-table|eval-rst|include|literalinclude)\}?"
+)
+_PATH = re.compile(r"\S*[./]\w\S*")
+_BLOCK = re.compile(
+    r"^(?P<indent>[ \t]*)(?P<head>(?:(?:!!!|\?\?\?\+?) +[\w-]+(?: +[\w-]+)*|===[!+]?)(?: +\"|(?=[ \t\r]*$)))"
+    r"(?P<title>[^\"\r\n]*)(?P<tail>\"?[ \t]*)(?=\r?\n(?:[ \t]*\r?\n)?(?P=indent)(?: {4}|\t))",
+    re.MULTILINE,
+)
+_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]+)\]:", re.MULTILINE)
+
+# What is markup, inside of a line and where one begins; what only looks so is not escaped.
+_MARKUP = re.compile(
+    r"(?P<escape>\\(?=[!-/:-@\[-`{-~]|\Z))|(?P<code>`)|(?P<star>\*)|(?P<line>(?<![^\W_])_|_(?![^\W_]))|(?P<wave>~)"
+    r"|(?P<link>\[|\][(\[{:]?)|(?P<tag><(?=[A-Za-z/!?])(?=(?P<inside>[^<>]*>)?)|>)|(?P<entity>&\#?\w+;)|(?P<formula>\$)"
+    r"|(?P<command>\{(?=[{%])|(?<=\{)[{%])|(?P<cell>\|)|(?P<image>!(?=\[))"
+    r"|(?P<heading>(?<=\s)\#+(?=\s*\Z)|\{(?=[^{}\n]*\}\s*\Z))"
+)
+_FLANKED = {"code", "star", "line", "wave", "formula"}  # signs that are markup by what is beside them
+_LINE_START = re.compile(
+    r"\#{1,6}(?=\s|\Z)|[-+*](?=\s|\Z)|>|=+(?=[ \t]*(?:\n|\Z))|[|:\- \t]++(?=\n|\Z)|:(?=\s|::)|\d{1,9}[.)](?=\s|\Z)"
+    r"|!!!(?=\s)|\?\?\?(?=\+?\s)|~{3,}|`{3,}"
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +89,8 @@ class _Event:
     end: int
 
 
-def _events(text: str) -> Iterator[_Event]:
+def _events(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[_Event]:
+    """Yield what the parser finds; where something is hidden from it, in bytes, that is an event of its own."""
     try:
         import pyromark
     except ImportError:
@@ -60,10 +101,93 @@ def _events(text: str) -> Iterator[_Event]:
     found: Any
     kind: Any
     value: Any
+    number = 0
     for found, span in pyromark.events_with_range(text, options=options, merge_text=False):
         kind, value = (found, None) if isinstance(found, str) else next(iter(found.items()))
         name, inner = next(iter(value.items())) if isinstance(value, dict) else (value, value)
-        yield _Event(kind, name if kind in ("Start", "End") else "", inner, span["start"], span["end"])
+        start, end = span["start"], span["end"]
+        while kind == "Text" and number < len(hidden) and hidden[number][0] < end:
+            first, last = hidden[number]
+            number += 1
+            if start <= first and last <= end == start + len(inner.encode()):
+                if start < first:
+                    yield _Event("Text", "", inner.encode()[: first - start].decode(), start, first)
+                yield _Event("Hidden", "", "", first, last)
+                inner, start = inner.encode()[last - start :].decode(), last
+        if kind != "Text" or start < end:
+            yield _Event(kind, name if kind in ("Start", "End") else "", inner, start, end)
+
+
+def _without_commands(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return text without commands in braces, and where they were in its bytes.
+
+    Where they are alone on their lines, nothing stands in their place, else letters; the bytes are as many.
+    """
+    commands: list[tuple[int, int]] = []
+    begun: tuple[str, int] | None = None  # a command around code
+    for found in _COMMAND.finditer(text):
+        start, end = found.span()
+        named = _NAME.match(found[0])
+        if begun:
+            if not (named and named[1] and named[2] == begun[0]):
+                continue
+            start, begun = begun[1], None
+        elif named and not named[1] and named[2] in _AROUND_CODE:
+            begun = named[2], start
+            continue
+        if commands and not text[commands[-1][1] : start].strip(" \t"):
+            start = commands.pop()[0]
+        commands.append((start, end))
+    pieces: list[str] = []
+    hidden: list[tuple[int, int]] = []
+    place = size = 0
+    for number, (start, end) in enumerate(commands):
+        gap, following = text[place:start], commands[number + 1][0] if number + 1 < len(commands) else None
+        rest, newline, _ = text[end:following].partition("\n")
+        begins_line = (not place or "\n" in gap) and not gap.rpartition("\n")[2].strip(" \t>")
+        is_alone = begins_line and not rest.strip() and (newline or following is None)
+        pieces.append(gap)
+        size += len(gap.encode())
+        pieces.append(_blank(text[start:end]) if is_alone else "z" * len(text[start:end].encode()))
+        if not is_alone:
+            hidden.append((size, size + len(pieces[-1])))
+        size += len(pieces[-1])
+        place = end
+    return "".join([*pieces, text[place:]]), hidden
+
+
+def _blank(text: str) -> str:
+    return "".join(line if line in "\r\n" else " " * len(line.encode()) for line in re.split(r"([\r\n])", text))
+
+
+def _without_fences(text: str) -> str:
+    """Return text with blanks for fences of colons and heads of blocks, and with headings for their titles."""
+    open_fences: list[bool] = []  # whether there is code inside
+
+    def fence(found: re.Match[str]) -> str:
+        indent, head, name, rest, options = found["indent"], found["head"], found["name"] or "", found["rest"], found[5]
+        if not name and rest.strip():
+            return found[0]
+        is_code = bool(open_fences and open_fences[-1])
+        if not name:
+            is_code = open_fences.pop() if open_fences else False
+        elif is_code:
+            return found[0]
+        else:
+            is_code = bool(_CODE_INSIDE.fullmatch(name))
+            open_fences.append(is_code)
+        if is_code:
+            return f"{indent}~~~{_blank(found[0][len(indent) + 3 :])}"
+        title = rest[: rest.rfind("]")] if head.endswith("[") else re.sub(r"\{[^{}]*\}$", "", rest.rstrip(" \t:"))
+        if not title.strip() or _PATH.fullmatch(title.strip()):
+            title = ""
+        sign = "#" if title else " "
+        return f"{indent}{sign}{_blank(head[1:])}{title}{_blank(rest[len(title) :] + options)}"
+
+    def block(found: re.Match[str]) -> str:
+        return f"{found['indent']}- # {_blank(found['head'][4:])}{found['title']}{_blank(found['tail'])}"
+
+    return _BLOCK.sub(block, _FENCE.sub(fence, text))
 
 
 def read_markdown(content: bytes, options: DocumentOptions) -> Document:
@@ -74,11 +198,16 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
         MissingExtraError: The package ``pyromark`` is not installed.
     """
     start, text = decode(content)
-    raw, layout, place = text.encode("utf-8"), Layout(_write), 0
+    check_items(sum(text.count(sign) for sign in "\n*_[]<>`~|&$\\"))
+    raw, layout, place = text.encode("utf-8"), Layout(write_with(str)), 0
+    labels = {" ".join(found[1].lower().split()) for found in _DEFINITION.finditer(text)}
     blocks: list[str] = []
     line: list[_Event] = []
     skipped: _Event | None = None  # a block that has no text
-    for event in [*_events(text), _Event("Rule", "", None, len(raw), len(raw))]:
+    without, hidden = _without_commands(text)
+    seen = _without_fences(without)
+    headings = seen.encode("utf-8")
+    for event in chain(_events(seen, hidden), [_Event("Rule", "", None, len(raw), len(raw))]):
         if skipped:
             if event.kind == "End" and event.name == skipped.name:
                 place = _end_skipped(raw, layout, place, skipped, event, blocks)
@@ -91,7 +220,9 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
         if line:
             first, place_after, items = _passage(raw, line)
             layout.keep(raw[place:first].decode("utf-8"))
-            layout.add(items, partial(_write, in_table="TableCell" in blocks))
+            in_heading = blocks[-1:] == ["Heading"] and b"#" in headings[raw.rfind(b"\n", 0, first) + 1 : first]
+            write = partial(_write, source=items, labels=labels, in_heading=in_heading, in_table="TableCell" in blocks)
+            layout.add(items, write)
             place, line = place_after, []
         if event.kind == "Start" and event.name in _WITHOUT_TEXT:
             skipped = event
@@ -111,10 +242,13 @@ def _end_skipped(raw: bytes, layout: Layout, place: int, begun: _Event, ended: _
     layout.keep(raw[place : begun.start].decode("utf-8"))
     inner = cut_html(raw[begun.start : ended.end].decode("utf-8"))
     for part in inner.layout:
-        if isinstance(part, str):
+        if not isinstance(part, int):
             layout.keep(part)
         else:
-            layout.add(inner.passages[part], write_html)
+            items: list[Item] = []
+            for item in inner.passages[part]:
+                items += with_marks([item], _find_commands) if isinstance(item, Text) else [item]
+            layout.add(_paired(items), inner.writers[part])
     return ended.end
 
 
@@ -134,15 +268,20 @@ def _passage(raw: bytes, line: Sequence[_Event]) -> tuple[int, int, list[Item]]:
             end = event.end
             if begun.name == "Link" and begun.value["link_type"] == "Collapsed" and raw[end : end + 2] == b"[]":
                 end += 2
-            close = raw[place:end].decode("utf-8")
-            items.append(Mark("close", _reference(raw, begun, place, close), event.name))
+            close: str | tuple[str, str] = raw[place:end].decode("utf-8")
+            if begun.name == "Link" and begun.value["link_type"] in ("Shortcut", "Collapsed"):
+                # Where the words are translated, which are the reference, that is written in full.
+                label = " ".join(raw[begun.start + 1 : place].decode("utf-8").split())
+                close = str(close), f"][{label}]"
+            items.append(Mark("close", close, event.name))
             place, grows = end, False
             continue
         gap = raw[place : event.start].decode("utf-8")
         own = gap
         if grows:
             own = "\\" if event.kind == "Text" and gap.endswith("\\") else ""
-            items[-1] = _grown(items[-1], gap.removesuffix(own))
+            last = items[-1]
+            items[-1] = replace(last, raw=(last.source if isinstance(last, Text) else last.raw) + gap.removesuffix(own))
         place, grows = max(place, event.start), False
         if event.kind == "Start":
             items.append(Mark("open", own, event.name))
@@ -151,12 +290,18 @@ def _passage(raw: bytes, line: Sequence[_Event]) -> tuple[int, int, list[Item]]:
             continue
         written = own + raw[event.start : event.end].decode("utf-8")
         place = max(place, event.end)
-        if event.kind == "Text":
+        if event.kind == "Hidden":
+            commands = _COMMAND.findall(written)
+            items += [Mark("void", each) for each in (commands if "".join(commands) == written else [written])]
+        elif event.kind == "Text":
             items += _texts(str(event.value), own, written)
         else:
             items.append(_item(event, written))
+            role = items[-2] if event.kind == "Code" and len(items) > 1 else None
+            if isinstance(role, Mark) and _ROLE.fullmatch(str(role.raw)):
+                items[-2:] = [replace(items[-1], raw=role.raw + written)]
             grows = event.kind in ("SoftBreak", "HardBreak", "TaskListMarker")
-    return first, place, items
+    return first, place, _paired(items)
 
 
 def _merged(line: Sequence[_Event]) -> Iterator[_Event]:
@@ -191,18 +336,6 @@ def _merged(line: Sequence[_Event]) -> Iterator[_Event]:
         yield _Event("Void", "", "", begun.start, line[-1].end)
 
 
-def _grown(item: Item, raw: str) -> Item:
-    return replace(item, raw=(item.source if isinstance(item, Text) else item.raw) + raw)
-
-
-def _reference(raw: bytes, begun: _Event, end: int, close: str) -> str | tuple[str, str]:
-    """Return the end of a link; of one whose words are its reference, besides that with the reference in full."""
-    if begun.name != "Link" or begun.value["link_type"] not in ("Shortcut", "Collapsed"):
-        return close
-    label = " ".join(raw[begun.start + 1 : end].decode("utf-8").split())
-    return close, f"][{label}]"
-
-
 def _texts(value: str, own: str, written: str) -> Iterator[Text]:
     """Yield text as it is read and written."""
     if own and written == own + value:  # a character with a backslash before it
@@ -214,14 +347,41 @@ def _texts(value: str, own: str, written: str) -> Iterator[Text]:
         yield Text(value, None if value == written else written)
 
 
+def _paired(items: Sequence[Item]) -> list[Item]:
+    """Return items in which commands that begin and end something are pairs."""
+    paired = list(items)
+    begun: list[tuple[str, int]] = []
+    names: Counter[str] = Counter()
+    for number, item in enumerate(items):
+        if not (isinstance(item, Mark) and item.kind == "void") or not (named := _NAME.match(item.raw)):
+            continue
+        if not named[1]:
+            begun.append((named[2], number))
+            names[named[2]] += 1
+        elif names[named[2]]:
+            name, first = begun.pop()
+            while name != named[2]:
+                names[name] -= 1
+                name, first = begun.pop()
+            names[name] -= 1
+            paired[first] = Mark("open", paired[first].raw, f"{{{name}}}")
+            paired[number] = Mark("close", item.raw, f"{{{name}}}")
+    return paired
+
+
+def _find_commands(text: str) -> Iterator[Found]:
+    for found in _COMMAND.finditer(text):
+        yield *found.span(), Mark("void", None)
+
+
 def _item(event: _Event, written: str) -> Item:
     if event.kind == "SoftBreak":
         return Text(" ", written, "loose")
     if event.kind in ("HardBreak", "TaskListMarker"):
         return Mark("break", written)
     if event.kind in ("Code", "InlineMath", "DisplayMath", "Kept"):
-        words = " ".join(str(event.value).split())
-        kept = words and len(words) <= _LONGEST_KEPT
+        words = " ".join((written.strip("`$") if event.kind != "Kept" else str(event.value)).split())
+        kept = words and len(words) <= LONGEST_KEPT and not (event.kind == "Kept" and _COMMAND.search(written))
         return Mark("kept", written, text=words) if kept else Mark("break" if words else "void", written)
     tag = _TAG.match(written) if event.kind == "InlineHtml" else None
     if tag is None or tag[3] or tag[2].lower() in VOID_TAGS:
@@ -229,32 +389,110 @@ def _item(event: _Event, written: str) -> Item:
     return Mark("close" if tag[1] else "open", written, f"<{tag[2].lower()}>")
 
 
-def _write(passage: Written, *, in_table: bool = False) -> str:
-    """Return a translated passage as Markdown in which nothing is markup that was none."""
-    written: list[str] = []
-    starts = [0]  # of lines, in numbers of what is written
+def _write(passage: Written, *, source: Passage, labels: Set[str], in_heading: bool, in_table: bool) -> str:
+    """Return a translated passage as Markdown in which nothing is markup that was none.
+
+    A sign of the translation is escaped unless the source has the same ones as text, in the same order.
+
+    Args:
+        passage: The passage.
+        source: As the document has it.
+        labels: Of references, which words in brackets may be.
+        in_heading: Whether it stands behind the signs of a heading, so that its first line does not begin one.
+        in_table: Whether it is a cell of a table.
+    """
+    ours, theirs = _pieces(source), _pieces(passage)
+    whole = "".join(piece for piece, _ in theirs)
+    if not any(kind == "translated" for _, kind in theirs):
+        return whole
+    own, found = _signs(ours), _signs(theirs)
+    places: set[int] = set()
+    for family, signs in found.items():
+        same = [key for _, _, key in signs] == [key for _, _, key in own.get(family, [])]
+        if family == "link":
+            same = same and not any(
+                " ".join(words.lower().split()) in labels for words in re.findall(r"\[([^\[\]]+)\]", whole)
+            )
+        elif (family == "formula" and whole.count("$") == 1) or (family == "heading" and not in_heading):
+            same = True
+        elif family == "cell":
+            same = not in_table
+        if not same:  # text of the source could be code with a new sign
+            places.update(
+                at
+                for at, is_translated, key in signs
+                if (is_translated or family in ("code", "escape")) and key[0] != ">"
+            )
+    edges = _line_starts(ours), _line_starts(theirs)
+    firsts = [_LINE_START.match("".join(piece for piece, _ in ours), at) for at, _ in edges[0]]
+    known = {bool(number): {each[0] for each in group if each} for number, group in enumerate((firsts[:1], firsts[1:]))}
+    for number, (at, is_text) in enumerate(edges[1]):
+        begins = _LINE_START.match(whole, at) if is_text and (number or not (in_heading or in_table)) else None
+        if begins and begins[0] not in known[number > 0]:
+            places.add(begins.end() - 1 if begins[0][0].isdigit() else at)
+    return "".join(f"\\{sign}" if at in places else sign for at, sign in enumerate(whole))
+
+
+_Piece = tuple[str, Literal["translated", "text", "pair", "mark"]]
+
+
+def _pieces(passage: Sequence[str | Item]) -> list[_Piece]:
+    """Return what a passage is written of, before anything is escaped."""
+    pieces: list[_Piece] = []
     translated = [False]  # whether anything is, of all and in each pair of marks
-    # Two dollar signs may be a formula.
-    dollar = "\\$" if sum(part.count("$") for part in passage if isinstance(part, str)) > 1 else "$"
     for part in passage:
         if isinstance(part, str):
-            escaped = _MARKUP.sub(lambda found: f"\\{found[0]}", part).replace("$", dollar)
-            written.append(escaped.replace("|", "\\|") if in_table else escaped)
             translated = [True] * len(translated)
+            pieces.append((part, "translated"))
+        elif isinstance(part, Text):
+            pieces.append((part.source, "text" if part.raw is None else "mark"))
+        else:
+            raw = part.raw
+            if part.kind == "open":
+                translated.append(False)
+            elif part.kind == "close" and len(translated) > 1:
+                inner = translated.pop()
+                raw = raw[inner] if isinstance(raw, tuple) else raw
+            is_pair = part.kind in ("open", "close")
+            pieces.append((raw[0] if isinstance(raw, tuple) else raw, "pair" if is_pair else "mark"))
+    return pieces
+
+
+def _signs(pieces: Sequence[_Piece]) -> dict[str, list[tuple[int, bool, tuple[str, ...]]]]:
+    """Return of each kind of markup its signs that are text: where, whether in a translation, and beside of what."""
+    whole = "".join(piece for piece, _ in pieces)
+    found: dict[str, list[tuple[int, bool, tuple[str, ...]]]] = {}
+    number, end = 0, len(pieces[0][0]) if pieces else 0
+    pairs = 0  # ends of them before
+    for match in _MARKUP.finditer(whole):
+        while match.start() >= end:
+            pairs += pieces[number][1] == "pair"
+            number += 1
+            end += len(pieces[number][0])
+        family, kind = str(match.lastgroup), pieces[number][1]
+        beside = tuple(
+            "blank" if not sign or sign.isspace() else "word" if sign.isalnum() else sign
+            for sign in (whole[match.start() - 1 : match.start()], whole[match.end() : match.end() + 1])
+        )
+        if kind in ("pair", "mark") or (family == "entity" and html.unescape(match[0]) == match[0]):
             continue
-        raw = part.source if isinstance(part, Text) else part.raw
-        if isinstance(part, Mark) and part.kind == "open":
-            translated.append(False)
-        elif isinstance(part, Mark) and part.kind == "close" and len(translated) > 1:
-            inner = translated.pop()
-            raw = raw[inner] if isinstance(raw, tuple) else raw
-        written.append(raw if isinstance(raw, str) else raw[0])
-        if "\n" in written[-1]:
-            starts.append(len(written))
-    if translated[0]:
-        for number in starts:
-            line = "".join(written[number : number + 3])
-            if begins := _LINE_START.match(line):
-                sign = begins.end() if begins[0].isdigit() else 0
-                written[number : number + 3] = [f"{line[:sign]}\\{line[sign:]}", "", ""]
-    return "".join(written)
+        if family in _FLANKED:
+            if beside == ("blank", "blank") and family != "code":
+                continue
+            key = (match[0], *beside, str(pairs))
+        else:
+            key = (match[0], match["inside"] or "", str(pairs))
+        found.setdefault(family, []).append((match.start(), kind == "translated", key))
+    return found
+
+
+def _line_starts(pieces: Sequence[_Piece]) -> list[tuple[int, bool]]:
+    """Return where lines begin, and whether text stands there."""
+    starts: list[tuple[int, bool]] = []
+    at, begins = 0, True
+    for piece, kind in pieces:
+        if begins and piece:
+            starts.append((at + len(piece) - len(piece.lstrip(" \t")), kind in ("translated", "text")))
+        begins = "\n" in piece if piece else begins
+        at += len(piece)
+    return starts

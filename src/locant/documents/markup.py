@@ -9,168 +9,172 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html.parser import HTMLParser
+from functools import partial
+from typing import Literal
 
-from locant.documents.formats import Document, DocumentOptions, Layout, TextDocument, decode, write_with
+from locant.documents.formats import (
+    LONGEST_KEPT,
+    Document,
+    DocumentOptions,
+    Layout,
+    TextDocument,
+    decode,
+    write_with,
+)
+from locant.documents.office import Language
 from locant.documents.passages import Item, Mark, Text
 
 _INLINE = frozenset(
     re.findall(
         r"\w+",
-        "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark q s samp small span strike "
-        "strong sub sup time tt u var wbr",
+        "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark q rb ruby s samp small span "
+        "strike strong sub sup time tt u var wbr",
     )
 )
 KEPT_TAGS = frozenset(re.findall(r"\w+", "script style noscript template textarea svg math code pre samp kbd var"))
 VOID_TAGS = frozenset(re.findall(r"\w+", "area base br col embed hr img input link meta param source track wbr"))
-_LEXEMES = re.compile(r"[ \t\n\r\f]+|&#?\w+;?|[^ \t\n\r\f&]+|&")
+_READINGS = frozenset({"rt", "rp"})  # of a word, which are no part of the sentence
+_RAW = frozenset({"script", "style", "textarea"})  # in which tags are none
+_RIGHT_TO_LEFT = frozenset(re.findall(r"\w+", "ar arb ckb dv div fa fas he heb pes ps pbt sd snd ug uig ur urd yi ydd"))
+_TAG = re.compile(
+    r"(?:<!--(?:-?|.*?--!?)|<!\[CDATA\[.*?\]\]|<(?!!--|!\[CDATA\[)(?:[!?]|/(?![A-Za-z]))[^>]*"
+    r"|<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*)(?P<attributes>(?:=\s*(?:\"[^\"]*\"|'[^']*')|[^>])*+))>"
+    r"|(?P<unfinished><[A-Za-z/!?])",
+    re.DOTALL,
+)
+_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>]+))?""")
+_ENTITY = r"&(?:#\w{1,12}|[A-Za-z]\w{0,31});?"
+ENTITIES = re.compile(_ENTITY)
+_LEXEMES = re.compile(rf"[ \t\n\r\f]+|{_ENTITY}|[^ \t\n\r\f&]+(?: [^ \t\n\r\f&]+)*|&")
 _SPACES = re.compile(r"[ \t\n\r\f]+")
-_LONGEST_KEPT = 100  # characters of what a sentence may have inside and is not translated
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Token:
     """A stretch of HTML.
 
     Attributes:
-        kind: ``text``; ``open``, ``close`` or ``void`` for a tag inside a line; ``kept`` for an element inside a line
-            whose words stay; ``break`` for anything else.
+        kind: ``text``; ``open``, ``close`` or ``void`` for a tag inside a line, or an element without words of the
+            sentence; ``kept`` for an element inside a line whose words stay; ``break`` for anything else.
         raw: Its characters.
-        name: Of a tag inside a line.
+        name: Of a tag.
         text: Of what is kept.
     """
 
-    kind: str
+    kind: Literal["text", "open", "close", "void", "kept", "break"]
     raw: str
     name: str = ""
     text: str = ""
 
 
-def _end_of_tags(source: str) -> tuple[int, bool]:
-    """Return where the last tag ends, and whether a comment or declaration without an end begins there.
+def unescaped(text: str) -> str:
+    """Return text with its entities as characters; numbers that are too long for one stay."""
+    return ENTITIES.sub(lambda found: html.unescape(found[0]), text)
 
-    For each beginning that has no end, the parser would look through all that follows: a page of nothing else would
-    take it minutes.
+
+def stretches(source: str, *, is_xml: bool = False) -> Iterator[Token]:
+    """Yield tags as ``open``, ``close`` and ``void``, texts, and what else there is as ``break``.
+
+    Args:
+        source: The HTML.
+        is_xml: Whether it is XML, in which no names have meanings of their own.
     """
-    end = source.rfind(">") + 1
-    unfinished = False
-    for opening, closing in (("<!--", "-->"), ("<![", "]>")):
-        closed = source.rfind(closing, 0, end)
-        first = source.find(opening, closed + len(closing) if closed >= 0 else 0, end)
-        if first >= 0:
-            end, unfinished = first, True
-    return end, unfinished
-
-
-class _Reader(HTMLParser):
-    """Notes where each stretch begins, and what it is."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self._lines = [0]
-        for found in re.finditer("\n", source):
-            self._lines.append(found.end())
-        self.events: list[tuple[int, str, str]] = []
-        self._kept: tuple[str, int] | None = None  # the tag whose content stays, and how deep in others like it
-        end, unfinished = _end_of_tags(source)
-        self.feed(source[:end])
-        self.close()
-        if end < len(source):
-            self.events.append((end, "break" if unfinished or self._kept else "text", ""))
-
-    def _note(self, kind: str, name: str = "") -> None:
-        line, column = self.getpos()
-        if self._kept:
-            # Of an element inside a line, what it begins with, what is within, and its words.
-            inside = self._kept[0] in _INLINE
-            kind = ("kept words" if kind == "text" else "kept") if inside else "break"
-        self.events.append((self._lines[line - 1] + column, kind, name))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if self._kept:
-            if tag == self._kept[0]:
-                self._kept = (tag, self._kept[1] + 1)
-            self._note("break")
+    place, end = 0, source.rfind(">") + 1
+    while found := _TAG.search(source, place, end):
+        if place < found.start():
+            yield Token("text", source[place : found.start()])
+        if found["unfinished"]:  # all that follows is a comment
+            yield Token("break", source[found.start() :])
             return
-        known = dict(attrs)
-        classes = (known.get("class") or "").split()
-        if tag not in VOID_TAGS and (tag in KEPT_TAGS or known.get("translate") == "no" or "notranslate" in classes):
-            self._note("kept begin" if tag in _INLINE else "break")
-            self._kept = (tag, 1)
-        elif tag in _INLINE:
-            self._note("void" if tag in VOID_TAGS else "open", tag)
-        else:
-            self._note("break")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._note("void" if tag in _INLINE else "break", tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._kept:
-            self._note("break")
-            if tag == self._kept[0]:
-                self._kept = (tag, self._kept[1] - 1) if self._kept[1] > 1 else None
-            return
-        self._note("close" if tag in _INLINE else "break", tag)
-
-    def handle_data(self, data: str) -> None:
-        self._note("text")
-
-    def handle_entityref(self, name: str) -> None:
-        self._note("text")
-
-    def handle_charref(self, name: str) -> None:
-        self._note("text")
-
-    def handle_comment(self, data: str) -> None:
-        self._note("break")
-
-    def handle_decl(self, decl: str) -> None:
-        self._note("break")
-
-    def handle_pi(self, data: str) -> None:
-        self._note("break")
-
-    def unknown_decl(self, data: str) -> None:
-        self._note("break")
-
-
-def read_tokens(source: str) -> list[Token]:
-    """Return the stretches of HTML; their raw characters, joined, are the source."""
-    events = sorted(_Reader(source).events, key=lambda event: event[0])
-    if not events or events[0][0]:
-        events.insert(0, (0, "break", ""))
-    ends = [event[0] for event in events[1:]] + [len(source)]
-    tokens: list[Token] = []
-    gathered: list[tuple[str, str]] = []  # stretches of what becomes one token, with their kinds
-
-    def close() -> None:
-        if gathered:
-            tokens.append(_one_token(gathered))
-            gathered.clear()
-
-    for (start, kind, name), end in zip(events, ends, strict=True):
-        if start == end:
+        place = found.end()
+        if not found["name"]:
+            yield Token("break", found[0])
             continue
-        family = kind.partition(" ")[0]
-        if gathered and (family != gathered[0][0].partition(" ")[0] or kind == "kept begin"):
-            close()
-        if family in ("text", "kept"):
-            gathered.append((kind, source[start:end]))
+        name = found["name"].lower()
+        is_void = (name in VOID_TAGS and not is_xml) or found["attributes"].endswith("/")
+        yield Token("close" if found["end"] else "void" if is_void else "open", found[0], name)
+        if name in _RAW and not found["end"] and not is_xml:
+            closed = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(source, place)
+            stop = closed.start() if closed else len(source)
+            if place < stop:
+                yield Token("text", source[place:stop])
+            place = stop
+    if place < len(source):
+        yield Token("text", source[place:])
+
+
+def attributes(tag: str) -> dict[str, str]:
+    """Return the attributes of a tag, with names in lower case; the name of the tag is there without a value."""
+    return {found[1].lower(): (found[2] or "").strip("\"'") for found in _ATTRIBUTE.finditer(tag)}
+
+
+def _is_translated(tag: Token) -> bool | None:
+    """Return whether the content of an element is translated; ``None`` where it does not say so."""
+    if tag.name not in _RAW and "translate" in tag.raw.lower():
+        given = attributes(tag.raw)
+        said = given["translate"].lower() if "translate" in given else None
+        classes = given.get("class", "").lower().split()
+        if said == "no" or "notranslate" in classes:
+            return False
+        if said in ("yes", "") or "translate" in classes:
+            return True
+    return False if tag.name in KEPT_TAGS or tag.name in _READINGS else None
+
+
+def read_tokens(source: str) -> Iterator[Token]:
+    """Yield the stretches of HTML; their raw characters, joined, are the source."""
+    # Elements that say whether they are translated, and those of the same names within, with what holds in them.
+    around: list[tuple[str, bool]] = []
+    names: Counter[str] = Counter()
+    kept: list[Token] = []  # stretches of an element that stays
+
+    def leave(name: str) -> None:
+        while True:
+            last, _ = around.pop()
+            names[last] -= 1
+            if last == name:
+                return
+
+    for token in stretches(source):
+        ends_reading = token.name == "ruby" or (token.kind == "open" and token.name in _READINGS)
+        if ends_reading and around and around[-1][0] in _READINGS:  # one without an end tag
+            leave(around[-1][0])
+        before = not around or around[-1][1]
+        if token.kind == "open":
+            says = _is_translated(token)
+            if says is not None or names[token.name]:
+                around.append((token.name, before if says is None else says))
+                names[token.name] += 1
+        elif token.kind == "close" and names[token.name]:
+            leave(token.name)
+        after = not around or around[-1][1]
+        is_kept = not (after if token.kind == "open" else before)
+        if kept and (not is_kept or (before and token.kind == "open")):
+            yield _one_token(kept)
+            kept = []
+        if is_kept:
+            kept.append(token)
+            if after:
+                yield _one_token(kept)
+                kept = []
         else:
-            tokens.append(Token(kind, source[start:end], name))
-    close()
-    return tokens
+            is_inside = token.kind in ("text", "break") or token.name in _INLINE
+            yield token if is_inside else Token("break", token.raw, token.name)
+    if kept:
+        yield _one_token(kept)
 
 
-def _one_token(gathered: list[tuple[str, str]]) -> Token:
-    raw = "".join(part for _, part in gathered)
-    if gathered[0][0] == "text":
-        return Token("text", raw)
-    words = _SPACES.sub(" ", html.unescape("".join(part for kind, part in gathered if kind == "kept words"))).strip()
-    if not gathered[-1][1].startswith("</") or len(words) > _LONGEST_KEPT:
+def _one_token(kept: Sequence[Token]) -> Token:
+    """Return an element that stays, or a part of one, as one stretch."""
+    raw = "".join(token.raw for token in kept)
+    if kept[0].kind == "open" and kept[0].name in _READINGS:
+        return Token("void", raw, kept[0].name)
+    words = _SPACES.sub(" ", unescaped("".join(token.raw for token in kept if token.kind == "text"))).strip()
+    is_whole = kept[0].kind == "open" and kept[-1].kind == "close" and kept[0].name in _INLINE
+    if not is_whole or len(words) > LONGEST_KEPT:
         return Token("break", raw)  # what has no end is not inside a line
     return Token("kept", raw, text=words) if words else Token("void", raw)
 
@@ -179,7 +183,7 @@ def read_html(content: bytes, options: DocumentOptions) -> Document:
     """Take HTML apart.
 
     Raises:
-        DataError: It is not UTF-8 text.
+        DataError: It is not UTF-8 text, or has too many tags.
     """
     start, source = decode(content)
     return cut_html(source, start)
@@ -191,37 +195,54 @@ def cut_html(source: str, start: bytes = b"") -> TextDocument:
     Args:
         source: The HTML.
         start: Bytes before it.
+
+    Raises:
+        DataError: It has too many tags.
     """
-    layout = Layout(write_html)
+    layout = Layout(write_with(str))
     block: list[Item] = []
     for token in [*read_tokens(source), Token("break", "")]:
         if token.kind == "break":
             if block:
-                layout.add(block)
+                layout.add(block, write_with(escaping(block)))
                 block = []
-            layout.keep(token.raw)
+            layout.keep(partial(_in_language, token.raw) if token.name == "html" else token.raw)
         elif token.kind == "text":
-            block += _texts(token.raw, follows_space=_ends_in_space(block))
+            block += shown_texts(token.raw, follows_space=_ends_in_space(block))
+        elif token.kind == "kept":
+            block.append(Mark("kept", token.raw, text=token.text))
         else:
-            block.append(_mark(token))
+            block.append(Mark(token.kind, token.raw, token.name))
     return layout.document(start)
 
 
-def _mark(token: Token) -> Mark:
-    if token.kind == "kept":
-        return Mark("kept", token.raw, text=token.text)
-    return Mark("open" if token.kind == "open" else "close" if token.kind == "close" else "void", token.raw, token.name)
+def _in_language(tag: str, language: str | None) -> str:
+    """Return the first tag of a page with the language in the place of another, and with the way it is written."""
+    if language is None:
+        return tag
+    said = Language.of(language)
+    values = dict.fromkeys(("lang", "xml:lang"), f"{said.code}-{said.region}" if said.region else said.code)
+    values["dir"] = "rtl" if said.code in _RIGHT_TO_LEFT else "ltr"
+
+    def say(found: re.Match[str]) -> str:
+        value = values.get(found[1].lower())
+        if value is None or found[2] is None:
+            return found[0]
+        quote = found[2][0] if found[2][0] in "\"'" else ""
+        return f"{found[0].removesuffix(found[2])}{quote}{value}{quote}"
+
+    return _ATTRIBUTE.sub(say, tag)
 
 
 def _ends_in_space(block: list[Item]) -> bool:
     """Whether white space that follows is not shown: it is behind other white space, and no picture is between."""
-    last = next(
-        (item for item in reversed(block) if item.text or (isinstance(item, Mark) and item.kind == "void")), None
-    )
-    return last is not None and last.text.endswith(" ")
+    for item in reversed(block):
+        if item.text or (isinstance(item, Mark) and item.kind == "void" and item.name not in _READINGS):
+            return item.text.endswith(" ")
+    return False
 
 
-def _texts(raw: str, *, follows_space: bool) -> Iterator[Item]:
+def shown_texts(raw: str, *, follows_space: bool) -> Iterator[Item]:
     """Yield text as a browser shows it: white space is one space."""
     for found in _LEXEMES.finditer(raw):
         lexeme = found[0]
@@ -232,14 +253,24 @@ def _texts(raw: str, *, follows_space: bool) -> Iterator[Item]:
                 yield Text(" ", None if lexeme == " " else lexeme)
             follows_space = True
             continue
-        read = html.unescape(lexeme) if lexeme[0] == "&" else lexeme
+        read = html.unescape(lexeme) if lexeme[0] == "&" and lexeme != "&" else lexeme
         yield Text(read, None if read == lexeme else lexeme)
         follows_space = False
 
 
-def _escaped(text: str) -> str:
-    return html.escape(text, quote=False)
+def escaping(passage: Sequence[Item]) -> Callable[[str], str]:
+    """Return what escapes the translation of a passage: signs that it has without need of an entity have none."""
+    bare = "".join(item.text for item in passage if isinstance(item, Text) and item.raw is None)
+    is_tag = re.compile("<(?=[A-Za-z/!?])")  # which is no tag only as long as none ends it
 
+    def escape(text: str) -> str:
+        if "&" in bare:
+            text = ENTITIES.sub(
+                lambda found: found[0] if html.unescape(found[0]) == found[0] else f"&amp;{found[0][1:]}", text
+            )
+        else:
+            text = text.replace("&", "&amp;")
+        text = is_tag.sub("&lt;", text) if "<" in bare else text.replace("<", "&lt;")
+        return text if ">" in bare and not is_tag.search(bare) else text.replace(">", "&gt;")
 
-write_html = write_with(_escaped)
-"""Returns a translated passage as HTML."""
+    return escape

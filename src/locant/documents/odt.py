@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 
-from locant.documents.formats import Document, DocumentOptions
-from locant.documents.office import Element, Language, OfficeDocument, Package, Part, Tree, has_words, runs_of
-from locant.documents.passages import Item, Mark, Passage, Text, Written
+from locant.documents.formats import LONGEST_KEPT, Document, DocumentOptions
+from locant.documents.office import Element, Language, OfficeDocument, Package, Paragraph, Tree, read_part
+from locant.documents.passages import Item, Mark, Text, Written
 from locant.errors import DataError
 
 _TITLE = "OpenDocument text"
@@ -22,11 +22,11 @@ _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _FORMAT = "{urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0}"
 _STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _UNSEEN = "{http://openoffice.org/2009/office}"  # attributes that word processors note for themselves
-_CONTAINERS = {f"{_TEXT}{name}" for name in ("span", "a", "meta")}
+_AROUND = {f"{_TEXT}{name}" for name in ("span", "a", "meta")}
 _SIGNS = {f"{_TEXT}tab", f"{_TEXT}line-break"}
 _FIELDS = "page-number page-count date time title sequence chapter author-name file-name reference-ref bookmark-ref"
 _KEPT = {f"{_TEXT}{name}" for name in _FIELDS.split()}
-_LONGEST_KEPT = 100  # characters of a field
+_PARAGRAPHS = (f"{_TEXT}p", f"{_TEXT}h")
 _LONGEST_SPACE = 1_000
 _WHITE = re.compile(r"[ \t\r\n]+")
 _SPACES = re.compile(r"( *)([^ ]*)")
@@ -50,10 +50,12 @@ def read_odt(content: bytes, options: DocumentOptions) -> Document:
             continue
         tree = package.parse(name)
         unseen = _unseen_styles(tree)
-        deleted = {each for changes in tree.iter(f"{_TEXT}tracked-changes") for each in changes.iter()}
-        found = [_Paragraph(each, unseen) for each in tree.iter(f"{_TEXT}p", f"{_TEXT}h") if each not in deleted]
-        parts.append(Part(name, tree, [each for each in found if has_words(each.passage)]))
+        parts.append(read_part(name, tree, _is_translated, partial(_Paragraph, unseen=unseen)))
     return OfficeDocument(package, parts, _note_language)
+
+
+def _is_translated(element: Element) -> bool:
+    return element.tag in _PARAGRAPHS and next(element.iterancestors(f"{_TEXT}tracked-changes"), None) is None
 
 
 def _unseen_styles(tree: Tree) -> set[str]:
@@ -67,28 +69,13 @@ def _unseen_styles(tree: Tree) -> set[str]:
     return found
 
 
-@dataclass(frozen=True)
-class _Container:
-    """An element around words."""
-
-    element: Element
-
-
-@dataclass(frozen=True)
-class _Whole:
-    """An element that stays as it is."""
-
-    element: Element
-
-
-class _Paragraph:
-    """A paragraph or heading: its passage, and how it is written anew."""
+class _Paragraph(Paragraph):
+    """A paragraph or heading."""
 
     def __init__(self, element: Element, unseen: set[str]) -> None:
-        self.element, self._unseen = element, unseen
-        self._names = 0
+        self._unseen = unseen
         self._after_space = True  # white space is one space, and none at the beginning
-        self.passage: Passage = tuple(self._items(element))
+        super().__init__(element)
 
     def _items(self, parent: Element) -> Iterator[Item]:
         yield from self._texts(parent.text)
@@ -96,16 +83,18 @@ class _Paragraph:
             tag = child.tag
             if not isinstance(tag, str):  # a comment
                 pass
-            elif tag in _CONTAINERS:
-                yield from self._container(child)
+            elif tag == f"{_TEXT}span" and child.get(f"{_TEXT}style-name") in self._unseen:
+                yield from self._items(child)
+            elif tag in _AROUND:
+                yield from self._around(child, child)
             elif tag == f"{_TEXT}s":
                 spaces = str(child.get(f"{_TEXT}c", "1"))
-                yield Text(" " * min(int(spaces) if spaces.isdecimal() else 1, _LONGEST_SPACE))
+                yield Text(" " * min(int(spaces[:9]) if spaces.isdecimal() else 1, _LONGEST_SPACE))
                 self._after_space = False
             elif tag == f"{_TEXT}soft-page-break":
                 yield Mark("space", None)
             elif tag in _SIGNS:
-                yield Mark("break", _Whole(child))
+                yield Mark("break", child)
                 self._after_space = True
             else:
                 yield self._point(child)
@@ -120,47 +109,32 @@ class _Paragraph:
             self._after_space = seen.endswith(" ")
             yield Text(seen)
 
-    def _container(self, child: Element) -> Iterator[Item]:
-        if child.get(f"{_TEXT}style-name") in self._unseen and child.tag == f"{_TEXT}span":
-            yield from self._items(child)
-            return
-        self._names += 1
-        name = f"{child.tag} {self._names}"
-        yield Mark("open", _Container(child), name)
-        yield from self._items(child)
-        yield Mark("close", _Container(child), name)
-
     def _point(self, element: Element) -> Mark:
         tag = str(element.tag)
         for pair in ("bookmark", "reference-mark", "alphabetical-index-mark", "toc-mark", "user-index-mark"):
             if tag in (f"{_TEXT}{pair}-start", f"{_TEXT}{pair}-end"):
                 number = element.get(f"{_TEXT}name") or element.get(f"{_TEXT}id") or ""
-                return Mark("open" if tag.endswith("start") else "close", _Whole(element), f"{pair} {number}")
+                return Mark("open" if tag.endswith("start") else "close", element, f"{pair} {number}")
         words = " ".join("".join(map(str, element.itertext())).split()) if tag in _KEPT else ""
-        return Mark("kept" if 0 < len(words) <= _LONGEST_KEPT else "void", _Whole(element), text=words[:_LONGEST_KEPT])
+        return Mark("kept" if 0 < len(words) <= LONGEST_KEPT else "void", element, text=words[:LONGEST_KEPT])
 
     def rebuild(self, written: Written) -> None:
         """Write the paragraph anew."""
-        _empty(self.element)
-        parents = [self.element]
-        after_space = True
-        for part in runs_of(written):
-            if isinstance(part, str):
-                _append_text(parents[-1], part, after_space=after_space)
-                after_space = part.endswith(" ")
-                continue
-            element = part.raw.element
-            if isinstance(part.raw, _Whole):
-                element.tail = None
-                parents[-1].append(element)
-                after_space = element.tag in _SIGNS
-            elif part.kind == "open":
-                _empty(element)
-                element.tail = None
-                parents[-1].append(element)
-                parents.append(element)
-            else:
-                parents.pop()
+        self._after_space = True
+        super().rebuild(written)
+
+    def _write(self, parent: Element, part: str | Mark) -> None:
+        if isinstance(part, str):
+            _append_text(parent, part, after_space=self._after_space)
+            self._after_space = part.endswith(" ")
+        else:
+            part.raw.tail = None
+            parent.append(part.raw)
+            self._after_space = part.raw.tag in _SIGNS
+
+    def _empty(self, element: Element) -> None:
+        element[:] = []
+        element.text = None
 
 
 def _note_language(tree: Tree, paragraphs: Sequence[Element], language: Language) -> bool:
@@ -179,12 +153,6 @@ def _note_language(tree: Tree, paragraphs: Sequence[Element], language: Language
         for name in scripts:
             properties.attrib.pop(name, None)
     return bool(found)
-
-
-def _empty(element: Element) -> None:
-    for child in list(element):
-        element.remove(child)
-    element.text = None
 
 
 def _append_text(parent: Element, text: str, *, after_space: bool) -> None:

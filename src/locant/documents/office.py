@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from locant.documents.formats import DocumentOptions
-from locant.documents.passages import Mark, Passage, Text, Written
+from locant.documents.formats import DocumentOptions, check_items
+from locant.documents.passages import Item, Mark, Passage, Text, Written
 from locant.errors import DataError, MissingExtraError
 
 Element = Any
@@ -19,6 +21,7 @@ Tree = Any
 """A tree of such elements."""
 _MOST_MEMBERS = 10_000
 _ENCRYPTED = 0x1  # of the flags of a member
+_LETTER = re.compile(r"[^\W\d_]")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -64,14 +67,69 @@ class Language:
         return cls(code, region, "asian" if code in _ASIAN else "complex" if code in _COMPLEX else "western")
 
 
-class Paragraph(Protocol):
-    """A paragraph of a part."""
+@dataclass(frozen=True)
+class Around:
+    """What marks hold that stand around words.
+
+    Attributes:
+        element: The element.
+        inner: Where in it the words are.
+    """
 
     element: Element
-    passage: Passage
+    inner: Element
+
+
+class Paragraph(ABC):
+    """A paragraph: its passage, and how it is written anew.
+
+    Attributes:
+        element: The paragraph.
+        passage: What it says.
+    """
+
+    def __init__(self, element: Element) -> None:
+        self.element = element
+        self._names = 0
+        self.passage: Passage = tuple(self._items(element))
+
+    @abstractmethod
+    def _items(self, parent: Element) -> Iterator[Item]:
+        """Yield the texts and marks within an element."""
+
+    @abstractmethod
+    def _write(self, parent: Element, part: str | Mark) -> None:
+        """Add words, or what a mark holds that stands around nothing."""
+
+    @abstractmethod
+    def _empty(self, element: Element) -> None:
+        """Take out of an element what is translated and what stands between."""
+
+    def _unique(self, name: str) -> str:
+        self._names += 1
+        return f"{name} {self._names}"
+
+    def _around(self, element: Element, inner: Element) -> Iterator[Item]:
+        """Yield an element around words, and these."""
+        name, raw = self._unique("around"), Around(element, inner)
+        yield Mark("open", raw, name)
+        yield from self._items(inner)
+        yield Mark("close", raw, name)
 
     def rebuild(self, written: Written) -> None:
         """Put a translated passage in the place of the content; elements of the source move, none is copied."""
+        self._empty(self.element)
+        parents = [self.element]
+        for part in _joined(written):
+            if isinstance(part, str) or not isinstance(part.raw, Around):
+                self._write(parents[-1], part)
+            elif part.kind == "open":
+                self._empty(part.raw.inner)
+                parents[-1].append(part.raw.element)
+                part.raw.element.tail = None
+                parents.append(part.raw.inner)
+            else:
+                parents.pop()
 
 
 @dataclass
@@ -87,6 +145,36 @@ class Part:
     name: str
     tree: Tree
     paragraphs: Sequence[Paragraph]
+
+
+def read_part(
+    name: str, tree: Tree, is_paragraph: Callable[[Element], bool], read: Callable[[Element], Paragraph]
+) -> Part:
+    """Return a file of XML with those of its paragraphs that have words; of others nothing is kept.
+
+    Args:
+        name: Of the file.
+        tree: What it holds.
+        is_paragraph: Whether an element is a paragraph whose words are translated.
+        read: Takes a paragraph apart.
+    """
+    found = set()
+    for element in tree.iter():
+        for text, owner in ((element.text, element), (element.tail, element.getparent())):
+            if text and _LETTER.search(text):
+                while owner is not None and not is_paragraph(owner):
+                    owner = owner.getparent()
+                found.add(owner)
+    paragraphs = [read(element) for element in tree.iter() if element in found]
+    return Part(
+        name,
+        tree,
+        [
+            each
+            for each in paragraphs
+            if any(_LETTER.search(item.text) for item in each.passage if isinstance(item, Text))
+        ],
+    )
 
 
 NoteLanguage = Callable[[Tree, Sequence[Element], Language], bool]
@@ -130,6 +218,33 @@ class OfficeDocument:
                     part.tree, xml_declaration=True, encoding="UTF-8", standalone=part.tree.docinfo.standalone
                 )
         return self._package.written(changed)
+
+
+def parse_xml(content: bytes, title: str, name: str) -> Tree:
+    """Return XML; nothing outside of it is read, and no entity is expanded.
+
+    Args:
+        content: The XML.
+        title: What a document with it is called.
+        name: What it is called itself.
+
+    Raises:
+        DataError: It is no XML, has too many elements and attributes, or declares entities.
+        MissingExtraError: The package ``lxml`` is not installed.
+    """
+    try:
+        from lxml import etree
+    except ImportError:
+        raise MissingExtraError(f"Reading {title}", "lxml", "documents") from None
+    check_items(content.count(b"<") + content.count(b"="))
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+    try:
+        tree = etree.parse(io.BytesIO(content), parser)
+    except etree.XMLSyntaxError as error:
+        raise DataError(f"The document is damaged: {name} is no XML ({str(error.msg)[:100]}).") from None
+    if tree.docinfo.doctype or tree.docinfo.internalDTD is not None:
+        raise DataError(f"The document is no {title}: {name} declares a document type.")
+    return tree
 
 
 class Package:
@@ -182,22 +297,10 @@ class Package:
         """Return a file of XML; nothing outside of it is read, and no entity is expanded.
 
         Raises:
-            DataError: It is missing, damaged, no XML, or declares entities.
+            DataError: It is missing, damaged, no XML, has too many elements and attributes, or declares entities.
             MissingExtraError: The package ``lxml`` is not installed.
         """
-        try:
-            from lxml import etree
-        except ImportError:
-            raise MissingExtraError(f"Reading {self._title}", "lxml", "documents") from None
-        content = self.read(name)
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
-        try:
-            tree = etree.parse(io.BytesIO(content), parser)
-        except etree.XMLSyntaxError as error:
-            raise DataError(f"The document is damaged: {name} in it is no XML ({error.msg}).") from None
-        if tree.docinfo.doctype or tree.docinfo.internalDTD is not None:
-            raise DataError(f"The document is no {self._title}: {name} in it declares a document type.")
-        return tree
+        return parse_xml(self.read(name), self._title, f"{name} in it")
 
     def written(self, changed: Mapping[str, bytes]) -> bytes:
         """Return the package with some files changed; all others, and their order, stay."""
@@ -212,21 +315,15 @@ class Package:
         return out.getvalue()
 
 
-def runs_of(written: Written) -> Iterator[str | Mark]:
+def _joined(written: Written) -> Iterator[str | Mark]:
     """Yield the marks of a translated passage but those for white space, and what is written between two of them."""
     words: list[str] = []
-    for part in written:
-        if not isinstance(part, Mark):
+    for part in [*written, None]:
+        if isinstance(part, (str, Text)):
             words.append(part if isinstance(part, str) else part.text)
-        elif part.kind != "space":
+        elif part is None or part.kind != "space":
             if text := "".join(words):
                 yield text
             words.clear()
-            yield part
-    if text := "".join(words):
-        yield text
-
-
-def has_words(passage: Iterable[Any]) -> bool:
-    """Whether a passage has letters that may be translated."""
-    return any(isinstance(item, Text) and any(map(str.isalpha, item.text)) for item in passage)
+            if part:
+                yield part

@@ -1,4 +1,4 @@
-"""Subtitles of SubRip and WebVTT: the texts of cues are translated; numbers, times, settings and styles stay.
+"""Subtitles of SubRip, WebVTT and SubStation Alpha: texts of cues are translated; times, settings and styles stay.
 
 A sentence that goes over several cues is translated whole, and each cue gets as much of the translation as it had of
 the sentence.
@@ -10,8 +10,10 @@ import html
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from locant.documents.formats import Document, DocumentOptions, Layout, Write, decode, write_with
+from locant.documents.formats import Document, DocumentOptions, Layout, decode, write_with
+from locant.documents.markup import ENTITIES, escaping
 from locant.documents.passages import Item, Mark, Text
 from locant.documents.placeholders import Found, tag_mark, with_marks
 from locant.errors import DataError
@@ -19,8 +21,15 @@ from locant.errors import DataError
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _TIMES = re.compile(r"\s*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}\s*-->\s*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}(?:\s.*)?")
 _SUBRIP_MARK = re.compile(r"<(?P<end>/?)(?P<name>b|i|u|s|font)(?:\s[^<>]*)?>|(?P<void>\{\\[^{}]*\})", re.IGNORECASE)
-_WEBVTT_MARK = re.compile(r"<(?P<end>/?)(?P<name>c|b|i|u|v|ruby|rt|lang)(?:[\s.][^<>]*)?>|(?P<void><[\d:.]+>)")
-_ENTITY = re.compile(r"&#?\w+;")
+_WEBVTT_MARK = re.compile(
+    r"<(?P<end>/?)(?P<name>c|b|i|u|v|ruby|lang)(?:[\s.][^<>]*)?>"
+    r"|(?P<void><[\d:.]+>|<rt(?:[\s.][^<>]*)?>.*?(?:</rt>|(?=</ruby>)|\Z))"
+)
+_ASS_MARK = re.compile(r"(?P<void>\{[^{}]*\})")
+_BREAK = re.compile(r"(\\[Nn])")  # of a line, in what comes from SubStation Alpha
+_LINE_BREAK = re.compile(rf"\r\n|\r|\n|{_BREAK.pattern}")
+_BLANK = r"\h"
+_DRAWING = re.compile(r"\{[^{}]*\\p[1-9]")
 _DASH = re.compile(r"\s*[-–—]\s*(?=\S)")  # noqa: RUF001
 _MOST_CUES = 4  # over which a sentence goes
 
@@ -49,7 +58,10 @@ def read_subrip(content: bytes, options: DocumentOptions) -> Document:
     start, text = decode(content)
     lines = _lines(text)
     _find_cues(lines, "SubRip", is_webvtt=False)
-    return _document(lines, _subrip_texts, write_with(_without_arrow), start)
+    # Words that look like times are not taken for them.
+    return _document(
+        lines, partial(_texts, _SUBRIP_MARK), lambda items: lambda words: words.replace("-->", "->"), start
+    )
 
 
 def read_webvtt(content: bytes, options: DocumentOptions) -> Document:
@@ -63,7 +75,44 @@ def read_webvtt(content: bytes, options: DocumentOptions) -> Document:
         raise DataError("The document is not WebVTT: its first line does not begin with WEBVTT.")
     lines = _lines(text)
     _find_cues(lines, "WebVTT", is_webvtt=True)
-    return _document(lines, _webvtt_texts, write_with(lambda words: html.escape(words, quote=False)), start)
+
+    def writing(passage: Sequence[Item]) -> Callable[[str], str]:
+        escape = escaping(passage)
+        return lambda words: escape(words).replace("-->", "--&gt;")
+
+    return _document(lines, _webvtt_texts, writing, start)
+
+
+def read_ass(content: bytes, options: DocumentOptions) -> Document:
+    """Take subtitles of SubStation Alpha (.ass, .ssa) apart; comments and drawings stay.
+
+    Raises:
+        DataError: The file is not UTF-8, or has no format of events that ends with the text.
+    """
+    start, text = decode(content)
+    lines: list[_Line] = []
+    fields = cues = 0
+    is_events = False
+    for line in _lines(text):
+        kind, _, values = line.text.partition(":")
+        if line.text.startswith("["):
+            is_events = line.text.strip().lower() == "[events]"
+        elif is_events and kind == "Format" and values.rpartition(",")[2].strip().lower() == "text":
+            fields = values.count(",")
+        *before, words = line.text.split(",", fields)
+        if is_events and kind == "Dialogue" and 0 < fields == len(before) and not _DRAWING.search(words):
+            lines += [_Line(line.text.removesuffix(words), ""), _Line(words, line.end, cues)]
+            cues += 1
+        else:
+            lines.append(line)
+    if not fields:
+        raise DataError("The document is no SubStation Alpha: it has no [Events] with a Format that ends with Text.")
+    return _document(lines, partial(_texts, _ASS_MARK), lambda items: _without_codes, start)
+
+
+def _without_codes(words: str) -> str:
+    """Return words in which nothing is a code; no sign stands for a brace or a backslash."""
+    return re.sub(r"\\(?=[Nnh])", "\\\\\u2060", words.replace("{", "(").replace("}", ")"))
 
 
 def _lines(text: str) -> list[_Line]:
@@ -85,25 +134,30 @@ def _find_cues(lines: Sequence[_Line], title: str, *, is_webvtt: bool) -> None:
         raise DataError(f"The document is not {title}: it has no line of times (00:00:01,000 --> 00:00:02,000).")
 
 
-def _document(lines: Sequence[_Line], texts: Callable[[str], list[Item]], write: Write, start: bytes) -> Document:
-    layout = Layout(write)
+def _document(
+    lines: Sequence[_Line],
+    texts: Callable[[str], list[Item]],
+    escape: Callable[[Sequence[Item]], Callable[[str], str]],
+    start: bytes,
+) -> Document:
+    layout = Layout(write_with(str))
     passage: list[Item] = []
     last: _Line | None = None  # with text
     between = ""
     joined = 1
-    for line in lines:
+    for line in (part for each in lines for part in _parts(each)):
         if line.cue is None:
             between += line.text + line.end
             continue
         if last is None or (last.cue != line.cue and (joined == _MOST_CUES or not _goes_on(last.text, line.text))):
             if passage:
-                layout.add(passage)
+                layout.add(passage, write_with(escape(passage)))
             passage, joined = [], 1
             layout.keep(between)
         elif last.cue != line.cue:
             passage.append(Text(" ", between, "firm"))
             joined += 1
-        elif between.strip("\r\n") or between.count("\n") > 1 or _DASH.match(line.text):
+        elif not _LINE_BREAK.fullmatch(between) or _DASH.match(line.text):
             passage.append(Mark("break", between))
         else:
             passage.append(Text(" ", between, "loose"))
@@ -114,9 +168,16 @@ def _document(lines: Sequence[_Line], texts: Callable[[str], list[Item]], write:
         passage += texts(words)
         last, between = line, line.end
     if passage:
-        layout.add(passage)
+        layout.add(passage, write_with(escape(passage)))
     layout.keep(between)
     return layout.document(start)
+
+
+def _parts(line: _Line) -> Iterator[_Line]:
+    """Yield a line of a cue that goes on behind a sign for a line break as several."""
+    parts = _BREAK.split(line.text) if line.cue is not None else [line.text]
+    for text, end in zip(parts[::2], [*parts[1::2], line.end], strict=True):
+        yield _Line(text, end, line.cue)
 
 
 def _goes_on(before: str, after: str) -> bool:
@@ -135,13 +196,12 @@ def _marks(pattern: re.Pattern[str]) -> Callable[[str], Iterator[Found]]:
     return find
 
 
-def _without_arrow(words: str) -> str:
-    """Return words that are not taken for times."""
-    return words.replace("-->", "->")
-
-
-def _subrip_texts(line: str) -> list[Item]:
-    return with_marks([Text(line)], _marks(_SUBRIP_MARK))
+def _texts(marks: re.Pattern[str], line: str) -> list[Item]:
+    r"""Return the texts and marks of a line in which ``\h`` is a blank."""
+    texts: list[Text] = []
+    for number, part in enumerate(line.split(_BLANK)):
+        texts += [*([Text(" ", _BLANK)] if number else []), Text(part)]
+    return with_marks(texts, _marks(marks))
 
 
 def _webvtt_texts(line: str) -> list[Item]:
@@ -152,7 +212,7 @@ def _webvtt_texts(line: str) -> list[Item]:
             items.append(item)
             continue
         place = 0
-        for found in _ENTITY.finditer(item.text):
+        for found in ENTITIES.finditer(item.text):
             items += [Text(item.text[place : found.start()]), Text(html.unescape(found[0]), found[0])]
             place = found.end()
         items.append(Text(item.text[place:]))

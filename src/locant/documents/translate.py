@@ -103,20 +103,13 @@ def translate_file(
         MissingExtraError: A package for the format is not installed.
     """
     path = None if source is None else Path(source)
-    with open_documents(path, format or format_name(path), options or DocumentOptions()) as documents:
+    if format is None:
+        kind = format_of(path) if path else None
+        if kind is None:
+            raise ConfigError(f"The name of {path or 'standard input'} says no format of documents. Name one.")
+        format = kind.name
+    with open_documents(path, format, options or DocumentOptions()) as documents:
         write_documents(translator, documents, None if target is None else Path(target), glossary=glossary, **overrides)
-
-
-def format_name(path: Path | None) -> str:
-    """Return the name of the format that the name of a file speaks of.
-
-    Raises:
-        ConfigError: It speaks of none.
-    """
-    kind = format_of(path) if path else None
-    if kind is None:
-        raise ConfigError(f"The name of {path or 'standard input'} says no format of documents. Name one.")
-    return kind.name
 
 
 @contextmanager

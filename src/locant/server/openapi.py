@@ -99,7 +99,7 @@ def describe() -> dict[str, Any]:
         },
         "/translate_file": {
             "post": {
-                "summary": "Translate a document: plain text, Markdown, HTML, SubRip, WebVTT, JSON, PO, .docx or .odt.",
+                "summary": "Translate a document: text, Markdown, HTML, subtitles, JSON, PO, XLIFF, .docx or .odt.",
                 "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": upload}}},
                 "responses": _answers(_json(_FILE), "Where the translated file can be fetched.", *_WORK),
             }
