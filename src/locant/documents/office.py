@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from locant.documents.formats import DocumentOptions
 from locant.documents.passages import Mark, Passage, Text, Written
 from locant.errors import DataError, MissingExtraError
+from locant.languages import parse_language
 
 Element = Any
 """An element of lxml, which is imported where it is needed."""
@@ -22,19 +23,13 @@ _ENCRYPTED = 0x1  # of the flags of a member
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-# Word processors note three languages of a text, of which the script decides. Codes of ISO 639-1 and 639-3.
-# fmt: off
-_ASIAN = {
-    "zh", "ja", "ko", "yue", "zho", "cmn", "jpn", "kor",
-}
+# Word processors note three languages of a text, of which the script decides.
+_ASIAN = {"Hans", "Hant", "Hani", "Jpan", "Kore"}
 _COMPLEX = {
-    "ar", "fa", "he", "ur", "yi", "ps", "sd", "ug", "dv", "ckb", "hi", "bn", "ta", "te", "mr", "th", "ne", "pa",
-    "gu", "kn", "ml", "si", "lo", "km", "my", "bo", "dz", "or", "as", "sa", "ara", "arb", "pes", "fas", "heb",
-    "urd", "ydd", "yid", "pbt", "pus", "snd", "uig", "div", "hin", "ben", "tam", "tel", "mar", "tha", "npi", "nep",
-    "pan", "guj", "kan", "mal", "sin", "lao", "khm", "mya", "bod", "dzo", "ory", "ori", "asm", "san",
+    *("Arab", "Hebr", "Thaa", "Syrc", "Deva", "Beng", "Taml", "Telu", "Guru", "Gujr", "Knda", "Mlym", "Sinh", "Orya"),
+    *("Olck", "Thai", "Laoo", "Khmr", "Mymr", "Tibt"),
 }
-# fmt: on
-_REGIONS = {"hans": "CN", "hant": "TW"}
+_REGIONS = {"Hans": "CN", "Hant": "TW"}
 """Where the scripts of Chinese are written, which word processors tell apart by region."""
 
 
@@ -43,7 +38,7 @@ class Language:
     """A language as word processors note it.
 
     Attributes:
-        code: ISO 639.
+        code: As BCP 47 has it, without script and region.
         region: ISO 3166, or nothing.
         kind: Which of the three languages of a text it is: those of East Asia, those of scripts that run from right to
             left or join and stack their letters, and all others.
@@ -56,12 +51,10 @@ class Language:
     @classmethod
     def of(cls, name: str) -> Language:
         """Return the language that a model's code names: ``de``, ``pt-BR``, ``zh_Hans``, ``deu_Latn``."""
-        code, *more = name.replace("_", "-").split("-")
-        code = code.lower()
-        region = next((part.upper() for part in more if len(part) == 2), "")
-        if not region and code in _ASIAN:
-            region = next((_REGIONS[part.lower()] for part in more if part.lower() in _REGIONS), "")
-        return cls(code, region, "asian" if code in _ASIAN else "complex" if code in _COMPLEX else "western")
+        said = parse_language(name)
+        region = said.region or (_REGIONS.get(said.script, "") if said.says_script else "")
+        kind = "asian" if said.script in _ASIAN else "complex" if said.script in _COMPLEX else "western"
+        return cls(said.code, region, kind)
 
 
 class Paragraph(Protocol):
