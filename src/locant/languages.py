@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from locant.errors import ConfigError
+from locant.errors import ConfigError, MissingExtraError
 
 # Codes of Argos Translate and LibreTranslate that no standard has.
 _OF_ARGOS = {"zt": "zh-Hant", "pb": "pt-BR"}
@@ -61,6 +62,18 @@ class LanguageTag:
         row = _table()[0].get(self.code)
         usual = row and self.script == row.scripts.get(self.region, row.script)
         return "-".join(part for part in (self.code, "" if usual else self.script, self.region, self.variant) if part)
+
+    def may_be_in(self, script: str) -> bool:
+        """Whether text of the language may be in a script, as far as is known.
+
+        Args:
+            script: As :func:`script_of` returns it.
+        """
+        row = _table()[0].get(self.code)
+        written = {self.script} if self.says_script or not row else {self.script, *row.scripts.values()}
+        if script == "Hani":  # of which kind does not show
+            return not self.script or bool(written & {"Hani", "Hans", "Hant"})
+        return not (script and self.script) or script in written
 
 
 def parse_language(code: str) -> LanguageTag:
@@ -152,6 +165,20 @@ def script_of(texts: Sequence[str]) -> str:
     if 10 * counts["Jpan"] >= counts["Hani"]:
         counts["Jpan"] += counts.pop("Hani", 0)
     return max(counts, key=lambda script: counts[script]) if counts.total() else ""
+
+
+@lru_cache(maxsize=1)
+def language_identifier() -> Any:
+    """Return py3langid's model, which is read when it is first asked for.
+
+    Raises:
+        MissingExtraError: The package is not installed.
+    """
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        raise MissingExtraError("The identification of languages", "py3langid", "serve") from None
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 @lru_cache(maxsize=1)

@@ -62,6 +62,19 @@ def bleu_tokenizer(language: str | None, references: Sequence[str] = ()) -> str:
     return "char" if script in _UNSPACED else "13a"
 
 
+def require_tokenizer(name: str) -> None:
+    """Raise ConfigError where sacreBLEU has no such tokenizer, or what it needs is not there."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    if name not in BLEU.TOKENIZERS:
+        raise ConfigError(f"sacreBLEU has no tokenizer '{name}'. Known: {', '.join(BLEU.TOKENIZERS)}.")
+    try:
+        BLEU(tokenize=name)
+    except Exception as error:  # whatever a package or a download that is missing raises
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"sacreBLEU's tokenizer '{name}' cannot be used: {reason}") from None
+
+
 def mean_scores(scores: Sequence[Scores]) -> Scores:
     """Return the mean of scores of different texts, each counting the same, with the signatures that they have.
 
@@ -109,8 +122,7 @@ def score_translations(
             f"Scoring needs as many references as translations, and at least one; got {len(hypotheses)} translations "
             f"and {len(references)} references."
         )
-    if tokenize not in BLEU.TOKENIZERS:
-        raise ConfigError(f"sacreBLEU has no tokenizer '{tokenize}'. Known: {', '.join(BLEU.TOKENIZERS)}.")
+    require_tokenizer(tokenize)
     # With force it says nothing of tokenised text.
     bleu, chrf = BLEU(lowercase=lowercase, tokenize=tokenize, force=True), CHRF(lowercase=lowercase)
     return Scores(

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
 
-from locant.errors import MissingExtraError
-from locant.languages import find_language
+from locant.languages import find_language, language_identifier
 
 _MOST_CHARACTERS = 2_000  # that are looked at; more do not make it surer
 _LEAST_SHOWN = 3.0  # percent
@@ -58,19 +55,5 @@ def _ranked(text: str) -> list[Identified]:
     """Return all languages that the package knows, most probable first."""
     if not any(character.isalpha() for character in text):
         return []
-    ranked = identifier().rank(text[:_MOST_CHARACTERS])
+    ranked = language_identifier().rank(text[:_MOST_CHARACTERS])
     return [Identified(code, round(100 * float(share), 1)) for code, share in ranked if code not in _NO_LANGUAGE]
-
-
-@lru_cache(maxsize=1)
-def identifier() -> Any:
-    """Return py3langid's model, which is read when it is first asked for.
-
-    Raises:
-        MissingExtraError: The package is not installed.
-    """
-    try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
-        raise MissingExtraError("The identification of languages", "py3langid", "serve") from None
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
