@@ -137,8 +137,14 @@ def meant_language(name: str) -> str:
     """
     codes, mistaken = _table()
     first = re.split("[-_]", name.strip())[0].casefold()
-    code = mistaken.get(name.strip().casefold()) or (None if first in codes else mistaken.get(first))
+    code = None if first in codes else mistaken.get(name.strip().casefold()) or mistaken.get(first)
     return f" The code of {codes[code].name} is '{code}'." if code else ""
+
+
+def english_name(code: str) -> str | None:
+    """Return the English name of the language that a code names, without script and region; ``None`` if not known."""
+    row = _table()[0].get(parse_language(code).code)
+    return row.name if row else None
 
 
 def require_language(name: str | None, what: str) -> None:
@@ -189,7 +195,7 @@ def _table() -> tuple[dict[str, _Row], dict[str, str]]:
     for line in Path(__file__).with_name("languages.tsv").read_text(encoding="utf-8").splitlines():
         code, others, script, scripts, country, names = line.split("\t")
         shown, *own = names.split("/")
-        row = _Row(code, script, dict(pair.split("=") for pair in scripts.split()), shown)
+        row = _Row(code, _PART_OF.get(script, script), dict(pair.split("=") for pair in scripts.split()), shown)
         codes |= dict.fromkeys([code, *others.split()], row)
         mistaken |= dict.fromkeys([name.casefold() for name in (country, shown, *own) if name], code)
     return codes, mistaken

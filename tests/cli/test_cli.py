@@ -92,6 +92,8 @@ def test_every_command_has_help(command, capsys):
         (["train"], "Say where the run should go"),
         (["train", "--output", "x"], "Say what to train on"),
         (["train", "seed=3", "--output", "x"], "Say what to train on"),
+        (["train", "--source-language", "en", "--output", "x"], "Say what to train on"),
+        (["train", "--tsv", "x.tsv", "--target-language", "jp", "--output", "x"], "'ja'"),
         (["train", "corpus.kind=jsonl", "corpus.trian=a.jsonl", "--output", "x"], "Did you mean 'train'?"),
         (["train", "a", "b", "--output", "x"], "Only one recipe"),
         (["train", "--source", "a", "--output", "x"], "--source and --target go together"),

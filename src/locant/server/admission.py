@@ -123,7 +123,8 @@ def _known(models: Models, code: str) -> str:
     """Return what the models call a language."""
     found = find_language(code, models.codes)
     if found is None:
-        raise RequestError(400, f"{shown_code(code)} is not supported{meant_language(code)}", reason="language")
+        hint = f".{meant}" if (meant := meant_language(code)) else ""
+        raise RequestError(400, f"{shown_code(code)} is not supported{hint}", reason="language")
     return found
 
 

@@ -19,7 +19,7 @@ from locant.text.readers import read_lines
 
 _LOOKED_AT, _IDENTIFIED, _FEWEST = 2000, 200, 10
 """Pairs of a text that are looked at, those whose language is identified, and how few say nothing."""
-_SURE, _LONG = 0.99, 30  # probability of a language, and letters of a sentence that has one
+_SURE, _LONG = 0.9, 30  # probability of a language, and letters of a sentence that has one
 _TOKENISED = re.compile(r"\s(?:[.,。、](?:\s|$)|@-@\s)|&(?:apos|quot|amp|lt|gt|#\d+);")
 
 Code = Literal["copies", "no-letters", "columns", "tokenised", "lower-case", "language"]
