@@ -24,7 +24,7 @@ _NO_LANGUAGES = {"mul", "und", "zxx", "root"}
 def rows() -> list[str]:
     """Return the rows, sorted by code."""
     english = Locale("en")
-    likely: dict[str, str] = get_global("likely_subtags")
+    likely = get_global("likely_subtags")
     aliases = {old: new for old, new in get_global("language_aliases").items() if len(old) <= 3 and new.isalpha()}
     aliases |= _EXTRA_CODES
     codes = {code: name for code, name in english.languages.items() if 2 <= len(code) <= 3}

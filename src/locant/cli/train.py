@@ -75,8 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     short.add_argument("--steps", type=int, metavar="N", help="training.steps: updates to train for")
     short.add_argument("--minutes", type=float, metavar="N", help="training.minutes: time to train for")
     for side in ("source", "target"):
-        text = f"corpus.{side}_language: code of the {side} language, such as de, which scores and exports need"
-        short.add_argument(f"--{side}-language", metavar="CODE", help=text)
+        what = f"corpus.{side}_language: code of the {side} language, such as de, which scores and exports need"
+        short.add_argument(f"--{side}-language", metavar="CODE", help=what)
     short.add_argument("--seed", type=int, metavar="N", help="seed of everything random")
     short.add_argument("--device", metavar="NAME", help="training.device: auto, cpu or cuda")
 

@@ -53,8 +53,8 @@ class Language:
         """Return the language that a model's code names: ``de``, ``pt-BR``, ``zh_Hans``, ``deu_Latn``."""
         said = parse_language(name)
         region = said.region or (_REGIONS.get(said.script, "") if said.says_script else "")
-        kind = "asian" if said.script in _ASIAN else "complex" if said.script in _COMPLEX else "western"
-        return cls(said.code, region, kind)
+        script = said.script
+        return cls(said.code, region, "asian" if script in _ASIAN else "complex" if script in _COMPLEX else "western")
 
 
 class Paragraph(Protocol):
