@@ -41,7 +41,10 @@ ROOMS = [
     "kernels",
 ]
 SHELVES = {"recipes"}
-GROUND = {"errors", "settings", "files", "locks", "version", "runtime", "lazy", "streams", "parsing", "signals"}
+GROUND = {
+    *("errors", "settings", "files", "locks", "version", "runtime", "lazy", "streams", "parsing", "signals"),
+    "languages",
+}
 # Rooms that others can take alone: all that they may import.
 APART = {
     "positions": {"errors", "lazy", "kernels"},

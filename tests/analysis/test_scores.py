@@ -42,6 +42,10 @@ def test_lowercase_and_tokenizer() -> None:
 def test_tokenizer_of_a_language() -> None:
     assert [bleu_tokenizer(code) for code in ("de", "zh-TW", "zh_cn", "th", None)] == ["13a", "zh", "zh", "char", "13a"]
     assert [bleu_tokenizer(code) for code in ("deu_Latn", "zho_Hans", "khm_Khmr")] == ["13a", "zh", "char"]
+    assert bleu_tokenizer(None, ["東京へ行きます。"]) == bleu_tokenizer("jpn_Jpan")
+    assert bleu_tokenizer(None, ["我们去北京。"]) == bleu_tokenizer("yue_Hant") == "zh"
+    assert bleu_tokenizer(None, ["ไปกรุงเทพ"]) == "char"
+    assert bleu_tokenizer("de", ["東京へ行きます。"]) == "13a"
     assert bleu_tokenizer("ja") in ("char", "ja-mecab")
     assert bleu_tokenizer("ko") in ("char", "ko-mecab")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -92,6 +93,8 @@ def test_every_command_has_help(command, capsys):
         (["train"], "Say where the run should go"),
         (["train", "--output", "x"], "Say what to train on"),
         (["train", "seed=3", "--output", "x"], "Say what to train on"),
+        (["train", "--source-language", "en", "--output", "x"], "Say what to train on"),
+        (["train", "--tsv", "x.tsv", "--target-language", "jp", "--output", "x"], "'ja'"),
         (["train", "corpus.kind=jsonl", "corpus.trian=a.jsonl", "--output", "x"], "Did you mean 'train'?"),
         (["train", "a", "b", "--output", "x"], "Only one recipe"),
         (["train", "--source", "a", "--output", "x"], "--source and --target go together"),
@@ -187,6 +190,20 @@ def test_evaluate_and_report(trained, corpus, tmp_path, capsys):
     assert "<svg" in page
     assert "Translations" in page
     assert "10 updates" in page  # more than the last row of the training log says
+
+
+def test_bleu_of_a_text_whose_language_is_not_named_follows_its_script(trained, tmp_path, capfd):
+    (tmp_path / "source").write_text("a b .\n" * 120)
+    (tmp_path / "japanese").write_text("これは東京の家です。\n" * 120, encoding="utf-8")
+    files = ["--source", str(tmp_path / "source"), "--target", str(tmp_path / "japanese"), "--beam", "1"]
+    for arguments, tokenizer in ([], "char|ja"), (["--tokenize", "zh"], "zh"), (["--target-language", "de"], "13a"):
+        assert main(["evaluate", str(trained), *files, *arguments]) == 0
+        said = capfd.readouterr()
+        assert re.search(rf"\|tok:({tokenizer})", said.out)
+        assert "sacrebleu" not in said.err.lower()
+        assert "detokenize" not in said.err
+    for arguments in (["--tokenize", "moses"], ["--target-language", "jp"]):
+        assert main(["evaluate", str(trained), *files, *arguments]) == 2
 
 
 def test_lists(capsys):

@@ -169,7 +169,7 @@ def noted(run) -> dict[str, str]:
     [
         ("de", {"val": "de"}),
         ("pt_BR", {"val": "pt-BR"}),
-        ("deu_Latn", {"val": "deu"}),
+        ("deu_Latn", {"val": "de"}),
         ("zh_Hant", {"val": "en-GB", "eastAsia": "zh-TW"}),
         ("ar", {"val": "en-GB", "bidi": "ar"}),
         (None, {"val": "en-GB"}),

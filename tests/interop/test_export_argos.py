@@ -177,6 +177,15 @@ def test_what_cuts_sentences_is_put_into_the_package(run, tmp_path):
         export_argos(run, tmp_path / "c.argosmodel", sentences=tmp_path / "run")
 
 
+def test_a_package_has_the_codes_of_argos(run, tmp_path):
+    package = tmp_path / "x.argosmodel"
+    export_argos(run, package, source_language="pt_BR", target_language="zho_Hant")
+    with zipfile.ZipFile(package) as archive:
+        name = next(name for name in archive.namelist() if name.endswith("metadata.json"))
+        metadata = json.loads(archive.read(name))
+    assert (metadata["from_code"], metadata["to_code"]) == ("pb", "zt")
+
+
 def test_what_a_package_cannot_express_is_refused(joint, run, tmp_path):
     package = tmp_path / "x.argosmodel"
     with pytest.raises(ConfigError, match=r"name it x\.zip\.argosmodel"):

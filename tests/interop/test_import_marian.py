@@ -250,8 +250,8 @@ def test_a_source_language_cannot_be_chosen(several, tmp_path, capsys):
     import_marian(tmp_path / "marian", tmp_path / "run")
     assert main(["translate", str(tmp_path / "run"), "--source-language", "eng", "--target-language", "fra", "ka"]) == 2
     assert "told the target language alone" in capsys.readouterr().err
-    assert main(["translate", str(tmp_path / "run"), "--target-language", "fr", "ka"]) == 2
-    assert "no language 'fr'. Did you mean 'fra'?" in capsys.readouterr().err
+    assert main(["translate", str(tmp_path / "run"), "--target-language", "french", "ka"]) == 2
+    assert "'fr'" in capsys.readouterr().err
 
 
 def test_a_source_language_that_the_folder_names_is_not_told(several, tmp_path):

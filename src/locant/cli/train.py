@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     short.add_argument("--preset", metavar="NAME", help="model.preset: tiny, small, base or big")
     short.add_argument("--steps", type=int, metavar="N", help="training.steps: updates to train for")
     short.add_argument("--minutes", type=float, metavar="N", help="training.minutes: time to train for")
+    for side in ("source", "target"):
+        what = f"corpus.{side}_language: code of the {side} language, such as de, which scores and exports need"
+        short.add_argument(f"--{side}-language", metavar="CODE", help=what)
     short.add_argument("--seed", type=int, metavar="N", help="seed of everything random")
     short.add_argument("--device", metavar="NAME", help="training.device: auto, cpu or cuda")
 
@@ -92,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError("--resume-if-exists goes with a recipe and --output; leave one of the two out.")
     elif not options.output and not options.dry_run:
         raise UsageError("Say where the run should go: --output FOLDER (or --resume FOLDER to go on with one).")
-    elif not recipes and not any(override.startswith(("corpus.", "corpus=")) for override in overrides):
+    elif not recipes and not any(re.match("corpus[.=](?!..*_language=)", override) for override in overrides):
         raise UsageError(
             "Say what to train on: a recipe (see `locant recipes`), --source and --target, --tsv, or keys of a corpus, "
             "such as corpus.kind=jsonl corpus.train=pairs.jsonl."
@@ -164,6 +168,8 @@ def _overrides(options: argparse.Namespace) -> list[str]:
         "training.minutes": options.minutes,
         "seed": options.seed,
         "training.device": options.device,
+        "corpus.source_language": options.source_language and _quoted(options.source_language),
+        "corpus.target_language": options.target_language and _quoted(options.target_language),
     }
     return found + [f"{key}={value}" for key, value in pairs.items() if value is not None]
 

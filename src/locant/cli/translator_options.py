@@ -19,7 +19,7 @@ def add_translator_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--length-penalty", type=float, metavar="ALPHA", help="exponent (Wu et al. 2016, eq. 14)")
     parser.add_argument("--batch-tokens", type=int, metavar="N", help="source tokens of a batch, times the beam")
     for side in ("source", "target"):
-        text = f"{side} language of a model for several, in its own codes"
+        text = f"{side} language of a model for several, or of one that does not know its own"
         parser.add_argument(f"--{side}-language", metavar="CODE", help=text)
     add_engine_options(parser)
 

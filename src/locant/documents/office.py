@@ -14,6 +14,7 @@ from typing import Any, Literal
 from locant.documents.formats import DocumentOptions, check_items
 from locant.documents.passages import Item, Mark, Passage, Text, Written
 from locant.errors import DataError, MissingExtraError
+from locant.languages import parse_language
 
 Element = Any
 """An element of lxml, which is imported where it is needed."""
@@ -25,19 +26,13 @@ _LETTER = re.compile(r"[^\W\d_]")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-# Word processors note three languages of a text, of which the script decides. Codes of ISO 639-1 and 639-3.
-# fmt: off
-_ASIAN = {
-    "zh", "ja", "ko", "yue", "zho", "cmn", "jpn", "kor",
-}
+# Word processors note three languages of a text, of which the script decides.
+_ASIAN = {"Hans", "Hant", "Hani", "Jpan", "Kore"}
 _COMPLEX = {
-    "ar", "fa", "he", "ur", "yi", "ps", "sd", "ug", "dv", "ckb", "hi", "bn", "ta", "te", "mr", "th", "ne", "pa",
-    "gu", "kn", "ml", "si", "lo", "km", "my", "bo", "dz", "or", "as", "sa", "ara", "arb", "pes", "fas", "heb",
-    "urd", "ydd", "yid", "pbt", "pus", "snd", "uig", "div", "hin", "ben", "tam", "tel", "mar", "tha", "npi", "nep",
-    "pan", "guj", "kan", "mal", "sin", "lao", "khm", "mya", "bod", "dzo", "ory", "ori", "asm", "san",
+    *("Arab", "Hebr", "Thaa", "Syrc", "Deva", "Beng", "Taml", "Telu", "Guru", "Gujr", "Knda", "Mlym", "Sinh", "Orya"),
+    *("Olck", "Thai", "Laoo", "Khmr", "Mymr", "Tibt"),
 }
-# fmt: on
-_REGIONS = {"hans": "CN", "hant": "TW"}
+_REGIONS = {"Hans": "CN", "Hant": "TW"}
 """Where the scripts of Chinese are written, which word processors tell apart by region."""
 
 
@@ -46,7 +41,7 @@ class Language:
     """A language as word processors note it.
 
     Attributes:
-        code: ISO 639.
+        code: As BCP 47 has it, without script and region.
         region: ISO 3166, or nothing.
         kind: Which of the three languages of a text it is: those of East Asia, those of scripts that run from right to
             left or join and stack their letters, and all others.
@@ -59,12 +54,10 @@ class Language:
     @classmethod
     def of(cls, name: str) -> Language:
         """Return the language that a model's code names: ``de``, ``pt-BR``, ``zh_Hans``, ``deu_Latn``."""
-        code, *more = name.replace("_", "-").split("-")
-        code = code.lower()
-        region = next((part.upper() for part in more if len(part) == 2), "")
-        if not region and code in _ASIAN:
-            region = next((_REGIONS[part.lower()] for part in more if part.lower() in _REGIONS), "")
-        return cls(code, region, "asian" if code in _ASIAN else "complex" if code in _COMPLEX else "western")
+        said = parse_language(name)
+        region = said.region or (_REGIONS.get(said.script, "") if said.says_script else "")
+        script = said.script
+        return cls(said.code, region, "asian" if script in _ASIAN else "complex" if script in _COMPLEX else "western")
 
 
 @dataclass(frozen=True)

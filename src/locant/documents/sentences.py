@@ -8,6 +8,7 @@ from typing import Any
 
 from locant.documents.segmentation import Splitter
 from locant.errors import MissingExtraError
+from locant.languages import parse_language
 from locant.text.subword_spans import Span
 from locant.translation.lines import WholeSpans, split_to_fit
 
@@ -19,7 +20,7 @@ def sentence_splitter(language: str) -> Splitter:
     """Return what cuts lines of a language into sentences.
 
     Args:
-        language: Its code; the part before the first hyphen or underscore counts.
+        language: Its code in any form; region and script do not count.
 
     Raises:
         MissingExtraError: The package ``sentencex`` is not installed.
@@ -28,7 +29,7 @@ def sentence_splitter(language: str) -> Splitter:
         from sentencex import segment
     except ImportError:
         raise MissingExtraError("Cutting texts into sentences", "sentencex", "documents") from None
-    return partial(_split, segment, language.replace("_", "-").partition("-")[0].lower())
+    return partial(_split, segment, parse_language(language).code)
 
 
 def _split(segment: Any, language: str, line: str) -> Sequence[str]:

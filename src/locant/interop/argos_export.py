@@ -18,10 +18,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from locant.errors import CheckpointError, ConfigError, MissingExtraError
+from locant.errors import CheckpointError, ConfigError
 from locant.files import replacing_file, write_json, write_text
 from locant.interop.ctranslate2 import require_ctranslate2
 from locant.interop.text_rules import normalizing_model
+from locant.languages import english_name, meant_language, parse_language
 from locant.models.architectures import require_transformer
 from locant.models.model_card import model_card
 from locant.models.model_folder import ModelFolder, load_model_folder
@@ -42,6 +43,9 @@ python -c "from argostranslate import package; package.install_from_path('PACKAG
 argos-translate --from-lang {source} --to-lang {target} "..."
 """
 
+# Codes that Argos Translate has for scripts and regions.
+_OWN = {("zh", "Hant"): ("zt", "Chinese (traditional)"), ("pt", "BR"): ("pb", "Portuguese (Brazil)")}
+
 
 def export_argos(
     run: Path | str,
@@ -60,7 +64,7 @@ def export_argos(
         run: A Locant model folder or finished run, for one pair of languages.
         package: The file to write; its name ends in ``.argosmodel``.
         quantization: One of :data:`~locant.translation.ctranslate2.QUANTIZATIONS`; ``None`` keeps float32.
-        source_language: ISO 639 code; by default that of the model.
+        source_language: Its code in any form; by default that of the model. The package has that of Argos Translate.
         target_language: Likewise.
         sentences: What cuts text into sentences without a network: a folder of Stanza's models or an ``.onnx`` file of
             MiniSBD. ``None`` leaves it to Argos Translate, which fetches one for the source language.
@@ -87,11 +91,9 @@ def export_argos(
             "A package of Argos Translate is for one pair of languages, but this model translates between several and "
             "must be told which. Train a model for one pair, or export this one to ctranslate2."
         )
-    codes = {
-        "source": source_language or found.source_language,
-        "target": target_language or found.target_language,
-    }
-    names = {side: _language_name(side, code) for side, code in codes.items()}
+    given = {"source": source_language or found.source_language, "target": target_language or found.target_language}
+    languages = {side: _language(side, code) for side, code in given.items()}
+    codes, names = ({side: one[place] for side, one in languages.items()} for place in (0, 1))
     metadata: dict[str, Any] = {
         "package_version": _PACKAGE_VERSION,
         "argos_version": _ARGOS_VERSION,
@@ -118,19 +120,17 @@ def export_argos(
     return _notes(found, quantization, cuts=bool(cutting))
 
 
-def _language_name(side: str, code: str | None) -> str:
-    """Return the English name of a language."""
+def _language(side: str, code: str | None) -> tuple[str, str]:
+    """Return Argos Translate's code of a language, and its English name."""
     option = f"--{side}-language ({side}_language)"
     if code is None:
         raise ConfigError(f"The model does not know its {side} language. Name its ISO 639 code with {option}.")
-    try:
-        from babel import Locale
-    except ImportError:
-        raise MissingExtraError("Naming the languages of a package", "babel", "argos") from None
-    name = Locale("en").languages.get(code)
+    said, name = parse_language(code), english_name(code)
     if name is None:
-        raise ConfigError(f"The {side} language '{code}' is no ISO 639 code of a language. Name one with {option}.")
-    return str(name)
+        hint = meant_language(code) or f" Name one with {option}."
+        raise ConfigError(f"The {side} language '{code}' is no ISO 639 code of a language.{hint}")
+    own = _OWN.get((said.code, said.script)) or _OWN.get((said.code, said.region))
+    return own or (code.lower() if len(code) == 2 else said.code, name)
 
 
 def _cutting_files(path: Path) -> dict[str, Path]:

@@ -227,4 +227,5 @@ class TranslationTask(ComparisonTask):
 def _bleu(translator: Translator, translated: Sequence[tuple[list[HeldOutPair], list[str]]]) -> float:
     hypotheses = [hypothesis for _, of_length in translated for hypothesis in of_length]
     references = [pair.reference for pairs, _ in translated for pair in pairs]
-    return score_translations(hypotheses, references, tokenize=bleu_tokenizer(translator.target_language)).bleu
+    tokenize = bleu_tokenizer(translator.target_language, references)
+    return score_translations(hypotheses, references, tokenize=tokenize).bleu

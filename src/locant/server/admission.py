@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from locant.languages import find_language, meant_language
 from locant.server.gate import address_of
 from locant.server.identification import Identified
-from locant.server.models import Way, language_name
+from locant.server.models import Models, Way, language_name
 from locant.server.reading import (
     FileAsked,
     Form,
@@ -106,25 +107,39 @@ async def find_sources(
 ) -> list[Identified]:
     """Return the source language of each text; ``resumed`` where something has been done for the request already."""
     models = state.service.models
-    if target not in models.codes:
-        raise RequestError(400, f"{shown_code(target)} is not supported", reason="language")
+    wanted = _known(models, target)
     if source != AUTO:
-        if source not in models.codes:
-            raise RequestError(400, f"{shown_code(source)} is not supported", reason="language")
-        return [Identified(source, 100.0)] * len(texts)
+        return [Identified(_known(models, source), 100.0)] * len(texts)
     if state.identifier is None:
         raise RequestError(400, "This server does not identify languages: name the source language.", reason="language")
-    known = [code for code in models.codes if code == target or target in models.targets.get(code, ())]
+    known = [code for code in models.codes if code == wanted or wanted in models.targets.get(code, ())]
     choose = state.identifier.choose
     found: list[Identified]
     found = await state.service.threads.run(client, lambda: [choose(text, known) for text in texts], resumed=resumed)
     return found
 
 
+def _known(models: Models, code: str) -> str:
+    """Return what the models call a language."""
+    found = find_language(code, models.codes)
+    if found is None:
+        hint = f".{meant}" if (meant := meant_language(code)) else ""
+        raise RequestError(400, f"{shown_code(code)} is not supported{hint}", reason="language")
+    return found
+
+
 def find_way(state: State, source: str, target: str) -> Way | None:
-    """Return the models for two languages; ``None`` where they are the same and no model translates within them."""
-    way = state.service.models.ways.get(Direction(source, target))
-    if way is None and source == target:
+    """Return the models for two languages; ``None`` where they are the same and no model translates within them.
+
+    Args:
+        state: Of the server.
+        source: The code of the source language, as the models have it.
+        target: That of the target language, as it was asked for.
+    """
+    models = state.service.models
+    found = find_language(target, models.targets.get(source, ()))
+    way = models.ways[Direction(source, found)] if found else None
+    if way is None and find_language(target, [source]):
         return None
     if way is None:
         raise RequestError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from locant.errors import ConfigError
+from locant.languages import find_language
 from locant.server.models import ModelPlace, Models
 from locant.translation.glossary import Glossary
 
@@ -48,7 +49,7 @@ def with_glossaries(models: Models, terms: Mapping[str, Terms]) -> Models:
         ConfigError: No model translates in a direction, or translations are given for all of several directions.
         DataError: A term is wrong; see :class:`~locant.translation.Glossary`.
     """
-    glossaries = {name: Glossary(found) for name, found in terms.items()}
+    glossaries = {_known(models, name): Glossary(found) for name, found in terms.items()}
     if ALL in glossaries and len(models.routes) > 1 and any(words is not None for words in terms[ALL].values()):
         known = ", ".join(map(str, models.routes))
         raise ConfigError(
@@ -66,6 +67,15 @@ def with_glossaries(models: Models, terms: Mapping[str, Terms]) -> Models:
             known = ", ".join(map(str, models.routes))
             raise ConfigError(f"There is a glossary for {_shown(name)}, but the models translate {known}.")
     return models.with_glossaries(chosen)
+
+
+def _known(models: Models, name: str) -> str:
+    """Return the name of directions with the codes that models have."""
+    place = ModelPlace.parse(f"{name}=glossary")
+    if place.source is None:
+        return name
+    source, target = (find_language(code, models.codes) or code for code in (place.source, place.target or "*"))
+    return f"{source}-{target}"
 
 
 def _shown(name: str) -> str:

@@ -11,14 +11,13 @@ from itertools import product
 from pathlib import Path
 
 from locant.errors import ConfigError, UsageError
+from locant.languages import find_language, parse_language, require_language
 from locant.text.directions import Direction
 from locant.text.tokenizer_pair import Prefixes
 from locant.translation.glossary import Glossary
 from locant.translation.translator import Translator, load_translator
 
-_NAMED = re.compile(
-    r"(?P<source>[A-Za-z]{2,3}(?:_[A-Za-z]+)*)-(?P<target>[A-Za-z]{2,3}(?:_[A-Za-z]+)*|\*)=(?P<folder>.+)"
-)
+_CODE = re.compile("[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,32 @@ class ModelPlace:
 
     @classmethod
     def parse(cls, text: str) -> ModelPlace:
-        """Return what ``FOLDER`` or ``de-en=FOLDER`` says; ``en-*=FOLDER`` names the source alone."""
-        found = _NAMED.fullmatch(text)
-        if not found:
+        """Return what ``FOLDER`` or ``de-en=FOLDER`` says; ``en-*=FOLDER`` names the source alone.
+
+        Raises:
+            ConfigError: A language is named by something else than its code.
+        """
+        named, _, folder = text.partition("=")
+        pairs = [(named[: at.start()], named[at.end() :]) for at in re.finditer("-", named)]
+        pairs = [(one, to) for one, to in pairs if _CODE.fullmatch(one) and (to == "*" or _CODE.fullmatch(to))]
+        if not folder or not pairs:
             return cls(text)
-        target = found["target"]
-        return cls(found["folder"], found["source"], None if target == "*" else target)
+        source, target = min(pairs, key=_strangeness)
+        for code in (source, target):
+            require_language(code, text)
+        return cls(folder, source, None if target == "*" else target)
+
+
+def _strangeness(codes: tuple[str, str]) -> int:
+    """Return how unlikely it is that these are meant, where codes with hyphens can be told apart in several ways."""
+    from babel import Locale
+
+    found = 0
+    for code in codes:
+        region = parse_language(code).region
+        found += not code[:2].islower() and code != "*"
+        found += bool(region) and (region not in code) + 2 * (region not in Locale("en").territories)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +143,7 @@ class Models:
         Args:
             pivot: Its code; ``None`` for direct translation alone.
         """
+        pivot = find_language(pivot, self.codes) if pivot else None
         before = [route for direction, route in self.routes.items() if direction.target == pivot]
         after = [route for direction, route in self.routes.items() if direction.source == pivot]
         indirect: dict[Direction, Way] = {}
@@ -182,11 +202,19 @@ def _directions(place: ModelPlace, translator: Translator) -> Iterator[Direction
         yield Direction(source, target)
         return
     known = list(languages.ids)
-    for side, code in (("source", source if languages.takes_source else None), ("target", target)):
-        if code is not None and code not in known:
-            raise ConfigError(f"The model {place.folder} has no {side} language '{code}'. Known: {', '.join(known)}.")
+    if source is not None and languages.takes_source:
+        source = _known(source, "source", known, place)
+    if target is not None:
+        target = _known(target, "target", known, place)
     for one in [source] if source else known:
         yield from (Direction(one, other) for other in ([target] if target else known) if other != one)
+
+
+def _known(code: str, side: str, known: Sequence[str], place: ModelPlace) -> str:
+    found = find_language(code, known)
+    if found is None:
+        raise ConfigError(f"The model {place.folder} has no {side} language '{code}'. Known: {', '.join(known)}.")
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -194,20 +222,13 @@ def language_name(code: str) -> str:
     """Return the English name of a language, or its code where it has none.
 
     Args:
-        code: ISO 639, also with a script: ``de``, ``zh_Hant``, ``deu_Latn``.
+        code: In any form: ``de``, ``zh_Hant``, ``deu_Latn``.
     """
-    from babel import Locale, UnknownLocaleError
+    from babel import Locale
 
-    english = Locale("en")
-    language, *rest = re.split("[-_]", code)
-    name = english.languages.get(language.lower())
-    if name is None:
-        try:
-            name = english.languages.get(Locale.parse(language).language)
-        except (ValueError, UnknownLocaleError):
-            name = None
+    english, said = Locale("en"), parse_language(code)
+    name = english.languages.get(said.code)
     if name is None:
         return code
-    scripts = [english.scripts.get(part.title()) or english.territories.get(part.upper()) for part in rest]
-    shown = [script for script in scripts if script]
-    return f"{name} ({', '.join(shown)})" if shown else name
+    written = english.territories.get(said.region) or (english.scripts.get(said.script) if said.says_script else None)
+    return f"{name} ({written})" if written else str(name)

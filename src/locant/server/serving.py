@@ -76,9 +76,9 @@ def serve(
             # One thread: others would not be there in forked processes.
             torch.set_num_threads(1)
             if settings.identify:
-                from locant.server.identification import identifier
+                from locant.languages import language_identifier
 
-                identifier()
+                language_identifier()
             models, engines = load(found)
             with_glossaries(models, settings.glossaries)  # what is wrong with them is told before a worker begins
             return models, engines

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from locant.errors import CheckpointError, ConfigError, nearest
 from locant.files import explaining_damage, read_json, replacing_file, write_json
+from locant.languages import find_language, meant_language
 from locant.settings import Settings
 from locant.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
@@ -74,8 +75,8 @@ class LanguageTokens(Settings):
         """Return what tells the model its languages.
 
         Args:
-            source: Language code, or ``None`` where the layout has no token for the source.
-            target: Language code.
+            source: Language code in any form, or ``None`` where the layout has no token for the source.
+            target: Likewise.
 
         Raises:
             ConfigError: A language is missing or unknown, or the model cannot be told its source language.
@@ -101,9 +102,11 @@ class LanguageTokens(Settings):
                 f"The model translates between several languages and must be told the {side} language "
                 f"(--{side}-language, {side}_language).{known}"
             )
-        if language not in self.ids:
-            raise ConfigError(f"The model has no language '{language}'.{nearest(language, self.ids) or known}")
-        return self.ids[language]
+        found = find_language(language, self.ids)
+        if found is None:
+            hint = meant_language(language) or nearest(language, self.ids) or known
+            raise ConfigError(f"The model has no language '{language}'.{hint}")
+        return self.ids[found]
 
 
 def language_token(layout: LanguageLayout, code: str) -> str:

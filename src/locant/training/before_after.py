@@ -168,12 +168,9 @@ def compare_after(folder: Path) -> BeforeAfter | None:
     cased = translator.tokenizers.target.cased
     tests = []
     for test, said in known:
-        scores = paired_bootstrap(
-            said,
-            _translate(translator, test),
-            [cased(target) for _, target in test.pairs],
-            tokenize=bleu_tokenizer(test.target_language or translator.target_language),
-        )
+        references = [cased(target) for _, target in test.pairs]
+        tokenize = bleu_tokenizer(test.target_language or translator.target_language, references)
+        scores = paired_bootstrap(said, _translate(translator, test), references, tokenize=tokenize)
         tests.append(TestComparison(test.name, test.of, scores))
     result = BeforeAfter(parent, tuple(tests), notes)
     write_json(folder / _COMPARISON, asdict(result))

@@ -109,6 +109,7 @@ class PreparedReport:
         languages: The languages that have a token, in a model for several.
         zero_shot: Directions that are only measured.
         fingerprint: Identifies the text and the settings from which all is prepared.
+        doubts: What is likely not meant about the text; see :class:`locant.text.doubts.Doubt`.
     """
 
     corpus: str
@@ -130,6 +131,7 @@ class PreparedReport:
     languages: tuple[str, ...] = ()
     zero_shot: tuple[str, ...] = ()
     fingerprint: str | None = None
+    doubts: list[dict[str, Any]] = field(default_factory=list)
 
 
 class TrainingCallback:

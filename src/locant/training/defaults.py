@@ -148,7 +148,8 @@ class _Planner:
             # The vocabulary is of all, so that weights may be raised when the run goes on.
             self._drawn = _statistics(corpus, drawn, recipe)
         words = sum(len(target.split()) for _, target in self._text.sample)
-        self._spaceless = words < 2 * len(self._text.sample) and bleu_tokenizer(corpus.target_language) == "13a"
+        tokenizer = bleu_tokenizer(corpus.target_language, [target for _, target in self._text.sample])
+        self._spaceless = words < 2 * len(self._text.sample) and tokenizer == "13a"
         self._budget()
         self._tokens = self._vocabulary(tokenizers)
         self._speed = self._shape()
@@ -310,7 +311,7 @@ class _Planner:
         if passes >= _MANY_PASSES and self._get("training.validation_sentences"):
             reason = f"in {format_passes(passes)} passes the loss rises long before translations become worse"
             if self._spaceless:
-                reason += "; the target has no spaces, and BLEU counts words where its language is not named"
+                reason += "; the target has no spaces, and BLEU counts words"
             self._choose("training.best", "chrf" if self._spaceless else "bleu", reason)
 
     def _is_transformer(self) -> bool:

@@ -10,13 +10,14 @@ from typing import Any
 
 import torch
 
-from locant.analysis.scores import Scores, bleu_tokenizer, mean_scores, score_translations
+from locant.analysis.scores import Scores, bleu_tokenizer, mean_scores, require_tokenizer, score_translations
 from locant.errors import CheckpointError, ConfigError, DataError, UsageError, nearest
 from locant.files import explaining_damage, read_json, write_json
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_card import weights_digest
 from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, plan_batches
+from locant.text.doubts import tokenised_texts
 from locant.text.line_blocks import read_files
 from locant.training.checkpoint import ValidationScores
 from locant.training.commands import evaluate_command
@@ -59,6 +60,7 @@ class Evaluation:
         parts: The scores of each part of a corpus that has several with such a text, by name; their sentences follow
             one another.
         languages: What a model for several languages was told to translate the first source, by side.
+        notes: What there is to know about the text and how it is scored, one sentence each.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Evaluation:
     engine: str = "PyTorch"
     parts: dict[str, PartScores] = field(default_factory=dict)
     languages: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 def evaluate(
@@ -82,6 +85,7 @@ def evaluate(
     source: Path | str | None = None,
     target: Path | str | None = None,
     translator: Translator | None = None,
+    tokenize: str | None = None,
     **overrides: Any,
 ) -> Evaluation:
     """Translate a held-out text and score the result.
@@ -96,6 +100,8 @@ def evaluate(
         source: A file to translate, one sentence a line.
         target: Its reference translation, line by line.
         translator: Of the model, with another engine than PyTorch on the fastest device.
+        tokenize: sacreBLEU's tokenizer for BLEU; by default that of the target language, see
+            :func:`~locant.analysis.bleu_tokenizer`.
         overrides: Changes of the model's decoding settings, ``beam=4`` for instance.
 
     Raises:
@@ -111,7 +117,10 @@ def evaluate(
         if split or part:
             option = "--split" if split else "--part"
             raise UsageError(f"{option} chooses from the run's own corpus; leave it out with --source and --target.")
-        return _of_files(folder, Path(source), Path(target), translator, overrides)
+        pairs = list(read_files([Path(source)], [Path(target)]))
+        if not pairs:
+            raise DataError(f"{source} and {target} are empty; there is nothing to evaluate.")
+        return _evaluate(translator or Translator.from_pretrained(folder), pairs, str(source), tokenize, overrides)
     if (folder / "config.json").is_file() and not (folder / "recipe.yaml").is_file():
         raise UsageError(
             f"{folder} is a model without a run, so it has no test set of its own. Give one: --source FILE and "
@@ -136,16 +145,18 @@ def evaluate(
                 takes_source = translator.tokenizers.languages.takes_source
                 translator.choose_languages(one.source_language if takes_source else None, one.target_language)
             name = f"{one.name if part else corpus.name}, {split} split"
-            results[one.name] = _evaluate(translator, list(texts[one.name]), name, overrides)
+            results[one.name] = _evaluate(translator, list(texts[one.name]), name, tokenize, overrides)
     zero_shot = {one.name for one in corpus.parts if one.zero_shot}
-    result = _pooled(results, translator, corpus, zero_shot)
+    result = _pooled(results, translator, corpus, zero_shot, tokenize)
     if not part:
         # Scores belong to weights, which may be trained on.
         write_json(_evaluation_path(folder, split), {**asdict(result), "weights": weights})
     return result
 
 
-def _pooled(results: dict[str, Evaluation], translator: Translator, corpus: Corpus, zero_shot: set[str]) -> Evaluation:
+def _pooled(
+    results: dict[str, Evaluation], translator: Translator, corpus: Corpus, zero_shot: set[str], tokenize: str | None
+) -> Evaluation:
     """Return the evaluation of all parts together."""
     first, *others = results.values()
     if not others:
@@ -155,7 +166,7 @@ def _pooled(results: dict[str, Evaluation], translator: Translator, corpus: Corp
         for name in ("sources", "references", "hypotheses")
     )
     if corpus.layout is None:
-        tokenize = bleu_tokenizer(corpus.target_language)
+        tokenize = tokenize or bleu_tokenizer(translator.target_language, references)
         copied = [translator.tokenizers.target.cased(source) for source in sources]
         scores = score_translations(hypotheses, references, tokenize=tokenize)
         copy_scores = score_translations(copied, references, tokenize=tokenize)
@@ -171,19 +182,11 @@ def _pooled(results: dict[str, Evaluation], translator: Translator, corpus: Corp
         sources=sources,
         references=references,
         hypotheses=hypotheses,
+        notes=list(dict.fromkeys(note for result in results.values() for note in result.notes)),
         parts={
             name: PartScores(result.scores, result.copy_scores, name in zero_shot) for name, result in results.items()
         },
     )
-
-
-def _of_files(
-    folder: Path, source: Path, target: Path, translator: Translator | None, overrides: dict[str, Any]
-) -> Evaluation:
-    pairs = list(read_files([source], [target]))
-    if not pairs:
-        raise DataError(f"{source} and {target} are empty; there is nothing to evaluate.")
-    return _evaluate(translator or Translator.from_pretrained(folder), pairs, str(source), overrides)
 
 
 def load_run_evaluation(folder: Path) -> Evaluation:
@@ -213,11 +216,26 @@ def _evaluation_path(folder: Path, split: str) -> Path:
     return folder / f"evaluation.{split}.json"
 
 
-def _evaluate(translator: Translator, pairs: list[Pair], name: str, overrides: dict[str, Any]) -> Evaluation:
+def _evaluate(
+    translator: Translator, pairs: list[Pair], name: str, tokenize: str | None, overrides: dict[str, Any]
+) -> Evaluation:
     sources = [source for source, _ in pairs]
     cased = translator.tokenizers.target.cased
     references = [cased(target) for _, target in pairs]
-    tokenize = bleu_tokenizer(translator.target_language)
+    notes = []
+    if tokenize is None:
+        tokenize = bleu_tokenizer(translator.target_language, references)
+        if tokenize != bleu_tokenizer(translator.target_language):
+            notes.append(
+                f"BLEU is that of sacreBLEU's tokenizer '{tokenize}', by the script of the references, as the target "
+                "language is not known; --target-language (target_language) names it."
+            )
+    require_tokenizer(tokenize)  # before long work
+    if 5 * len(tokenised := tokenised_texts(references)) >= len(references):
+        notes.append(
+            f"{len(tokenised):,} of {len(references):,} references look tokenised or escaped ('{tokenised[0]:.60}'), "
+            "so BLEU cannot be compared with that of plain text."
+        )
     started = time.perf_counter()
     hypotheses = translator.translate(sources, **overrides)
     seconds = time.perf_counter() - started
@@ -233,6 +251,7 @@ def _evaluate(translator: Translator, pairs: list[Pair], name: str, overrides: d
         hypotheses=hypotheses,
         engine=translator.engine.name,
         languages=known.told(translator.source_language, translator.target_language) if known else {},
+        notes=notes,
     )
 
 
@@ -267,12 +286,13 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
             )
             translated = translator.translate([source for source, _ in pairs])
             right = [data.tokenizers.target.cased(target) for _, target in pairs]
-            tokenize = bleu_tokenizer(part.target_language)
+            tokenize = bleu_tokenizer(part.target_language, right)
             found[part.name] = score_translations(translated, right, tokenize=tokenize)
             hypotheses += translated
             references += right
         if corpus.layout is None:
-            scores = score_translations(hypotheses, references, tokenize=bleu_tokenizer(corpus.target_language))
+            tokenize = bleu_tokenizer(corpus.target_language, references)
+            scores = score_translations(hypotheses, references, tokenize=tokenize)
         else:
             scores = mean_scores([found[part.name] for part, _ in texts if not part.zero_shot] or list(found.values()))
         parts = {name: one.bleu for name, one in found.items()} if len(found) > 1 else {}

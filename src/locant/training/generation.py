@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 
 from locant.errors import CheckpointError, ConfigError, UsageError, nearest
 from locant.files import file_digest
+from locant.languages import find_language
 from locant.locks import holding
 from locant.models.decoding_settings import DecodingSettings
 from locant.text import (
@@ -191,7 +192,7 @@ def _shown(source: str | None, target: str | None) -> str:
 def _fits(languages: tuple[str | None, str | None], part: CorpusPart) -> bool:
     """Whether a part of a corpus may be in these languages, as far as they are known."""
     known = zip(languages, (part.source_language, part.target_language), strict=True)
-    return all(one is None or other is None or one == other for one, other in known)
+    return all(one is None or other is None or find_language(one, [other]) is not None for one, other in known)
 
 
 def _digest(translator: Translator) -> str:

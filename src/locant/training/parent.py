@@ -10,6 +10,7 @@ from typing import Any
 
 from locant.errors import CheckpointError, ConfigError
 from locant.interop import import_model
+from locant.languages import english_name
 from locant.models.config import PRESETS
 from locant.models.hub import local_folder
 from locant.models.model_folder import ModelFolder, load_model_folder
@@ -271,8 +272,6 @@ def require_fitting(corpus: Corpus, parent: Parent, settings: FineTuningSettings
 
 
 def _different(one: str | None, other: str | None) -> bool:
-    """Whether two codes are of different languages, as far as that can be told: ``de`` and ``deu`` cannot."""
-    if not one or not other:
-        return False
-    first, second = (code.replace("_", "-").split("-")[0].lower() for code in (one, other))
-    return len(first) == len(second) and first != second
+    """Whether two codes are of different languages, as far as that can be told; that of a group may be of any."""
+    names = [english_name(code) for code in (one, other) if code]
+    return len(names) == 2 and None not in names and names[0] != names[1]

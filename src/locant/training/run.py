@@ -27,11 +27,13 @@ from typing import Any
 import torch
 
 from locant.files import workplace
+from locant.languages import require_language
 from locant.models.architectures import ModelConfig, build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
 from locant.runtime import choose_device, keep_freed_memory, limit_onednn_cache
 from locant.text import BatchStream, Corpus, TextStore, aligner_command
+from locant.text.doubts import Doubt, corpus_doubts
 from locant.training import parallel, run_folder
 from locant.training.before_after import BeforeAfter
 from locant.training.callback import TrainingCallback
@@ -43,7 +45,7 @@ from locant.training.forecast import memory_warning, warmup_warning
 from locant.training.plan import Choice, TrainingPlan
 from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, merged, with_changes
 from locant.training.resuming import continued_recipe
-from locant.training.run_data import align_data, copies_warning, open_corpus, prepare_data, report_data
+from locant.training.run_data import align_data, open_corpus, prepare_data, report_data
 from locant.training.trainer import Trainer
 from locant.training.usual_length import choose_usual_length
 from locant.version import __version__
@@ -106,7 +108,10 @@ def train(
     """
     if start_from is not None:
         changes = _with_parent(changes, start_from)
-    return _train(_changed(recipe, changes), Path(output), begins=True, goes_on=resume_if_exists, callback=callback)
+    wanted = _changed(recipe, changes)
+    if not run_folder.has_run(Path(output)):
+        _require_languages(wanted.model_dump(exclude_unset=True))
+    return _train(wanted, Path(output), begins=True, goes_on=resume_if_exists, callback=callback)
 
 
 def plan_training(
@@ -129,6 +134,7 @@ def plan_training(
     if start_from is not None:
         changes = _with_parent(changes, start_from)
     wanted = _changed(recipe, changes)
+    _require_languages(wanted.model_dump(exclude_unset=True))
     with tempfile.TemporaryDirectory(prefix="locant-") as folder:
         # A large text is read once, by all cores.
         corpus = wanted.open_corpus(TextStore(Path(folder)))
@@ -137,7 +143,8 @@ def plan_training(
             finetuning = FineTuning(wanted, corpus, Path(), resume=False)
             wanted, corpus, tokenizers = finetuning.recipe, finetuning.corpus, finetuning.parent_tokenizers
         plan = complete_recipe(wanted, corpus, choose_device(wanted.training.device), tokenizers=tokenizers)
-        _warn(copies_warning(corpus))
+        for doubt in _doubts(wanted, corpus):
+            _warn(doubt.sentence)
     _warn(plan.memory_warning)
     _warn(plan.passes_warning)
     _warn(warmup_warning(plan.recipe.training))
@@ -220,8 +227,9 @@ def _train(
         finetuning = FineTuning(recipe, corpus, folder, resume=resume) if recipe.finetuning else None
         if finetuning:
             recipe, corpus = finetuning.recipe, finetuning.corpus
-        if not resume and parallel.rank() == 0:  # it reads the corpus
-            _warn(copies_warning(corpus))
+        doubts = _doubts(recipe, corpus) if parallel.rank() == 0 else []
+        for doubt in doubts if not resume else ():
+            _warn(doubt.sentence)
         choices: tuple[Choice, ...] = ()
         if not resume and leaves_open(recipe):
             plan = _plan_together(recipe, corpus, device, finetuning)
@@ -286,7 +294,7 @@ def _train(
         elif kept:
             trainer.begin_with(kept)
         if parallel.rank() == 0:
-            report = report_data(recipe, corpus, data, model)
+            report = report_data(recipe, corpus, doubts, data, model)
             run_folder.record(recipe, folder, report, (*choices, *lengths), trainer.progress.step)
             callback.on_prepared(report)
         reason = trainer.train()
@@ -340,6 +348,21 @@ def _plan_together(recipe: Recipe, corpus: Corpus, device: torch.device, finetun
     return parallel.from_first_process(
         lambda: complete_recipe(recipe, corpus, device, processes=processes, tokenizers=tokenizers)
     )
+
+
+def _doubts(recipe: Recipe, corpus: Corpus) -> list[Doubt]:
+    return corpus_doubts(recipe.corpus, corpus, lowercase=recipe.tokenizer.lowercase)
+
+
+def _require_languages(data: Mapping[str, Any], where: str = "") -> None:
+    """Raise ConfigError where a recipe, or a section of it, names a language by something else than its code."""
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            _require_languages(value, f"{where}{key}.")
+        elif isinstance(value, list | tuple):
+            _require_languages({str(number): one for number, one in enumerate(value, start=1)}, f"{where}{key}.")
+        elif key in ("source_language", "target_language"):
+            require_language(value, f"{where}{key}")
 
 
 def _warn(message: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from locant.text import (
     sampling_shares,
     summarize_plan,
 )
+from locant.text.doubts import Doubt
 from locant.text.vocabulary import Pairs
 from locant.text.workers import usable_processes
 from locant.training import parallel, run_folder
@@ -29,8 +30,6 @@ from locant.training.callback import PartReport, PreparedReport, TrainingCallbac
 from locant.training.finetuning import FineTuning
 from locant.training.recipe import Recipe, run_text_store
 
-_LOOKED_AT, _FEWEST = 1000, 10
-"""Pairs of a text that are looked at for copies, and how few say nothing."""
 _ALIGNED_ALONE = 100_000
 """Most pairs whose links one process makes symmetric."""
 
@@ -41,18 +40,6 @@ def open_corpus(recipe: Recipe, folder: Path, callback: TrainingCallback, *, pre
     mine: list[Corpus] = []
     parallel.on_some_processes(prepares or parallel.rank() == 0, lambda: mine.append(recipe.open_corpus(store)))
     return mine[0] if mine else recipe.open_corpus(store)
-
-
-def copies_warning(corpus: Corpus) -> str:
-    """Return what is said where sources are their own targets without noise: likely one file was given twice."""
-    for part in corpus.parts:
-        first = list(islice(part.train, _LOOKED_AT))
-        if not part.noise and len(first) >= _FEWEST and all(source == target for source, target in first):
-            return (
-                f"The first {len(first):,} sources of {part.name} are the same as their targets, so the model learns "
-                "to copy. Give the translations as the target."
-            )
-    return ""
 
 
 def prepare_data(
@@ -120,7 +107,9 @@ def align_data(data: PreparedData, folder: Path, callback: TrainingCallback, *, 
     return TokenLinks(place, len(text), data.fingerprint)
 
 
-def report_data(recipe: Recipe, corpus: Corpus, data: PreparedData, model: EncoderDecoder[Any]) -> PreparedReport:
+def report_data(
+    recipe: Recipe, corpus: Corpus, doubts: Sequence[Doubt], data: PreparedData, model: EncoderDecoder[Any]
+) -> PreparedReport:
     """Return what will be trained on what."""
     first = data.epochs(recipe.seed).drawn(0)
     plan = summarize_plan(first.source.lengths, first.target.lengths, recipe.batches, seed=recipe.seed, epoch=0)
@@ -146,6 +135,7 @@ def report_data(recipe: Recipe, corpus: Corpus, data: PreparedData, model: Encod
         languages=corpus.languages,
         zero_shot=tuple(part.name for part in corpus.parts if part.zero_shot),
         fingerprint=data.fingerprint,
+        doubts=[asdict(doubt) for doubt in doubts],
     )
 
 

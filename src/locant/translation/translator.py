@@ -13,6 +13,7 @@ from typing import Any, Self, overload
 import torch
 
 from locant.errors import ConfigError
+from locant.languages import find_language, require_language
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import AlignmentStep, EncoderDecoder
 from locant.models.hub import upload
@@ -74,24 +75,34 @@ class Translator:
     def choose_languages(self, source: str | None, target: str | None) -> None:
         """Tell a model for several languages between which ones it translates from now on.
 
+        Of a model for two languages it names those that the model does not know itself; documents are then cut into
+        sentences by the rules of the source's, and BLEU has the words of the target's.
+
         Args:
-            source: Code of the source language; ``None`` leaves it as it is.
-            target: Code of the target language; ``None`` leaves it as it is.
+            source: Code of the source language, in any form; ``None`` leaves it as it is.
+            target: Code of the target language, likewise.
 
         Raises:
-            ConfigError: The model is for two languages alone, a language is unknown to it, or one is missing.
+            ConfigError: A language is unknown to the model, is not that of a model for two, or is missing.
         """
         languages = self.tokenizers.languages
-        if languages is None:
-            known = self.source_language and self.target_language
-            named = f" ({self.source_language} to {self.target_language})" if known else ""
-            raise ConfigError(
-                f"The model translates between two languages alone{named}, so none can be chosen. Leave the languages "
-                "out."
-            )
-        chosen = source or self.source_language, target or self.target_language
-        languages.prefixes(chosen[0] if languages.takes_source else source, chosen[1])
-        self.source_language, self.target_language = chosen
+        known = {"source": self.source_language, "target": self.target_language}
+        chosen = {}
+        for side, code in (("source", source), ("target", target)):
+            chosen[side] = code or known[side]
+            if code is not None and languages:
+                chosen[side] = find_language(code, languages.ids) or code
+            elif code is not None:
+                require_language(code, f"The {side} language")
+                if known[side] and not find_language(code, [str(known[side])]):
+                    raise ConfigError(
+                        f"The model translates from {known['source'] or 'one language'} to "
+                        f"{known['target'] or 'one language'} alone, so its {side} language cannot be '{code}'."
+                    )
+                chosen[side] = known[side] or code
+        if languages:
+            languages.prefixes(chosen["source"] if languages.takes_source else source, chosen["target"])
+        self.source_language, self.target_language = chosen["source"], chosen["target"]
 
     @property
     def prefixes(self) -> Prefixes:
