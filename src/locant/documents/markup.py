@@ -24,8 +24,8 @@ from locant.documents.formats import (
     decode,
     write_with,
 )
-from locant.documents.office import Language
 from locant.documents.passages import Item, Mark, Text
+from locant.languages import parse_language
 
 _INLINE = frozenset(
     re.findall(
@@ -38,7 +38,7 @@ KEPT_TAGS = frozenset(re.findall(r"\w+", "script style noscript template textare
 VOID_TAGS = frozenset(re.findall(r"\w+", "area base br col embed hr img input link meta param source track wbr"))
 _READINGS = frozenset({"rt", "rp"})  # of a word, which are no part of the sentence
 _RAW = frozenset({"script", "style", "textarea"})  # in which tags are none
-_RIGHT_TO_LEFT = frozenset(re.findall(r"\w+", "ar arb ckb dv div fa fas he heb pes ps pbt sd snd ug uig ur urd yi ydd"))
+_RIGHT_TO_LEFT = {"Adlm", "Arab", "Hebr", "Nkoo", "Rohg", "Syrc", "Thaa"}  # scripts
 _TAG = re.compile(
     r"(?:<!--(?:-?|.*?--!?)|<!\[CDATA\[.*?\]\]|<(?!!--|!\[CDATA\[)(?:[!?]|/(?![A-Za-z]))[^>]*"
     r"|<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*)(?P<attributes>(?:=\s*(?:\"[^\"]*\"|'[^']*')|[^>])*+))>"
@@ -220,9 +220,8 @@ def _in_language(tag: str, language: str | None) -> str:
     """Return the first tag of a page with the language in the place of another, and with the way it is written."""
     if language is None:
         return tag
-    said = Language.of(language)
-    values = dict.fromkeys(("lang", "xml:lang"), f"{said.code}-{said.region}" if said.region else said.code)
-    values["dir"] = "rtl" if said.code in _RIGHT_TO_LEFT else "ltr"
+    said = parse_language(language)
+    values = {"lang": said.tag, "xml:lang": said.tag, "dir": "rtl" if said.script in _RIGHT_TO_LEFT else "ltr"}
 
     def say(found: re.Match[str]) -> str:
         value = values.get(found[1].lower())

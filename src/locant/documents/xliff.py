@@ -8,9 +8,10 @@ from functools import partial
 
 from locant.documents.formats import Document, DocumentOptions, Layout, decode, write_with
 from locant.documents.markup import Token, attributes, escaping, shown_texts, stretches, unescaped
-from locant.documents.office import Language, parse_xml
+from locant.documents.office import parse_xml
 from locant.documents.passages import Item, Mark, Passage, Text, Written
 from locant.errors import DataError
+from locant.languages import parse_language
 
 _UNITS = {"trans-unit", "segment"}
 _POINTS = {"x", "bx", "ex", "ph", "bpt", "ept", "it", "sc", "ec", "cp", "sm", "em"}  # codes, not words
@@ -168,5 +169,4 @@ def _in_language(tag: str, attribute: str, language: str | None) -> str:
     """Return a tag that says the language of the targets, if it does not yet."""
     if language is None or attribute.lower() in attributes(tag):
         return tag
-    said = Language.of(language)
-    return f'{tag[:-1]} {attribute}="{said.code}{"-" * bool(said.region)}{said.region}">'
+    return f'{tag[:-1]} {attribute}="{parse_language(language).tag}">'
