@@ -23,24 +23,19 @@ def passed_on_files(folder: Path) -> Iterator[Path]:
             yield file
 
 
-def pass_on(file: Path, target: Path) -> None:
-    """Link a file with weights, where the file system can, and copy any other.
+def pass_on(file: Path, target: Path, *, may_link: bool = True) -> None:
+    """Link a file with weights, where that may be and the file system can, and copy any other.
 
     Raises:
         CheckpointError: The disk has no room for a copy.
         OSError: It is not writable.
     """
-    if file.suffix == WEIGHTS:
+    if may_link and file.suffix == WEIGHTS:
         with suppress(OSError):  # another disk, or a file system without links
             os.link(file.resolve(), target)  # in the Hub's cache files are symbolic links
             return
-    require_room(file.stat().st_size, target)
-    shutil.copyfile(file, target)
-
-
-def require_room(size: int, target: Path) -> None:
-    """Raise CheckpointError where the disk has no room for so many bytes at a path."""
-    free = shutil.disk_usage(target.parent).free
+    size, free = file.stat().st_size, shutil.disk_usage(target.parent).free
     if size > free:
         needed = f"{target.name} needs {size / 1e9:.1f} GB and {free / 1e9:.1f} are free"
         raise CheckpointError(f"The disk is full: {needed}. Nothing was written.")
+    shutil.copyfile(file, target)
