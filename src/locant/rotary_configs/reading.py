@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -174,6 +175,19 @@ def with_equivalent_base(config: RotaryConfig) -> RotaryConfig:
     if base is None:
         return config
     return replace(config, base=base, scaling=Unscaled(), max_length=config.max_length or config.scaling.reach)
+
+
+def turn_alike(one: RotaryConfig | None, other: RotaryConfig | None) -> bool:
+    """Whether two configurations turn the same pairs by the same angles, in short texts and in the longest."""
+    if one is None or other is None or (one.rotary_dim, one.layout) != (other.rotary_dim, other.layout):
+        return one is other
+
+    def numbers(config: RotaryConfig) -> list[float]:
+        lengths = (None, 1, 1 << 30)
+        scales = [config.attention_scale(length) for length in lengths]
+        return scales + [float(each) for length in lengths for each in config.frequencies(length)]
+
+    return all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(numbers(one), numbers(other), strict=True))
 
 
 def cannot_express(engine: str, scaling: FrequencyScaling, why: str) -> ConfigError:
