@@ -26,7 +26,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Idle:
-    """An entry with which the class does the same as without it, and as with another value."""
+    """An entry with which the class, or an engine, does the same as without it, and as with another value."""
 
     entry: str
     value: Any
@@ -78,7 +78,7 @@ class Case:
     reading: ParsedConfig | None = None
     class_name: str | None = None  # the class that was asked, with its release
     engine: str | None = None  # the engine whose options are in the content
-    said: tuple[str, ...] = ()  # what the class warns of
+    said: tuple[str, ...] = ()  # what transformers warns of in the rotary entries
     noted: tuple[str, ...] = ()  # what of its reading cannot be told, in sentences
     refusal: str | None = None  # why the class refuses the file, in a sentence
     unreadable: str | None = None  # why the entries cannot be read, in a sentence

@@ -32,7 +32,7 @@ class AskedClass:
         reading: Its rotary positions; without configurations where nothing rotates.
         name: Name of the model's class.
         release: Release of transformers.
-        said: What transformers warns of.
+        said: What transformers warns of in the rotary entries.
         notes: Sentences on what of the reading cannot be told, or on how the run failed.
         config: The configuration that the model reads, with everything that the class fills in.
         has_own_code: Whether the file names code of its own, which may do something else and is never run.
