@@ -141,6 +141,15 @@ def test_overrides_are_merged_as_vllm_does_and_what_goes_is_told(inspect):
         assert _codes(found)["served-length"] == "warning"
 
 
+def test_overrides_that_vllm_passes_over_are_told_of_vllm(inspect):
+    for ask_class in (True, False):
+        found = inspect(_LLAMA, hf_overrides=json.dumps({"rope_theta": 1e6}), ask_class=ask_class)
+        assert found.parsed.config.base == 500000.0
+        (told,) = [each for each in found.findings if each.entry == "rope_theta"]
+        assert (told.code, told.severity) == ("entry-without-effect", "warning")
+        assert "vLLM" in told.message
+
+
 def test_overrides_beside_the_text_config_are_an_error(inspect):
     whole = {"model_type": "llava", "text_config": _LLAMA}
     found = inspect(whole, hf_overrides=json.dumps({"rope_scaling": _YARN}), ask_class=False)
