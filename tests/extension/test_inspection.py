@@ -79,19 +79,6 @@ def test_what_the_class_raises_is_the_error_beside_the_reading_by_the_entries(in
     assert heads.parsed.source == "entries"
 
 
-def test_a_class_that_cannot_be_watched_is_read_by_its_rotary_module(inspect, monkeypatch):
-    from locant.extension.asked import ask
-
-    def fail(*arguments):
-        raise RuntimeError("no watching")
-
-    monkeypatch.setattr(ask, "watched", fail)
-    found = inspect(_LLAMA)
-    assert found.parsed.source.startswith("rotary module of LlamaModel")
-    assert found.parsed.config.base == 500000.0
-    assert found.parsed.assumed
-
-
 @pytest.mark.parametrize("content", [{"model_type": "opt"}, {**_LLAMA, "model_type": "bloom"}])
 def test_models_without_rope_are_a_note(inspect, content):
     for ask_class in (True, False):

@@ -1,8 +1,9 @@
-"""Files of a model's folder that a changed model keeps: linked where they can be, or else copied."""
+"""What a changed model keeps of a model's folder: files, linked where they can be or else copied, and its card."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -39,3 +40,17 @@ def pass_on(file: Path, target: Path, *, may_link: bool = True) -> None:
         needed = f"{target.name} needs {size / 1e9:.1f} GB and {free / 1e9:.1f} are free"
         raise CheckpointError(f"The disk is full: {needed}. Nothing was written.")
     shutil.copyfile(file, target)
+
+
+def card_with(section: str, card: str, *, command: str, title: str) -> str:
+    """Return a model card with the section of a command, in the place of an earlier one of the same command.
+
+    Args:
+        section: In Markdown, with its heading.
+        card: The text of README.md, empty where there is none.
+        command: Name of the command.
+        title: Heading of a card that is new.
+    """
+    start, end = f"<!-- locant {command} -->", f"<!-- end of locant {command} -->"
+    rest = re.sub(f"\n*{start}.*?{end}\n*", "\n", card, flags=re.DOTALL).rstrip() or f"# {title}"
+    return f"{rest}\n\n{start}\n{section}\n{end}\n"
