@@ -11,6 +11,7 @@ from locant.positions.scaling import FrequencyScaling
 from locant.positions.scaling.checks import is_number
 from locant.rotary_configs.fields import Severity
 from locant.rotary_configs.reading import ALL_LAYERS, ParsedConfig
+from locant.rotary_configs.vocabulary import is_by_layer
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Case:
         for name in ("rope_scaling", "rope_parameters"):
             group, where = self.part.get(name), self.name(name)
             if isinstance(group, Mapping) and group:
-                if all(each is None or isinstance(each, Mapping) for each in group.values()):
+                if is_by_layer(group):
                     return tuple(Group(f"{where}.{layer:.60}", each, layer) for layer, each in group.items() if each)
                 return (Group(where, group),)
         return ()

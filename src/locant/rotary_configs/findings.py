@@ -106,7 +106,8 @@ def _no_rope(case: Case) -> Iterator[Said]:
 @finding("class-said", "warning", "vllm-project/vllm/issues/6897")
 def _class_said(case: Case) -> Iterator[Said]:
     """What is shown is not the whole truth; or transformers warns of the rotary entries, in its own words (a note)."""
-    for severity, told in (("warning", case.noted), ("note", case.said)):
+    by_severity: tuple[tuple[Severity, tuple[str, ...]], ...] = (("warning", case.noted), ("note", case.said))
+    for severity, told in by_severity:
         for words in told:
             message = f"{case.class_name}: {words:.400}"
             yield Said(message, "What is shown is what the class has all the same.", severity=severity)

@@ -135,6 +135,18 @@ class ParsedConfig:
         return tuple(found)
 
 
+def layers_alike(kinds: Iterable[tuple[str, str | None, int | None, bool]]) -> tuple[LayerType, ...]:
+    """Return the layers that treat positions alike together.
+
+    Args:
+        kinds: Of every layer its type, the key of its configuration, its window, and whether it attends.
+    """
+    found: dict[tuple[str, str | None, int | None, bool], list[int]] = {}
+    for index, kind in enumerate(kinds):
+        found.setdefault(kind, []).append(index)
+    return tuple(LayerType(kind[0], tuple(indices), *kind[1:]) for kind, indices in found.items())
+
+
 def in_words(layers: Iterable[int], most: int = 12) -> str:
     """Return the indices of layers in words.
 

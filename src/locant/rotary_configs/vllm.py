@@ -21,7 +21,7 @@ from locant.rotary_configs.config_json import partial_rotary_factor
 from locant.rotary_configs.fields import Fields, in_json
 from locant.rotary_configs.reading import by_layer, cannot_express, with_equivalent_base
 from locant.rotary_configs.scaling import type_of, write_scaling
-from locant.rotary_configs.vocabulary import text_config_path
+from locant.rotary_configs.vocabulary import is_by_layer, text_config_path
 
 Configs = RotaryConfig | Mapping[str, RotaryConfig]
 Axes = Mapping[str, Mapping[str, Any]]
@@ -239,8 +239,7 @@ def _gathered(text: Mapping[str, Any]) -> dict[str, Any]:
 
 def _by_type(group: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     """Return groups by layer type, one for all layers under an empty name."""
-    has_types = bool(group) and all(each is None or isinstance(each, Mapping) for each in group.values())
-    return {layer: each or {} for layer, each in group.items()} if has_types else {"": group}
+    return {layer: each or {} for layer, each in group.items()} if is_by_layer(group) else {"": group}
 
 
 _LENGTHS = (
