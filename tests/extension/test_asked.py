@@ -245,6 +245,7 @@ def test_what_a_class_warns_of_is_told_every_time() -> None:
     for _ in range(2):
         asked = _asked(_LLAMA, rope_scaling={"rope_type": "linear", "factor": 0.5})
         assert any("factor" in each for each in asked.said)
+    assert not _asked(_LLAMA, bos_token_id=10**6).said  # which is not about positions
 
 
 def test_windows_that_entries_switch_and_that_are_chunks() -> None:

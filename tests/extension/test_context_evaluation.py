@@ -42,8 +42,7 @@ class _Heard(EvaluationCallback):
         self.plans: list[tuple[int, int]] = []
         self.done: list[float] = []
 
-    def on_plan(self, measurements: int, kept: int, seconds: float) -> None:
-        assert seconds >= 0
+    def on_plan(self, measurements: int, kept: int) -> None:
         self.plans.append((measurements, kept))
 
     def on_progress(self, done: float, what: str) -> None:
@@ -204,7 +203,7 @@ def test_the_command(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     arguments = ["evaluate-context", str(path), "--lengths", "64,96", "--text", str(tmp_path / "text.txt")]
     arguments += ["--last", "20", "--documents", "1", "--method", "none,yarn", "--to", "128", "--device", "cpu"]
     assert main([*arguments, "-o", str(tmp_path / "out")]) == 0
-    assert "8 measurements; about" in capsys.readouterr().err
+    assert "8 measurements" in capsys.readouterr().err
     written = {file.name for file in (tmp_path / "out").iterdir()}
     assert {"results.json", "report.html", "perplexity-prefix.png"} <= written
     assert main([*arguments, "-o", str(tmp_path / "out"), "--json"]) == 0

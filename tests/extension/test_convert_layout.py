@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -211,25 +210,6 @@ def test_layers_that_the_class_ignores_are_converted_as_well(llama: Path, tmp_pa
     assert further in convert_layout(folder, tmp_path / "other", "interleaved").report.tensors
     new = safetensors.load_file(tmp_path / "other" / "model.safetensors")
     assert torch.equal(new[further], new["model.layers.1.self_attn.q_proj.weight"])
-
-
-def test_one_tensor_is_in_memory_at_a_time(tmp_path: Path) -> None:
-    from locant.extension.asked.rows import RotatedRows
-    from locant.extension.layouts.stored import copy_converted, stored_tensors
-
-    size = 1 << 20
-    tensors = {f"{index}": torch.randn(512, size // 512) for index in range(6)}
-    safetensors.save_file(tensors, tmp_path / "all.safetensors")
-    stored = stored_tensors([tmp_path / "all.safetensors"])
-    rows = {name: RotatedRows(0, 512, tuple(range(0, 512, 64)), 64, "half") for name in tensors}
-    del tensors
-    tracemalloc.start()
-    try:
-        copy_converted(tmp_path / "all.safetensors", tmp_path / "out", stored, rows, ("half", "interleaved"))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 1.5 * 4 * size
 
 
 def test_large_models_are_tried_without_their_memory() -> None:

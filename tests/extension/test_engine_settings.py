@@ -19,8 +19,8 @@ from locant.positions import RotaryConfig
 from locant.positions.scaling.measured import Measured
 from locant.rotary_configs.config_json import read_huggingface, text_config, text_config_path
 from locant.rotary_configs.ctranslate2 import read_ctranslate2
-from locant.rotary_configs.overrides import merge_hf_overrides
 from locant.rotary_configs.reading import ParsedConfig
+from locant.rotary_configs.vllm import merge_hf_overrides
 
 pytest.importorskip("transformers")
 

@@ -79,19 +79,6 @@ def test_what_the_class_raises_is_the_error_beside_the_reading_by_the_entries(in
     assert heads.parsed.source == "entries"
 
 
-def test_a_class_that_cannot_be_watched_is_read_by_its_rotary_module(inspect, monkeypatch):
-    from locant.extension.asked import ask
-
-    def fail(*arguments):
-        raise RuntimeError("no watching")
-
-    monkeypatch.setattr(ask, "watched", fail)
-    found = inspect(_LLAMA)
-    assert found.parsed.source.startswith("rotary module of LlamaModel")
-    assert found.parsed.config.base == 500000.0
-    assert found.parsed.assumed
-
-
 @pytest.mark.parametrize("content", [{"model_type": "opt"}, {**_LLAMA, "model_type": "bloom"}])
 def test_models_without_rope_are_a_note(inspect, content):
     for ask_class in (True, False):
@@ -139,6 +126,15 @@ def test_overrides_are_merged_as_vllm_does_and_what_goes_is_told(inspect):
         (dropped,) = [each for each in found.findings if each.code == "override-drops"]
         assert dropped.entry.endswith("rope_theta")
         assert _codes(found)["served-length"] == "warning"
+
+
+def test_overrides_that_vllm_passes_over_are_told_of_vllm(inspect):
+    for ask_class in (True, False):
+        found = inspect(_LLAMA, hf_overrides=json.dumps({"rope_theta": 1e6}), ask_class=ask_class)
+        assert found.parsed.config.base == 500000.0
+        (told,) = [each for each in found.findings if each.entry == "rope_theta"]
+        assert (told.code, told.severity) == ("entry-without-effect", "warning")
+        assert "vLLM" in told.message
 
 
 def test_overrides_beside_the_text_config_are_an_error(inspect):

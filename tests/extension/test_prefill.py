@@ -10,7 +10,7 @@ import torch
 from extend_models import save_model
 from torch.nn import functional
 
-from locant.extension.evaluate.prefill import Reader, attend_chunk, chunk_attention, follows_length
+from locant.extension.evaluate.prefill import Reader, follows_length
 from locant.extension.extend.methods import apply_method
 from locant.extension.load import load_config, load_model
 
@@ -74,28 +74,6 @@ def test_an_answer_stops(tmp_path: Path) -> None:
     whole = Reader(model).answer(prompt, 5, length=40)
     assert Reader(model).answer(prompt, 5, length=40, stop=[whole[2]]) == whole[: whole.index(whole[2])]
     assert Reader(model, exact=True).answer(prompt, 5, length=40) == whole
-
-
-@pytest.mark.parametrize(("heads", "groups"), [(4, 2), (3, 3), (6, 1)])
-@pytest.mark.parametrize("past", [0, 1, 37])
-def test_attention_without_a_mask(heads: int, groups: int, past: int) -> None:
-    generator = torch.Generator().manual_seed(past)
-    query = torch.randn(1, heads, 16, 8, generator=generator)
-    key, value = (torch.randn(1, groups, past + 16, 8, generator=generator) for _ in range(2))
-    mask = torch.ones(16, past + 16, dtype=torch.bool).tril(past)
-    expected = functional.scaled_dot_product_attention(
-        query.double(), key.double(), value.double(), attn_mask=mask, scale=0.3, enable_gqa=True
-    )
-    torch.testing.assert_close(attend_chunk(query, key, value, 0.3).double(), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("family", ["llama", "gemma2"])
-def test_attention_is_put_back(family: str, tmp_path: Path) -> None:
-    model = load_model(save_model(tmp_path / family, family))
-    before = model.config._attn_implementation
-    with chunk_attention(model):
-        assert (model.config._attn_implementation == before) is (before != "sdpa")
-    assert model.config._attn_implementation == before
 
 
 def test_memory_grows_with_the_length(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ EXAMPLES = {  # where it is found, and where it is not
     "no-rope": (Case("huggingface", {}, no_rope="The model has ALiBi."), _asked({})),
     "class-said": (
         _asked({}, said=("`rope_parameters`'s beta_fast field must be greater than beta_slow",)),
-        _asked({}, said=("Unrecognized keys in `rope_parameters`", "pad_token_id is out of range")),
+        _asked({}),
     ),
     "misspelt": (
         _asked({"rope_tetha": 5e5}, idle=(Idle("rope_tetha", 5e5, False),)),
@@ -169,6 +169,11 @@ def test_a_finding_names_its_entry_and_layer_type_as_the_file_has_them():
     (found,) = [each for each in find(Case("huggingface", content, ("text_config",))) if each.severity == "error"]
     assert found.entry == "text_config.rope_parameters.full_attention.factor"
     assert found.layer == "full_attention"
+
+
+def test_what_transformers_warns_of_is_a_note_and_what_cannot_be_told_a_warning():
+    found = find(_asked({}, said=("Unrecognized keys in `rope_parameters`",), noted=("pairs turn backwards",)))
+    assert [each.severity for each in found if each.code == "class-said"] == ["warning", "note"]
 
 
 def test_entries_that_others_switch_off_are_one_note():

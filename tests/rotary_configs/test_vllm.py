@@ -17,8 +17,7 @@ from locant.errors import ConfigError
 from locant.positions import RotaryConfig
 from locant.positions.scaling import SCALINGS, DynamicNTK, Linear, LongRoPE, NTKAware, Proportional, Unscaled, YaRN
 from locant.rotary_configs.config_json import read_huggingface
-from locant.rotary_configs.overrides import merge_hf_overrides, served_length
-from locant.rotary_configs.vllm import derived_max_model_len, write_sglang, write_vllm
+from locant.rotary_configs.vllm import merge_hf_overrides, served_length, write_sglang, write_vllm
 
 _YARN = YaRN(factor=4.0, original_length=2048)
 _AXES = {"all": {"sections": (4, 6, 6), "interleaved": False}}
@@ -35,7 +34,7 @@ def test_every_scaling_is_read_as_it_is_written(name: str, group: Any, data: st.
     file = {"model_type": "own", "head_dim": config.head_dim, "rope_theta": 3e4, "max_position_embeddings": 1}
     merged, _ = merge_hf_overrides(file, write_vllm(config, group))
     assert_same(read_huggingface(merged).config, config, 1e-9)
-    assert served_length(merged) in {derived_max_model_len(config), 1}
+    assert served_length(merged) in {config.max_length or config.scaling.reach, 1}
 
 
 _REFUSED: list[tuple[Any, Any]] = [
@@ -76,9 +75,9 @@ def test_the_length_that_is_declared_is_served() -> None:
     linear = RotaryConfig(head_dim=32, scaling=Linear(factor=8, original_length=4096), max_length=32768)
     written = json.loads(write_vllm(linear))
     assert isinstance(written["rope_parameters"]["factor"], float)
-    assert served_length(written) == derived_max_model_len(linear) == 32768
+    assert served_length(written) == 32768
     without = RotaryConfig(head_dim=32, scaling=Linear(factor=8.0), max_length=32768)  # only the extended one is known
-    assert served_length(json.loads(write_vllm(without))) == derived_max_model_len(without) == 32768
+    assert served_length(json.loads(write_vllm(without))) == 32768
     ntk = json.loads(write_vllm(RotaryConfig(head_dim=64, scaling=NTKAware(factor=4, original_length=2048))))
     assert ntk["rope_parameters"]["rope_theta"] == pytest.approx(10000 * 4 ** (64 / 62))
     assert ntk["max_position_embeddings"] == 8192

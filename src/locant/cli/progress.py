@@ -232,15 +232,13 @@ class EvaluationProgress(WorkBar, EvaluationCallback):
         super().__init__("{task.fields[what]}")
         self._line = 0
 
-    def on_plan(self, measurements: int, kept: int, seconds: float) -> None:
+    def on_plan(self, measurements: int, kept: int) -> None:
         """Say what is to come, and show the bar."""
         if kept == measurements:
             self.console.print(f"All {measurements:,} measurements are there already.")
             return
         from_before = f", of which {kept:,} are there already" if kept else ""
-        self.console.print(
-            f"{measurements:,} measurements{from_before}; about {format_duration(seconds)}. Ctrl-C loses nothing."
-        )
+        self.console.print(f"{measurements:,} measurements{from_before}. Ctrl-C loses nothing.")
         self.show(0.0, what="")
 
     def on_progress(self, done: float, what: str) -> None:

@@ -1,8 +1,9 @@
-"""Files of a model's folder that a changed model keeps: linked where they can be, or else copied."""
+"""What a changed model keeps of a model's folder: files, linked where they can be or else copied, and its card."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,24 +24,33 @@ def passed_on_files(folder: Path) -> Iterator[Path]:
             yield file
 
 
-def pass_on(file: Path, target: Path) -> None:
-    """Link a file with weights, where the file system can, and copy any other.
+def pass_on(file: Path, target: Path, *, may_link: bool = True) -> None:
+    """Link a file with weights, where that may be and the file system can, and copy any other.
 
     Raises:
         CheckpointError: The disk has no room for a copy.
         OSError: It is not writable.
     """
-    if file.suffix == WEIGHTS:
+    if may_link and file.suffix == WEIGHTS:
         with suppress(OSError):  # another disk, or a file system without links
             os.link(file.resolve(), target)  # in the Hub's cache files are symbolic links
             return
-    require_room(file.stat().st_size, target)
-    shutil.copyfile(file, target)
-
-
-def require_room(size: int, target: Path) -> None:
-    """Raise CheckpointError where the disk has no room for so many bytes at a path."""
-    free = shutil.disk_usage(target.parent).free
+    size, free = file.stat().st_size, shutil.disk_usage(target.parent).free
     if size > free:
         needed = f"{target.name} needs {size / 1e9:.1f} GB and {free / 1e9:.1f} are free"
         raise CheckpointError(f"The disk is full: {needed}. Nothing was written.")
+    shutil.copyfile(file, target)
+
+
+def card_with(section: str, card: str, *, command: str, title: str) -> str:
+    """Return a model card with the section of a command, in the place of an earlier one of the same command.
+
+    Args:
+        section: In Markdown, with its heading.
+        card: The text of README.md, empty where there is none.
+        command: Name of the command.
+        title: Heading of a card that is new.
+    """
+    start, end = f"<!-- locant {command} -->", f"<!-- end of locant {command} -->"
+    rest = re.sub(f"\n*{start}.*?{end}\n*", "\n", card, flags=re.DOTALL).rstrip() or f"# {title}"
+    return f"{rest}\n\n{start}\n{section}\n{end}\n"

@@ -15,6 +15,6 @@ from locant.rotary_configs.reading import NoRotaryPositionsError as NoRotaryPosi
 from locant.rotary_configs.reading import ParsedConfig as ParsedConfig
 from locant.rotary_configs.scaling import Form as Form
 from locant.rotary_configs.scaling import register_form as register_form
-from locant.rotary_configs.vllm import derived_max_model_len as derived_max_model_len
+from locant.rotary_configs.vllm import served_length as served_length
 from locant.rotary_configs.vllm import write_sglang as write_sglang
 from locant.rotary_configs.vllm import write_vllm as write_vllm

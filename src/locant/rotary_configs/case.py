@@ -11,6 +11,7 @@ from locant.positions.scaling import FrequencyScaling
 from locant.positions.scaling.checks import is_number
 from locant.rotary_configs.fields import Severity
 from locant.rotary_configs.reading import ALL_LAYERS, ParsedConfig
+from locant.rotary_configs.vocabulary import is_by_layer
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Idle:
-    """An entry with which the class does the same as without it, and as with another value."""
+    """An entry with which the class, or an engine, does the same as without it, and as with another value."""
 
     entry: str
     value: Any
@@ -78,7 +79,7 @@ class Case:
     reading: ParsedConfig | None = None
     class_name: str | None = None  # the class that was asked, with its release
     engine: str | None = None  # the engine whose options are in the content
-    said: tuple[str, ...] = ()  # what the class warns of
+    said: tuple[str, ...] = ()  # what transformers warns of in the rotary entries
     noted: tuple[str, ...] = ()  # what of its reading cannot be told, in sentences
     refusal: str | None = None  # why the class refuses the file, in a sentence
     unreadable: str | None = None  # why the entries cannot be read, in a sentence
@@ -107,7 +108,7 @@ class Case:
         for name in ("rope_scaling", "rope_parameters"):
             group, where = self.part.get(name), self.name(name)
             if isinstance(group, Mapping) and group:
-                if all(each is None or isinstance(each, Mapping) for each in group.values()):
+                if is_by_layer(group):
                     return tuple(Group(f"{where}.{layer:.60}", each, layer) for layer, each in group.items() if each)
                 return (Group(where, group),)
         return ()

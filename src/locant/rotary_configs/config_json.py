@@ -109,14 +109,14 @@ class _Reader:
         usual: Mapping[str, Any] = self.defaults.get("rope_parameters", {})
         base = self.part.number(*vocabulary.BASES)
         local = self.part.number(*vocabulary.LOCAL_BASES)
-        if _is_by_layer(stated):
+        if vocabulary.is_by_layer(stated):
             found = {key: None if group is None else dict(group) for key, group in stated.items() if key in types}
             found = found or {key: None if group is None else dict(group) for key, group in stated.items()}
             for key, group in found.items():
                 if group is not None and group.get("rope_theta") is None:
                     group["rope_theta"] = base or usual.get(key, {}).get("rope_theta")
             return found
-        if _is_by_layer(usual):
+        if vocabulary.is_by_layer(usual):
             groups: dict[str, dict[str, Any] | None] = {key: dict(group) for key, group in usual.items()}
             main = FULL if FULL in groups else next(iter(groups))
             bases = {group.get("rope_theta") for group in usual.values()}
@@ -195,13 +195,6 @@ _SAME = (
     vocabulary.HEADS,
     (*vocabulary.ROTATED_SIZES, *vocabulary.PARTIAL_FACTORS),
 )
-
-
-def _is_by_layer(group: Mapping[str, Any]) -> bool:
-    """Whether a group holds one for each layer type."""
-    return any(isinstance(each, Mapping) for each in group.values()) and all(
-        each is None or isinstance(each, Mapping) for each in group.values()
-    )
 
 
 def length_within(scaling: FrequencyScaling, declared: int | None) -> int | None:

@@ -103,19 +103,14 @@ def _no_rope(case: Case) -> Iterator[Said]:
         yield Said(case.no_rope, "Settings of RoPE do not extend it.")
 
 
-_ABOUT_POSITIONS = re.compile("rope|rotary|position|window|layer_types")
-_COVERED = re.compile(
-    "nrecognized keys|implicit factor|factor field must be a|recommend the use|less than max_position"
-)
-"""What transformers warns of and other findings say with more."""
-
-
 @finding("class-said", "warning", "vllm-project/vllm/issues/6897")
 def _class_said(case: Case) -> Iterator[Said]:
-    """The class warns of something, in its own words."""
-    told = [words for words in case.said if _ABOUT_POSITIONS.search(words) and not _COVERED.search(words)]
-    for words in (*case.noted, *told):
-        yield Said(f"{case.class_name}: {words:.400}", "What is shown is what the class has all the same.")
+    """What is shown is not the whole truth; or transformers warns of the rotary entries, in its own words (a note)."""
+    by_severity: tuple[tuple[Severity, tuple[str, ...]], ...] = (("warning", case.noted), ("note", case.said))
+    for severity, told in by_severity:
+        for words in told:
+            message = f"{case.class_name}: {words:.400}"
+            yield Said(message, "What is shown is what the class has all the same.", severity=severity)
 
 
 _SPELLED = """
@@ -454,7 +449,7 @@ def _gguf_key_of_another_architecture(case: Case) -> Iterator[Said]:
 @finding("entry-without-effect", "warning", "huggingface/transformers/issues/42189")
 def _entry_without_effect(case: Case) -> Iterator[Said]:
     """The class computes the same without the entry (a note where other entries switch it off)."""
-    name = case.class_name or "vLLM"
+    name = case.engine or case.class_name  # of an engine's options the engine alone knows
     for each in case.idle:
         if not each.is_known:
             message = f"'{each.entry:.80}' ({in_json(each.value):.60}) has no effect in {name}."

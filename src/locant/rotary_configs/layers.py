@@ -7,7 +7,7 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.rotary_configs.fields import Fields, in_json
-from locant.rotary_configs.reading import ALL_LAYERS, MOST_LAYERS, LayerType
+from locant.rotary_configs.reading import ALL_LAYERS, MOST_LAYERS, LayerType, layers_alike
 from locant.rotary_configs.vocabulary import LAYERS, WINDOWS
 
 FULL, SLIDING, LINEAR, CHUNKED = "full_attention", "sliding_attention", "linear_attention", "chunked_attention"
@@ -107,16 +107,14 @@ def layers_of(
     windows = _windows(part, defaults)
     quiet = {each for each in defaults.get("without_rope", ()) if part.whole(*WINDOWS) is not None}
     still = _without_rope(part, defaults, len(types))
-    found: dict[tuple[str, str | None, int | None, bool], list[int]] = {}
+    kinds = []
     for index, name in enumerate(types):
         attends = name not in _WITHOUT_ATTENTION
         key = name if name in configs else next((each for each in (ALL_LAYERS, FULL) if each in configs), None)
         rotates = attends and name not in quiet and name not in without and index not in still
         window = windows.get(name) if attends else None
-        found.setdefault((name, key if rotates else None, window, attends), []).append(index)
-    return tuple(
-        LayerType(name, tuple(indices), key, window, attends) for (name, key, window, attends), indices in found.items()
-    )
+        kinds.append((name, key if rotates else None, window, attends))
+    return layers_alike(kinds)
 
 
 def _without_rope(part: Fields, defaults: Mapping[str, Any], count: int) -> frozenset[int]:

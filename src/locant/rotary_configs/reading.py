@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -134,6 +135,18 @@ class ParsedConfig:
         return tuple(found)
 
 
+def layers_alike(kinds: Iterable[tuple[str, str | None, int | None, bool]]) -> tuple[LayerType, ...]:
+    """Return the layers that treat positions alike together.
+
+    Args:
+        kinds: Of every layer its type, the key of its configuration, its window, and whether it attends.
+    """
+    found: dict[tuple[str, str | None, int | None, bool], list[int]] = {}
+    for index, kind in enumerate(kinds):
+        found.setdefault(kind, []).append(index)
+    return tuple(LayerType(kind[0], tuple(indices), *kind[1:]) for kind, indices in found.items())
+
+
 def in_words(layers: Iterable[int], most: int = 12) -> str:
     """Return the indices of layers in words.
 
@@ -174,6 +187,19 @@ def with_equivalent_base(config: RotaryConfig) -> RotaryConfig:
     if base is None:
         return config
     return replace(config, base=base, scaling=Unscaled(), max_length=config.max_length or config.scaling.reach)
+
+
+def turn_alike(one: RotaryConfig | None, other: RotaryConfig | None) -> bool:
+    """Whether two configurations turn the same pairs by the same angles, in short texts and in the longest."""
+    if one is None or other is None or (one.rotary_dim, one.layout) != (other.rotary_dim, other.layout):
+        return one is other
+
+    def numbers(config: RotaryConfig) -> list[float]:
+        lengths = (None, 1, 1 << 30)
+        scales = [config.attention_scale(length) for length in lengths]
+        return scales + [float(each) for length in lengths for each in config.frequencies(length)]
+
+    return all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(numbers(one), numbers(other), strict=True))
 
 
 def cannot_express(engine: str, scaling: FrequencyScaling, why: str) -> ConfigError:

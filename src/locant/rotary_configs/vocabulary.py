@@ -85,6 +85,13 @@ def text_config(content: Mapping[str, Any]) -> Mapping[str, Any]:
     return content
 
 
+def is_by_layer(group: Mapping[str, Any]) -> bool:
+    """Whether a group of rotary parameters holds one for each layer type, ``None`` for types without RoPE."""
+    return any(isinstance(each, Mapping) for each in group.values()) and all(
+        each is None or isinstance(each, Mapping) for each in group.values()
+    )
+
+
 @functools.cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
     found: Mapping[str, Mapping[str, Any]] = json.loads(

@@ -17,7 +17,7 @@ from locant.extension.asked.turn import Turn, origins
 from locant.extension.asked.watch import Call, Watch, heard, is_attention, watched
 from locant.extension.asked.weightless import TooLargeError
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
-from locant.rotary_configs.reading import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig
+from locant.rotary_configs.reading import ALL_LAYERS, NoRotaryPositionsError, ParsedConfig, layers_alike
 
 _TEXTS = frozenset(("input_ids", "decoder_input_ids", "inputs_embeds"))
 
@@ -32,7 +32,7 @@ class AskedClass:
         reading: Its rotary positions; without configurations where nothing rotates.
         name: Name of the model's class.
         release: Release of transformers.
-        said: What transformers warns of.
+        said: What transformers warns of in the rotary entries.
         notes: Sentences on what of the reading cannot be told, or on how the run failed.
         config: The configuration that the model reads, with everything that the class fills in.
         has_own_code: Whether the file names code of its own, which may do something else and is never run.
@@ -107,7 +107,7 @@ def _reading(built: Built, watch: Watch, notes: list[str]) -> ParsedConfig:
     count = max([*calls, *attending, -1 if attending else len(types) - 1]) + 1
     configs, axes = dict[str, RotaryConfig](), dict[str, Call]()
     known, layouts = dict[Any, str](), dict[Any, RotaryLayout]()
-    found: dict[tuple[str, str | None, int | None, bool], list[int]] = {}
+    kinds: list[tuple[str, str | None, int | None, bool]] = []
     for index in range(count):
         kind = types[index] if index < len(types) else ALL_LAYERS
         call, key = calls.get(index), None
@@ -129,23 +129,21 @@ def _reading(built: Built, watch: Watch, notes: list[str]) -> ParsedConfig:
                 notes += [note] if note else []
                 name = next((name for name, each in configs.items() if each == config), None)
                 if name is None:
-                    names = [each for each in (group, kind) if each != ALL_LAYERS] or ["layers"]
-                    names += [f"{names[-1]} {number}" for number in range(2, count + 2)]
-                    name = next(each for each in names if each not in configs)
+                    tried = [each for each in (group, kind) if each != ALL_LAYERS] or ["layers"]
+                    tried += [f"{tried[-1]} {number}" for number in range(2, count + 2)]
+                    name = next(each for each in tried if each not in configs)
                 configs[name], known[rotation] = config, name
             key = known[rotation]
             axes.setdefault(key, call)
         window, attends = call.window if call else None, call is not None or attending.get(index, False)
-        found.setdefault((kind, key, window, attends), []).append(index)
+        kinds.append((kind, key, window, attends))
     multimodal = axes_of(built, axes, configs)
     only = next(iter(configs)) if len(configs) == 1 else None  # the one configuration is that of all
+    names = {key: ALL_LAYERS if key == only else key for key in configs}
     return ParsedConfig(
-        {ALL_LAYERS if key == only else key: each for key, each in configs.items()},
-        {ALL_LAYERS if key == only else key: each for key, each in multimodal.items()},
-        tuple(
-            LayerType(kind, tuple(indices), ALL_LAYERS if key and key == only else key, window, attends)
-            for (kind, key, window, attends), indices in found.items()
-        ),
+        {names[key]: each for key, each in configs.items()},
+        {names[key]: each for key, each in multimodal.items()},
+        layers_alike((kind, key and names[key], window, attends) for kind, key, window, attends in kinds),
         source="",
     )
 

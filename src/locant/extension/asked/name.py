@@ -19,6 +19,7 @@ from locant.positions.scaling import FrequencyScaling, Unscaled
 from locant.positions.scaling.measured import Measured
 from locant.rotary_configs.reading import ALL_LAYERS
 from locant.rotary_configs.scaling import read_scaling
+from locant.rotary_configs.vocabulary import is_by_layer
 
 _POSITIONS = 23  # of which cosines and sines are compared
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "seq_length")
@@ -76,9 +77,7 @@ def tables_of(module: nn.Module) -> Iterator[Table]:
 def groups_of(config: Any) -> dict[str, Mapping[str, Any]]:
     """Return the rotary parameters of a completed configuration by layer type; ``all`` where there are no types."""
     rope = getattr(config, "rope_parameters", None) or {}
-    if rope and all(each is None or isinstance(each, Mapping) for each in rope.values()):
-        return {name: each for name, each in rope.items() if each}
-    return {ALL_LAYERS: rope}
+    return {name: each for name, each in rope.items() if each} if is_by_layer(rope) else {ALL_LAYERS: rope}
 
 
 def declared_length(config: Any) -> int | None:

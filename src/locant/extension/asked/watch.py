@@ -21,6 +21,7 @@ from locant.extension.asked.weightless import Labelled, TooLargeError, Weightles
 ATTENTION = "locant_asked"
 """Name under which transformers knows the attention that is watched; nothing else uses it."""
 
+_ABOUT_ROPE = "transformers.modeling_rope_utils"  # the module that validates rotary entries
 _TOKEN = 7
 _FAR = 1 << 24  # index of the query that a mask is asked about; longer windows are taken for none
 _ATTENTION = re.compile("[Aa]ttention|Attn|MLA")
@@ -264,12 +265,16 @@ def without_mlps(model: nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def heard() -> Iterator[list[str]]:
-    """Collect what transformers warns of within this, and keep it from being printed."""
+    """Collect what transformers warns of in rotary entries within this; nothing that it warns of is printed."""
     from transformers.utils import logging as theirs
 
     said: list[str] = []
     ear = logging.Handler(logging.WARNING)
-    ear.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+
+    def emit(record: logging.LogRecord) -> None:
+        said.extend([record.getMessage()] if record.name == _ABOUT_ROPE else [])
+
+    ear.emit = emit  # type: ignore[method-assign]
     logger = logging.getLogger("transformers")
     before = logger.level, logger.handlers, logger.propagate
     logger.handlers, logger.propagate, logger.level = [ear], False, logging.WARNING

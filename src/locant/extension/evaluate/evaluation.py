@@ -52,7 +52,6 @@ TESTS = ("perplexity", "passkey", "needle", "ruler")
 AS_IS = "none"
 """Name of the model as it is, among methods that extend it."""
 
-_TRIAL = 384  # tokens whose reading is timed for the estimate
 _SAMPLES, _SAMPLE_BYTES = 256, 4096
 
 
@@ -109,11 +108,11 @@ class EvaluationSettings(Settings):
 class EvaluationCallback:
     """Is told how an evaluation goes on; a subclass overrides what it wants to know."""
 
-    def on_plan(self, measurements: int, kept: int, seconds: float) -> None:
-        """Told before the first measurement: how many there are in all, how many are kept, a guess of the time."""
+    def on_plan(self, measurements: int, kept: int) -> None:
+        """Told before the first measurement: how many there are in all, and how many are kept."""
 
     def on_progress(self, done: float, what: str) -> None:
-        """Told what share of the work is done, 0 to 1, and what is being measured."""
+        """Told what share of all tokens is read, 0 to 1, and what is being measured."""
 
 
 def evaluate_context(
@@ -178,7 +177,8 @@ def evaluate_context(
         method: output / "records" / fingerprint([same[0], config, *same[1:]]) for method, config in configs.items()
     }
     jobs = {method: plan.jobs(config) for method, config in configs.items()}
-    _measure(jobs, folders, lambda method: load_model(path, configs[method], device=device), settings, callback)
+    load = lambda method: load_model(path, configs[method], device=device)  # noqa: E731
+    _measure(jobs, folders, load, settings, callback or EvaluationCallback())
     rows = [plan.rows(method, folder) for method, folder in folders.items()]
     results = {
         "model": name or path.name,
@@ -207,13 +207,13 @@ class _Job:
     Attributes:
         what: What is measured, in words.
         names: The records that it gives.
-        tokens: How many it reads, and how many of them most likely were read before.
+        tokens: How many it reads.
         measure: Yields the records wanted, by name.
     """
 
     what: str
     names: tuple[str, ...]
-    tokens: tuple[int, int]
+    tokens: int
     measure: Callable[[Reader, Sequence[str], _Heard], Iterator[tuple[str, _Record]]]
 
 
@@ -275,7 +275,7 @@ class _Plan:
                 yield name, {"nll": scored.sum().item(), "tokens": len(scored), "seconds": seconds}
 
         length = max(window.length for window in windows)
-        return _Job(f"perplexity, {length} tokens", tuple(named), (length, 0), measure)
+        return _Job(f"perplexity, {length} tokens", tuple(named), length, measure)
 
     def _question(
         self, test: str, length: int, depth: float | None, name: str, build: Callable[[int], Question]
@@ -289,7 +289,7 @@ class _Plan:
             yield names[0], record | {"tokens": len(prompt), "seconds": time.perf_counter() - begin}
 
         where = "" if depth is None else f", depth {depth:.0%}"
-        return _Job(f"{test}, {length} tokens{where}", (name,), (length, int((depth or 0) * length * 0.9)), measure)
+        return _Job(f"{test}, {length} tokens{where}", (name,), length, measure)
 
     def rows(self, method: str, folder: Path) -> dict[str, list[dict[str, Any]]]:
         """Return the rows of all tables for a method whose records are complete."""
@@ -348,43 +348,12 @@ def _questions(
     return cells
 
 
-class _Meter:
-    """Turns tokens read into a share of the work, counted in multiplications for tokens and for pairs of tokens."""
-
-    def __init__(self, callback: EvaluationCallback | None, jobs: Sequence[tuple[str, _Job]]) -> None:
-        self.callback, self.jobs = callback, jobs
-        self.a_token, self.a_pair, self.all, self.done = 1.0, 0.0, 0.0, 0.0
-
-    def work(self, tokens: int, cached: int) -> float:
-        return (tokens - cached) * self.a_token + (tokens**2 - cached**2) / 2 * self.a_pair
-
-    def plan(self, reader: Reader, total: int, lacking: int) -> None:
-        """Say once how long all will take, by the time that a short text takes."""
-        if self.callback is None or self.all:
-            return
-        config, seconds = reader.model.config.get_text_config(), list[float]()
-        self.a_token = float(reader.model.num_parameters())
-        self.a_pair = 2.0 * config.num_hidden_layers * config.hidden_size
-        self.all = sum(self.work(*job.tokens) for _, job in self.jobs)
-        for _ in range(2):  # the first pass warms up
-            begin = time.perf_counter()
-            reader.losses(torch.zeros(_TRIAL, dtype=torch.long))
-            seconds.append(time.perf_counter() - begin)
-        self.callback.on_plan(total, total - lacking, self.all * min(seconds) / self.work(_TRIAL, 0))
-
-    def heard(self, method: str, job: _Job, tokens: int) -> None:
-        """Say that so many tokens of a job have been read."""
-        if self.callback is not None:
-            now = self.done + self.work(tokens, min(job.tokens[1], tokens))
-            self.callback.on_progress(min(now / self.all, 1.0), f"{method}: {job.what}")
-
-
 def _measure(
     jobs: Mapping[str, Sequence[_Job]],
     folders: Mapping[str, Path],
     load: Callable[[str], PreTrainedModel],
     settings: EvaluationSettings,
-    callback: EvaluationCallback | None,
+    callback: EvaluationCallback,
 ) -> None:
     """Take the measurements that are missing, and keep each as soon as it is taken."""
     from locant.extension.evaluate.prefill import Reader
@@ -394,21 +363,21 @@ def _measure(
         for method, each in jobs.items()
     }
     total = sum(len({name for job in each for name in job.names}) for each in jobs.values())
-    lacking = sum(len(names) for each in missing.values() for _, names in each)
-    if not lacking and callback is not None:
-        callback.on_plan(total, total, 0.0)
-    meter = _Meter(callback, [(method, job) for method, each in missing.items() for job, _ in each])
+    callback.on_plan(total, total - sum(len(names) for each in missing.values() for _, names in each))
+    tokens, done = sum(job.tokens for each in missing.values() for job, _ in each), 0
     for method, each in missing.items():
         if not each:
             continue
         reader = Reader(load(method), chunk=settings.chunk, exact=settings.exact)
-        meter.plan(reader, total, lacking)
         for job, names in each:
-            heard = partial(meter.heard, method, job)
-            heard(job.tokens[1])
+
+            def heard(read: int, before: int = done, what: str = f"{method}: {job.what}") -> None:
+                callback.on_progress((before + read) / tokens, what)
+
+            heard(0)
             for name, record in job.measure(reader, names, heard):
                 write_json(folders[method] / f"{name}.json", record)
-            meter.done += meter.work(*job.tokens)
+            done += job.tokens
 
 
 def _kept(folder: Path, name: str) -> _Record | None:

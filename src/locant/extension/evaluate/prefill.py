@@ -7,15 +7,12 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, DynamicCache
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from locant.positions.huggingface import install
 from locant.positions.scaling import DynamicNTK, FrequencyScaling
@@ -26,74 +23,7 @@ if TYPE_CHECKING:
 CHUNK = 512
 """Tokens read at once."""
 
-_NAME = "locant_chunk"
-_KERNEL = "_scaled_dot_product_flash_attention_for_cpu"
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
-
-
-def attend_chunk(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None) -> Tensor:
-    """Attend causally on a CPU, the last key belonging to the last query.
-
-    PyTorch's kernel without a mask is a quarter faster than with one. It is run on the chunk itself, causally, and on
-    the keys before it; the sums of exponentials that it returns weigh the two.
-
-    Args:
-        query: ``[B, H, C, D]``.
-        key: ``[B, G, L, D]``, where ``G`` divides ``H`` and ``L`` is at least ``C``.
-        value: ``[B, G, L, D]``.
-        scale: Of the scores; ``D ** -0.5`` by default.
-
-    Returns:
-        ``[B, H, C, D]``.
-    """
-    batch, heads, count, dim = query.shape
-    groups, past = key.shape[1], key.shape[2] - count
-    kernel = getattr(torch.ops.aten, _KERNEL)
-    own = (states[:, :, past:].repeat_interleave(heads // groups, 1) for states in (key, value))
-    out, log_sum = kernel(query, *own, 0.0, True, scale=scale)
-    if past:
-        # All query heads of a group are rows of one: causality does not matter before the chunk.
-        rows = query.reshape(batch, groups, heads // groups * count, dim)
-        earlier, earlier_sum = kernel(rows, key[:, :, :past], value[:, :, :past], 0.0, False, scale=scale)
-        share = torch.sigmoid(earlier_sum.reshape(batch, heads, count) - log_sum).to(out.dtype)
-        out = torch.lerp(out, earlier.reshape(query.shape), share[..., None])
-    return out
-
-
-@contextmanager
-def chunk_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Within the block, layers that see the whole text attend by :func:`attend_chunk`, where the model is on a CPU."""
-    if (
-        model.device.type != "cpu"
-        or model.config._attn_implementation != "sdpa"
-        or not getattr(model, "_supports_attention_backend", False)
-        or not hasattr(torch.ops.aten, _KERNEL)
-    ):
-        yield
-        return
-    AttentionInterface.register(_NAME, _attend)
-    AttentionMaskInterface.register(_NAME, _mask)
-    model.set_attn_implementation(_NAME)
-    try:
-        yield
-    finally:
-        model.set_attn_implementation("sdpa")
-
-
-def _mask(*, mask_function: Callable[..., Any] = causal_mask_function, **kwargs: Any) -> Tensor | None:
-    """Return a mask, or ``None`` for layers that see the whole text."""
-    return None if mask_function is causal_mask_function else sdpa_mask(mask_function=mask_function, **kwargs)
-
-
-def _attend(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
-) -> tuple[Tensor, None]:
-    if attention_mask is None:
-        if key.shape[-1] == value.shape[-1] and kwargs.get("position_bias") is None:
-            return attend_chunk(query, key, value, kwargs.get("scaling")).transpose(1, 2).contiguous(), None
-        length, past = key.shape[2], key.shape[2] - query.shape[2]
-        attention_mask = torch.ones(length - past, length, dtype=torch.bool).tril(past)[None, None]
-    return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
 
 
 def follows_length(module: nn.Module) -> bool:
@@ -182,7 +112,7 @@ class Reader:
         tokens = tokens.to(self.model.device)
         count, cache = len(tokens) - 1, self._new_cache()  # nothing is predicted from the last token
         parts: list[Tensor] = []
-        with _fixed_length(self.model, len(tokens), exact=self.exact), chunk_attention(self.model):
+        with _fixed_length(self.model, len(tokens), exact=self.exact):
             for start in range(0, count, self.chunk):
                 end = min(start + self.chunk, count)
                 wanted = min(end + 1 - scored_from, end - start)
@@ -223,7 +153,7 @@ class Reader:
         elif common < len(self._read):
             self._cache.crop(common - len(self._read))
         self._read, self._length = tokens[:common], length
-        with _fixed_length(self.model, length, exact=self.exact), chunk_attention(self.model):
+        with _fixed_length(self.model, length, exact=self.exact):
             while len(tokens) < len(prompt) + count:
                 logits = torch.empty(0)
                 while len(self._read) < len(tokens):

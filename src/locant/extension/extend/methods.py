@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.frequency import ExtensionMethod
 from locant.rotary_configs.config_json import read_huggingface, text_config, text_config_path, write_huggingface
-from locant.rotary_configs.reading import UNREADABLE, NoRotaryPositionsError, ParsedConfig
+from locant.rotary_configs.reading import UNREADABLE, NoRotaryPositionsError, ParsedConfig, turn_alike
 
 AUTO = "auto"
 """The method that measures the others and takes one of them."""
@@ -175,7 +174,7 @@ def extend_config(
             found = read(content)
         except ConfigError as error:
             raise ConfigError(f"{cannot}: {error} Take another method; ntk only changes the base.") from error
-        if not _is_same(parsed, found, extended, target_length):
+        if not _is_same(parsed, found, extended):
             raise ConfigError(f"{cannot}: read by {found.source}, it has other frequencies. Take another method.")
         return Extended(method, parsed.configs, extended, content, found.source)
 
@@ -253,7 +252,7 @@ def before_extension(
         raise ConfigError(f"'{TRACE}' in config.json is damaged. Remove it, or copy the file again.")
     plain, first, length = _with_text(config, _merged(part, before)), trace.get("method"), trace.get("target_length")
     parsed = read(plain)
-    if not _is_same(parsed, read(config), extend_configs(parsed.configs, str(first), length), length):
+    if not _is_same(parsed, read(config), extend_configs(parsed.configs, str(first), length)):
         raise ConfigError(
             f"The rotary entries of config.json are no longer those that the method {first} gave them, which "
             f"'{TRACE}' tells. Remove that entry if they are right; they count as those of training then."
@@ -278,21 +277,11 @@ def _with_text(content: Mapping[str, Any], part: dict[str, Any]) -> dict[str, An
     return replaced(content, text_config_path(content))
 
 
-def _is_same(before: ParsedConfig, found: ParsedConfig, wanted: Mapping[str, RotaryConfig], length: int) -> bool:
-    """Whether all layers have the frequencies and the attention scale that are wanted, in short and in long texts."""
-
-    def numbers(config: RotaryConfig) -> list[float]:
-        scales = [config.attention_scale(size) for size in (1, length)]
-        return scales + [float(each) for size in (1, length) for each in config.frequencies(size)]
-
-    def is_same(one: RotaryConfig | None, other: RotaryConfig | None) -> bool:
-        if one is None or other is None or one.rotary_dim != other.rotary_dim:
-            return one is other
-        return all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(numbers(one), numbers(other), strict=True))
-
+def _is_same(before: ParsedConfig, found: ParsedConfig, wanted: Mapping[str, RotaryConfig]) -> bool:
+    """Whether all layers turn as is wanted, and those that did not turn before still do not."""
     if before.layers and found.layers:
         indices = {index: kind.config for kind in before.layers for index in kind.layers}
-        return all(is_same(found.of_layer(index), wanted[key] if key else None) for index, key in indices.items())
+        return all(turn_alike(found.of_layer(index), wanted[key] if key else None) for index, key in indices.items())
     return found.configs.keys() == wanted.keys() and all(
-        is_same(found.configs[layer], wanted[layer]) for layer in wanted
+        turn_alike(found.configs[layer], config) for layer, config in wanted.items()
     )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from locant.extension.extend.methods import extension_methods, main_layer
+from locant.extension.passed_on import card_with
 from locant.positions.rotary.config import RotaryConfig
 from locant.version import __version__
-
-_START, _END = "<!-- locant extend -->", "<!-- end of locant extend -->"
-_SECTION = re.compile(f"\n*{re.escape(_START)}.*?{re.escape(_END)}\n*", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -76,13 +73,6 @@ def write_card(card: str, report: ExtensionReport) -> str:
         card: The text of README.md, empty where there is none.
         report: What was done.
     """
-    rest = _SECTION.sub("\n", card).rstrip()
-    if not rest:
-        rest = f"# {report.model}, extended to {report.target_length:,} tokens"
-    return f"{rest}\n\n{_START}\n{_section(report)}\n{_END}\n"
-
-
-def _section(report: ExtensionReport) -> str:
     about, (short, long) = extension_methods()[report.method], report.lengths
     adapted = report.training or "The weights are unchanged: the model was not trained on longer texts."
     rows = [
@@ -104,4 +94,5 @@ def _section(report: ExtensionReport) -> str:
         *(measured if report.measurements else ()),
         f"\n{about.limits}",
     ]
-    return "\n".join(lines)
+    title = f"{report.model}, extended to {report.target_length:,} tokens"
+    return card_with("\n".join(lines), card, command="extend", title=title)

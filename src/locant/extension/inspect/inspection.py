@@ -19,8 +19,8 @@ from locant.rotary_configs.config_json import read_huggingface
 from locant.rotary_configs.fields import Fields
 from locant.rotary_configs.findings import find
 from locant.rotary_configs.gguf import read_gguf, read_llamacpp
-from locant.rotary_configs.overrides import merge_hf_overrides, served_length
 from locant.rotary_configs.reading import UNREADABLE, NoRotaryPositionsError, ParsedConfig
+from locant.rotary_configs.vllm import merge_hf_overrides, served_length
 from locant.rotary_configs.vocabulary import LENGTHS, text_config_path
 
 

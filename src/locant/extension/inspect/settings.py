@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,11 +13,16 @@ from locant.positions.scaling.measured import Measured
 from locant.rotary_configs.config_json import read_huggingface, write_huggingface
 from locant.rotary_configs.ctranslate2 import write_ctranslate2
 from locant.rotary_configs.gguf import architecture_of, write_llamacpp
-from locant.rotary_configs.reading import ALL_LAYERS, UNREADABLE, ParsedConfig
+from locant.rotary_configs.reading import ALL_LAYERS, UNREADABLE, ParsedConfig, turn_alike
 from locant.rotary_configs.vllm import Group, write_sglang, write_vllm
 
 if TYPE_CHECKING:
     from locant.extension.inspect.result import Inspection
+
+ENGINES = ("vllm", "sglang", "llamacpp", "hf5", "hf4", "ctranslate2")
+"""Names of the engines."""
+
+_WITHOUT_AXES = ("llamacpp", "ctranslate2")
 
 
 def to_engine_config(inspection: Inspection, engine: str) -> str | dict[str, Any]:
@@ -57,24 +60,19 @@ def to_engine_config(inspection: Inspection, engine: str) -> str | dict[str, Any
             f"The positions of this model have several axes (M-RoPE), which the setting for {engine} loses."
         )
     try:
-        return ENGINES[engine](inspection, parsed)
+        if engine in ("hf5", "hf4"):
+            return _for_huggingface(inspection, parsed, "5" if engine == "hf5" else "4")
+        if engine == "llamacpp":
+            return " ".join(write_llamacpp(parsed.configs))
+        if engine == "ctranslate2":  # whose converter starts from the model of transformers
+            return write_ctranslate2(_before_conversion(inspection, parsed))
+        # Releases with transformers 4 leave a group of the other name in place.
+        is_old = bool(inspection.content.get("rope_scaling")) and not inspection.content.get("rope_parameters")
+        group: Group = "rope_scaling" if is_old and len(parsed.configs) == 1 else "rope_parameters"
+        write = write_vllm if engine == "vllm" else write_sglang
+        return _in_text_config(inspection, write(parsed.configs, group, parsed.multimodal))
     except UNREADABLE as error:
         raise LocantError(str(error)) from error
-
-
-def _vllm(inspection: Inspection, parsed: ParsedConfig) -> str:
-    return _in_text_config(inspection, write_vllm(parsed.configs, _group_of(inspection, parsed), parsed.multimodal))
-
-
-def _sglang(inspection: Inspection, parsed: ParsedConfig) -> str:
-    return _in_text_config(inspection, write_sglang(parsed.configs, _group_of(inspection, parsed), parsed.multimodal))
-
-
-def _group_of(inspection: Inspection, parsed: ParsedConfig) -> Group:
-    """Return the name of the group in the file: releases with transformers 4 leave one of the other name in place."""
-    content = inspection.content
-    old = len(parsed.configs) == 1 and bool(content.get("rope_scaling")) and not content.get("rope_parameters")
-    return "rope_scaling" if old else "rope_parameters"
 
 
 def _in_text_config(inspection: Inspection, written: str) -> str:
@@ -93,28 +91,11 @@ def _in_text_config(inspection: Inspection, written: str) -> str:
     return written
 
 
-def _llamacpp(inspection: Inspection, parsed: ParsedConfig) -> str:
-    del inspection
-    return " ".join(write_llamacpp(parsed.configs))
-
-
-def _ctranslate2(inspection: Inspection, parsed: ParsedConfig) -> dict[str, Any]:
-    return write_ctranslate2(_before_conversion(inspection, parsed))  # which starts from the model of transformers
-
-
 def _before_conversion(inspection: Inspection, parsed: ParsedConfig) -> dict[str, RotaryConfig]:
     """Return the configurations of the weights before a converter permuted them for a GGUF file."""
     if inspection.kind != "gguf" or not architecture_of(inspection.model_type or "").permuted:
         return parsed.configs
     return {layer: replace(config, layout="half") for layer, config in parsed.configs.items()}
-
-
-def _hf5(inspection: Inspection, parsed: ParsedConfig) -> dict[str, Any]:
-    return _for_huggingface(inspection, parsed, "5")
-
-
-def _hf4(inspection: Inspection, parsed: ParsedConfig) -> dict[str, Any]:
-    return _for_huggingface(inspection, parsed, "4")
 
 
 def _for_huggingface(inspection: Inspection, parsed: ParsedConfig, version: Literal["4", "5"]) -> dict[str, Any]:
@@ -137,7 +118,7 @@ def _for_huggingface(inspection: Inspection, parsed: ParsedConfig, version: Lite
             ) from error
         read = read_huggingface(stated)
     for layer, config, found in _pairs(wanted, read):
-        if found is None or not _turn_alike(found, config):
+        if not turn_alike(found, config):
             said = "no rotation" if found is None else f"base {found.base:.10g}, {found.describe()}"
             raise ConfigError(
                 f"config.json of transformers {version} cannot express this for the model type '{name}': for {layer} "
@@ -155,31 +136,3 @@ def _pairs(wanted: ParsedConfig, read: ParsedConfig) -> list[tuple[str, RotaryCo
         return [(f"layer {index}", config, found) for index, config, found in pairs if config]
     whole = read.configs.get(ALL_LAYERS)
     return [(f"'{layer}' layers", config, read.configs.get(layer, whole)) for layer, config in wanted.configs.items()]
-
-
-def _turn_alike(first: RotaryConfig, second: RotaryConfig) -> bool:
-    """Whether two configurations compute the same for short texts and for long ones."""
-    if (first.rotary_dim, first.layout) != (second.rotary_dim, second.layout):
-        return False
-    return all(
-        math.isclose(ours, theirs, rel_tol=1e-6)
-        for length in (None, 1, 1 << 30)
-        for ours, theirs in zip(_hands(first, length), _hands(second, length), strict=True)
-    )
-
-
-def _hands(config: RotaryConfig, length: int | None) -> list[float]:
-    return [*map(float, config.frequencies(length)), config.attention_scale(length)]
-
-
-ENGINES: Mapping[str, Callable[[Inspection, ParsedConfig], str | dict[str, Any]]] = {
-    "vllm": _vllm,
-    "sglang": _sglang,
-    "llamacpp": _llamacpp,
-    "hf5": _hf5,
-    "hf4": _hf4,
-    "ctranslate2": _ctranslate2,
-}
-"""Functions that return the setting of an engine, by the engine's name."""
-
-_WITHOUT_AXES = ("llamacpp", "ctranslate2")

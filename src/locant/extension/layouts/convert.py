@@ -14,9 +14,9 @@ from locant.extension.asked.build import text_of
 from locant.extension.layouts.asked import AskedLayout, ask_layout
 from locant.extension.layouts.proof import prove
 from locant.extension.layouts.report import LayoutReport, write_card
-from locant.extension.layouts.stored import copy_converted, rows_in_files, stored_tensors
+from locant.extension.layouts.stored import permute_rows, rows_in_files, stored_tensors
 from locant.extension.load import weight_files
-from locant.extension.passed_on import WEIGHTS, pass_on, passed_on_files, require_room
+from locant.extension.passed_on import WEIGHTS, pass_on, passed_on_files
 from locant.extension.source import LAYOUT_MARK, load_source, resolve_model
 from locant.files import replacing_folder, require_new_folder
 from locant.positions.rotary.config import RotaryLayout
@@ -55,7 +55,8 @@ def convert_layout(
     ``2i`` with ``2i + 1`` (the paper, GPT-J, Llama as published). Rows of the weights that make queries and keys, of
     their biases and norms, change places; no number changes. Which rows, the model's class in transformers is asked.
     Before anything is written, logits of that class with random weights are compared, before and after, with the pairs
-    turned in the layout of the weights. Files are copied tensor by tensor; the folder appears when it is whole.
+    turned in the layout of the weights. Files are copied, then permuted tensor by tensor; the folder appears when it is
+    whole.
 
     Args:
         model: A folder of transformers with safetensors, or an id on Hugging Face's Hub.
@@ -63,7 +64,7 @@ def convert_layout(
         layout: The layout that the weights shall have.
         verify: Whether to compare logits with the checkpoint's own weights as well, in float32, for which the whole
             model is loaded, twice, one after the other.
-        on_progress: Called with the share of bytes that are written.
+        on_progress: Called with the share of the tensors that are permuted.
 
     Raises:
         UsageError: The model cannot be read or has that layout already; it is quantized, a LoRA adapter or a GGUF file.
@@ -127,24 +128,17 @@ def convert_layout(
         proof=proof,
         indexer=next((each for each in sorted(kinds) if each.endswith("Indexer")), None),
     )
-    changed = {stored[name].file for name in rows}
-    size, done = sum(file.stat().st_size for file in changed), 0
-
-    def count(written: int) -> None:
-        nonlocal done
-        done += written
-        on_progress(done / size)
-
     if output.is_dir():
         output.rmdir()  # an empty folder, to which renaming does not work everywhere
     with replacing_folder(output) as temporary:
-        require_room(size, temporary)
+        done = 0
         for file in files:
-            if file in changed:
-                own = {name: tensor for name, tensor in stored.items() if tensor.file == file}
-                copy_converted(file, temporary / file.name, own, rows, (present, layout), count)
-            else:
-                pass_on(file, temporary / file.name)
+            inside = [name for name in rows if stored[name].file == file]
+            pass_on(file, temporary / file.name, may_link=not inside)
+            for name in inside:
+                permute_rows(temporary / file.name, stored[name], rows[name], present, layout)
+                done += 1
+                on_progress(done / len(rows))
         for file in passed_on_files(folder):
             if file.suffix != WEIGHTS and file.name not in (_CONFIG, _CARD):
                 pass_on(file, temporary / file.name)

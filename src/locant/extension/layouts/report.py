@@ -10,10 +10,10 @@ from typing import Any
 
 from locant.extension.asked.rows import RotatedRows
 from locant.extension.layouts.proof import ROUNDING, LayoutProof
+from locant.extension.passed_on import card_with
 from locant.positions.rotary.config import RotaryLayout
 from locant.version import __version__
 
-_START, _END = "<!-- locant convert-layout -->", "<!-- end of locant convert-layout -->"
 _PAIRS = {"half": "halves", "interleaved": "neighbours"}
 # Software that can be told to turn weights in a layout for which their class in transformers has no entry.
 _READERS = {
@@ -116,16 +116,7 @@ class LayoutReport:
 
 def write_card(card: str, report: LayoutReport) -> str:
     """Return a model card, which may be empty, with the section about a conversion in the place of an earlier one."""
-    rest = (
-        re.sub(f"\n*{_START}.*?{_END}\n*", "\n", card, flags=re.DOTALL).rstrip()
-        or f"# {report.model}, layout {report.target}"
-    )
     first, *others = report.sentences()
-    lines = [
-        "## Rotary layout",
-        "",
-        f"Converted by Locant {__version__}. {first}",
-        "",
-        *(f"- {each}" for each in others),
-    ]
-    return "\n".join([rest, "", _START, *lines, _END]) + "\n"
+    said = f"Converted by Locant {__version__}. {first}\n\n" + "\n".join(f"- {each}" for each in others)
+    title = f"{report.model}, layout {report.target}"
+    return card_with(f"## Rotary layout\n\n{said}", card, command="convert-layout", title=title)

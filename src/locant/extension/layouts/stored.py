@@ -1,18 +1,17 @@
-"""Tensors in safetensors files, which of them become rotated features, and copies with their rows in another order."""
+"""Tensors in safetensors files, which of them become rotated features, and their rows in another order."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from locant.errors import CheckpointError, UsageError
+from locant.errors import UsageError
 from locant.extension.asked.rows import RotatedRows
 from locant.parsing import parse_json
 from locant.positions.rotary.config import RotaryLayout
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 _BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 """Sizes of the numbers whose rows are numbers in the same scale; those of quantized weights are not."""
-_AT_ONCE = 1 << 24
-_LONGEST_HEADER = 100_000_000  # of safetensors itself
 
 
 @dataclass(frozen=True)
@@ -36,14 +33,12 @@ class StoredTensor:
         dtype: As safetensors names it.
         shape: Its shape.
         start: Where it begins in the file, in bytes.
-        stop: Where it ends.
     """
 
     file: Path
     dtype: str
     shape: tuple[int, ...]
     start: int
-    stop: int
 
 
 def stored_tensors(files: Iterable[Path]) -> dict[str, StoredTensor]:
@@ -52,26 +47,24 @@ def stored_tensors(files: Iterable[Path]) -> dict[str, StoredTensor]:
     Raises:
         UsageError: A file is damaged, or two have a tensor of one name.
     """
+    from safetensors import SafetensorError, safe_open
+
     found: dict[str, StoredTensor] = {}
     for file in files:
-        size = file.stat().st_size
-        with file.open("rb") as opened:
-            first = 8 + int.from_bytes(opened.read(8), "little")
-            raw = opened.read(first - 8) if first <= min(size, _LONGEST_HEADER) else b""
         try:
-            header: dict[str, Any] = parse_json(raw)
-            header.pop("__metadata__", None)
-            for name, about in header.items():
-                start, stop = (first + int(each) for each in about["data_offsets"])
-                tensor = StoredTensor(file, str(about["dtype"]), tuple(map(int, about["shape"])), start, stop)
-                held = _BYTES.get(tensor.dtype, 0) * math.prod(tensor.shape)
-                if not first <= start <= stop <= size or (held and held != stop - start):
-                    raise ValueError
-                if name in found:
-                    raise UsageError(f"{file} and {found[name].file.name} both have the tensor '{name}'.")
-                found[name] = tensor
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            with safe_open(file, framework="np"):  # which checks names, sizes and places
+                pass
+        except (SafetensorError, OSError) as error:
             raise UsageError(f"{file} is no whole safetensors file. Copy or download it again.") from error
+        with file.open("rb") as opened:
+            size = int.from_bytes(opened.read(8), "little")
+            header: dict[str, Any] = parse_json(opened.read(size))
+        for name, about in header.items():
+            if name in found:
+                raise UsageError(f"{file} and {found[name].file.name} both have the tensor '{name}'.")
+            if name != "__metadata__":
+                start = 8 + size + about["data_offsets"][0]
+                found[name] = StoredTensor(file, about["dtype"], tuple(about["shape"]), start)
     return found
 
 
@@ -122,50 +115,19 @@ def rows_in_files(
     return found | {name: each for name, each in further.items() if each is not None}
 
 
-def copy_converted(
-    source: Path,
-    target: Path,
-    tensors: Mapping[str, StoredTensor],
-    rows: Mapping[str, RotatedRows],
-    layouts: tuple[RotaryLayout, RotaryLayout],
-    on_bytes: Callable[[int], None] = lambda count: None,
+def permute_rows(
+    file: Path, tensor: StoredTensor, rows: RotatedRows, source: RotaryLayout, target: RotaryLayout
 ) -> None:
-    """Copy a safetensors file, with the rows of some tensors in another layout; all other bytes stay as they are.
-
-    One tensor is in memory at a time. ``layouts`` are the one that they have, and the one that they shall have;
-    ``on_bytes`` is called with how many bytes were written since.
+    """Bring the rows of a tensor from one layout into another, in a copy of the file that it is stored in.
 
     Raises:
-        CheckpointError: The file ended early.
-        OSError: The disk is full or not writable.
+        OSError: The copy is not writable.
     """
-    converted = sorted((tensors[name].start, name) for name in rows if name in tensors)
-    with source.open("rb") as reading, target.open("wb") as writing:
-
-        def copy(size: int) -> None:
-            while size > 0:
-                part = _read(reading, min(size, _AT_ONCE))
-                writing.write(part)
-                size -= len(part)
-                on_bytes(len(part))
-
-        for start, name in converted:
-            copy(start - reading.tell())
-            tensor, each = tensors[name], rows[name]
-            numbers = _read(reading, tensor.stop - start)
-            outer, inner = math.prod(tensor.shape[: each.axis]), math.prod(tensor.shape[each.axis + 1 :])
-            blocks = numbers.reshape(outer, each.size, inner * _BYTES[tensor.dtype])
-            order = layout_order(each.count, source=layouts[0], target=layouts[1]).numpy()
-            for first in each.starts:
-                blocks[:, first : first + each.count] = blocks[:, first + order]
-            writing.write(numbers)
-            on_bytes(len(numbers))
-            del numbers, blocks
-        copy(source.stat().st_size - reading.tell())
-
-
-def _read(file: BufferedReader, size: int) -> Any:
-    numbers = np.empty(size, dtype=np.uint8)
-    if file.readinto(numbers.data) != size:
-        raise CheckpointError(f"{file.name} became shorter while it was read.")
-    return numbers
+    shape = math.prod(tensor.shape[: rows.axis]), rows.size, math.prod(tensor.shape[rows.axis + 1 :])
+    numbers = np.fromfile(file, f"V{_BYTES[tensor.dtype]}", math.prod(shape), offset=tensor.start)
+    blocks, order = numbers.reshape(shape), layout_order(rows.count, source=source, target=target).numpy()
+    for first in rows.starts:
+        blocks[:, first : first + rows.count] = blocks[:, first + order]
+    with file.open("r+b") as opened:
+        opened.seek(tensor.start)
+        opened.write(numbers.data)

@@ -129,13 +129,13 @@ class FrequencyScaling(ABC):
 
     @property
     def trained(self) -> int | None:
-        """Length in tokens that the model was trained for before the scaling, where the scaling says it."""
-        return None
+        """Length in tokens that the model was trained for before the scaling: ``original_length``, where it has it."""
+        return getattr(self, "original_length", None)
 
     @property
     def reach(self) -> int | None:
-        """Length in tokens that the scaling extends the model to, where it says it."""
-        return None
+        """Length in tokens that the scaling extends the model to: ``target_length``, where it has it."""
+        return getattr(self, "target_length", None)
 
     @property
     def stretch(self) -> float | None:
@@ -347,16 +347,6 @@ class Extension(FrequencyScaling):
         """Return original and target length."""
         del rotary_dim
         return {"original_length": trained, "target_length": longest}
-
-    @property
-    def trained(self) -> int | None:
-        """``original_length``."""
-        return self.original_length
-
-    @property
-    def reach(self) -> int | None:
-        """``target_length``."""
-        return self.target_length
 
     @property
     def stretch(self) -> float | None:

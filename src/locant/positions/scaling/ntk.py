@@ -120,16 +120,6 @@ class DynamicNTK(FrequencyScaling):
         del rotary_dim, longest
         return {"original_length": trained, "length_step": min(256, max(1, trained // 4))}
 
-    @property
-    def trained(self) -> int | None:
-        """``original_length``."""
-        return self.original_length
-
-    @property
-    def reach(self) -> int | None:
-        """``target_length``."""
-        return self.target_length
-
     def length_class(self, length: int) -> int:
         """Return the length that a text is counted as, 0 where it is not scaled or all are scaled alike."""
         assert self.original_length is not None

@@ -9,7 +9,7 @@ from locant.errors import ConfigError
 from locant.rotary_configs.fields import Fields
 from locant.rotary_configs.gguf.architectures import Architecture
 from locant.rotary_configs.layers import CHUNKED, FULL, LINEAR, SLIDING
-from locant.rotary_configs.reading import ALL_LAYERS, MOST_LAYERS, LayerType
+from locant.rotary_configs.reading import ALL_LAYERS, MOST_LAYERS, LayerType, layers_alike
 
 MAIN, COMPRESSED = "main", "compress"
 """Keys of the two configurations of models with compressed attention, whose base is another one."""
@@ -46,7 +46,7 @@ def layers_of(keys: Fields, facts: Architecture, configs: Container[str]) -> tup
     window, ratios = window_of(keys, facts), _listed(keys, _RATIOS)
     rotates, attends = _rotating(keys, facts, slides), _attending(keys, facts, count)
     sliding, full = sliding_type(facts), FULL if any(slides) else ALL_LAYERS
-    found: dict[tuple[str, str | None, int | None, bool], list[int]] = {}
+    kinds = []
     for index in range(count):
         name = sliding if slides[index] else full
         key: str | None = name if name in configs else ALL_LAYERS if ALL_LAYERS in configs else FULL
@@ -56,9 +56,8 @@ def layers_of(keys: Fields, facts: Architecture, configs: Container[str]) -> tup
         if not attends[index]:
             name = LINEAR
         has_rope, has_window = (attends[index] and each[index] for each in (rotates, slides))
-        kind = (name, key if has_rope else None, window if has_window else None, attends[index])
-        found.setdefault(kind, []).append(index)
-    return tuple(LayerType(kind[0], tuple(indices), *kind[1:]) for kind, indices in found.items())
+        kinds.append((name, key if has_rope else None, window if has_window else None, attends[index]))
+    return layers_alike(kinds)
 
 
 def sliding_type(facts: Architecture) -> str:
