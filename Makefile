@@ -89,6 +89,7 @@ endif
 # the translation engine with AVX-512 and AMX that are emulated; some minutes each.
 VARIANTS := build/variants
 variants: $(BIN)/locant
+	$(BIN)/pytest tests/kernels/test_vectorised.py
 	rm -rf $(VARIANTS) && $(BIN)/pip install --quiet --no-deps --no-build-isolation --target $(VARIANTS) .
 	export PYTHONPATH=$(abspath $(VARIANTS)); \
 	for variant in $$($(BIN)/python -c "from locant.kernels.variants import choose; print(*choose().runs)"); do \

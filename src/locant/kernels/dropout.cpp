@@ -9,10 +9,21 @@
 
 namespace {
 
+// out = added + dropout(x) for up to kRandomBlock elements of which `bytes` says what is dropped. A function of its own, because
+// GCC vectorises no loop of a lambda that reads what was captured.
+template <bool adds, class X, class Added, class Out>
+inline void apply(const X* __restrict x, const Added* __restrict added, Out* __restrict out, int64_t count,
+                  const uint8_t* bytes, int dropped, float scale) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) {
+    const float scaled = widen(x[i]) * scale, kept = bytes[i] >= dropped ? scaled : 0.0f;
+    store(adds ? widen(added[i]) + kept : kept, out + i);
+  }
+}
+
 // out = added + dropout(x), where `added` may be null; in float32, whatever the elements are.
 template <bool adds, class X, class Added, class Out>
-void apply(const X* __restrict x, const Added* __restrict added, Out* __restrict out, int64_t size, uint64_t seed,
-           int dropped, float scale, int threads) {
+void apply(const X* x, const Added* added, Out* out, int64_t size, uint64_t seed, int dropped, float scale, int threads) {
   const int64_t blocks = (size + kRandomBlock - 1) / kRandomBlock;
   const int64_t grain = locant::grain_of(blocks, threads, 32768 / kRandomBlock);
   locant::parallel_for(blocks, grain, threads, [=](int64_t first, int64_t last, int) {
@@ -20,11 +31,7 @@ void apply(const X* __restrict x, const Added* __restrict added, Out* __restrict
       uint8_t bytes[kRandomBlock];
       random_block(seed, block, bytes);
       const int64_t start = block * kRandomBlock, count = size - start < kRandomBlock ? size - start : kRandomBlock;
-#pragma omp simd
-      for (int64_t i = 0; i < count; i++) {
-        const float kept = bytes[i] >= dropped ? widen(x[start + i]) * scale : 0.0f;
-        store(adds ? widen(added[start + i]) + kept : kept, out + start + i);
-      }
+      apply<adds>(x + start, adds ? added + start : added, out + start, count, bytes, dropped, scale);
     }
   });
 }

@@ -87,7 +87,7 @@ inline void store(float value, BFloat16* to) {
 
 // e^x to about 1e-7 within -87 <= x <= 88 (Cody and Waite's reduction, polynomial of the Cephes library); further out it
 // stays at the value of the nearer end.
-inline float exponential(float x) {
+[[gnu::always_inline]] inline float exponential(float x) {
   x = std::min(std::max(x, -87.0f), 88.0f);
   const float rounded = x * 1.44269504f + 12582912.0f;  // its last bits are those of the integer n
   const float n = rounded - 12582912.0f;

@@ -22,12 +22,14 @@ struct Work {
 // to = dropout(from), with the same choice for the same row.
 template <class From, class To>
 inline void drop(const Work& work, float scale, int64_t row, const From* from, To* to) {
+  const int dropped = static_cast<int>(work.dropped);
   for (int64_t start = 0; start < work.width; start += kRandomBlock) {
     uint8_t bytes[kRandomBlock];
     random_block(work.seed, (row * work.width + start) / kRandomBlock, bytes);
 #pragma omp simd
     for (int64_t i = 0; i < kRandomBlock; i++) {
-      store(bytes[i] >= work.dropped ? widen(from[start + i]) * scale : 0.0f, to + start + i);
+      const float scaled = widen(from[start + i]) * scale;
+      store(bytes[i] >= dropped ? scaled : 0.0f, to + start + i);
     }
   }
 }
@@ -39,6 +41,9 @@ void forward(const Work& work, const void* x, const void* residual, const float*
   const int64_t width = work.width, grain = locant::grain_of(work.rows, work.threads, 8192 / width);
   const Rooms rooms(work.threads, width);
   locant::parallel_for(work.rows, grain, work.threads, [&](int64_t begin, int64_t end, int member) {
+    // GCC vectorises no loop of a lambda that reads what was captured.
+    const float *const weight = gamma, *const bias = beta;
+    const int64_t width = work.width;
     float* const sum = rooms.of(member);
     for (int64_t row = begin; row < end; row++) {
       const X* from = static_cast<const X*>(x) + row * width;
@@ -67,7 +72,7 @@ void forward(const Work& work, const void* x, const void* residual, const float*
       for (int64_t i = 0; i < width; i++) {
         const float value = (sum[i] - mean) * by;
         store(value, kept + i);
-        store(value * gamma[i] + beta[i], to + i);
+        store(value * weight[i] + bias[i], to + i);
       }
     }
   });
@@ -82,6 +87,8 @@ void backward(const Work& work, const void* outer, const void* normalised, const
   const Rooms rooms(work.threads, width);
   // One share of the rows for each thread asked for, whichever takes it: sums never depend on that.
   locant::parallel_for(work.threads, 1, work.threads, [&](int64_t thread, int64_t, int member) {
+    const float* const weight = gamma;
+    const int64_t width = work.width;
     float* const gradient = rooms.of(member);
     float *of_gamma = sums + 2 * thread * width, *of_beta = of_gamma + width;
     for (int64_t row = work.rows * thread / work.threads; row < work.rows * (thread + 1) / work.threads; row++) {
@@ -93,7 +100,7 @@ void backward(const Work& work, const void* outer, const void* normalised, const
         const float one = widen(above[i]), value = widen(values[i]);
         of_gamma[i] += one * value;
         of_beta[i] += one;
-        gradient[i] = one * gamma[i];
+        gradient[i] = one * weight[i];
         total += gradient[i];
         product += gradient[i] * value;
       }

@@ -51,7 +51,7 @@ struct Norm {
 enum Activation { kRelu, kGelu, kSilu, kSigmoid };
 
 // To 1.5e-7: Abramowitz and Stegun (1964), formula 7.1.26. C libraries differ.
-inline float error_function(float x) {
+[[gnu::always_inline]] inline float error_function(float x) {
   const float size = std::fabs(x), t = 1.0f / (1.0f + 0.3275911f * size);
   const float sum = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
   return std::copysign(1.0f - sum * exponential(-size * size), x);
@@ -61,7 +61,7 @@ inline void activate(int64_t kind, float* x, int64_t size) {
   switch (kind) {
     case kRelu:
 #pragma omp simd
-      for (int64_t i = 0; i < size; i++) x[i] = std::max(x[i], 0.0f);
+      for (int64_t i = 0; i < size; i++) x[i] = x[i] < 0.0f ? 0.0f : x[i];
       break;
     case kGelu:
 #pragma omp simd
