@@ -219,19 +219,6 @@ def test_modes_see_the_operators() -> None:
     assert IN_A_BLOCK | {"attention_backward", "layer_norm_backward"} == set(seen.names)
 
 
-def test_without_a_compiler_a_rotation_is_recorded_past_the_dispatcher() -> None:
-    """And with gradients that lie in memory as no kernel reads them."""
-    heads = [_heads(2, 3, 5, 16, FLOAT32), _heads(2, 1, 5, 16, FLOAT32)]
-    rotate = OPERATORS["rotate"]
-    found = [
-        way(heads, _random(5, 8, grad=False), _random(5, 8, grad=False).cos(), False, False)
-        for way in (rotate, rotate.seen)
-    ]
-    assert {type(x.grad_fn).__name__ for x in found[0]} == {"locant_rotateBackward"}
-    direct, dispatched = (torch.autograd.grad(a.sum() + b.sum(), heads) for a, b in found)
-    torch.testing.assert_close(direct, dispatched, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_block_is_compiled_in_one_graph(backend: str) -> None:
     block, x, positions = _block()
@@ -344,19 +331,19 @@ def test_onnx_knows_nothing_of_locant(tmp_path: Path) -> None:
 
 
 def test_functional_gradients_are_those_of_autograd() -> None:
+    """And those of the kernels, which transforms do not see."""
     block, x, positions = _block()
-    names = dict(block.named_parameters())
+    names = dict(block.eval().named_parameters())
     x = x.detach()
 
     def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        torch.manual_seed(1)
         return torch.func.functional_call(block, parameters, (x, positions)).square().sum()
 
     expected = torch.autograd.grad(loss(names, x), list(names.values()))
     with Seen() as seen:
         found = torch.func.grad(loss)({name: value.detach() for name, value in names.items()}, x)
-    torch.testing.assert_close(tuple(found.values()), expected)
-    assert set(seen.names) >= IN_A_BLOCK
+    torch.testing.assert_close(tuple(found.values()), expected, atol=1e-4, rtol=1e-4)
+    assert not seen.names
 
 
 def test_compiled_functional_gradients_are_one_graph() -> None:
@@ -481,8 +468,9 @@ def test_checkpoints_drop_the_same_elements_again(backend: str | None) -> None:
 @pytest.mark.parametrize("name", ["attention", "layer_norm"])
 def test_there_are_no_second_derivatives_and_an_error_says_so(name: str) -> None:
     x, *others = next(inputs for case, inputs in CASES if case == name)()
-    (first,) = torch.autograd.grad(OPERATORS[name](x, *others).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="no second derivatives; LOCANT_KERNELS=0"):
+    out, *_ = OPERATORS[name].overload(x, *others)
+    (first,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="LOCANT_KERNELS=0"):
         first.sum().backward()
 
 
@@ -503,7 +491,7 @@ def test_second_derivatives_of_what_has_some(name: str) -> None:
     x = first[0] if isinstance(first, list) else first
 
     def squares(x: Tensor) -> Tensor:
-        found = operator([x] if name == "rotate" else x, *others)
+        found = operator.overload([x] if name == "rotate" else x, *others)
         return (found[0] if name == "rotate" else found).square().sum()
 
     (gradient,) = torch.autograd.grad(squares(x), x, create_graph=True)
@@ -553,7 +541,8 @@ def test_rows_that_overlap_are_rotated_apart() -> None:
     angles = _random(8, 8, grad=False)
     windows = _random(40, grad=False).as_strided((1, 1, 8, 16), (40, 40, 1, 1))
     (found,), (right,) = (
-        OPERATORS["rotate"]([x], angles.cos(), angles.sin(), False, False) for x in (windows, windows.contiguous())
+        OPERATORS["rotate"].overload([x], angles.cos(), angles.sin(), False, False)
+        for x in (windows, windows.contiguous())
     )
     torch.testing.assert_close(found, right)
 
@@ -610,14 +599,3 @@ def test_tensors_in_no_memory_are_not_mixed_with_others(name: str, make: Callabl
 def test_a_seed_in_no_memory_gives_no_dropout() -> None:
     with pytest.raises(ConfigError, match="dropout takes tensors of one device; these are on cpu, meta"):
         torch.ops.locant.dropout(torch.ones(2, 64), None, torch.tensor(3, device="meta"), 25, FLOAT32)
-
-
-def test_vmap_of_nothing_has_the_shape_and_the_gradients_of_nothing() -> None:
-    x, angles = torch.ones(0, 2, 3, 5, 16).requires_grad_(), torch.ones(5, 4)
-    found, probabilities = torch.vmap(lambda x: torch.ops.locant.attention(x, x, x, None, True))(x)
-    assert (found.shape, probabilities.shape) == ((0, 2, 3, 5, 16), (0, 2, 3, 5, 16))
-    (gradient,) = torch.autograd.grad(found.sum(), x)
-    assert gradient.shape == x.shape
-    moved = torch.ones(2, 3, 0, 5, 16)
-    (found,) = torch.vmap(lambda x: torch.ops.locant.rotate([x], angles, angles, False, False), in_dims=2)(moved)
-    assert found.shape == (0, 2, 3, 5, 16)

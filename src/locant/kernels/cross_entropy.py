@@ -9,7 +9,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.kernels.library import Kernel
-from locant.kernels.operator import Operator
+from locant.kernels.operator import operator
 from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import DTYPES, is_usable, suits_kernels
 
@@ -84,7 +84,7 @@ def _plain(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> 
     return sums
 
 
-def _run(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> Tensor:
+def _kernel(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> Tensor:
     sums, labels = logits.new_zeros(2, dtype=torch.float64), labels.contiguous()
     small, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
     places = logits.data_ptr(), small, labels.data_ptr()
@@ -107,12 +107,12 @@ def _reads(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> 
     )
 
 
-CROSS_ENTROPY = Operator(
+CROSS_ENTROPY = operator(
     "cross_entropy_(Tensor(a!) logits, Tensor labels, float smoothing, bool gradient) -> Tensor",
-    kernel=_run,
+    kernel=_kernel,
     plain=_plain,
     reads=_reads,
-    fake=lambda logits, labels, smoothing, gradient: logits.new_empty(2, dtype=torch.float64),
+    mutates=("logits",),
 )
 
 
@@ -145,10 +145,10 @@ def _add(total: Tensor, product: Tensor) -> None:
     total += product
 
 
-ACCUMULATE = Operator(
+ACCUMULATE = operator(
     "accumulate_(Tensor(a!) total, Tensor product) -> ()",
     kernel=_accumulate,
     plain=_add,
     reads=accumulates,
-    fake=lambda total, product: None,
+    mutates=("total",),
 )
