@@ -13,7 +13,7 @@ from with_kernels import kernels, needs_compiler
 
 from locant.errors import ConfigError
 from locant.kernels import attention, cross_entropy, dropout, layer_norm, rotation
-from locant.kernels.building import find_compiler
+from locant.kernels.library import find_compiler
 from locant.kernels.outcomes import require_done
 from locant.models.dropout import Dropout
 from locant.models.layer_norm import add_and_norm

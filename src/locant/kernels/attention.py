@@ -39,29 +39,8 @@ def serves(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> bool:
         and always(q.shape[2] > 1)
         and always(q.shape[2] <= longest)
         and always(k.shape[2] <= longest)
-        and _fits(q, k, v, key_mask)
-        and is_usable(KERNEL)
+        and _reads(q, k, v, key_mask)
     )
-
-
-def _fits(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> bool:
-    batch, heads, _, features = q.shape
-    shape, dtype = k.shape, q.dtype
-    return (
-        features > 0
-        and features % _LANES == 0
-        and always(shape[2] > 0)
-        and (batch, heads, features) == (shape[0], shape[1], shape[3])
-        and shape == v.shape
-        and q.stride(3) == k.stride(3) == v.stride(3) == 1
-        and k.dtype == dtype
-        and v.dtype == dtype
-        and (key_mask is None or _is_mask(key_mask, batch, shape[2]))
-    )
-
-
-def _is_mask(mask: Tensor, texts: int, keys: int) -> bool:
-    return mask.shape == (texts, 1, 1, keys) and mask.dtype == torch.bool and mask.is_cpu
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *, key_mask: Tensor | None, causal: bool) -> Tensor:
@@ -129,10 +108,25 @@ def _plain_backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilitie
     return tuple(_laid_out(x.to(q.dtype)) for x in found)
 
 
-def _reads(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool = False) -> bool:
+def _reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False) -> bool:
     del causal
-    here = q.is_cpu and k.is_cpu and v.is_cpu
-    return here and q.dtype in DTYPES and q.shape[2] > 0 and _fits(q, k, v, key_mask) and KERNEL.usable()
+    (batch, heads, queries, features), keys = q.shape, k.shape[2]
+    return (
+        q.dtype in DTYPES
+        and q.dtype == k.dtype == v.dtype
+        and q.is_cpu
+        and k.is_cpu
+        and v.is_cpu
+        and features > 0
+        and features % _LANES == 0
+        and always(queries > 0)
+        and always(keys > 0)
+        and k.shape == v.shape
+        and (batch, heads, features) == (k.shape[0], k.shape[1], k.shape[3])
+        and q.stride(3) == k.stride(3) == v.stride(3) == 1
+        and (mask is None or (mask.shape == (batch, 1, 1, keys) and mask.dtype == torch.bool and mask.is_cpu))
+        and is_usable(KERNEL)
+    )
 
 
 def _reads_backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor) -> bool:

@@ -1,4 +1,7 @@
-"""Label-smoothed cross-entropy of logits, with their gradient in the logits' own place."""
+"""Label-smoothed cross-entropy of logits, with their gradient in the logits' own place.
+
+No operators of PyTorch: :mod:`locant.kernels.projected_cross_entropy`, which is one, calls them.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,18 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.kernels.library import Kernel
-from locant.kernels.operator import operator
 from locant.kernels.outcomes import require_done
-from locant.kernels.tensors import DTYPES, is_usable, suits_kernels
+from locant.kernels.tensors import is_usable, suits_kernels
 
 _ADDRESS, _COUNT, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
-_SAID = ctypes.c_char_p
+_ERROR = ctypes.c_char_p
 KERNEL = Kernel(
     {
         "locant_cross_entropy": (
             [_ADDRESS, _NUMBER, _ADDRESS, _COUNT, _COUNT, _FLOAT, _NUMBER, _ADDRESS, _NUMBER],
-            _SAID,
+            _ERROR,
         ),
-        "locant_accumulate": ([_ADDRESS, _ADDRESS, _COUNT, _NUMBER], _SAID),
+        "locant_accumulate": ([_ADDRESS, _ADDRESS, _COUNT, _NUMBER], _ERROR),
     },
 )
 
@@ -49,7 +51,12 @@ def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, gradient:
             f"The loss of logits {list(logits.shape)} needs as many labels, int64 on the CPU, as there are rows; got "
             f"{list(labels.shape)} in {labels.dtype} on {labels.device}."
         )
-    return CROSS_ENTROPY(logits, labels, smoothing, gradient)
+    sums, labels = logits.new_zeros(2, dtype=torch.float64), labels.contiguous()
+    small, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
+    places = logits.data_ptr(), small, labels.data_ptr()
+    function = KERNEL.library.locant_cross_entropy
+    require_done(function(*places, *logits.shape, smoothing, gradient, sums.data_ptr(), threads))
+    return sums
 
 
 def plain_cross_entropy(
@@ -77,45 +84,6 @@ def plain_cross_entropy(
     return torch.stack((loss, nll)), found.to(dtype)
 
 
-def _plain(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> Tensor:
-    sums, found = plain_cross_entropy(logits, labels, smoothing=smoothing, gradient=gradient)
-    if found is not None:
-        logits.copy_(found)
-    return sums
-
-
-def _kernel(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> Tensor:
-    sums, labels = logits.new_zeros(2, dtype=torch.float64), labels.contiguous()
-    small, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
-    places = logits.data_ptr(), small, labels.data_ptr()
-    function = KERNEL.library.locant_cross_entropy
-    require_done(function(*places, *logits.shape, smoothing, gradient, sums.data_ptr(), threads))
-    return sums
-
-
-def _reads(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> bool:
-    del smoothing, gradient
-    return (
-        logits.is_cpu
-        and labels.is_cpu
-        and logits.dtype in DTYPES
-        and logits.is_contiguous()
-        and labels.dtype == torch.int64
-        and logits.dim() == 2
-        and labels.shape == logits.shape[:1]
-        and KERNEL.usable()
-    )
-
-
-CROSS_ENTROPY = operator(
-    "cross_entropy_(Tensor(a!) logits, Tensor labels, float smoothing, bool gradient) -> Tensor",
-    kernel=_kernel,
-    plain=_plain,
-    reads=_reads,
-    mutates=("logits",),
-)
-
-
 def accumulates(total: Tensor, product: Tensor) -> bool:
     """Return whether the kernel adds a tensor to a total: bfloat16 to float32, of the same shape and layout."""
     return (
@@ -133,22 +101,5 @@ def accumulate(total: Tensor, product: Tensor) -> None:
 
     Both are as :func:`accumulates` asks for, though of any size.
     """
-    ACCUMULATE(total, product)
-
-
-def _accumulate(total: Tensor, product: Tensor) -> None:
     function, size = KERNEL.library.locant_accumulate, total.numel()
     require_done(function(product.data_ptr(), total.data_ptr(), size, torch.get_num_threads()))
-
-
-def _add(total: Tensor, product: Tensor) -> None:
-    total += product
-
-
-ACCUMULATE = operator(
-    "accumulate_(Tensor(a!) total, Tensor product) -> ()",
-    kernel=_accumulate,
-    plain=_add,
-    reads=accumulates,
-    mutates=("total",),
-)

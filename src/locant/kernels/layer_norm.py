@@ -50,7 +50,6 @@ def serves(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tens
         torch.is_grad_enabled()  # else there is nothing to save
         and suits_kernels(*(part for part in (x, residual, weight, bias) if part is not None))
         and _fits(x, residual, weight, bias)
-        and is_usable(KERNEL)
     )
 
 
@@ -63,6 +62,7 @@ def _fits(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tenso
         and _scales(weight, shape[-1])
         and _scales(bias, shape[-1])
         and (residual is None or (residual.dtype == x.dtype and residual.shape == shape and residual.is_cpu))
+        and is_usable(KERNEL)
     )
 
 
@@ -138,7 +138,7 @@ def _plain(
 
 def _reads(x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor, *rest: Any) -> bool:
     precisions = x.dtype, rest[-1]
-    return x.is_cpu and precisions in _PRECISIONS and _fits(x, residual, weight, bias) and KERNEL.usable()
+    return x.is_cpu and precisions in _PRECISIONS and _fits(x, residual, weight, bias)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

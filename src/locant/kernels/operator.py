@@ -43,7 +43,6 @@ def operator(
     reads: Callable[..., bool],
     setup: Callable[[Any, tuple[Any, ...], Any], None] | None = None,
     backward: Callable[..., Any] | None = None,
-    mutates: tuple[str, ...] = (),
     autocast: bool = False,
 ) -> Any:
     """Register an operator, and return it as a function.
@@ -56,7 +55,6 @@ def operator(
         reads: Whether the kernel reads these arguments and can be used now.
         setup: Keeps what the backward pass needs: ``setup(ctx, inputs, output)``.
         backward: Takes the context and the gradient of each result, and returns that of each argument.
-        mutates: The arguments that are written.
         autocast: Whether float32 becomes bfloat16 under autocast on the CPU.
     """
     name, bracket, rest = schema.partition("(")
@@ -75,7 +73,7 @@ def operator(
     # Compilers hand over inputs as they lay in memory when the strides of the results were found.
     tags = (torch.Tag.needs_exact_strides,)
     registered = torch.library.custom_op(
-        f"{_NAMESPACE}::{name}", run, mutates_args=mutates, schema=bracket + rest, tags=tags
+        f"{_NAMESPACE}::{name}", run, mutates_args=(), schema=bracket + rest, tags=tags
     )
     registered.register_fake(fake)
     if backward is not None:

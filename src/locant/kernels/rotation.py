@@ -28,7 +28,7 @@ def serves(features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, of_any_s
     Only where the features are of one dtype and those of a head lie next to each other, and the angles are constants.
     Small ones are left to PyTorch, unless they may be ``of_any_size``.
     """
-    return suits_kernels(*features, of_any_size=of_any_size) and _fit(features, cosine, sine) and is_usable(KERNEL)
+    return suits_kernels(*features, of_any_size=of_any_size) and _fit(features, cosine, sine)
 
 
 def rotate(
@@ -86,7 +86,7 @@ def _reads(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bo
     del interleaved, backwards
     dtype = features[0].dtype if features else None
     here = all(x.is_cpu for x in features)
-    return dtype in DTYPES and here and _fit(features, cosine, sine) and KERNEL.usable()
+    return dtype in DTYPES and here and _fit(features, cosine, sine)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -121,7 +121,7 @@ def _fit(features: Sequence[Tensor], cosine: Tensor, sine: Tensor) -> bool:
     fit = len(shape) in (2, 4)
     for x in features:
         fit = fit and x.dtype == dtype and _fits(x, shape)
-    return fit
+    return fit and is_usable(KERNEL)
 
 
 def _fits(x: Tensor, table: torch.Size) -> bool:

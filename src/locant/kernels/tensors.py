@@ -26,10 +26,14 @@ def suits_kernels(*tensors: Tensor, of_any_size: bool = False) -> bool:
     """
     if torch.compiler.is_compiling():
         return _suit_where_traced(tensors, of_any_size)
-    if not (of_any_size or tensors[0].numel() >= SMALLEST) or torch.jit.is_tracing() or is_transformed():
+    if not (of_any_size or tensors[0].numel() >= SMALLEST) or is_transformed():
+        return False
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return False
     for x in tensors:  # a loop, because a generator costs as much as the checks of one token's tensors
-        if not x.is_cpu or x.dtype not in DTYPES or type(x) not in _PLAIN or unpack_dual(x).tangent is not None:
+        if not x.is_cpu or x.dtype not in DTYPES or type(x) not in _PLAIN:
+            return False
+        if unpack_dual(x).tangent is not None:  # type: ignore[no-untyped-call]
             return False
     return True
 
