@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from with_kernels import kernels, needs_compiler
 
 from locant.errors import ConfigError
@@ -160,6 +161,17 @@ def test_the_default_device_is_that_of_nothing_that_kernels_write() -> None:
     with torch.device("meta"):
         found = _everything()
     assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("which", ["x", "residual", "weight", "bias"])
+def test_forward_mode_sees_pytorch(which: str) -> None:
+    """An operator would drop the tangent and say nothing."""
+    parts = {"x": torch.randn(3, 64), "residual": torch.randn(3, 64), "weight": torch.ones(64), "bias": torch.zeros(64)}
+    assert layer_norm.serves(**parts)
+    with forward_ad.dual_level():
+        parts[which] = forward_ad.make_dual(parts[which], torch.ones_like(parts[which]))
+        assert not layer_norm.serves(**parts)
+    assert layer_norm.serves(**{**parts, which: torch.ones_like(parts[which])})
 
 
 def test_tables_elsewhere_are_not_read() -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch._inductor import config as inductor
+from torch.autograd import forward_ad
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -479,6 +480,27 @@ def test_the_loss_has_no_second_derivatives_even_beside_what_has(seen: bool) -> 
         (first,) = torch.autograd.grad(loss + hidden.square().sum(), hidden, create_graph=True)
     with pytest.raises(RuntimeError, match="This loss has no second derivatives"):
         first.square().sum().backward()
+
+
+def test_transforms_of_the_loss() -> None:
+    hidden, weight, labels = (
+        _random(2, 3, 16, grad=False),
+        _random(9, 16, grad=False),
+        torch.tensor([[3, 0, 8], [1, 2, 0]]),
+    )
+
+    def loss(hidden: Tensor) -> Tensor:
+        return projected_cross_entropy(hidden, weight, labels, smoothing=0.1, ignore=0)[0]
+
+    (right,) = torch.autograd.grad(loss(leaf := hidden.clone().requires_grad_()), leaf)
+    torch.testing.assert_close(torch.func.grad(loss)(hidden), right)
+    along = torch.func.jvp(loss, (hidden,), (torch.ones_like(hidden),))[1]
+    torch.testing.assert_close(along, right.sum(), atol=1e-5, rtol=1e-5)
+    compiled = torch.compile(torch.func.grad(loss), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(hidden), right)
+    with forward_ad.dual_level():
+        dual = forward_ad.unpack_dual(loss(forward_ad.make_dual(hidden, torch.ones_like(hidden))))
+        torch.testing.assert_close(dual.tangent, right.sum(), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["rotate", "dropout"])

@@ -275,7 +275,7 @@ def _run(*command: str) -> None:
     run = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     if run.returncode:
         said = (run.stderr.strip().splitlines() or ["nothing"])[0]
-        raise ConfigError(f"The C++ compiler failed with code {run.returncode}: {shlex.join(command)}. It said: {said}")
+        raise ConfigError(f"The C++ compiler {command[0]} failed with code {run.returncode} and said: {said}.")
 
 
 @cache

@@ -32,7 +32,12 @@ OPERATORS: dict[str, Operator] = {}
 
 def is_transformed() -> bool:
     """Return whether a compiler, an exporter or a transform of ``torch.func`` runs the code that asks."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    return torch.compiler.is_compiling() or is_under_transforms()
+
+
+def is_under_transforms() -> bool:
+    """Return whether a transform of ``torch.func`` runs the code that asks; PyTorch has no public way to say so."""
+    return torch._C._are_functorch_transforms_active()
 
 
 def operator(

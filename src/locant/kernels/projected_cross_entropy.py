@@ -9,6 +9,7 @@ from torch import Tensor
 
 from locant.kernels import cross_entropy as kernel
 from locant.kernels.operator import no_gradient, of_first_alone, operator
+from locant.kernels.tensors import lack_rules
 
 # Logits held at a time: enough for full-speed matrix products and few sums of the weight's gradient, few enough to stay
 # near the caches.
@@ -155,5 +156,8 @@ def projected_cross_entropy(
         log-likelihood, without.
     """
     of_hidden, of_weight = (torch.is_grad_enabled() and x.requires_grad for x in (hidden, weight))
-    sums, *_ = _LOSS(hidden, weight, labels, smoothing, ignore, of_hidden, of_weight)
+    if lack_rules(hidden, weight):
+        sums, *_ = _at_once(hidden, weight, labels, smoothing, ignore, False, False)
+    else:
+        sums, *_ = _LOSS(hidden, weight, labels, smoothing, ignore, of_hidden, of_weight)
     return sums[0], sums[1].detach()

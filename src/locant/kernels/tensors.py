@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
 from locant.kernels.library import Kernel
-from locant.kernels.operator import is_transformed
+from locant.kernels.operator import is_under_transforms
 
 DTYPES = (torch.float32, torch.bfloat16)
 """What kernels read and write; their arithmetic is float32."""
@@ -26,16 +26,17 @@ def suits_kernels(*tensors: Tensor, of_any_size: bool = False) -> bool:
     """
     if torch.compiler.is_compiling():
         return _suit_where_traced(tensors, of_any_size)
-    if not (of_any_size or tensors[0].numel() >= SMALLEST) or is_transformed():
-        return False
-    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+    if not (of_any_size or tensors[0].numel() >= SMALLEST):
         return False
     for x in tensors:  # a loop, because a generator costs as much as the checks of one token's tensors
         if not x.is_cpu or x.dtype not in DTYPES or type(x) not in _PLAIN:
             return False
-        if unpack_dual(x).tangent is not None:  # type: ignore[no-untyped-call]
-            return False
-    return True
+    return not lack_rules(*tensors) and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+
+
+def lack_rules(*tensors: Tensor) -> bool:
+    """Return whether operators have no rules for these: under transforms of ``torch.func``, and in forward mode."""
+    return is_under_transforms() or any(unpack_dual(x).tangent is not None for x in tensors)  # type: ignore[no-untyped-call]
 
 
 def is_usable(kernel: Kernel) -> bool:
@@ -69,7 +70,7 @@ def _is_exporting() -> bool:
 def _suit_where_traced(tensors: tuple[Tensor, ...], of_any_size: bool) -> bool:
     if torch.onnx.is_in_onnx_export():  # ONNX knows no operators of Locant
         return False
-    if not _is_exporting() and torch._C._are_functorch_transforms_active():
+    if not _is_exporting() and is_under_transforms():
         return False
     plain = torch.compiler.is_dynamo_compiling()  # else tensors are of classes of the exporter's
     for x in tensors:
