@@ -95,9 +95,19 @@ def test_labels_of_another_shape_or_type(labels: torch.Tensor) -> None:
         cross_entropy.cross_entropy(torch.randn(5, 8), labels, smoothing=0.0, gradient=False)
 
 
-def test_sums_of_other_shapes_are_left_to_pytorch() -> None:
-    assert cross_entropy.accumulates(torch.zeros(4, 8), torch.ones(4, 8).bfloat16())
-    assert not cross_entropy.accumulates(torch.zeros(4, 8), torch.ones(8).bfloat16())
+def test_logits_that_lie_apart() -> None:
+    logits = torch.randn(1, 8).expand(5, 8)
+    with pytest.raises(ConfigError, match=r"\[5, 8\]"):
+        cross_entropy.cross_entropy(logits, torch.arange(5), smoothing=0.0, gradient=False)
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (8,)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_totals_of_what_is_added(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    total, product = torch.randn(4, 8), torch.randn(shape).to(dtype)
+    expected = total + product
+    cross_entropy.accumulate(total, product)
+    assert torch.equal(total, expected)
 
 
 def test_residuals_that_broadcast_are_left_to_pytorch() -> None:

@@ -114,12 +114,8 @@ def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
     """Add a matrix product to a total, which may be of higher precision."""
     if one.dtype == total.dtype:
         total.addmm_(one, other)
-        return
-    product = one @ other
-    if kernel.accumulates(total, product):
-        kernel.accumulate(total, product)
     else:
-        total += product
+        kernel.accumulate(total, one @ other)
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, trains: bool) -> tuple[Tensor, Tensor | None]:
