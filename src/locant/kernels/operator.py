@@ -75,11 +75,7 @@ def operator(
             raise ConfigError(f"{_NAMESPACE}::{name} takes tensors of one device; these are on {devices}.")
         return plain(*inputs)
 
-    # Compilers hand over inputs as they lay in memory when the strides of the results were found.
-    tags = (torch.Tag.needs_exact_strides,)
-    registered = torch.library.custom_op(
-        f"{_NAMESPACE}::{name}", run, mutates_args=(), schema=bracket + rest, tags=tags
-    )
+    registered = torch.library.custom_op(f"{_NAMESPACE}::{name}", run, mutates_args=(), schema=bracket + rest)
     registered.register_fake(fake)
     if backward is not None:
         registered.register_autograd(backward, setup_context=setup)
