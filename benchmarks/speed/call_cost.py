@@ -2,8 +2,7 @@
 
     python benchmarks/speed/call_cost.py [--repeat 400]
 
-Forward alone without gradients, and forward with backward; where kernels are operators, also through PyTorch's
-dispatcher, as a compiled or exported model calls them. The least of many short runs.
+Forward alone without gradients, and forward with backward. The least of many short runs.
 """
 
 from __future__ import annotations
@@ -58,19 +57,6 @@ def calls() -> Iterator[tuple[str, Callable[[], Tensor], list[Tensor]]]:
     yield "accumulate", lambda: cross_entropy.accumulate(total, product) or total, []
 
 
-def dispatched() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield the same calls through the dispatcher."""
-    if not hasattr(attention, "ATTENTION"):
-        return
-    q, table = torch.randn(1, 1, 2, 16), torch.randn(2, 8)
-    x, weight = torch.randn(1, 64), torch.ones(64)
-    seed, float32 = dropout.random_words(), torch.float32
-    yield "attention", lambda: torch.ops.locant.attention(q, q, q, None, True)
-    yield "layer norm", lambda: torch.ops.locant.layer_norm(x, x, weight, weight, None, 0, 1e-5, float32)
-    yield "dropout", lambda: torch.ops.locant.dropout(x, x, seed, 26, float32)
-    yield "rotation (kernel)", lambda: torch.ops.locant.rotate([q, q], table, table, False, False)
-
-
 def main() -> None:
     """Print one line for each kernel."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -93,9 +79,6 @@ def main() -> None:
             for leaf in leaves:
                 leaf.requires_grad_(False)
         print(f"{name:26} {alone:9.1f} {both}")
-    with torch.no_grad():
-        for name, function in dispatched():
-            print(f"{name + ', dispatched':26} {microseconds(function, repeat):9.1f}")
 
 
 if __name__ == "__main__":

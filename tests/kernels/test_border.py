@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from with_kernels import kernels, needs_compiler
 
 from locant.errors import ConfigError
 from locant.kernels import attention, cross_entropy, dropout, layer_norm, rotation
-from locant.kernels.building import find_compiler
+from locant.kernels.library import find_compiler
 from locant.kernels.outcomes import require_done
 from locant.models.dropout import Dropout
 from locant.models.layer_norm import add_and_norm
@@ -70,7 +71,7 @@ def test_what_kernels_complain_of_is_raised() -> None:
     require_done(None)
     with pytest.raises(ConfigError, match="too much"):
         require_done(b"too much")
-    with pytest.raises(MemoryError, match="not enough memory"):
+    with pytest.raises(MemoryError):
         require_done(b"")
     with pytest.raises(MemoryError, match="the batch"):
         require_done(b"", "the batch")
@@ -81,22 +82,32 @@ def test_what_kernels_complain_of_is_raised() -> None:
 def test_labels_outside_the_vocabulary(label: int, dtype: torch.dtype) -> None:
     logits, labels = torch.randn(5, 8).to(dtype), torch.tensor([0, 7, 3, label, 1])
     before = logits.clone()
-    with pytest.raises(ConfigError, match=rf"The label {label} is outside the vocabulary of 8 tokens"):
+    with pytest.raises(ConfigError, match=rf"{label}\b.*\b8\b"):
         cross_entropy.cross_entropy(logits, labels, smoothing=0.1, gradient=True)
     assert torch.equal(logits, before)
-    with pytest.raises(ConfigError, match=rf"label {label} is outside"):
+    with pytest.raises(ConfigError, match=str(label)):
         projected_cross_entropy(torch.randn(1, 2, 16), torch.randn(8, 16), labels[None, 2:4], smoothing=0.1, ignore=0)
 
 
 @pytest.mark.parametrize("labels", [torch.zeros(4, dtype=torch.long), torch.zeros(5, dtype=torch.int32)])
 def test_labels_of_another_shape_or_type(labels: torch.Tensor) -> None:
-    with pytest.raises(ConfigError, match=r"logits \[5, 8\] needs as many labels, int64 on the CPU"):
+    with pytest.raises(ConfigError, match=r"\[5, 8\]"):
         cross_entropy.cross_entropy(torch.randn(5, 8), labels, smoothing=0.0, gradient=False)
 
 
-def test_sums_of_other_shapes_are_left_to_pytorch() -> None:
-    assert cross_entropy.accumulates(torch.zeros(4, 8), torch.ones(4, 8).bfloat16())
-    assert not cross_entropy.accumulates(torch.zeros(4, 8), torch.ones(8).bfloat16())
+def test_logits_that_lie_apart() -> None:
+    logits = torch.randn(1, 8).expand(5, 8)
+    with pytest.raises(ConfigError, match=r"\[5, 8\]"):
+        cross_entropy.cross_entropy(logits, torch.arange(5), smoothing=0.0, gradient=False)
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (8,)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_totals_of_what_is_added(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    total, product = torch.randn(4, 8), torch.randn(shape).to(dtype)
+    expected = total + product
+    cross_entropy.accumulate(total, product)
+    assert torch.equal(total, expected)
 
 
 def test_residuals_that_broadcast_are_left_to_pytorch() -> None:
@@ -122,12 +133,6 @@ def test_masks_that_are_not_boolean_are_left_to_pytorch() -> None:
     assert not attention.serves(q, q, q, mask)
     expected = nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
     torch.testing.assert_close(attend(q, q, q, Mask(keys=mask)), expected)
-
-
-def test_heads_that_fill_no_vector_are_refused() -> None:
-    q = torch.randn(2, 2, 6, 24)
-    with pytest.raises(ConfigError, match="multiple of 16 features, not 24"):
-        attention.attend(q, q, q, key_mask=None, causal=False)
 
 
 def _everything() -> list[torch.Tensor]:
@@ -166,6 +171,17 @@ def test_the_default_device_is_that_of_nothing_that_kernels_write() -> None:
     with torch.device("meta"):
         found = _everything()
     assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("which", ["x", "residual", "weight", "bias"])
+def test_forward_mode_sees_pytorch(which: str) -> None:
+    """An operator would drop the tangent and say nothing."""
+    parts = {"x": torch.randn(3, 64), "residual": torch.randn(3, 64), "weight": torch.ones(64), "bias": torch.zeros(64)}
+    assert layer_norm.serves(**parts)
+    with forward_ad.dual_level():
+        parts[which] = forward_ad.make_dual(parts[which], torch.ones_like(parts[which]))
+        assert not layer_norm.serves(**parts)
+    assert layer_norm.serves(**{**parts, which: torch.ones_like(parts[which])})
 
 
 def test_tables_elsewhere_are_not_read() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from with_kernels import kernels
 
-from locant.kernels.building import find_compiler
+from locant.kernels.library import find_compiler
 from locant.models.dropout import Dropout
 
 

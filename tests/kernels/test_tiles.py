@@ -11,7 +11,7 @@ import pytest
 from with_kernels import needs_compiler
 
 from locant.kernels import variants
-from locant.kernels.building import find_compiler
+from locant.kernels.library import find_compiler
 
 NATIVE = Path(__file__).parent / "native"
 KERNELS = Path(variants.__file__).parent

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 import locant.kernels
-from locant.kernels.building import find_compiler
+from locant.kernels.library import find_compiler
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler, as the kernels do")
 

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from with_kernels import kernels
 
 from locant.kernels import projected_cross_entropy as objective
-from locant.kernels.building import find_compiler
+from locant.kernels.library import find_compiler
 from locant.training import projected_cross_entropy
 
 

@@ -94,7 +94,7 @@ def _devices() -> list[dict[str, Any]]:
 def _kernels() -> dict[str, Any]:
     from locant import kernels
     from locant.errors import LocantError
-    from locant.kernels.building import built_path, find_compiler
+    from locant.kernels.library import built_path, find_compiler
     from locant.kernels.variants import choose
 
     compiler = find_compiler()

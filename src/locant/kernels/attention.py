@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from locant.kernels.library import Kernel
-from locant.kernels.operator import Gradient, Operator, once
+from locant.kernels.operator import no_gradient, of_first_alone, operator
 from locant.kernels.outcomes import require_done
-from locant.kernels.tensors import DTYPES, always, is_usable, suits_kernels
+from locant.kernels.tensors import DTYPES, address, always, is_usable, suits_kernels
 
 LONGEST = {torch.float32: 64, torch.bfloat16: 128}
 """Queries and keys beyond which the gain is small, and the probabilities that are kept are many."""
@@ -39,29 +39,8 @@ def serves(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> bool:
         and always(q.shape[2] > 1)
         and always(q.shape[2] <= longest)
         and always(k.shape[2] <= longest)
-        and _fits(q, k, v, key_mask)
-        and is_usable(KERNEL)
+        and _reads(q, k, v, key_mask)
     )
-
-
-def _fits(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> bool:
-    batch, heads, _, features = q.shape
-    shape, dtype = k.shape, q.dtype
-    return (
-        features > 0
-        and features % _LANES == 0
-        and always(shape[2] > 0)
-        and (batch, heads, features) == (shape[0], shape[1], shape[3])
-        and shape == v.shape
-        and q.stride(3) == k.stride(3) == v.stride(3) == 1
-        and k.dtype == dtype
-        and v.dtype == dtype
-        and (key_mask is None or _is_mask(key_mask, batch, shape[2]))
-    )
-
-
-def _is_mask(mask: Tensor, texts: int, keys: int) -> bool:
-    return mask.shape == (texts, 1, 1, keys) and mask.dtype == torch.bool and mask.is_cpu
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *, key_mask: Tensor | None, causal: bool) -> Tensor:
@@ -78,18 +57,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, key_mask: Tensor | None, causal: 
         ``[B, H, Q, D]``, laid out as ``[B, Q, H, D]``: merging the heads copies nothing.
 
     Raises:
-        ConfigError: The sizes are not such as the kernel reads.
         MemoryError: Memory does not suffice.
     """
-    return ATTENTION(q, k, v, key_mask, causal)
+    return ATTENTION(q, k, v, key_mask, causal)[0]
 
 
-def _forward(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
-    key_mask = None if key_mask is None else key_mask.contiguous()
-    batch, heads, *_ = q.shape
-    out, probabilities = _like(q), q.new_empty(batch, heads, k.shape[2], _room(q), dtype=torch.float32)
-    work = _work(q, k, key_mask, causal, probabilities)
-    require_done(KERNEL.library.locant_attention(work, *map(_heads, (q, k, v, out)), *_settings(q)))
+def _kernel(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+    mask = None if key_mask is None else key_mask.contiguous()
+    out, probabilities = _like(q), q.new_empty(*k.shape[:3], _room(q), dtype=torch.float32)
+    _call("locant_attention", q, k, mask, causal, probabilities, (q, k, v, out))
     return out, probabilities
 
 
@@ -102,30 +78,25 @@ def _plain(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: boo
         seen = seen & (torch.arange(keys, device=q.device) <= newest.unsqueeze(1))
     probabilities = torch.where(seen, scores.masked_fill(~seen, float("-inf")).softmax(-1), 0.0)
     out = _laid_out((probabilities @ v.float()).to(q.dtype))
-    return out, torch.nn.functional.pad(probabilities.mT, (0, -queries % _LANES)).contiguous()
+    return out, torch.nn.functional.pad(probabilities.mT, (0, _room(q) - queries)).contiguous()
 
 
-def _empty(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
-    del v, key_mask, causal
-    batch, heads, *_ = q.shape
-    return _like(q), q.new_empty(batch, heads, k.shape[2], _room(q), dtype=torch.float32)
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    of_first_alone(ctx, output)
     ctx.save_for_backward(*inputs[:3], output[1])
 
 
-def _gradients(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
-    return (*ATTENTION_BACKWARD.following(ctx)(outer, *ctx.saved_tensors), None, None)
+def _gradients(ctx: Any, outer: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    if outer is None:
+        return (None,) * 5
+    return (*ATTENTION_BACKWARD(outer, *ctx.saved_tensors), None, None)
 
 
-def _backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor) -> tuple[Tensor, ...]:
-    if outer.stride(3) != 1:
-        outer = outer.contiguous()
+def _kernel_backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor) -> tuple[Tensor, ...]:
+    outer = outer if outer.stride(3) == 1 else outer.contiguous()
     found = _like(q), _like(k), _like(v)
-    work = _work(q, k, None, False, probabilities)  # what is not seen has probability 0
-    function = KERNEL.library.locant_attention_backward
-    require_done(function(work, *map(_heads, (q, k, v, outer, *found)), *_settings(q)))
+    # What is not seen has probability 0.
+    _call("locant_attention_backward", q, k, None, False, probabilities, (q, k, v, outer, *found))
     return found
 
 
@@ -137,47 +108,55 @@ def _plain_backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilitie
     return tuple(_laid_out(x.to(q.dtype)) for x in found)
 
 
-def _reads(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> bool:
+def _reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False) -> bool:
     del causal
-    here = q.is_cpu and k.is_cpu and v.is_cpu
-    return here and q.dtype in DTYPES and q.shape[2] > 0 and _fits(q, k, v, key_mask) and KERNEL.usable()
+    (batch, heads, queries, features), keys = q.shape, k.shape[2]
+    return (
+        q.dtype in DTYPES
+        and q.dtype == k.dtype == v.dtype
+        and q.is_cpu
+        and k.is_cpu
+        and v.is_cpu
+        and features > 0
+        and features % _LANES == 0
+        and always(queries > 0)
+        and always(keys > 0)
+        and k.shape == v.shape
+        and (batch, heads, features) == (k.shape[0], k.shape[1], k.shape[3])
+        and q.stride(3) == k.stride(3) == v.stride(3) == 1
+        and (mask is None or (mask.shape == (batch, 1, 1, keys) and mask.dtype == torch.bool and mask.is_cpu))
+        and is_usable(KERNEL)
+    )
 
 
 def _reads_backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor) -> bool:
     return (
         outer.is_cpu
         and (outer.dtype, outer.shape) == (q.dtype, q.shape)
-        and _reads(q, k, v, None, False)
         and probabilities.is_cpu
-        and probabilities.dtype == torch.float32
-        and probabilities.shape == (*k.shape[:3], _room(q))
+        and (probabilities.dtype, probabilities.shape) == (torch.float32, (*k.shape[:3], _room(q)))
         and probabilities.is_contiguous()
+        and _reads(q, k, v, None)
     )
 
 
-def _under_autocast(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Any, ...]:
-    """Cast as PyTorch casts what its own attention takes."""
-    lower = torch.get_autocast_dtype("cpu")
-    q, k, v = (x.to(lower) if x.dtype == torch.float32 else x for x in (q, k, v))
-    return q, k, v, key_mask, causal
-
-
-ATTENTION_BACKWARD = Operator(
+ATTENTION_BACKWARD = operator(
     "attention_backward(Tensor outer, Tensor q, Tensor k, Tensor v, Tensor probabilities) -> (Tensor, Tensor, Tensor)",
-    kernel=_backward,
+    kernel=_kernel_backward,
     plain=_plain_backward,
     reads=_reads_backward,
-    fake=lambda outer, q, k, v, probabilities: (_like(q), _like(k), _like(v)),
-    gradient=once("The attention of short texts has no second derivatives; LOCANT_KERNELS=0 takes PyTorch's instead."),
+    backward=no_gradient(
+        "The attention of short texts has no second derivatives; LOCANT_KERNELS=0 takes PyTorch's instead."
+    ),
 )
-ATTENTION = Operator(
+ATTENTION = operator(
     "attention(Tensor q, Tensor k, Tensor v, Tensor? key_mask, bool causal) -> (Tensor, Tensor)",
-    kernel=_forward,
+    kernel=_kernel,
     plain=_plain,
     reads=_reads,
-    fake=_empty,
-    gradient=Gradient(_keep, _gradients, of_first=True),
-    autocast=_under_autocast,
+    setup=_setup,
+    backward=_gradients,
+    autocast=True,
 )
 """Returns the output and the probabilities, which are for the backward pass: ``[B, H, K, Q]``, padded to 16 queries."""
 
@@ -188,30 +167,27 @@ def _like(x: Tensor) -> Tensor:
     return x.new_empty(batch, length, heads, features).transpose(1, 2)
 
 
+def _laid_out(x: Tensor) -> Tensor:
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+
 def _room(q: Tensor) -> int:
     """Return for how many queries the probabilities have room."""
     return -(-q.shape[2] // _LANES) * _LANES
 
 
-def _laid_out(x: Tensor) -> Tensor:
-    return x.transpose(1, 2).contiguous().transpose(1, 2)
-
-
-def _work(q: Tensor, k: Tensor, key_mask: Tensor | None, causal: bool, probabilities: Tensor) -> Any:
-    mask = 0 if key_mask is None else key_mask.data_ptr()
-    return _numbers(*q.shape[:3], k.shape[2], q.shape[3], mask, int(causal), probabilities.data_ptr())
-
-
-def _heads(x: Tensor) -> Any:
-    return _numbers(x.data_ptr(), *x.stride()[:3])
+def _call(
+    name: str, q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, probabilities: Tensor, heads: tuple[Tensor, ...]
+) -> None:
+    sizes = *q.shape[:3], k.shape[2], q.shape[3]
+    work = _numbers(*sizes, address(mask) or 0, causal, probabilities.data_ptr())
+    tensors = [_numbers(x.data_ptr(), *x.stride()[:3]) for x in heads]
+    settings = q.dtype == torch.bfloat16, _scale(q), torch.get_num_threads()
+    require_done(getattr(KERNEL.library, name)(work, *tensors, *settings))
 
 
 def _numbers(*values: int) -> Any:
     return (ctypes.c_int64 * len(values))(*values)
-
-
-def _settings(q: Tensor) -> tuple[int, float, int]:
-    return q.dtype == torch.bfloat16, _scale(q), torch.get_num_threads()
 
 
 def _scale(q: Tensor) -> float:

@@ -1,4 +1,7 @@
-"""Label-smoothed cross-entropy of logits, with their gradient in the logits' own place."""
+"""Label-smoothed cross-entropy of logits, with their gradient in the logits' own place.
+
+No operators of PyTorch: :mod:`locant.kernels.projected_cross_entropy`, which is one, calls them.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,18 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.kernels.library import Kernel
-from locant.kernels.operator import Operator
 from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import DTYPES, is_usable, suits_kernels
 
 _ADDRESS, _COUNT, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
-_SAID = ctypes.c_char_p
+_ERROR = ctypes.c_char_p
 KERNEL = Kernel(
     {
         "locant_cross_entropy": (
             [_ADDRESS, _NUMBER, _ADDRESS, _COUNT, _COUNT, _FLOAT, _NUMBER, _ADDRESS, _NUMBER],
-            _SAID,
+            _ERROR,
         ),
-        "locant_accumulate": ([_ADDRESS, _ADDRESS, _COUNT, _NUMBER], _SAID),
+        "locant_accumulate": ([_ADDRESS, _ADDRESS, _COUNT, _NUMBER], _ERROR),
     },
 )
 
@@ -41,7 +43,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, gradient:
         gradient: Whether to put the gradient of the former in the place of the logits.
 
     Raises:
-        ConfigError: A label is outside the vocabulary, or the labels are not int64 or not as many as the rows.
+        ConfigError: A label is outside the vocabulary; or logits or labels are not as said.
         MemoryError: Memory does not suffice.
     """
     if labels.dtype != torch.int64 or labels.shape != logits.shape[:1] or not labels.is_cpu:
@@ -49,7 +51,14 @@ def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, gradient:
             f"The loss of logits {list(logits.shape)} needs as many labels, int64 on the CPU, as there are rows; got "
             f"{list(labels.shape)} in {labels.dtype} on {labels.device}."
         )
-    return CROSS_ENTROPY(logits, labels, smoothing, gradient)
+    if logits.dtype not in DTYPES or logits.dim() != 2 or not logits.is_contiguous() or not logits.is_cpu:
+        raise ConfigError(f"Logits are [R, V] in float32 or bfloat16, contiguous on the CPU; got {list(logits.shape)}.")
+    sums, labels = logits.new_zeros(2, dtype=torch.float64), labels.contiguous()
+    small, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
+    places = logits.data_ptr(), small, labels.data_ptr()
+    function = KERNEL.library.locant_cross_entropy
+    require_done(function(*places, *logits.shape, smoothing, gradient, sums.data_ptr(), threads))
+    return sums
 
 
 def plain_cross_entropy(
@@ -77,78 +86,17 @@ def plain_cross_entropy(
     return torch.stack((loss, nll)), found.to(dtype)
 
 
-def _plain(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> Tensor:
-    sums, found = plain_cross_entropy(logits, labels, smoothing=smoothing, gradient=gradient)
-    if found is not None:
-        logits.copy_(found)
-    return sums
-
-
-def _run(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> Tensor:
-    sums, labels = logits.new_zeros(2, dtype=torch.float64), labels.contiguous()
-    small, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
-    places = logits.data_ptr(), small, labels.data_ptr()
-    function = KERNEL.library.locant_cross_entropy
-    require_done(function(*places, *logits.shape, smoothing, gradient, sums.data_ptr(), threads))
-    return sums
-
-
-def _reads(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> bool:
-    del smoothing, gradient
-    return (
-        logits.is_cpu
-        and labels.is_cpu
-        and logits.dtype in DTYPES
-        and logits.is_contiguous()
-        and labels.dtype == torch.int64
-        and logits.dim() == 2
-        and labels.shape == logits.shape[:1]
-        and KERNEL.usable()
-    )
-
-
-CROSS_ENTROPY = Operator(
-    "cross_entropy_(Tensor(a!) logits, Tensor labels, float smoothing, bool gradient) -> Tensor",
-    kernel=_run,
-    plain=_plain,
-    reads=_reads,
-    fake=lambda logits, labels, smoothing, gradient: logits.new_empty(2, dtype=torch.float64),
-)
-
-
-def accumulates(total: Tensor, product: Tensor) -> bool:
-    """Return whether the kernel adds a tensor to a total: bfloat16 to float32, of the same shape and layout."""
-    return (
+def accumulate(total: Tensor, product: Tensor) -> None:
+    """Add a tensor to a total; bfloat16 to float32 by the kernel, where PyTorch would first make a float32 copy."""
+    if (
         (total.dtype, product.dtype) == (torch.float32, torch.bfloat16)
         and suits_kernels(total, product)
         and total.shape == product.shape
         and total.is_contiguous()
         and product.is_contiguous()
-        and KERNEL.usable()
-    )
-
-
-def accumulate(total: Tensor, product: Tensor) -> None:
-    """Add a bfloat16 tensor to a float32 total, of which PyTorch would first make a float32 copy.
-
-    Both are as :func:`accumulates` asks for, though of any size.
-    """
-    ACCUMULATE(total, product)
-
-
-def _accumulate(total: Tensor, product: Tensor) -> None:
-    function, size = KERNEL.library.locant_accumulate, total.numel()
-    require_done(function(product.data_ptr(), total.data_ptr(), size, torch.get_num_threads()))
-
-
-def _add(total: Tensor, product: Tensor) -> None:
-    total += product
-
-
-ACCUMULATE = Operator(
-    "accumulate_(Tensor(a!) total, Tensor product) -> ()",
-    kernel=_accumulate,
-    plain=_add,
-    reads=accumulates,
-    fake=lambda total, product: None,
-)
+        and is_usable(KERNEL)
+    ):
+        function, size = KERNEL.library.locant_accumulate, total.numel()
+        require_done(function(product.data_ptr(), total.data_ptr(), size, torch.get_num_threads()))
+    else:
+        total += product

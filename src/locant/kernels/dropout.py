@@ -10,7 +10,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.kernels.library import Kernel
-from locant.kernels.operator import Gradient, Operator
+from locant.kernels.operator import operator
 from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import DTYPES, address, is_usable, suits_kernels
 
@@ -96,6 +96,16 @@ def keeps(seed: Tensor, shape: torch.Size, dropped: int, device: torch.device) -
     return (numbers.flatten()[:size] >= dropped).view(shape)
 
 
+def drop(x: Tensor, seed: Tensor | None, dropped: int) -> Tensor:
+    """Return ``x`` with dropout of the elements that the kernels drop, by PyTorch's operations; see :func:`keeps`.
+
+    Raises:
+        ConfigError: As in :func:`scale_of`.
+    """
+    scale = scale_of(dropped, seed)
+    return torch.where(keeps(seed, x.shape, dropped, x.device), x * scale, 0.0) if seed is not None and dropped else x
+
+
 def _signed(number: int) -> int:
     return number - (number >> 63 << 64)
 
@@ -105,28 +115,20 @@ def _shifted(number: Tensor, by: int) -> Tensor:
     return (number >> by) & ((1 << 64 - by) - 1)
 
 
-def _run(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
+def _kernel(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
     x, residual = x.contiguous(), None if residual is None else residual.contiguous()
     out = torch.empty_like(x, dtype=dtype)
     small = (part is not None and part.dtype == torch.bfloat16 for part in (x, residual, out))
     scale, threads = scale_of(dropped, seed), torch.get_num_threads()
     places = map(address, (x, residual, out))
-    function = KERNEL.library.locant_dropout
-    require_done(function(*places, *small, x.numel(), seed.item(), dropped, scale, threads))
+    require_done(KERNEL.library.locant_dropout(*places, *small, x.numel(), seed.item(), dropped, scale, threads))
     return out
 
 
 def _plain(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
     wide = torch.promote_types(dtype, torch.float32)
-    scaled = x.to(wide) * scale_of(dropped, seed)
-    kept = torch.where(keeps(seed, x.shape, dropped, x.device), scaled, 0.0)
-    return (kept if residual is None else residual.to(wide) + kept).to(dtype).contiguous()
-
-
-def _empty(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
-    del residual
-    scale_of(dropped, seed)  # what the kernel refuses compilers are told too
-    return torch.empty(x.shape, dtype=dtype, device=x.device)
+    kept = drop(x.to(wide), seed, dropped)
+    return (kept if residual is None else residual.to(wide) + kept).to(dtype, copy=True).contiguous()
 
 
 def _reads(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> bool:
@@ -135,7 +137,7 @@ def _reads(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype
     return same and x.is_cpu and x.dtype in DTYPES and dtype in DTYPES and KERNEL.usable()
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     del output
     x, residual, seed, ctx.dropped, _ = inputs
     ctx.dtypes = x.dtype, None if residual is None else residual.dtype
@@ -144,17 +146,15 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _gradients(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
     of_x, of_residual = ctx.dtypes
-    own = (
-        DROPOUT.following(ctx)(outer, None, *ctx.saved_tensors, ctx.dropped, of_x) if ctx.needs_input_grad[0] else None
-    )
+    own = DROPOUT(outer, None, *ctx.saved_tensors, ctx.dropped, of_x) if ctx.needs_input_grad[0] else None
     return own, outer.to(of_residual) if ctx.needs_input_grad[1] else None, None, None, None
 
 
-DROPOUT = Operator(
+DROPOUT = operator(
     "dropout(Tensor x, Tensor? residual, Tensor seed, int dropped, ScalarType dtype) -> Tensor",
-    kernel=_run,
+    kernel=_kernel,
     plain=_plain,
     reads=_reads,
-    fake=_empty,
-    gradient=Gradient(_keep, _gradients),
+    setup=_setup,
+    backward=_gradients,
 )

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.kernels.dropout import keeps, random_words, scale_of
+from locant.kernels.dropout import drop, random_words, scale_of
 from locant.kernels.library import Kernel
-from locant.kernels.operator import Gradient, Operator, once
+from locant.kernels.operator import no_gradient, of_first_alone, operator
 from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import DTYPES, address, is_usable, suits_kernels
 
@@ -48,9 +48,8 @@ def serves(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tens
     """Return whether the kernel normalises ``x [..., E]``, plus a residual, with a weight and a bias ``[E]``."""
     return (
         torch.is_grad_enabled()  # else there is nothing to save
-        and suits_kernels(x)
+        and suits_kernels(*(part for part in (x, residual, weight, bias) if part is not None))
         and _fits(x, residual, weight, bias)
-        and is_usable(KERNEL)
     )
 
 
@@ -63,6 +62,7 @@ def _fits(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tenso
         and _scales(weight, shape[-1])
         and _scales(bias, shape[-1])
         and (residual is None or (residual.dtype == x.dtype and residual.shape == shape and residual.is_cpu))
+        and is_usable(KERNEL)
     )
 
 
@@ -89,18 +89,14 @@ def layer_norm(
     Raises:
         ConfigError: No elements are kept, or fewer than none are dropped.
     """
-    seed = random_words() if dropped else None
-    return LAYER_NORM(x, residual, weight, bias, seed, dropped, epsilon, _out_dtype(x))
-
-
-def _out_dtype(x: Tensor) -> torch.dtype:
-    if x.dtype == torch.float32 and torch.is_autocast_enabled("cpu"):
+    seed, dtype = random_words() if dropped else None, x.dtype
+    if dtype == torch.float32 and torch.is_autocast_enabled("cpu"):
         lower = torch.get_autocast_dtype("cpu")
-        return lower if lower in DTYPES else x.dtype
-    return x.dtype
+        dtype = lower if lower in DTYPES else dtype
+    return LAYER_NORM(x, residual, weight, bias, seed, dropped, epsilon, dtype)[0]
 
 
-def _forward(
+def _kernel(
     x: Tensor,
     residual: Tensor | None,
     weight: Tensor,
@@ -113,12 +109,11 @@ def _forward(
     scale = scale_of(dropped, seed)
     out, normalised = (x.new_empty(x.shape, dtype=dtype) for _ in range(2))
     found = out, normalised, x.new_empty(x.shape[:-1], dtype=torch.float32)
-    x, residual = x.contiguous(), None if residual is None else residual.contiguous()
-    weight, bias = weight.contiguous(), bias.contiguous()  # copies must outlive the call
-    places = map(address, (x, residual, weight, bias, *found))
+    # Copies must outlive the call.
+    given = [None if part is None else part.contiguous() for part in (x, residual, weight, bias)]
     small = x.dtype == torch.bfloat16, dtype == torch.bfloat16
-    work = _work(x, seed, dropped)
-    require_done(KERNEL.library.locant_layer_norm(work, *places, scale, epsilon, *small))
+    places = map(address, (*given, *found))
+    require_done(KERNEL.library.locant_layer_norm(_work(x, seed, dropped), *places, scale, epsilon, *small))
     return found
 
 
@@ -132,9 +127,7 @@ def _plain(
     epsilon: float,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    total, scale = _wide(x), scale_of(dropped, seed)
-    if seed is not None and dropped:
-        total = torch.where(keeps(seed, x.shape, dropped, x.device), total * scale, 0.0)
+    total = drop(_wide(x), seed, dropped)
     total = total if residual is None else _wide(residual) + total
     variance, mean = torch.var_mean(total, -1, correction=0, keepdim=True)
     inverse = (variance + epsilon).rsqrt()
@@ -143,57 +136,31 @@ def _plain(
     return out, normalised.to(dtype).contiguous(), inverse.squeeze(-1).contiguous()
 
 
-def _empty(
-    x: Tensor,
-    residual: Tensor | None,
-    weight: Tensor,
-    bias: Tensor,
-    seed: Tensor | None,
-    dropped: int,
-    epsilon: float,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor]:
-    del residual, weight, bias, epsilon
-    scale_of(dropped, seed)  # what the kernel refuses compilers are told too
-    out, normalised = (torch.empty(x.shape, dtype=dtype, device=x.device) for _ in range(2))
-    return out, normalised, torch.empty(x.shape[:-1], dtype=_wide_dtype(x), device=x.device)
+def _reads(x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor, *rest: Any) -> bool:
+    precisions = x.dtype, rest[-1]
+    return x.is_cpu and precisions in _PRECISIONS and _fits(x, residual, weight, bias)
 
 
-def _reads(
-    x: Tensor,
-    residual: Tensor | None,
-    weight: Tensor,
-    bias: Tensor,
-    seed: Tensor | None,
-    dropped: int,
-    epsilon: float,
-    dtype: torch.dtype,
-) -> bool:
-    del seed, dropped, epsilon
-    precisions = x.dtype, dtype
-    return x.is_cpu and precisions in _PRECISIONS and _fits(x, residual, weight, bias) and KERNEL.usable()
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    of_first_alone(ctx, output)
     x, residual, weight, _, seed, ctx.dropped, *_ = inputs
     ctx.dtypes = x.dtype, weight.dtype
     ctx.adds = residual is not None
     ctx.save_for_backward(*output[1:], weight, seed)
 
 
-def _gradients(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+def _gradients(ctx: Any, outer: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    if outer is None:
+        return (None,) * 8
     separate = ctx.adds and ctx.dropped > 0  # without dropout both have the same gradient
     x_dtype, dtype = ctx.dtypes
-    of_x, of_residual, sums = LAYER_NORM_BACKWARD.following(ctx)(
-        outer, *ctx.saved_tensors, ctx.dropped, separate, x_dtype
-    )
+    of_x, of_residual, sums = LAYER_NORM_BACKWARD(outer, *ctx.saved_tensors, ctx.dropped, separate, x_dtype)
     if not separate:
         of_residual = of_x if ctx.adds else None
-    of_weight, of_bias = sums.to(dtype).unbind()
-    return of_x, of_residual, of_weight, of_bias, None, None, None, None
+    return of_x, of_residual, *sums.to(dtype).unbind(), None, None, None, None
 
 
-def _backward(
+def _kernel_backward(
     outer: Tensor,
     normalised: Tensor,
     inverse: Tensor,
@@ -203,16 +170,15 @@ def _backward(
     separate: bool,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    outer, scale = outer.contiguous(), scale_of(dropped, seed)
+    scale = scale_of(dropped, seed)
+    outer, weight = outer.contiguous(), weight.contiguous()  # copies must outlive the call
     of_x = outer.new_empty(outer.shape, dtype=dtype)
     of_residual = outer.new_empty(outer.shape if separate else 0, dtype=dtype)
     work = _work(outer, seed, dropped)
     sums = outer.new_zeros(work.threads, 2, outer.shape[-1], dtype=torch.float32)
-    weight = weight.contiguous()  # a copy must outlive the call
-    places = map(address, (outer, normalised, inverse, weight, of_x))
+    places = map(address, (outer, normalised, inverse, weight, of_x, of_residual if separate else None, sums))
     small = dtype == torch.bfloat16, outer.dtype == torch.bfloat16
-    added = of_residual.data_ptr() if separate else None
-    require_done(KERNEL.library.locant_layer_norm_backward(work, *places, added, sums.data_ptr(), scale, *small))
+    require_done(KERNEL.library.locant_layer_norm_backward(work, *places, scale, *small))
     return of_x, of_residual, sums.sum(0)
 
 
@@ -226,52 +192,26 @@ def _plain_backward(
     separate: bool,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    above, values, scale = _wide(outer), _wide(normalised), scale_of(dropped, seed)
+    above, values = _wide(outer), _wide(normalised)
     gradient = above * weight
     along = (gradient * values).mean(-1, keepdim=True)
     total = (gradient - gradient.mean(-1, keepdim=True) - values * along) * inverse.unsqueeze(-1)
-    of_x = total
-    if seed is not None and dropped:
-        of_x = torch.where(keeps(seed, outer.shape, dropped, outer.device), total * scale, 0.0)
     rows = tuple(range(outer.dim() - 1))
     sums = torch.stack(((above * values).sum(rows), above.sum(rows))) if rows else torch.stack((above * values, above))
     of_residual = total if separate else total.new_empty(0)
-    return of_x.to(dtype).contiguous(), of_residual.to(dtype).contiguous(), sums
+    of_x = drop(total, seed, dropped)
+    return of_x.to(dtype, copy=True).contiguous(), of_residual.to(dtype).contiguous(), sums
 
 
-def _empty_backward(
-    outer: Tensor,
-    normalised: Tensor,
-    inverse: Tensor,
-    weight: Tensor,
-    seed: Tensor | None,
-    dropped: int,
-    separate: bool,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor]:
-    del normalised, inverse, weight
-    scale_of(dropped, seed)
-    of_x = torch.empty(outer.shape, dtype=dtype, device=outer.device)
-    of_residual = torch.empty(outer.shape if separate else 0, dtype=dtype, device=outer.device)
-    return of_x, of_residual, outer.new_empty(2, outer.shape[-1], dtype=_wide_dtype(outer))
-
-
-def _reads_backward(
-    outer: Tensor,
-    normalised: Tensor,
-    inverse: Tensor,
-    weight: Tensor,
-    seed: Tensor | None,
-    dropped: int,
-    separate: bool,
-    dtype: torch.dtype,
-) -> bool:
-    del seed, dropped, separate
+def _reads_backward(outer: Tensor, normalised: Tensor, inverse: Tensor, weight: Tensor, *rest: Any) -> bool:
     for x, shape, kept_in in ((normalised, outer.shape, outer.dtype), (inverse, outer.shape[:-1], torch.float32)):
         if not (x.is_cpu and (x.shape, x.dtype) == (shape, kept_in) and x.is_contiguous()):
             return False
     return (
-        outer.is_cpu and (dtype, outer.dtype) in _PRECISIONS and _fits(outer, None, weight, weight) and KERNEL.usable()
+        outer.is_cpu
+        and (rest[-1], outer.dtype) in _PRECISIONS
+        and _fits(outer, None, weight, weight)
+        and KERNEL.usable()
     )
 
 
@@ -281,30 +221,25 @@ def _work(x: Tensor, seed: Tensor | None, dropped: int) -> _Work:
 
 
 def _wide(x: Tensor) -> Tensor:
-    return x.to(_wide_dtype(x))
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def _wide_dtype(x: Tensor) -> torch.dtype:
-    return torch.promote_types(x.dtype, torch.float32)
-
-
-LAYER_NORM_BACKWARD = Operator(
+LAYER_NORM_BACKWARD = operator(
     "layer_norm_backward(Tensor outer, Tensor normalised, Tensor inverse, Tensor weight, Tensor? seed, int dropped, "
     "bool separate, ScalarType dtype) -> (Tensor, Tensor, Tensor)",
-    kernel=_backward,
+    kernel=_kernel_backward,
     plain=_plain_backward,
     reads=_reads_backward,
-    fake=_empty_backward,
-    gradient=once("This layer norm has no second derivatives; LOCANT_KERNELS=0 takes PyTorch's instead."),
+    backward=no_gradient("This layer norm has no second derivatives; LOCANT_KERNELS=0 takes PyTorch's instead."),
 )
 """Returns the gradients of x, of the residual (empty unless it is to be separate) and of weight and bias ``[2, E]``."""
-LAYER_NORM = Operator(
+LAYER_NORM = operator(
     "layer_norm(Tensor x, Tensor? residual, Tensor weight, Tensor bias, Tensor? seed, int dropped, float epsilon, "
     "ScalarType dtype) -> (Tensor, Tensor, Tensor)",
-    kernel=_forward,
+    kernel=_kernel,
     plain=_plain,
     reads=_reads,
-    fake=_empty,
-    gradient=Gradient(_keep, _gradients, of_first=True),
+    setup=_setup,
+    backward=_gradients,
 )
 """Returns the output, the rows before weight and bias, and the inverse of each one's standard deviation."""

@@ -1,21 +1,45 @@
-"""The library of the C++ kernels, and their one switch."""
+"""The library of the C++ kernels: loaded or built when it is first needed, and switched off by one switch.
+
+What came with the package is loaded (:mod:`locant.kernels.variants`), and then nothing is ever built. An installation
+from the sources has none: a C++ compiler builds one for the processor at hand, which is kept in the user's cache.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import logging
 import os
+import platform
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from locant.errors import ConfigError
-from locant.kernels.building import build, built_path, mark_as_used
+from locant.files import cache_folder, publish, workplace
 from locant.kernels.variants import VARIANT, choose
-from locant.locks import thread_lock
+from locant.locks import FileLock, thread_lock
 
 SWITCH = "LOCANT_KERNELS"
 """Environment variable that switches the kernels off from the start: ``0``, ``false``, ``off`` or ``no``."""
+
+# Without traps GCC vectorises loops in which something depends on a comparison, such as the exponential function's.
+_FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-pthread")
+_FLAGS += ("-fopenmp-simd", *(("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()))
+
+_CPUINFO = Path("/proc/cpuinfo")
+# What Linux says there of a processor's instructions: on x86, ARM, RISC-V and POWER.
+_INSTRUCTIONS = re.compile(r"(flags|Features|CPU implementer|CPU part|isa|uarch|cpu)\s*:")
 
 _logger = logging.getLogger("locant")
 _on = os.environ.get(SWITCH, "").strip().lower() not in ("0", "false", "off", "no")
@@ -67,13 +91,11 @@ class Library:
         return self._loaded is not None
 
     def load(self) -> ctypes.CDLL:
-        """Return the library: the best variant that came with the package and that this processor runs.
-
-        Where none came, the sources are built for this processor, unless that is in the cache folder already.
+        """Return the library: the best variant that came with the package, or else what is built from the sources.
 
         Raises:
-            ConfigError: There is no C++ compiler, it fails, or the cache folder cannot be written; or the variant that
-                the environment names cannot be used.
+            ConfigError: No variant that came with the package runs here; or none came, and there is no C++ compiler, it
+                fails, or there is no folder for what it builds.
         """
         with self._lock:
             if self._loaded is None:
@@ -154,25 +176,130 @@ def _load() -> ctypes.CDLL:
         choice = choose()
         if choice is not None:
             return ctypes.CDLL(str(choice.path))
-    except OSError as error:  # what came with the package is for a system with other libraries
-        if VARIANT in os.environ:
-            raise ConfigError(f"The variant of kernels that {VARIANT} asks for cannot be loaded: {error}") from error
-    path = None
+    except OSError as error:
+        asked = f"The variant that {VARIANT} asks for" if os.environ.get(VARIANT) else "What came with the package"
+        raise ConfigError(f"{asked} cannot be loaded on this system: {error}.") from error
     try:
         path = built_path()
-        library = _load_or_build(path)
-    except OSError as error:
-        place = path.parent if path else "a folder of this user"
-        raise ConfigError(f"The C++ kernels cannot be kept in {place} or loaded from it: {error}") from error
-    mark_as_used(path)
-    return library
+        if path.exists():
+            try:
+                return ctypes.CDLL(str(path))
+            except OSError:
+                path.unlink()  # damaged, or built for a system with other libraries
+        _build(path)
+        return ctypes.CDLL(str(path))
+    except (OSError, RuntimeError) as error:  # the latter of Python's threads
+        raise ConfigError(f"The C++ kernels cannot be built or kept: {error}.") from error
 
 
-def _load_or_build(path: Path) -> ctypes.CDLL:
-    if path.exists():
-        try:
-            return ctypes.CDLL(str(path))
-        except OSError:
-            path.unlink()  # damaged, or built for a system with other libraries
-    build(path)
-    return ctypes.CDLL(str(path))
+def find_compiler() -> tuple[str, ...] | None:
+    """Return the command of the C++ compiler: that of the environment variable ``CXX``, or a usual one.
+
+    Its first word is the path of a program; what follows are arguments, as in ``ccache g++``.
+    """
+    for command in (os.environ.get("CXX", ""), "c++", "g++", "clang++"):
+        if whole := shutil.which(command):  # there may be spaces in its path
+            return (whole,)
+        with suppress(ValueError):  # quotes that do not end
+            program, *arguments = shlex.split(command) or [""]
+            if found := shutil.which(program):
+                return (found, *arguments)
+    return None
+
+
+def built_path() -> Path:
+    """Return where the build of these sources for this machine is kept, or will be.
+
+    Its name depends on the sources, the processor, the C library and the compiler; where there is no compiler any more,
+    it is the newest build of any. It lies in the cache folder, or in one for temporary files where the user has no home
+    folder or cannot write there, or where others could put something else in its place.
+
+    Raises:
+        ConfigError: There is no such folder.
+    """
+    folders = [Path(tempfile.gettempdir(), f"locant-{os.geteuid() if hasattr(os, 'geteuid') else 'kernels'}")]
+    with suppress(ConfigError):  # no home folder
+        folders.insert(0, cache_folder() / "kernels")
+    compiler, name = find_compiler(), f"kernels-{_digest(sorted(sources().items()), _FLAGS, _machine())}"
+    for folder in folders:
+        with suppress(OSError):
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        found = sorted(folder.glob(f"{name}-*.so"), key=lambda path: path.stat().st_mtime) if compiler is None else []
+        path = found[-1] if found else folder / f"{name}-{_digest(_identity(compiler))}.so"
+        with suppress(OSError):  # it is not there
+            if _is_safe(folder) and (_is_safe(path) if path.exists() else os.access(folder, os.W_OK)):
+                return path
+    places = " or ".join(map(str, folders))
+    raise ConfigError(f"The C++ kernels need a folder that this user can write and nobody else, such as {places}.")
+
+
+def _is_safe(path: Path) -> bool:
+    """Return whether a file or folder is this user's or the system's, and nobody else can write it."""
+    found = path.lstat()
+    mine = not hasattr(os, "geteuid") or found.st_uid in (os.geteuid(), 0)
+    return mine and not stat.S_ISLNK(found.st_mode) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _build(library: Path) -> None:
+    """Build the kernels, unless another process does so at this moment: then wait for it."""
+    compiler = find_compiler()
+    if compiler is None:
+        raise ConfigError("C++ kernels need a C++ compiler, and neither c++, g++ nor clang++ was found.")
+    lock = FileLock(library.parent / "build.lock")
+    with suppress(OSError):  # a file system without locks: two then build the same
+        lock.acquire("building", wait=True)
+    try:
+        if library.exists():
+            return
+        _logger.info(
+            f"Building C++ kernels for this processor, which takes some seconds once; they are kept in "
+            f"{library.parent}. {SWITCH}=0 in the environment switches them off."
+        )
+        with workplace(library.parent) as folder:
+            for name, content in sources().items():
+                (folder / name).write_bytes(content)
+            files = sorted(folder.glob("*.cpp"), key=lambda path: -path.stat().st_size)  # the longest first
+            objects = [file.with_suffix(".o") for file in files]
+            compile_one = (*compiler, *_FLAGS, "-c")
+            with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+                list(threads.map(lambda file, to: _run(*compile_one, str(file), "-o", str(to)), files, objects))
+            built = folder / "built.so"
+            _run(*compiler, *_FLAGS, "-shared", *map(str, objects), "-o", str(built))
+            built.chmod(0o755)
+            publish(built, library)
+    finally:
+        lock.release()
+
+
+def _run(*command: str) -> None:
+    run = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
+    if run.returncode:
+        said = (run.stderr.strip().splitlines() or ["nothing"])[0]
+        raise ConfigError(f"The C++ compiler {command[0]} failed with code {run.returncode} and said: {said}.")
+
+
+@cache
+def sources() -> dict[str, bytes]:
+    """Return the content of every C++ file and header, by name."""
+    files = resources.files("locant.kernels").iterdir()
+    return {file.name: file.read_bytes() for file in files if file.name.endswith((".cpp", ".h"))}
+
+
+def _machine() -> tuple[object, ...]:
+    """Return what a build for this processor and system depends on; of all cores where they differ."""
+    try:
+        lines = {line for line in _CPUINFO.read_text(encoding="utf-8").splitlines() if _INSTRUCTIONS.match(line)}
+    except OSError:
+        lines = {platform.node()}  # another machine may have another processor
+    return platform.machine(), platform.processor(), sorted(lines), *platform.libc_ver()
+
+
+def _identity(compiler: Sequence[str] | None) -> tuple[object, ...]:
+    """Return what says whether a compiler is another one, or another version."""
+    # Of a program that runs another one, as ccache does, the other one too.
+    files = [Path(found).resolve() for found in map(shutil.which, compiler or ()) if found]
+    return (*((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files), *(compiler or ())[1:])
+
+
+def _digest(*what: object) -> str:
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:16]

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from locant.kernels import cross_entropy as kernel
-from locant.kernels.operator import Gradient, Operator, once
+from locant.kernels.operator import no_gradient, of_first_alone, operator
+from locant.kernels.tensors import lack_rules
 
 # Logits held at a time: enough for full-speed matrix products and few sums of the weight's gradient, few enough to stay
 # near the caches.
@@ -66,26 +67,20 @@ def _at_once(
     return torch.stack((loss, nll)).float(), grad_hidden, grad_weight.to(weight.dtype)
 
 
-def _empty(
-    hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, ignore: int, of_hidden: bool, of_weight: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    del labels, smoothing, ignore
-    grad_hidden = torch.empty(hidden.shape if of_hidden else 0, dtype=hidden.dtype, device=hidden.device)
-    grad_weight = torch.empty_like(weight) if of_weight else weight.new_empty(0)
-    return hidden.new_empty(2, dtype=torch.float32), grad_hidden, grad_weight
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    of_first_alone(ctx, output)
     hidden, weight, *_, ctx.of_hidden, ctx.of_weight = inputs
     ctx.save_for_backward(hidden, weight, *output[1:])
 
 
-def _gradients(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+def _gradients(ctx: Any, outer: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    if outer is None:
+        return (None,) * 7
     hidden, weight, grad_hidden, grad_weight = ctx.saved_tensors
-    scale, scaled = outer[0], _SCALED.following(ctx)  # the likelihood has no gradient
+    scale = outer[0]  # the likelihood has no gradient
     return (
-        scaled(grad_hidden, hidden, weight, scale) if ctx.of_hidden else None,
-        scaled(grad_weight, hidden, weight, scale) if ctx.of_weight else None,
+        _SCALED(grad_hidden, hidden, weight, scale) if ctx.of_hidden else None,
+        _SCALED(grad_weight, hidden, weight, scale) if ctx.of_weight else None,
         *(None,) * 5,
     )
 
@@ -95,24 +90,23 @@ def _scaled(gradient: Tensor, hidden: Tensor, weight: Tensor, scale: Tensor) -> 
     return gradient * scale.to(gradient.dtype)
 
 
-_SCALED = Operator(
+_SCALED = operator(
     "projected_cross_entropy_backward(Tensor gradient, Tensor hidden, Tensor weight, Tensor scale) -> Tensor",
     kernel=_scaled,
     plain=_scaled,
     reads=lambda *_: True,
-    fake=lambda gradient, hidden, weight, scale: torch.empty_like(gradient),
-    gradient=once("This loss has no second derivatives; torch.nn.functional.cross_entropy of all logits has."),
+    backward=no_gradient("This loss has no second derivatives; torch.nn.functional.cross_entropy of all logits has."),
 )
 
 
-_LOSS = Operator(
+_LOSS = operator(
     "projected_cross_entropy(Tensor hidden, Tensor weight, Tensor labels, float smoothing, int ignore, bool of_hidden, "
     "bool of_weight) -> (Tensor, Tensor, Tensor)",
     kernel=_in_chunks,
     plain=_at_once,
     reads=lambda *_: True,
-    fake=_empty,
-    gradient=Gradient(_keep, _gradients, of_first=True),
+    setup=_setup,
+    backward=_gradients,
 )
 
 
@@ -120,12 +114,8 @@ def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
     """Add a matrix product to a total, which may be of higher precision."""
     if one.dtype == total.dtype:
         total.addmm_(one, other)
-        return
-    product = one @ other
-    if kernel.accumulates(total, product):
-        kernel.accumulate(total, product)
     else:
-        total += product
+        kernel.accumulate(total, one @ other)
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, trains: bool) -> tuple[Tensor, Tensor | None]:
@@ -162,5 +152,8 @@ def projected_cross_entropy(
         log-likelihood, without.
     """
     of_hidden, of_weight = (torch.is_grad_enabled() and x.requires_grad for x in (hidden, weight))
-    sums = _LOSS(hidden, weight, labels, smoothing, ignore, of_hidden, of_weight)
+    if lack_rules(hidden, weight):
+        sums, *_ = _at_once(hidden, weight, labels, smoothing, ignore, False, False)
+    else:
+        sums, *_ = _LOSS(hidden, weight, labels, smoothing, ignore, of_hidden, of_weight)
     return sums[0], sums[1].detach()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from locant.kernels.library import Kernel
-from locant.kernels.operator import Gradient, Operator
+from locant.kernels.operator import operator
 from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import DTYPES, is_usable, suits_kernels
 
@@ -28,7 +28,7 @@ def serves(features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, of_any_s
     Only where the features are of one dtype and those of a head lie next to each other, and the angles are constants.
     Small ones are left to PyTorch, unless they may be ``of_any_size``.
     """
-    return suits_kernels(*features, of_any_size=of_any_size) and _fit(features, cosine, sine) and is_usable(KERNEL)
+    return suits_kernels(*features, of_any_size=of_any_size) and _fit(features, cosine, sine)
 
 
 def rotate(
@@ -50,7 +50,7 @@ def rotate(
     return tuple(ROTATION(list(features), cosine, sine, interleaved, backwards))
 
 
-def _run(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> list[Tensor]:
+def _kernel(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> list[Tensor]:
     rotated = [torch.empty_like(x) for x in features]
     tables = *_batch_and_row_stride(cosine), *_batch_and_row_stride(sine)
     addresses, pairs = (cosine.data_ptr(), sine.data_ptr()), cosine.shape[-1]
@@ -82,19 +82,14 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tens
     return torch.cat((found.to(x.dtype), rest), dim=-1)
 
 
-def _empty(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> list[Tensor]:
-    del cosine, sine, interleaved, backwards
-    return [torch.empty_like(x) for x in features]
-
-
 def _reads(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> bool:
     del interleaved, backwards
     dtype = features[0].dtype if features else None
     here = all(x.is_cpu for x in features)
-    return dtype in DTYPES and here and _fit(features, cosine, sine) and KERNEL.usable()
+    return dtype in DTYPES and here and _fit(features, cosine, sine)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     del output
     _, cosine, sine, ctx.interleaved, ctx.backwards = inputs
     ctx.save_for_backward(cosine, sine)
@@ -102,17 +97,16 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _gradients(ctx: Any, outer: list[Tensor]) -> tuple[Any, ...]:
     outer = [x if x.stride(-1) == 1 else x.contiguous() for x in outer]
-    found = ROTATION.following(ctx)(outer, *ctx.saved_tensors, ctx.interleaved, not ctx.backwards)
-    return found, None, None, None, None
+    return ROTATION(outer, *ctx.saved_tensors, ctx.interleaved, not ctx.backwards), None, None, None, None
 
 
-ROTATION = Operator(
+ROTATION = operator(
     "rotate(Tensor[] features, Tensor cosine, Tensor sine, bool interleaved, bool backwards) -> Tensor[]",
-    kernel=_run,
+    kernel=_kernel,
     plain=_plain,
     reads=_reads,
-    fake=_empty,
-    gradient=Gradient(_keep, _gradients),
+    setup=_setup,
+    backward=_gradients,
 )
 """Its gradient is the rotation backwards; the angles are constants."""
 
@@ -127,7 +121,7 @@ def _fit(features: Sequence[Tensor], cosine: Tensor, sine: Tensor) -> bool:
     fit = len(shape) in (2, 4)
     for x in features:
         fit = fit and x.dtype == dtype and _fits(x, shape)
-    return fit
+    return fit and is_usable(KERNEL)
 
 
 def _fits(x: Tensor, table: torch.Size) -> bool:

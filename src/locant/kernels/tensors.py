@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+from torch.autograd.forward_ad import unpack_dual
 
 from locant.kernels.library import Kernel
+from locant.kernels.operator import is_under_transforms
 
 DTYPES = (torch.float32, torch.bfloat16)
 """What kernels read and write; their arithmetic is float32."""
@@ -21,18 +22,21 @@ def suits_kernels(*tensors: Tensor, of_any_size: bool = False) -> bool:
 
     The first one has at least :data:`SMALLEST` elements, unless they may be ``of_any_size``; one of a free size that is
     exported is taken for large. Never while ``torch.jit`` traces, for forward-mode differentiation, or under transforms
-    of ``torch.func`` other than one ``grad`` or ``vjp``: these see PyTorch's own operations.
+    of ``torch.func``: these see PyTorch's own operations.
     """
     if torch.compiler.is_compiling():
         return _suit_where_traced(tensors, of_any_size)
-    if not (of_any_size or tensors[0].numel() >= SMALLEST) or torch._C._is_tracing():
+    if not (of_any_size or tensors[0].numel() >= SMALLEST):
         return False
     for x in tensors:  # a loop, because a generator costs as much as the checks of one token's tensors
         if not x.is_cpu or x.dtype not in DTYPES or type(x) not in _PLAIN:
             return False
-    if forward_ad._current_level >= 0:
-        return False
-    return not torch._C._are_functorch_transforms_active() or _is_one_gradient()
+    return not lack_rules(*tensors) and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+
+
+def lack_rules(*tensors: Tensor) -> bool:
+    """Return whether operators have no rules for these: under transforms of ``torch.func``, and in forward mode."""
+    return is_under_transforms() or any(unpack_dual(x).tangent is not None for x in tensors)  # type: ignore[no-untyped-call]
 
 
 def is_usable(kernel: Kernel) -> bool:
@@ -44,6 +48,11 @@ def is_usable(kernel: Kernel) -> bool:
     return kernel.expected() if torch.compiler.is_compiling() else kernel.usable()
 
 
+def address(x: Tensor | None) -> int | None:
+    """Return where a tensor's elements begin in memory, for a pointer of C; ``None`` is its null."""
+    return None if x is None else x.data_ptr()
+
+
 def always(condition: bool | torch.SymBool) -> bool:
     """Return whether a condition on sizes holds; where free sizes are exported, for all that they may be."""
     if isinstance(condition, torch.SymBool) and _is_exporting():
@@ -51,11 +60,6 @@ def always(condition: bool | torch.SymBool) -> bool:
 
         return statically_known_true(condition)
     return bool(condition)
-
-
-def address(x: Tensor | None) -> int | None:
-    """Return where a tensor's elements begin in memory, for a pointer of C; ``None`` is its null."""
-    return None if x is None else x.data_ptr()
 
 
 def _is_exporting() -> bool:
@@ -66,19 +70,13 @@ def _is_exporting() -> bool:
 def _suit_where_traced(tensors: tuple[Tensor, ...], of_any_size: bool) -> bool:
     if torch.onnx.is_in_onnx_export():  # ONNX knows no operators of Locant
         return False
-    if not _is_exporting() and torch._C._are_functorch_transforms_active():
+    if not _is_exporting() and is_under_transforms():
         return False
     plain = torch.compiler.is_dynamo_compiling()  # else tensors are of classes of the exporter's
     for x in tensors:
         if not x.is_cpu or x.dtype not in DTYPES or (plain and type(x) not in _PLAIN):
             return False
     return of_any_size or not always(tensors[0].numel() < SMALLEST)
-
-
-def _is_one_gradient() -> bool:
-    """Whether all that is transformed is one function whose gradients are taken."""
-    stack = torch._C._functorch.get_interpreter_stack()
-    return stack is not None and [level.key() for level in stack] == [torch._C._functorch.TransformType.Grad]
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)

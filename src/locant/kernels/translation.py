@@ -10,35 +10,35 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 """Types of weights; their inputs are rounded likewise. int8 has a scale for each output and for each row of inputs.
 Sums and all other arithmetic are float32."""
 
-_ADDRESS, _COUNT, _NUMBER, _SAID = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_char_p
+_ADDRESS, _COUNT, _NUMBER, _ERROR = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_char_p
 KERNEL = Kernel(
     {
         "locant_supports": ([_COUNT], _NUMBER),
-        "locant_engine": ([*[_ADDRESS] * 3, _COUNT, _ADDRESS, _COUNT, *[_ADDRESS] * 3], _SAID),
+        "locant_engine": ([*[_ADDRESS] * 3, _COUNT, _ADDRESS, _COUNT, *[_ADDRESS] * 3], _ERROR),
         "locant_engine_free": ([_ADDRESS], None),
         "locant_engine_rows": ([_ADDRESS, _ADDRESS, _ADDRESS], None),
-        "locant_batch": ([_ADDRESS, _NUMBER, _ADDRESS], _SAID),
-        "locant_batch_join": ([_ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT], _SAID),
-        "locant_batch_encode": ([_ADDRESS, _COUNT, _ADDRESS], _SAID),
+        "locant_batch": ([_ADDRESS, _NUMBER, _ADDRESS], _ERROR),
+        "locant_batch_join": ([_ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT], _ERROR),
+        "locant_batch_encode": ([_ADDRESS, _COUNT, _ADDRESS], _ERROR),
         "locant_batch_abandon": ([_ADDRESS], None),
         "locant_batch_length": ([_ADDRESS], _COUNT),
-        "locant_batch_select": ([_ADDRESS, _COUNT, _ADDRESS], _SAID),
+        "locant_batch_select": ([_ADDRESS, _COUNT, _ADDRESS], _ERROR),
         "locant_batch_step": (
             [_ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT, _COUNT, _ADDRESS, _ADDRESS],
-            _SAID,
+            _ERROR,
         ),
         "locant_batch_free": ([_ADDRESS], None),
-        "locant_search": ([_ADDRESS, _NUMBER, _COUNT, _ADDRESS], _SAID),
+        "locant_search": ([_ADDRESS, _NUMBER, _COUNT, _ADDRESS], _ERROR),
         "locant_search_free": ([_ADDRESS], None),
-        "locant_search_threads": ([_ADDRESS, _NUMBER], _SAID),
+        "locant_search_threads": ([_ADDRESS, _NUMBER], _ERROR),
         "locant_search_length": ([_ADDRESS], _COUNT),
         "locant_search_join": (
             [_ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT],
-            _SAID,
+            _ERROR,
         ),
-        "locant_search_encode": ([_ADDRESS, _COUNT, _ADDRESS], _SAID),
+        "locant_search_encode": ([_ADDRESS, _COUNT, _ADDRESS], _ERROR),
         "locant_search_remove": ([_ADDRESS, _COUNT], None),
-        "locant_search_steps": ([_ADDRESS, _ADDRESS, *[_COUNT] * 4, _ADDRESS], _SAID),
+        "locant_search_steps": ([_ADDRESS, _ADDRESS, *[_COUNT] * 4, _ADDRESS], _ERROR),
         "locant_search_take": ([_ADDRESS, _ADDRESS, _ADDRESS], None),
     },
     brief=("locant_engine_rows", "locant_search_length", "locant_search_remove", "locant_search_take"),

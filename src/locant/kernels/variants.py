@@ -99,7 +99,7 @@ class Choice:
 
 
 def choose(folder: Path = FOLDER) -> Choice | None:
-    """Return the best variant of a folder that this processor runs; ``None`` where there is none.
+    """Return the best variant of a folder that this processor runs; ``None`` where the folder has none at all.
 
     The environment variable ``LOCANT_KERNELS_VARIANT`` takes another one.
 
@@ -107,7 +107,8 @@ def choose(folder: Path = FOLDER) -> Choice | None:
         folder: Where the libraries are.
 
     Raises:
-        ConfigError: The variant that the environment names is not there, or the processor does not run it.
+        ConfigError: The variant that the environment names is not there, or the processor runs neither it nor, where
+            none is named, any.
         OSError: The least variant cannot be loaded, of which the processor's features are asked.
     """
     asked = os.environ.get(VARIANT, "")
@@ -126,7 +127,8 @@ def choose(folder: Path = FOLDER) -> Choice | None:
         lacks = ", ".join(lacking[asked])
         raise ConfigError(f"{VARIANT} asks for the variant {asked} of the kernels, but this processor lacks {lacks}.")
     if not runs:
-        return None
+        lacks = ", ".join(lacking[there[0]])
+        raise ConfigError(f"The kernels that came with the package need what this processor lacks: {lacks}.")
     taken, better = asked or runs[-1], there[there.index(runs[-1]) + 1 :]
     return Choice(taken, variant_path(taken, folder), {name: lacking[name] for name in better}, runs)
 

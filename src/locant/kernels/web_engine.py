@@ -6,7 +6,7 @@ import hashlib
 
 from locant.errors import ConfigError
 from locant.files import cache_folder, replacing_file
-from locant.kernels.building import sources
+from locant.kernels.library import sources
 from locant.kernels.web_build import MODULES, SOURCES, build_engine, find_zig
 
 
