@@ -10,7 +10,7 @@ from transformers.models.marian.modeling_marian import MarianSinusoidalPositiona
 
 from locant.errors import CheckpointError, ConfigError
 from locant.interop import export_huggingface
-from locant.interop.marian_weights import concatenated_order
+from locant.interop.marian import concatenated_order
 from locant.models import DecodingSettings
 from locant.positions import Sinusoidal
 from locant.text import BOS

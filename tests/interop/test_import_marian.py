@@ -18,8 +18,10 @@ from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 from locant.cli import main
 from locant.errors import CheckpointError, ConfigError
 from locant.interop import export_huggingface, import_marian
-from locant.interop.marian_import import Special, read_sides
-from locant.interop.marian_weights import fold_bias
+from locant.interop.assembling import fold_bias
+from locant.interop.huggingface import MarianConfig as OwnConfig
+from locant.interop.huggingface import read_config
+from locant.interop.marian import read_sides
 from locant.models import load_model_folder
 from locant.text import BOS, EOS
 from locant.translation import Translator, load_translator
@@ -118,9 +120,8 @@ def test_logits_ids_and_translations_are_equal(changes, tokenizer_files, tmp_pat
     import_marian(tmp_path / "marian", tmp_path / "run")
     translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
 
-    config = other.config
-    special = Special(config.pad_token_id, config.decoder_start_token_id, config.eos_token_id)
-    source, target, languages = read_sides(tmp_path / "marian", special, config.vocab_size, config.vocab_size)
+    own_config = read_config(tmp_path / "marian", OwnConfig)
+    source, target, languages = read_sides(tmp_path / "marian", own_config)
     assert languages is None
     ids = [[*found, EOS] for found in translator.tokenizers.source.encode(SENTENCES)]
     batch = tokenizer(SENTENCES, return_tensors="pt", padding=True)
@@ -139,7 +140,7 @@ def test_logits_ids_and_translations_are_equal(changes, tokenizer_files, tmp_pat
     assert (found - expected).abs().max() < 1e-4
     assert expected.std() > 0.1
 
-    search = {"num_beams": 1, "max_new_tokens": 20, "bad_words_ids": [[special.pad]], "forced_eos_token_id": None}
+    search = {"num_beams": 1, "max_new_tokens": 20, "bad_words_ids": [[own_config.pad_token_id]], "forced_eos_token_id": None}
     translations = tokenizer.batch_decode(other.generate(**batch, **search)[:, 1:], skip_special_tokens=True)
     own = translator.translate(SENTENCES, beam=1, max_length_ratio=1e-9, max_length_extra=19)
     assert [text.strip() for text in own] == translations  # MarianTokenizer strips.
