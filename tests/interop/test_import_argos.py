@@ -274,8 +274,8 @@ def in_weights(old: bytes, new: bytes) -> Any:
     [
         (with_metadata(target_prefix=">>por<<"), "translates into several languages"),
         (with_metadata(type="sbd"), "of the type 'sbd'"),
-        (with_metadata(to_code=None), "lacks from_code or to_code"),
-        (lambda entries: entries.update({"metadata.json": b"[]"}), r"metadata\.json is not JSON with names"),
+        (with_metadata(to_code=None), "to_code"),
+        (lambda entries: entries.update({"metadata.json": b"[]"}), r"metadata\.json"),
         (renamed("sentencepiece.model", "bpe.model"), r"has bpe\.model, a tokenizer of another kind"),
         (with_config(add_source_bos=True), "reads a token before each source"),
         (with_config(decoder_start_token=None), "must be told what its decoder reads first"),

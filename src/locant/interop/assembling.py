@@ -113,7 +113,7 @@ def stacked(tensors: list[Tensor], what: str) -> Tensor:
     Raises:
         CheckpointError: They are not of one width.
     """
-    if not tensors[0].ndim or any(tensor.shape[1:] != tensors[0].shape[1:] for tensor in tensors):
+    if len({(tensor.ndim, tensor.shape[1:]) for tensor in tensors}) > 1 or not tensors[0].ndim:
         raise CheckpointError(f"The weights of {what} are damaged: their shapes do not fit each other.")
     return torch.cat([tensor.float() for tensor in tensors])
 

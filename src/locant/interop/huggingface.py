@@ -332,15 +332,14 @@ def read_config(folder: Path, kind: type[Config]) -> Config:
         )
     if config.activation_function not in _ACTIVATIONS:
         raise ConfigError(
-            f"The model's activation is '{config.activation_function}', which Locant's feed-forward does not have. "
-            f"Models with {', '.join(_ACTIVATIONS)} can be imported."
+            f"{path}: activation_function is '{config.activation_function}', which Locant's feed-forward does not "
+            f"have. Models with {', '.join(_ACTIVATIONS)} can be imported."
         )
     for theirs in ("attention_heads", "ffn_dim"):
         encoder, decoder = (getattr(config, f"{stack}_{theirs}") for stack in ("encoder", "decoder"))
         if encoder != decoder:
             raise ConfigError(
-                f"The model has encoder_{theirs} {encoder} but decoder_{theirs} {decoder}; Locant has one number for "
-                "both."
+                f"{path}: encoder_{theirs} is {encoder} but decoder_{theirs} {decoder}; Locant has one number for both."
             )
     return config
 

@@ -35,7 +35,15 @@ from locant.interop.huggingface import (
     write_weights,
 )
 from locant.interop.huggingface_files import Foreign, Row, read_rows, short_messages
-from locant.interop.sentencepiece_models import SPECIAL, Side, Special, build_side, fairseq_model, normalizing_model
+from locant.interop.sentencepiece_models import (
+    SPECIAL,
+    Side,
+    Special,
+    build_side,
+    fairseq_model,
+    normalizing_model,
+    read_model,
+)
 from locant.interop.tokenizer_json import MASK, nllb_tokenizer
 from locant.models.architectures import require_transformer
 from locant.models.model_card import CARD, model_card
@@ -248,7 +256,8 @@ def _read_nllb(folder: Path, about: TokenizerConfig, model: bytes) -> tuple[dict
     if about.legacy_behaviour:
         raise ConfigError(f"{folder} puts the language behind the source (legacy_behaviour), which Locant does not.")
     found = _TokenizerJson.read(path)
-    own = base64.b64encode(model_proto(model, str(folder / _MODEL_FILE)).normalizer_spec.precompiled_charsmap).decode()
+    pieces = read_model(model, str(folder / _MODEL_FILE))
+    own = base64.b64encode(pieces.normalizer_spec.precompiled_charsmap).decode()
     usual = [*_USUAL_RULES, {"type": "Precompiled", "precompiled_charsmap": own}]
     unusual = [rule for rule in _leaves(found.normalizer, "normalizers") if rule not in usual]
     unusual += [cut for cut in _leaves(found.pre_tokenizer, "pretokenizers") if cut.get("type") not in _USUAL_CUTS]

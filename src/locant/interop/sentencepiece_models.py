@@ -20,7 +20,7 @@ from typing import Any
 
 import sentencepiece
 
-from locant.errors import ConfigError
+from locant.errors import CheckpointError, ConfigError
 from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
@@ -56,6 +56,19 @@ class Side:
     rows: list[int]
 
 
+def read_model(model: bytes, what: str) -> Any:
+    """Return a SentencePiece model of another program as its protocol buffer.
+
+    Raises:
+        CheckpointError: It is damaged.
+        MissingExtraError: The package ``protobuf`` is not installed.
+    """
+    proto = model_proto(model, f"The tokenizer model {what}")
+    if not proto.pieces:
+        raise CheckpointError(f"The tokenizer model {what} is damaged: it has no subwords.")
+    return proto
+
+
 def build_side(
     model: bytes,
     what: str,
@@ -83,7 +96,7 @@ def build_side(
         ConfigError: An ordinary token has a name that Locant has for its own use.
         MissingExtraError: The package ``protobuf`` is not installed.
     """
-    proto = model_proto(model, f"The tokenizer model {what}")
+    proto = read_model(model, what)
     kind = type(proto).SentencePiece
     usual = {
         piece.piece: (piece.score, piece.type)

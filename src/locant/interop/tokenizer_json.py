@@ -124,18 +124,21 @@ def nllb_tokenizer(tokenizer: Tokenizer, languages: LanguageTokens, order: Seque
     """
     proto = model_proto(normalizing_model(tokenizer))
     codes = SPECIAL | {index: code for code, index in languages.ids.items()}
-    vocab = {codes.get(index, proto.pieces[index].piece): row for row, index in enumerate(order)}
-    special = {*SPECIAL.values(), *languages.ids, *({MASK} & vocab.keys())}
-    always = {piece.piece for piece in proto.pieces if piece.type == piece.USER_DEFINED}
+    always = {
+        index: piece.piece.replace("▁", " ")
+        for index, piece in enumerate(proto.pieces)
+        if piece.type == piece.USER_DEFINED
+    }
+    vocab = {(codes | always).get(index, proto.pieces[index].piece): row for row, index in enumerate(order)}
+    special = [*SPECIAL.values(), *languages.ids, *({MASK} & vocab.keys())]
     added = [
-        _added(name.replace("▁", " ") if name in always else name, row, special=name in special, mask=name == MASK)
+        _added(name, row, special=name in special, mask=name == MASK)
         for name, row in vocab.items()
-        if name in special | always
+        if name in {*special, *always.values()}
     ]
     rules = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode("ascii")
     spaces = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
     normalizers = [{"type": "Precompiled", "precompiled_charsmap": rules}, _replace({"Regex": " {2,}"}, " ")]
-    subwords = {name: row for name, row in vocab.items() if name not in always}
     first = next(iter(languages.ids))
     return {
         "version": "1.0",
@@ -146,7 +149,7 @@ def nllb_tokenizer(tokenizer: Tokenizer, languages: LanguageTokens, order: Seque
         "pre_tokenizer": spaces,
         "post_processor": _template([first], {first: vocab[first], SPECIAL[EOS]: vocab[SPECIAL[EOS]]}),
         "decoder": spaces,
-        "model": _bpe(subwords, proto, unknown=SPECIAL[UNK], bytes_too=False),
+        "model": _bpe(vocab, proto, unknown=SPECIAL[UNK], bytes_too=False),
     }
 
 
