@@ -15,7 +15,7 @@ The output matrix is then no longer that of the embeddings.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from locant.errors import CheckpointError, ConfigError
 from locant.models.config import TransformerConfig
 from locant.models.model_folder import skip_init
 from locant.models.transformer import Transformer
+from locant.positions.embeddings.sinusoidal import sinusoid_table
 from locant.text.tokenizer import BOS, PAD
 
 _GREATEST_CONDITION = 100.0
@@ -69,8 +70,10 @@ def assemble(parts: Parts, source_rows: list[int], target_rows: list[int], what:
             folded into the output.
         CheckpointError: A weight is missing, or has another shape than the others ask for.
     """
-    source, target = parts.source[source_rows], parts.target[target_rows]
-    output, bias = parts.output[target_rows], parts.bias[target_rows].clone()
+    source, bias = parts.source[source_rows], parts.bias[target_rows].clone()
+    same = parts.target is parts.source and target_rows == source_rows
+    target = source if same else parts.target[target_rows]
+    output = target if parts.output is parts.target else parts.output[target_rows]
     # Locant never writes these two, whatever their bias.
     bias[[index for index in (PAD, BOS) if bias[index] == -torch.inf]] = 0.0
     if not bool(bias.isfinite().all()):
@@ -105,6 +108,21 @@ def assemble(parts: Parts, source_rows: list[int], target_rows: list[int], what:
             )
         own.copy_(found)
     return model
+
+
+def sinusoid_of(table: Tensor, candidates: Iterable[dict[str, Any]], atol: float = 2e-3) -> dict[str, Any] | None:
+    """Return the options of Locant's sinusoid that gives a table ``[rows, E]``, ``None`` where none of them does.
+
+    Args:
+        table: For the positions from 0 on.
+        candidates: Options.
+        atol: Tables that were computed or stored in half precision are off by the default.
+    """
+    for options in candidates if table.ndim == 2 and not table.shape[1] % 2 else ():
+        positions = torch.arange(len(table)) + options.get("start", 0)
+        if torch.allclose(table, sinusoid_table(positions, table.shape[1], dialect=options["dialect"]), atol=atol):
+            return options
+    return None
 
 
 def stacked(tensors: list[Tensor], what: str) -> Tensor:

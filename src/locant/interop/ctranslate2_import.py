@@ -21,9 +21,8 @@ import torch
 from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
-from locant.interop.assembling import Parts, stacked
+from locant.interop.assembling import Parts, sinusoid_of, stacked
 from locant.positions import RotaryConfig
-from locant.positions.embeddings.sinusoidal import sinusoid_table
 from locant.positions.scaling import Unscaled
 from locant.rotary_configs import read_ctranslate2
 
@@ -362,7 +361,12 @@ def _stack_options(
         raise CheckpointError(f"{what} is damaged: the {stack} has {heads} heads and a width of {width}.")
     rotation = _rotation(left, stack, layers, width // heads, what)
     table = left.optional(f"{stack}/position_encodings/encodings")
-    plain = _OWN_SINUSOID if table is None or rotation else _sinusoid(table.float(), stack, what)
+    plain = _OWN_SINUSOID if table is None or rotation else sinusoid_of(table.float(), _SINUSOIDS)
+    if plain is None:
+        raise ConfigError(
+            f"The positions of the {stack} in {what} are no sinusoid of Vaswani et al. 2017, fairseq or tensor2tensor, "
+            "and no rotation; models with other positions cannot be imported."
+        )
     options = {
         "norm": "pre" if left.number(f"{stack}/pre_norm", 1) else "post",
         "heads": heads,
@@ -392,18 +396,3 @@ def _rotation(left: _Variables, stack: str, layers: int, head_dim: int, what: st
             "cannot be imported."
         )
     return {"base": config.base, "rotary_dim": config.rotary_dim, "layout": config.layout}
-
-
-def _sinusoid(table: Tensor, stack: str, what: str) -> dict[str, Any]:
-    """Return the options of Locant's sinusoid that gives a table ``[rows, E]``."""
-    if table.ndim == 2:
-        for options in _SINUSOIDS:
-            positions = torch.arange(len(table)) + options.get("start", 0)
-            expected = sinusoid_table(positions, table.shape[1], dialect=options["dialect"])
-            # Tables that were computed or stored in half precision are off by that much.
-            if torch.allclose(table, expected, atol=2e-3):
-                return options
-    raise ConfigError(
-        f"The positions of the {stack} in {what} are no sinusoid of Vaswani et al. 2017, fairseq or tensor2tensor, and "
-        "no rotation; models with other positions cannot be imported."
-    )

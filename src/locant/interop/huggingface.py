@@ -19,13 +19,12 @@ from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
 from locant.files import read_json
-from locant.interop.assembling import Parts, assemble, stacked
+from locant.interop.assembling import Parts, assemble, sinusoid_of, stacked
 from locant.interop.huggingface_files import Foreign, Row, read_rows, read_weights
 from locant.models.config import TransformerConfig
 from locant.models.decoding_settings import LONGEST_SOURCE, MOST_HYPOTHESES, DecodingSettings
 from locant.models.model_folder import ModelFolder
 from locant.models.transformer import Transformer
-from locant.positions.embeddings.sinusoidal import sinusoid_table
 from locant.version import __version__
 
 _SETTINGS = {
@@ -386,13 +385,9 @@ class StoredModel:
         self._output = self._first(config.target_size, _OUTPUT, _TARGET, _SHARED)
         self._bias = self._weights.get(BIAS, torch.zeros(config.target_size)).flatten().float()
         self._require(f"the bias of the logits ({BIAS})", self._bias, (config.target_size,))
-        start = config.position_options.get("start", 0)
+        options = config.position_options
         for table in [self._weights[name].float() for name in config.tables if name in self._weights]:
-            used = table[start:]
-            expected = sinusoid_table(
-                torch.arange(len(used)) + start, config.d_model, dialect=config.position_options["dialect"]
-            )
-            if used.shape != expected.shape or not torch.allclose(used, expected, atol=2e-3):
+            if sinusoid_of(table[options.get("start", 0) :], [options]) is None:
                 raise ConfigError(
                     f"The positions in {folder} are not {config.title}'s sinusoid, so it is not imported."
                 )
@@ -403,7 +398,7 @@ class StoredModel:
         return bool((self._bias != 0).any())
 
     def build(self, source_rows: list[int], target_rows: list[int]) -> Transformer:
-        """Return the Locant model with the same logits; see :func:`locant.interop.assembling.assemble`.
+        """Return the Locant model with the same logits, once; see :func:`locant.interop.assembling.assemble`.
 
         Args:
             source_rows: The row of each of Locant's source ids.
@@ -415,23 +410,31 @@ class StoredModel:
         options["feed_forward"] = _ACTIVATIONS[config.activation_function]
         # Locant multiplies embeddings by sqrt(E) whatever the model.
         scale = 1.0 if config.scale_embedding else math.sqrt(config.d_model)
-        source, target, output = self._source.float(), self._target.float(), self._output.float()
-        parts = Parts(options, source / scale, target / scale, output, self._bias, self._weight)
+        # Tied matrices are one tensor here too, and every other weight is let go when the model has it.
+        matrices = {name: self._weights[name].float() for name in (self._source, self._target, self._output)}
+        scaled = {name: matrix if scale == 1 else matrix / scale for name, matrix in matrices.items()}
+        parts = Parts(
+            options, scaled[self._source], scaled[self._target], matrices[self._output], self._bias, self._weight
+        )
         return assemble(parts, source_rows, target_rows, str(self._path))
 
     def _weight(self, name: str) -> Tensor:
         module, _, part = name.rpartition(".")
-        return stacked([self._tensor(f"{theirs}.{part}") for theirs in self._modules[module]], name)
+        names = [f"{theirs}.{part}" for theirs in self._modules[module]]
+        found = stacked([self._tensor(name) for name in names], name)
+        for name in names:
+            del self._weights[name]
+        return found
 
     def _tensor(self, name: str) -> Tensor:
         if name not in self._weights:
             raise CheckpointError(f"The weights in {self._path.parent} lack the tensor '{name}'.")
         return self._weights[name]
 
-    def _first(self, size: int, *names: str) -> Tensor:
+    def _first(self, size: int, *names: str) -> str:
         name = next((name for name in names if name in self._weights), names[0])
         self._require(name, self._tensor(name), (size, self._config.d_model))
-        return self._weights[name]
+        return name
 
     def _require(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
         if tensor.shape != shape:
@@ -564,46 +567,47 @@ def write_weights(
     return found
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Something that another format cannot express.
-
-    Attributes:
-        theirs: What the format has, after "has".
-        ours: What this model is or has instead, after "this one".
-        settings: Those with which a model could be exported, as on the command line.
-    """
-
-    theirs: str
-    ours: str
-    settings: str
+SEARCH_DIFFERS = (
+    "Greedy search gives Locant's translations. Beam search may give others: transformers divides by length^alpha, "
+    "Locant by ((5 + length) / 6)^alpha, and they end a search by different rules."
+)
 
 
-def require_same_layers(name: str, config: TransformerConfig, norm: str, positions: list[Difference]) -> None:
-    """Check that a model's layers are plain ones.
+def require_same(
+    kind: type[MarianConfig], model: Transformer, sinusoids: list[dict[str, Any]], settings: str
+) -> dict[str, Any]:
+    """Return the options of a model's sinusoid, and check that its layers are plain ones.
 
     A model is trained for hours before it is exported, so that a message which named one difference at a time would
     cost a training for each.
 
     Args:
-        name: Of the format.
-        config: Of the model.
-        norm: Where the norms of the other format are.
-        positions: In what its positions differ.
+        kind: As what it is exported.
+        model: The model.
+        sinusoids: Options of those that can be exported.
+        settings: With which a model has one of them.
 
     Raises:
-        ConfigError: They are not; it names all differences and the settings without them.
+        ConfigError: It differs; all differences are named, and the settings without them.
     """
-    found = []
-    if config.norm != norm:
-        found.append(Difference(f"{norm}-norm layers", f"is {config.norm}-norm", f"model.norm={norm}"))
+    config, scheme = model.config, model.encoder.scheme(0)
+    codes = scheme.code(torch.arange(64)) if scheme.acts_on == {"embedding"} else None
+    found = None if codes is None else sinusoid_of(codes, sinusoids, atol=1e-6)
+    differences = []
+    if config.norm != kind.norm:
+        differences.append((f"{kind.norm}-norm layers", f"is {config.norm}-norm", f"model.norm={kind.norm}"))
     if config.feed_forward not in _ACTIVATIONS:
-        ours = f"has the gated {config.feed_forward}"
-        found.append(Difference("no gated feed-forward", ours, "model.feed_forward=relu (or gelu, silu)"))
-    found += positions
-    if found:
-        said = "; ".join(f"has {each.theirs}, and this one {each.ours}" for each in found)
-        settings = " ".join(each.settings for each in found)
+        wanted = "model.feed_forward=relu (or gelu, silu)"
+        differences.append(("no gated feed-forward", f"has the gated {config.feed_forward}", wanted))
+    if found is None:
+        given = " and ".join(f"{option}={value}" for option, value in config.position_options.items()) or "no options"
+        wanted = f"model.position=sinusoidal {settings}" if config.position != "sinusoidal" else settings
+        theirs = f"sinusoids of base 10000 in the dialect {' or '.join(one['dialect'] for one in sinusoids)}"
+        differences.append((theirs, f"has '{config.position}' with {given}", wanted))
+    if differences or found is None:
+        said = "; ".join(f"has {theirs}, and this one {ours}" for theirs, ours, _ in differences)
         raise ConfigError(
-            f"A model for {name} {said}. Train one with {settings}, or export this one to ctranslate2 or onnx."
+            f"A model for {kind.title} in Hugging Face {said}. Train one with "
+            f"{' '.join(wanted for *_, wanted in differences)}, or export this one to ctranslate2 or onnx."
         )
+    return found

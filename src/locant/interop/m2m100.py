@@ -15,21 +15,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import Field
 
 from locant.errors import CheckpointError, ConfigError
 from locant.files import replacing_folder, require_new_folder, write_json, write_tensors, write_text
 from locant.interop.huggingface import (
+    SEARCH_DIFFERS,
     AddedToken,
-    Difference,
     M2M100Config,
     SpecialNames,
     StoredModel,
     TokenizerConfig,
     read_config,
     read_search,
-    require_same_layers,
+    require_same,
     write_config,
     write_search,
     write_weights,
@@ -49,7 +48,6 @@ from locant.models.architectures import require_transformer
 from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, save_model_folder
 from locant.models.transformer import Transformer
-from locant.positions.embeddings.sinusoidal import sinusoid_table
 from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, normalize
 from locant.text.tokenizer_pair import LanguageTokens, TokenizerPair, language_token
@@ -320,7 +318,9 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
             "Face: M2M-100 has the layout 'fairseq'. Train with corpus.layout=fairseq, or export it to ctranslate2 or "
             "onnx."
         )
-    start = _start(model)
+    start = int(config.position_options.get("start", 0)) if config.position == "sinusoidal" else 0
+    sinusoids = [{"dialect": "tensor2tensor", "start": max(1, start)}]
+    require_same(M2M100Config, model, sinusoids, "'model.position_options={dialect: tensor2tensor, start: 2}'")
     if not found.tokenizers.joint:
         raise ConfigError(
             "M2M-100 has one vocabulary for all languages, but this model has one for each side. Train with "
@@ -378,8 +378,7 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
     notes = [
         f"Bring text to {prepare}{', without white space at its ends,' if nllb else ''} before it is tokenised; a text "
         f"that spells a language's token, such as {'eng_Latn' if nllb else '__en__'}, is tokenised in another way.",
-        "Greedy search gives Locant's translations. Beam search may give others: transformers divides by length^alpha, "
-        "Locant by ((5 + length) / 6)^alpha, and they end a search by different rules.",
+        SEARCH_DIFFERS,
     ]
     if unused:
         notes.append(
@@ -387,23 +386,6 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
             "never chosen, but count in log-probabilities."
         )
     return notes
-
-
-def _start(model: Transformer) -> int:
-    """Return the number that the model's first position counts as, or raise ConfigError."""
-    config, scheme, positions = model.config, model.encoder.scheme(0), torch.arange(64)
-    start = config.position_options.get("start", 0) if config.position == "sinusoidal" else 0
-    codes = scheme.code(positions) if scheme.acts_on == {"embedding"} else None
-    table = sinusoid_table(positions + start, config.d_model, dialect="tensor2tensor")
-    differences = []
-    if start < 1 or codes is None or not torch.allclose(codes, table):
-        ours = f"has '{config.position}' with {config.position_options or 'no options'}"
-        settings = "'model.position_options={dialect: tensor2tensor, start: 2}'"
-        if config.position != "sinusoidal":
-            settings = f"model.position=sinusoidal {settings}"
-        differences.append(Difference("the sinusoid of tensor2tensor, counted from 1 or more", ours, settings))
-    require_same_layers("M2M-100 in Hugging Face", config, "pre", differences)
-    return int(start)
 
 
 def _language_codes(languages: LanguageTokens) -> str:

@@ -18,14 +18,14 @@ from locant.interop.assembling import FOLDED
 from locant.interop.ctranslate2 import require_ended_source
 from locant.interop.huggingface import (
     BIAS,
-    Difference,
+    SEARCH_DIFFERS,
     MarianConfig,
     SpecialNames,
     StoredModel,
     TokenizerConfig,
     read_config,
     read_search,
-    require_same_layers,
+    require_same,
     write_config,
     write_search,
     write_weights,
@@ -37,8 +37,6 @@ from locant.interop.tokenizer_json import SPECIAL_TOKENS, fast_tokenizer
 from locant.models.architectures import require_transformer
 from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, load_model_folder, save_model_folder
-from locant.models.transformer import Transformer
-from locant.positions.embeddings.sinusoidal import SinusoidDialect, sinusoid_table
 from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from locant.text.tokenizer_pair import LanguageTokens, TokenizerPair
@@ -176,7 +174,8 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
         return export_m2m100(found, run, folder)
     model = require_transformer(found.model, "Export to Hugging Face's Marian")
     config = model.config
-    reorder = _dialect(model) == "paper"
+    sinusoids = [{"dialect": "paper"}, {"dialect": "concatenated"}]
+    reorder = require_same(MarianConfig, model, sinusoids, "model.position_options={}")["dialect"] == "paper"
     tokenizers = {} if own_files else {".": fast_tokenizer(pair.source)}
     if not own_files and not pair.joint:
         tokenizers[_TARGET_TOKENIZER] = fast_tokenizer(pair.target)
@@ -253,34 +252,9 @@ def _write_marian_tokenizer(folder: Path, found: ModelFolder) -> None:
     write_json(folder / "tokenizer_config.json", {key: value for key, value in about.items() if value is not None})
 
 
-def _dialect(model: Transformer) -> SinusoidDialect:
-    """Return the dialect of the model's sinusoid, or raise ConfigError unless Marian can express the model."""
-    config, scheme, positions = model.config, model.encoder.scheme(0), torch.arange(64)
-    codes = scheme.code(positions) if scheme.acts_on == {"embedding"} else None
-    dialects: tuple[SinusoidDialect, ...] = ("paper", "concatenated")
-    fitting = [
-        dialect
-        for dialect in dialects
-        if codes is not None and torch.allclose(codes, sinusoid_table(positions, config.d_model, dialect=dialect))
-    ]
-    differences = []
-    if not fitting and config.position != "sinusoidal":
-        settings = "model.position=sinusoidal" + (" model.position_options={}" if config.position_options else "")
-        differences.append(Difference("sinusoidal positions alone", f"has '{config.position}'", settings))
-    elif not fitting:
-        harmless = {"dialect": dialects, "features": (None, config.d_model)}
-        options = {key: value for key, value in config.position_options.items() if value not in harmless.get(key, ())}
-        shown = " and ".join(f"{option}={value}" for option, value in options.items())
-        theirs = "sinusoids of base 10000 from position 0 added to all features"
-        differences.append(Difference(theirs, f"has them with {shown}", "model.position_options={}"))
-    require_same_layers("Marian in Hugging Face", config, "post", differences)
-    return fitting[0]
-
-
 def _notes(found: ModelFolder, *, reorder: bool, own_files: bool) -> list[str]:
     notes = [
-        "Greedy search gives Locant's translations. Beam search may give others: transformers divides by length^alpha, "
-        "Locant by ((5 + length) / 6)^alpha, and they end a search by different rules.",
+        SEARCH_DIFFERS,
         f"Translations may have {found.decoding.longest_sequence()} tokens; Locant's limit grows with the source "
         f"({found.decoding.max_length_ratio:g} per token and {found.decoding.max_length_extra} more).",
     ]
