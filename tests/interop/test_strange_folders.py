@@ -83,11 +83,11 @@ def places(data: Any, found: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [found, *inner]
 
 
-def changed(data: Any, place: tuple[Any, ...], value: Any) -> Any:
+def with_value(data: Any, place: tuple[Any, ...], value: Any) -> Any:
     if not place:
         return value
     copy = data.copy()
-    copy[place[0]] = changed(data[place[0]], place[1:], value)
+    copy[place[0]] = with_value(data[place[0]], place[1:], value)
     return copy
 
 
@@ -113,7 +113,7 @@ def test_any_value_in_any_place_is_read_or_refused(data, written, tmp_path):
     path = data.draw(st.sampled_from(sorted(written.glob("*.json"))))
     before = path.read_text(encoding="utf-8")
     content = json.loads(before)
-    new = changed(content, data.draw(st.sampled_from(places(content))), data.draw(VALUES))
+    new = with_value(content, data.draw(st.sampled_from(places(content))), data.draw(VALUES))
     try:
         path.write_text(json.dumps(new), encoding="utf-8")
         imports_or_says(written, tmp_path / "run")

@@ -84,8 +84,8 @@ def import_marian(folder: Path | str, run: Path | str) -> list[str]:
             TokenizerPair(source.tokenizer, target.tokenizer, languages),
             decoding,
             # Of several languages these are the names of groups.
-            source_language=None if languages else about.source_lang,
-            target_language=None if languages else about.target_lang,
+            source_language=None if languages else about.source_lang or None,
+            target_language=None if languages else about.target_lang or None,
         )
     if languages:
         notes.append(
