@@ -19,7 +19,7 @@ from locant.extension.evaluate.evaluation import evaluate_context as evaluate_co
 from locant.extension.extend.extend import extend_model
 from locant.extension.inspect.inspection import inspect_model
 from locant.figures.registry import draw_figure as draw_figure
-from locant.interop.huggingface_import import import_model as import_model
+from locant.interop.importing import import_model as import_model
 from locant.lab.compare import compare as compare
 from locant.models.config import TransformerConfig as TransformerConfig
 from locant.models.config import preset as preset

@@ -19,7 +19,7 @@ from small_models import build
 
 from locant.errors import CheckpointError, ConfigError
 from locant.interop import export_argos, export_ctranslate2
-from locant.interop.text_rules import normalizing_model
+from locant.interop.sentencepiece_models import normalizing_model
 from locant.models import DecodingSettings
 from locant.text import LanguageTokens, TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.translation import Translator

@@ -217,44 +217,24 @@ def test_a_model_that_was_trained_here_leaves_as_nllb_where_it_has_its_codes(tmp
     require_equal(translator, tmp_path / "exported")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"algorithm": "unigram"},
-            "is byte-pair encoding, but this model's is unigram. Train with tokenizer.algorithm",
-        ),
-        ({"byte_fallback": True, "vocab_size": 340}, "cannot spell characters in bytes, as this model's does"),
-    ],
-    ids=str,
-)
-def test_what_nllb_cannot_express_is_refused(settings, message, tmp_path):
+@pytest.mark.parametrize("settings", [{"algorithm": "unigram"}, {"byte_fallback": True, "vocab_size": 340}], ids=str)
+def test_what_nllb_cannot_express_is_refused(settings, tmp_path):
     trained_here(tmp_path / "run", **settings)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=next(iter(settings))):
         export_huggingface(tmp_path / "run", tmp_path / "exported")
     assert not (tmp_path / "exported").exists()
 
 
-@pytest.mark.parametrize(
-    ("piece", "kind", "message"), [("k", 5, "joins known characters alone"), ("ka", 4, "no subwords of a text before")]
-)
-def test_subwords_that_merges_cannot_make_are_refused(piece, kind, message, pairs, tmp_path):
+@pytest.mark.parametrize("change", ["no merge makes a piece", "no space before a text"])
+def test_sentencepiece_models_that_merges_cannot_follow_are_refused(change, pairs, tmp_path):
     nllb_folder(tmp_path / "nllb", pairs)
     path = tmp_path / "nllb" / "sentencepiece.bpe.model"
     proto = ModelProto.FromString(path.read_bytes())
-    next(one for one in proto.pieces if one.piece == piece).type = kind  # UNUSED, USER_DEFINED
+    if change.startswith("no merge"):
+        next(one for one in proto.pieces if one.piece == "k").type = ModelProto.SentencePiece.UNUSED
+    else:
+        proto.normalizer_spec.add_dummy_prefix = False
     path.write_bytes(proto.SerializeToString())
     import_model(tmp_path / "nllb", tmp_path / "run")
-    with pytest.raises(ConfigError, match=message):
-        export_huggingface(tmp_path / "run", tmp_path / "exported")
-
-
-def test_a_model_without_a_space_before_its_texts_is_refused(pairs, tmp_path):
-    nllb_folder(tmp_path / "nllb", pairs)
-    path = tmp_path / "nllb" / "sentencepiece.bpe.model"
-    proto = ModelProto.FromString(path.read_bytes())
-    proto.normalizer_spec.add_dummy_prefix = False
-    path.write_bytes(proto.SerializeToString())
-    import_model(tmp_path / "nllb", tmp_path / "run")
-    with pytest.raises(ConfigError, match="puts a space before every text, unlike this model's"):
+    with pytest.raises(ConfigError, match="NLLB"):
         export_huggingface(tmp_path / "run", tmp_path / "exported")

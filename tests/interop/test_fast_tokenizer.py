@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locant.errors import ConfigError
-from locant.interop.fast_tokenizer import fast_tokenizer
+from locant.interop.tokenizer_json import fast_tokenizer
 from locant.text import EOS, Tokenizer, TokenizerSettings, train_tokenizers
 from locant.text.bible import find_version, read_version
 

@@ -16,9 +16,9 @@ from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.trainer_pt_utils import LabelSmoother
 
 from locant.interop import import_model
-from locant.interop.m2m100_import import read_multilingual
-from locant.interop.marian_import import Special, read_sides
-from locant.interop.marian_weights import modules
+from locant.interop.huggingface import M2M100Config, MarianConfig, modules, read_config
+from locant.interop.m2m100 import read_multilingual
+from locant.interop.marian import read_sides
 from locant.models import load_model_folder
 from locant.text import BOS, collate, write_cache
 from locant.training import TranslatorLoss, read_metrics, train
@@ -58,10 +58,9 @@ class Peer:
             self.languages = dict(zip(("source_language", "target_language"), codes, strict=True))
         config = self.model.config
         if kind.startswith("marian"):
-            special = Special(config.pad_token_id, config.decoder_start_token_id, config.eos_token_id)
-            sides = read_sides(folder, special, config.vocab_size, config.vocab_size)
+            sides = read_sides(folder, read_config(folder, MarianConfig))
         else:
-            sides = read_multilingual(folder, config.pad_token_id, config.eos_token_id, config.vocab_size)
+            sides = read_multilingual(folder, read_config(folder, M2M100Config))
         self.rows = torch.tensor(sides[0].rows), torch.tensor(sides[1].rows)
         self.batch = tokenizer(texts, text_target=references, return_tensors="pt", padding=True)
         self.batch["labels"] = self.batch["labels"].masked_fill(self.batch["labels"] == config.pad_token_id, -100)
@@ -98,12 +97,12 @@ def test_the_gradients_are_those_of_transformers(kind, smoothing, pairs, tmp_pat
     model, theirs = found.model, dict(peer.model.named_parameters())
     compared = set()
     folded = f"decoder.layers.{model.config.decoder_layers - 1}.residuals.2.norm"
-    for module in modules(model.config):
+    for module in modules(model.config.encoder_layers, model.config.decoder_layers, model.config.norm):
         for part in ("weight", "bias"):
             if kind == "marian with a bias" and module.locant == folded:
                 continue  # The bias is folded into this norm and the output, whose gradients are then of other things.
-            ours = model.get_parameter(f"{module.locant}.{part}").grad.chunk(len(module.marian))
-            for name, gradient in zip(module.marian, ours, strict=True):
+            ours = model.get_parameter(f"{module.locant}.{part}").grad.chunk(len(module.theirs))
+            for name, gradient in zip(module.theirs, ours, strict=True):
                 torch.testing.assert_close(gradient, theirs[f"{name}.{part}"].grad, atol=1e-4, rtol=0)
                 assert gradient.abs().max() > 1e-4 or name.endswith("k_proj")  # Softmax does not see a bias of keys.
                 compared.add(f"{name}.{part}")

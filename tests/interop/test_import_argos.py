@@ -6,10 +6,12 @@ import argparse
 import io
 import json
 import math
+import shutil
 import stat
 import struct
 import warnings
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,13 @@ import pytest
 import sentencepiece
 import torch
 from ctranslate2.converters import OpenNMTPyConverter
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from small_models import build, padded
+from test_strange_folders import VALUES, places, with_value
 
 from locant.cli import main
-from locant.errors import CheckpointError, ConfigError
+from locant.errors import CheckpointError, ConfigError, LocantError
 from locant.interop import export_argos, export_huggingface, export_onnx, import_argos
 from locant.models import DecodingSettings
 from locant.training.finetuning_settings import FineTuningSettings
@@ -270,32 +275,46 @@ def in_weights(old: bytes, new: bytes) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        (with_metadata(target_prefix=">>por<<"), "translates into several languages"),
-        (with_metadata(type="sbd"), "of the type 'sbd'"),
-        (with_metadata(to_code=None), "lacks from_code or to_code"),
-        (lambda entries: entries.update({"metadata.json": b"[]"}), r"metadata\.json is not JSON with names"),
-        (renamed("sentencepiece.model", "bpe.model"), r"has bpe\.model, a tokenizer of another kind"),
-        (with_config(add_source_bos=True), "reads a token before each source"),
-        (with_config(decoder_start_token=None), "must be told what its decoder reads first"),
-        (with_config(decoder_start_token="<t>"), "lacks the token <t>"),
-        (with_config(layer_norm_epsilon=1e-6), "add 1e-06 to the variance"),
-        (renamed("model/model.bin", "model/weights.bin"), r"lacks model/model\.bin"),
-        (lambda e: e.update({"model/model.bin": e["model/model.bin"][:-9]}), "ends too early"),
-        (lambda e: e.update({"model/model.bin": e["model/model.bin"] + b"x"}), "1 bytes follow its end"),
-        (in_weights(b"TransformerSpec", b"TransformerXpec"), "kind TransformerXpec"),
-        (in_weights(b"decoder/scale_alibi", b"decoder/scale_alixx"), "holds 'decoder/scale_alixx'"),
-        (in_weights(b"encoder/layer_norm/gamma", b"encoder/layer_norm/gummi"), "lacks the variable"),
+        (with_metadata(target_prefix=">>por<<"), "target_prefix"),
+        (with_metadata(type="sbd"), "sbd"),
+        (with_metadata(to_code=None), "to_code"),
+        (renamed("sentencepiece.model", "bpe.model"), r"bpe\.model"),
+        (with_config(add_source_bos=True), "before each source"),
+        (with_config(decoder_start_token=None), "decoder"),
+        (with_config(decoder_start_token="<t>"), "<t>"),
+        (with_config(layer_norm_epsilon=1e-6), "1e-06"),
+        (renamed("model/model.bin", "model/weights.bin"), r"model/model\.bin"),
+        (lambda e: e.update({"model/model.bin": e["model/model.bin"][:-9]}), r"model\.bin"),
+        (lambda e: e.update({"model/model.bin": e["model/model.bin"] + b"x"}), r"model\.bin"),
+        (in_weights(b"TransformerSpec", b"TransformerXpec"), "TransformerXpec"),
+        (in_weights(b"decoder/scale_alibi", b"decoder/scale_alixx"), "decoder/scale_alixx"),
+        (in_weights(b"encoder/layer_norm/gamma", b"encoder/layer_norm/gummi"), "encoder/layer_norm/gamma"),
         (lambda e: e.update({"model/model.bin": struct.pack("<I", 3) + e["model/model.bin"][4:]}), "version 3"),
-        (lambda e: e.update({"model/shared_vocabulary.json": b'["<unk>", "</s>"]'}), "vocabulary has 2 tokens"),
-        (lambda e: e.update({"sentencepiece.model": b"\xff no model"}), r"sentencepiece\.model is damaged"),
+        (lambda e: e.update({"sentencepiece.model": b"\xff no model"}), r"sentencepiece\.model"),
     ],
 )
-def test_what_cannot_be_imported_is_said(change, message, opennmt, tmp_path):
-    with pytest.raises((ConfigError, CheckpointError), match=message):
+def test_what_cannot_be_imported_is_named(change, named, opennmt, tmp_path):
+    with pytest.raises((ConfigError, CheckpointError), match=named):
         import_argos(changed(opennmt, tmp_path, change), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.sampled(1)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_value_in_any_json_is_read_or_refused(data, opennmt, tmp_path):
+    name = data.draw(st.sampled_from(["metadata.json", "model/config.json", "model/shared_vocabulary.json"]))
+
+    def change(entries: dict[str, bytes]) -> None:
+        content = json.loads(entries[name])
+        place, value = data.draw(st.sampled_from(places(content))), data.draw(VALUES)
+        entries[name] = json.dumps(with_value(content, place, value)).encode()
+
+    with suppress(LocantError):
+        import_argos(changed(opennmt, tmp_path, change), tmp_path / "run")
+    shutil.rmtree(tmp_path / "run", ignore_errors=True)
 
 
 def test_vocabularies_of_older_packages_are_lines(opennmt, tmp_path):
@@ -345,11 +364,10 @@ def test_archives_that_would_do_harm_are_refused(entries, message, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["x.argosmodel"]
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_unusual_compression_is_refused(method, tmp_path):
-    with zipfile.ZipFile(tmp_path / "x.argosmodel", "w", method) as archive:
+def test_unusual_compression_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.argosmodel", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("top/metadata.json", b"{}")
-    with pytest.raises(CheckpointError, match=rf"'top/metadata\.json' is compressed by method {int(method)}"):
+    with pytest.raises(CheckpointError, match=r"top/metadata\.json"):
         import_argos(tmp_path / "x.argosmodel", tmp_path / "run")
 
 

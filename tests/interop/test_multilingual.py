@@ -14,7 +14,7 @@ from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer, NllbTo
 
 from locant.analysis import introspect, token_pair
 from locant.cli import main
-from locant.errors import CheckpointError, ConfigError
+from locant.errors import ConfigError
 from locant.interop import import_model
 from locant.models import DecodingSettings
 from locant.text import EOS
@@ -243,39 +243,15 @@ def test_attention_is_that_of_the_tokens_the_model_reads(imported):
     assert weights.shape[1:] == (len(pair.target), len(pair.source))
 
 
-def test_what_cannot_be_imported_is_named(pairs, tmp_path):
-    folder = tmp_path / "other"
-    with pytest.raises(CheckpointError, match="There is no folder"):
-        import_model(folder, tmp_path / "run")
-    nllb_files(folder, pairs)
-    attempts: list[tuple[str, object, str]] = [
-        ("config.json", {"model_type": "mt5"}, "type 'mt5', which cannot be imported"),
-        ("config.json", {"model_type": "m2m_100", "decoder_start_token_id": 0}, "decoder starts with id 0"),
-        ("config.json", {"model_type": "m2m_100", "vocab_size": 199}, "neither model.safetensors nor pytorch"),
-    ]
-    of_the_tokenizer: list[tuple[str, object, str]] = [
-        ("tokenizer.json", {"model": {"vocab": {"a": 1}}}, "does not list tokens and added tokens"),
-        ("tokenizer.json", {"model": {"vocab": {"a": 1}}, "added_tokens": []}, "no language tokens like eng_Latn"),
-        ("tokenizer_config.json", {"legacy_behaviour": True}, "puts the language behind the source"),
-        ("vocab.json", ["a"], "does not give tokens their ids"),
-        ("vocab.json", {"a": 0}, "has no token <s> and no token <unk>"),
-        ("tokenizer_config.json", {"language_codes": "mine"}, "language codes 'mine'"),
-    ]
+@pytest.mark.parametrize("languages", [{}, {"source": "en"}, {"source": "eng", "target": "fr"}], ids=str)
+def test_a_language_that_is_missing_or_unknown_is_refused(languages, imported, capsys):
+    options = [part for side, code in languages.items() for part in (f"--{side}-language", code)]
+    assert main(["translate", str(imported), *options, "kalo"]) == 2
+    said = capsys.readouterr().err
+    assert ("'en'" if "eng" in options else f"--{'target' if options else 'source'}-language") in said
 
-    def refused(file: str, wrong: object, message: str) -> None:
-        (folder / file).write_text(json.dumps(wrong))
-        with pytest.raises((ConfigError, CheckpointError), match=message):
-            import_model(folder, tmp_path / "run")
 
-    for attempt in attempts:
-        refused(*attempt)
-    m2m100_folder(folder, vocab_size=50)
-    with pytest.raises(CheckpointError, match="which are not ids of 50 rows"):
-        import_model(folder, tmp_path / "run")
-    m2m100_folder(folder, vocab_size=199)
-    for attempt in of_the_tokenizer:
-        refused(*attempt)
-    (folder / "sentencepiece.bpe.model").unlink()
-    with pytest.raises(CheckpointError, match=r"lacks sentencepiece\.bpe\.model"):
-        import_model(folder, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+def test_a_model_for_one_pair_takes_no_languages(joint, trained, tmp_path, capsys):
+    Translator(trained, joint, source_language="en", target_language="de").save_pretrained(tmp_path / "run")
+    assert main(["translate", str(tmp_path / "run"), "--target-language", "de", "kalo"]) == 2
+    assert "en to de" in capsys.readouterr().err

@@ -15,8 +15,9 @@ from transformers import MarianTokenizer
 from transformers.models.m2m_100.modeling_m2m_100 import shift_tokens_right
 
 from locant.interop import import_model
-from locant.interop.m2m100_import import M2M100Config, read_multilingual
-from locant.interop.marian_import import Special, read_sides
+from locant.interop.huggingface import M2M100Config, MarianConfig, read_config
+from locant.interop.m2m100 import read_multilingual
+from locant.interop.marian import read_sides
 from locant.text import PAD, collate, write_cache
 from locant.training import TranslatorLoss
 from locant.translation import Translator
@@ -78,10 +79,7 @@ def test_batches_and_loss_of_m2m100_and_nllb(source, target, files, pairs, tmp_p
     tokenizer.src_lang, tokenizer.tgt_lang = source, target
     texts, references = (list(side) for side in zip(*used, strict=True))
     theirs = tokenizer(texts, text_target=references, return_tensors="pt", padding=True)
-    config = M2M100Config.parse(
-        {key: value for key, value in other.config.to_dict().items() if key in M2M100Config.model_fields}
-    )
-    sides = read_multilingual(tmp_path / "other", config.pad_token_id, config.eos_token_id, config.vocab_size)
+    sides = read_multilingual(tmp_path / "other", read_config(tmp_path / "other", M2M100Config))
     assert_same(batch, sides[0].rows, sides[1].rows, theirs, other)
     assert len(set(batch.target_lengths.tolist())) > 1
     assert loss == pytest.approx(their_loss(other, theirs), abs=1e-5)
@@ -111,7 +109,6 @@ def test_batches_and_loss_of_a_group_of_marian(own_start, marian_files, pairs, t
     tokenizer = MarianTokenizer(*paths)
     texts, references = (list(side) for side in zip(*used, strict=True))
     theirs = tokenizer([f">>fra<< {text}" for text in texts], text_target=references, return_tensors="pt", padding=True)
-    special = Special(other.config.pad_token_id, start, other.config.eos_token_id)
-    source, target, _ = read_sides(tmp_path / "other", special, size, size)
+    source, target, _ = read_sides(tmp_path / "other", read_config(tmp_path / "other", MarianConfig))
     assert_same(batch, source.rows, target.rows, theirs, other)
     assert loss == pytest.approx(their_loss(other, theirs), abs=1e-5)

@@ -29,10 +29,6 @@ class ArgosPackage:
     Args:
         path: The file.
 
-    Attributes:
-        path: The file.
-        metadata: Content of ``metadata.json``.
-
     Raises:
         CheckpointError: It is no zip archive, or none that Argos Translate makes: two entries have one name, a name
             leads out of the folder, an entry is a link, encrypted or unusually compressed, it is too large, or there is
@@ -48,21 +44,25 @@ class ArgosPackage:
         except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
             raise CheckpointError(f"{path} is no zip archive, or a damaged one: {error}") from None
         entries = self._archive.infolist()
-        self._require_harmless(entries)
-        tops = [PurePosixPath(entry.filename).parts[0] for entry in entries if self._is_metadata(entry.filename)]
+        if len(entries) > _MOST_FILES or sum(entry.file_size for entry in entries) > _MOST_BYTES:
+            raise self._refused(f"it holds {len(entries):,} files or more than {_MOST_BYTES >> 30} GB")
+        seen: set[str] = set()
+        for entry in entries:
+            # Some systems take names that differ in case for one.
+            name = entry.filename.rstrip("/").casefold()
+            if name in seen:
+                raise self._refused(f"it holds {entry.filename!r} twice")
+            seen.add(name)
+            if why := _harm(entry):
+                raise self._refused(f"its entry {entry.filename!r} {why}")
+        self._sizes = {entry.filename: entry.file_size for entry in entries}
+        found = [PurePosixPath(name).parts for name in self._sizes]
+        tops = [parts[0] for parts in found if len(parts) == 2 and parts[1] == _METADATA]
         if len(tops) != 1:
             raise CheckpointError(
                 f"{path} holds {len(tops) or 'no'} folders with {_METADATA}; a package of Argos Translate holds one."
             )
         self._top = tops[0]
-        self._sizes = {entry.filename: entry.file_size for entry in entries}
-        try:
-            metadata = parse_json(self.read(_METADATA))
-        except ValueError:
-            metadata = None
-        if not isinstance(metadata, dict):
-            raise CheckpointError(f"{path}: {_METADATA} is not JSON with names and values.")
-        self.metadata: dict[str, Any] = metadata
 
     def has(self, name: str) -> bool:
         """Return whether the package has a file."""
@@ -82,12 +82,9 @@ class ArgosPackage:
         if full not in self._sizes:
             raise CheckpointError(f"{self.path} lacks {name}.")
         size = self._sizes[full]
-        if size > _SMALL and not large:
-            raise CheckpointError(f"{self.path}: {name} has {size:,} bytes; at most {_SMALL:,} are read.")
-        if size > max(_SMALL, _MOST_EXPANSION_OF_WEIGHTS * self._archive.getinfo(full).compress_size):
-            raise CheckpointError(
-                f"{self.path} is refused: its {name} would grow to {size:,} bytes, which are no weights."
-            )
+        shrunk = self._archive.getinfo(full).compress_size
+        if size > _SMALL and (not large or size > _MOST_EXPANSION_OF_WEIGHTS * shrunk):
+            raise self._refused(f"its {name} would grow from {shrunk:,} bytes to {size:,}")
         try:
             with self._archive.open(full) as file:
                 # One byte more than is announced, so that an entry which goes on is noticed and not read to its end.
@@ -117,41 +114,25 @@ class ArgosPackage:
         """
         try:
             return parse_json(self.text(name))
-        except ValueError:
-            raise CheckpointError(f"{self.path}: {name} is not JSON.") from None
+        except ValueError as error:
+            raise CheckpointError(f"{self.path}: {name} is not JSON: {error}") from None
 
-    @staticmethod
-    def _is_metadata(name: str) -> bool:
-        parts = PurePosixPath(name).parts
-        return len(parts) == 2 and parts[1] == _METADATA
+    def _refused(self, why: str) -> CheckpointError:
+        return CheckpointError(f"{self.path} is refused: {why}. Argos Translate makes no such package.")
 
-    def _require_harmless(self, entries: list[zipfile.ZipInfo]) -> None:
-        def refused(why: str) -> CheckpointError:
-            return CheckpointError(f"{self.path} is refused: {why}. Argos Translate makes no such package.")
 
-        if len(entries) > _MOST_FILES:
-            raise refused(f"it holds {len(entries):,} files, and {_MOST_FILES:,} are allowed")
-        seen = set()
-        for entry in entries:
-            name = entry.filename
-            parts = name.rstrip("/").split("/")
-            if not name or name.startswith("/") or "\\" in name or ":" in parts[0] or {"", ".", ".."} & set(parts):
-                raise refused(f"the name of its entry {name!r} leads out of the package's folder")
-            # Some systems take names that differ in case for one.
-            if name.rstrip("/").casefold() in seen:
-                raise refused(f"it holds {name!r} twice")
-            seen.add(name.rstrip("/").casefold())
-            if stat.S_ISLNK(entry.external_attr >> 16):
-                raise refused(f"its entry {name!r} is a link")
-            # Others take any amount of memory, and raise errors of their own.
-            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise refused(f"its entry {name!r} is compressed by method {entry.compress_type}")
-            if entry.flag_bits & 1:
-                raise refused(f"its entry {name!r} is encrypted")
-            if entry.file_size > max(_ALWAYS_ALLOWED, _MOST_EXPANSION * entry.compress_size):
-                raise refused(
-                    f"its entry {name!r} would grow from {entry.compress_size:,} bytes to {entry.file_size:,}"
-                )
-        total = sum(entry.file_size for entry in entries)
-        if total > _MOST_BYTES:
-            raise refused(f"it would grow to {total:,} bytes, and {_MOST_BYTES:,} are allowed")
+def _harm(entry: zipfile.ZipInfo) -> str | None:
+    """Return why an entry is not taken, after its name."""
+    name, parts = entry.filename, entry.filename.rstrip("/").split("/")
+    if not name or name.startswith("/") or "\\" in name or ":" in parts[0] or {"", ".", ".."} & set(parts):
+        return "leads out of the package's folder"
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        return "is a link"
+    # Others take any amount of memory, and raise errors of their own.
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return f"is compressed by method {entry.compress_type}"
+    if entry.flag_bits & 1:
+        return "is encrypted"
+    if entry.file_size > max(_ALWAYS_ALLOWED, _MOST_EXPANSION * entry.compress_size):
+        return f"would grow from {entry.compress_size:,} bytes to {entry.file_size:,}"
+    return None

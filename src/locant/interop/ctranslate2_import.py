@@ -1,31 +1,35 @@
-"""A CTranslate2 Transformer as a Locant model: configuration and weights.
+"""A CTranslate2 Transformer, the file ``model.bin``, as the parts of a Locant model.
 
 CTranslate2 has more kinds of Transformer than Locant; what cannot be expressed is refused by the name of its variable.
-Source of the names and defaults: https://github.com/OpenNMT/CTranslate2, ``src/layers/transformer.cc``,
-``src/layers/attention.cc`` and ``src/models/transformer.cc``.
+The file is little-endian: the format's version, the kind of model and its revision, variables (name, shape, type,
+values), then other names of variables. Source of the format, the names and the defaults:
+https://github.com/OpenNMT/CTranslate2, ``model_spec.py``, ``src/models/model.cc``, ``src/models/transformer.cc``,
+``src/layers/transformer.cc`` and ``src/layers/attention.cc``.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
-from locant.interop.ctranslate2_weights import CTranslate2Weights
-from locant.interop.marian_weights import fold_bias
-from locant.models.config import TransformerConfig
-from locant.models.model_folder import skip_init
-from locant.models.transformer import Transformer
+from locant.interop.assembling import Parts, sinusoid_of, stacked
 from locant.positions import RotaryConfig
-from locant.positions.embeddings.sinusoidal import sinusoid_table
 from locant.positions.scaling import Unscaled
 from locant.rotary_configs import read_ctranslate2
-from locant.text.tokenizer import BOS, PAD
 
+_TYPES = {"float32": 4, "int8": 1, "int16": 2, "int32": 4, "float16": 2, "bfloat16": 2}
+"""Types of values by their number in the file, and their bytes."""
+_VERSIONS = range(4, 7)
+"""Of the format; before 4 it did not say the types."""
 _HEADS = {"TransformerSpec": 8, "TransformerBase": 8, "TransformerBig": 16}
 """Kinds of models, and their heads where the weights do not say how many."""
 _REVISIONS = range(2, 8)
@@ -61,42 +65,119 @@ _HARMLESS = {
 }
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Where the special tokens of a CTranslate2 model stand in its vocabularies.
+@dataclass
+class CTranslate2Weights:
+    """The content of ``model.bin``.
 
     Attributes:
-        source: The row of each of Locant's source ids.
-        target: Likewise of the target.
+        kind: What CTranslate2 calls this kind of model.
+        version: Of the format.
+        revision: Of the names of the variables.
+        variables: Values by name, float32, but attributes (scalars and texts) as they are; those with several names
+            are there under each. Weights of int8 and int16 are multiplied out.
+        quantized: The types among the weights that hold less than float32.
     """
 
-    source: list[int]
-    target: list[int]
+    kind: str
+    version: int
+    revision: int
+    variables: dict[str, Tensor]
+    quantized: set[str] = field(default_factory=set)
 
 
-@dataclass(frozen=True)
-class ReadTransformer:
-    """A CTranslate2 Transformer whose weights are named, before its rows are put in another order.
+def read_weights(content: bytes, what: str) -> CTranslate2Weights:
+    """Return what a ``model.bin`` holds.
 
-    Attributes:
-        options: Of Locant's configuration, without the vocabularies.
-        state: Weights by their names in a Locant model, without embeddings and output.
-        source_embedding: ``[V_source, E]``, as the model adds it to positions but for the factor of ``sqrt(E)``.
-        target_embedding: ``[V_target, E]``.
-        output: ``[V_target, E]``.
-        bias: Of the output, ``[V_target]``; ``-inf`` for what is never written.
-        zero_start: Whether the decoder reads zeros before its first token, whatever that is.
-        positions: Rows of the tables of positions, or ``None`` where there is no end.
+    Args:
+        content: Of the file.
+        what: Its name in messages.
+
+    Raises:
+        CheckpointError: It is damaged, or of a version that is not known.
     """
+    reader = _Reader(content, what)
+    version = reader.number("I")
+    if version not in _VERSIONS:
+        raise CheckpointError(
+            f"{what} has version {version} of CTranslate2's format; versions {_VERSIONS[0]} to {_VERSIONS[-1]} are "
+            "read. Convert the model again with a newer CTranslate2."
+        )
+    kind, revision = reader.text(), reader.number("I")
+    stored: dict[str, tuple[str, Tensor]] = {}
+    for _ in range(reader.number("I")):
+        name = reader.text()
+        if name in stored:
+            raise CheckpointError(f"{what} is damaged: it holds '{name}' twice.")
+        stored[name] = reader.variable(name)
+    aliases = {reader.text(): reader.text() for _ in range(reader.number("I"))}
+    if reader.left:
+        raise CheckpointError(f"{what} is damaged: {reader.left:,} bytes follow its end.")
+    found = CTranslate2Weights(kind, version, revision, {})
+    for name, (stored_type, tensor) in stored.items():
+        if name.endswith(("_scale", "_zero")) and name.rpartition("_")[0] in stored:
+            continue
+        if name.endswith("weight") and stored_type != "float32":
+            found.quantized.add(stored_type)
+        if f"{name}_zero" in stored:
+            raise CheckpointError(f"{what} holds '{name}' with a shift of its zero (AWQ), which is not read.")
+        if f"{name}_scale" in stored:
+            scale = stored[f"{name}_scale"][1]
+            # Integers are the weights times a scale for each row, or for all.
+            if tensor.ndim != 2 or scale.shape not in ((), (len(tensor),)) or not (scale != 0).all():
+                raise CheckpointError(f"{what} is damaged: the scales of '{name}' do not fit it.")
+            tensor = tensor.float() / (scale[:, None] if scale.ndim else scale)
+        found.variables[name] = tensor
+    for alias, name in aliases.items():
+        if name not in found.variables:
+            raise CheckpointError(f"{what} is damaged: '{alias}' is another name of '{name}', which it does not hold.")
+        found.variables[alias] = found.variables[name]
+    return found
 
-    options: dict[str, Any]
-    state: dict[str, Tensor]
-    source_embedding: Tensor
-    target_embedding: Tensor
-    output: Tensor
-    bias: Tensor
-    zero_start: bool
-    positions: int | None
+
+class _Reader:
+    """Reads the file from its beginning, and nothing behind its end."""
+
+    def __init__(self, content: bytes, what: str) -> None:
+        self._content = memoryview(content)
+        self._place = 0
+        self._what = what
+
+    @property
+    def left(self) -> int:
+        return len(self._content) - self._place
+
+    def take(self, size: int) -> memoryview:
+        if size > self.left:
+            raise CheckpointError(f"{self._what} is damaged: it ends too early.")
+        self._place += size
+        return self._content[self._place - size : self._place]
+
+    def number(self, form: str) -> int:
+        return int(struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}")))[0])
+
+    def text(self) -> str:
+        raw = bytes(self.take(self.number("H")))
+        try:
+            return raw.removesuffix(b"\0").decode("utf-8")
+        except UnicodeDecodeError:
+            raise CheckpointError(f"{self._what} is damaged: the name of a variable is not UTF-8.") from None
+
+    def variable(self, name: str) -> tuple[str, Tensor]:
+        shape = [self.number("I") for _ in range(self.number("B"))]
+        kind = self.number("B")
+        if kind >= len(_TYPES):
+            raise CheckpointError(f"{self._what} holds '{name}' in the type {kind}, which is not known.")
+        (stored, width), size = list(_TYPES.items())[kind], self.number("I")
+        if size != prod(shape) * width:
+            raise CheckpointError(f"{self._what} is damaged: '{name}' has not the size of its shape.")
+        raw = self.take(size)
+        if stored == "bfloat16":
+            wide = np.frombuffer(raw, dtype="<u2").astype(np.uint32) << 16
+            values = wide.view(np.float32)
+        else:
+            values = np.frombuffer(raw, dtype=np.dtype(stored).newbyteorder("<")).copy()
+        tensor = torch.from_numpy(values.astype(values.dtype.newbyteorder("="))).reshape(shape)
+        return stored, tensor.float() if stored in ("float16", "bfloat16") else tensor
 
 
 class _Variables:
@@ -116,12 +197,23 @@ class _Variables:
             raise CheckpointError(f"{self._what} lacks the variable '{name}'.")
         return found.float()
 
+    def matrix(self, *names: str) -> Tensor:
+        """Take a matrix by the first of its names that is there."""
+        name = next((name for name in names if name in self._left), names[-1])
+        found = self.take(name)
+        if found.ndim != 2:
+            raise CheckpointError(f"{self._what} is damaged: '{name}' is no matrix.")
+        return found
+
     def number(self, name: str, default: float) -> float:
         """Return an attribute of a stack; older models have one for both, without the stack's name."""
         shared = name.partition("/")[2]
         self._shared.add(shared)
         values = [one for one in (self.optional(name), self._left.get(shared)) if one is not None and one.numel() == 1]
-        return float(values[0]) if values else default
+        value = float(values[0]) if values else default
+        if not math.isfinite(value):
+            raise CheckpointError(f"{self._what} is damaged: '{name}' is {value}.")
+        return value
 
     def attributes(self, prefix: str) -> dict[str, Any]:
         """Take the attributes whose names begin so, as plain values, by the last part of their names."""
@@ -143,6 +235,21 @@ class _Variables:
             )
 
 
+@dataclass
+class ReadTransformer:
+    """What was read of a CTranslate2 Transformer.
+
+    Attributes:
+        parts: Of the model.
+        zero_start: Whether the decoder reads zeros before its first token, whatever that is.
+        positions: Rows of the tables of positions, or ``None`` where there is no end.
+    """
+
+    parts: Parts
+    zero_start: bool
+    positions: int | None
+
+
 def read_transformer(weights: CTranslate2Weights, what: str) -> ReadTransformer:
     """Return the parts of a model.
 
@@ -160,157 +267,125 @@ def read_transformer(weights: CTranslate2Weights, what: str) -> ReadTransformer:
             f"revisions {_REVISIONS[0]} to {_REVISIONS[-1]} can be imported."
         )
     left = _Variables(weights, what)
-    source = left.optional("encoder/embeddings_0/weight")
-    source = (left.take("encoder/embeddings/weight") if source is None else source).float()
+    source = left.matrix("encoder/embeddings_0/weight", "encoder/embeddings/weight")
     if left.has("encoder/embeddings_1/"):
         raise ConfigError(f"{what} reads several features of each source token; Locant reads the tokens alone.")
-    target, output = left.take("decoder/embeddings/weight"), left.take("decoder/projection/weight")
-    width = source.shape[-1]
+    target, output = left.matrix("decoder/embeddings/weight"), left.matrix("decoder/projection/weight")
+    width = source.shape[1]
     state: dict[str, Tensor] = {}
-    about: dict[str, list[Any]] = {}
-    layers = {}
+    options: dict[str, Any] = {"d_model": width}
+    scales, rows = [], []
     for stack in ("encoder", "decoder"):
-        layers[stack] = sum(left.has(f"{stack}/layer_{index}/") for index in range(_most_layers(weights, stack)))
-        if not layers[stack]:
+        layers = 0
+        while left.has(f"{stack}/layer_{layers}/"):
+            layers += 1
+        if not layers:
             raise CheckpointError(f"{what} holds no layers of the {stack}.")
-        own = _stack_options(left, weights, stack, width, what)
+        own, scale, table = _stack_options(left, weights, stack, layers, width, what)
         for name, value in own.items():
-            about.setdefault(name, []).append(value)
-        for index in range(layers[stack]):
-            _read_layer(left, state, stack, index, gated=own["feed_forward"] in _GATED.values())
-        if own["norm"] == "pre":
-            _read_norm(left, state, f"{stack}/layer_norm", f"{stack}.norm")
-    scales = about.pop("scale")
-    positions = about.pop("positions")
-    for name, (first, second) in about.items():
-        if first != second:
-            raise ConfigError(
-                f"The model's {name.replace('_', ' ')} is {first} in the encoder but {second} in the decoder; Locant "
-                "has one for both."
-            )
-    inner = state["encoder.layers.0.feed_forward.outer.weight"].shape[-1]
+            if options.setdefault(name, value) != value:
+                raise ConfigError(
+                    f"The model's {name.replace('_', ' ')} is {options[name]} in the encoder but {value} in the "
+                    "decoder; Locant has one for both."
+                )
+        options[f"{stack}_layers"] = layers
+        for module, theirs in _modules(stack, layers, gated=own["feed_forward"] in _GATED.values(), norm=own["norm"]):
+            parts = ("gamma", "beta") if module.endswith("norm") else ("weight", "bias")
+            matrices = [left.take(f"{name}/{parts[0]}") for name in theirs]
+            # A linear map without bias has zeros.
+            added = [left.optional(f"{name}/{parts[1]}") for name in theirs]
+            biases = [
+                torch.zeros(matrix.shape[:1]) if one is None else one
+                for matrix, one in zip(matrices, added, strict=True)
+            ]
+            state[f"{module}.weight"], state[f"{module}.bias"] = stacked(matrices, what), stacked(biases, what)
+        # Locant multiplies embeddings by sqrt(E) whatever the model.
+        scales.append(scale / math.sqrt(width))
+        rows += [] if table is None else [table]
+    options["d_ff"] = state["encoder.layers.0.feed_forward.outer.weight"].shape[-1]
     bias = left.optional("decoder/projection/bias")
     zero_start = bool(left.number("decoder/start_from_zero_embedding", 0))
     left.end()
-    options = {
-        **{name: values[0] for name, values in about.items()},
-        "encoder_layers": layers["encoder"],
-        "decoder_layers": layers["decoder"],
-        "d_model": width,
-        "d_ff": inner,
-    }
-    # Locant multiplies embeddings by sqrt(E) whatever the model.
-    root = math.sqrt(width)
+    source, target = (
+        matrix if scale == 1 else matrix * scale for matrix, scale in zip((source, target), scales, strict=True)
+    )
+    bias = torch.zeros(len(output)) if bias is None else bias.float()
+    if bias.shape != (len(output),) or len(target) != len(output):
+        raise CheckpointError(f"{what} is damaged: embeddings, projection and its bias differ in their rows.")
     return ReadTransformer(
-        options,
-        state,
-        source if scales[0] == root else source * (scales[0] / root),
-        target if scales[1] == root else target * (scales[1] / root),
-        output,
-        torch.zeros(len(output)) if bias is None else bias.float(),
-        zero_start,
-        min((rows for rows in positions if rows is not None), default=None),
+        Parts(options, source, target, output, bias, state.__getitem__), zero_start, min(rows, default=None)
     )
 
 
-def build_transformer(read: ReadTransformer, rows: Rows, what: str) -> Transformer:
-    """Return the Locant model with the same logits.
-
-    Args:
-        read: The parts of the model.
-        rows: Its row of each of Locant's ids.
-        what: The file, for messages.
-
-    Raises:
-        ConfigError: Tokens that Locant may write have no finite bias, or a bias cannot be folded into the output.
-        CheckpointError: A weight has another shape than the others ask for.
-    """
-    source, target = read.source_embedding[rows.source], read.target_embedding[rows.target]
-    output, bias = read.output[rows.target], read.bias[rows.target].clone()
-    # Locant never writes these two, whatever their bias.
-    silent = [index for index in (PAD, BOS) if bias[index] == -torch.inf]
-    bias[silent] = 0.0
-    if not bool(bias.isfinite().all()):
-        raise ConfigError(f"{what} never writes some tokens of its vocabulary, which Locant cannot keep a model from.")
-    has_bias = bool((bias != 0).any())
-    config = TransformerConfig.parse(
-        {
-            **read.options,
-            "source_vocab_size": len(source),
-            "target_vocab_size": len(target),
-            "share_embeddings": torch.equal(source, target),
-            "tie_output": not has_bias and torch.equal(target, output),
-            "start_is_padding": rows.target[PAD] == rows.target[BOS],
-        },
-        what,
-    )
-    state = dict(read.state)
-    if has_bias:
-        last = f"decoder.layers.{config.decoder_layers - 1}.residuals.2.norm"
-        norm = "decoder.norm" if config.norm == "pre" else last
-        output, state[f"{norm}.bias"] = fold_bias(output, bias, state[f"{norm}.weight"], state[f"{norm}.bias"])
-    state |= {"source_embedding.weight": source, "target_embedding.weight": target, "output.weight": output}
-    with skip_init():
-        model = Transformer(config).eval()
-    for name, own in model.state_dict().items():
-        if name not in state or own.shape != state[name].shape:
-            found = " x ".join(map(str, state[name].shape)) if name in state else "absent"
-            raise CheckpointError(
-                f"{what} is damaged: {name} should be {' x '.join(map(str, own.shape))} and is {found}."
-            )
-    model.load_state_dict(state)
-    return model
+def _modules(stack: str, layers: int, *, gated: bool, norm: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield Locant's name of each module of a stack, and CTranslate2's names of those whose rows it stacks."""
+    for index in range(layers):
+        part, own = f"{stack}/layer_{index}", f"{stack}.layers.{index}"
+        for place, name in enumerate(
+            ("self_attention", "attention", "ffn") if stack == "decoder" else ("self_attention", "ffn")
+        ):
+            yield f"{own}.residuals.{place}.norm", [f"{part}/{name}/layer_norm"]
+        yield f"{own}.self_attention.query_key_value", [f"{part}/self_attention/linear_0"]
+        yield f"{own}.self_attention.output", [f"{part}/self_attention/linear_1"]
+        if stack == "decoder":
+            for number, name in enumerate(("query", "key_value", "output")):
+                yield f"{own}.cross_attention.{name}", [f"{part}/attention/linear_{number}"]
+        gates = [f"{part}/ffn/linear_0_noact"] if gated else []
+        yield f"{own}.feed_forward.inner", [f"{part}/ffn/linear_0", *gates]
+        yield f"{own}.feed_forward.outer", [f"{part}/ffn/linear_1"]
+    if norm == "pre":
+        yield f"{stack}.norm", [f"{stack}/layer_norm"]
 
 
-def _most_layers(weights: CTranslate2Weights, stack: str) -> int:
-    return 1 + sum(name.startswith(f"{stack}/layer_") for name in weights.variables)
-
-
-def _stack_options(left: _Variables, weights: CTranslate2Weights, stack: str, width: int, what: str) -> dict[str, Any]:
+def _stack_options(
+    left: _Variables, weights: CTranslate2Weights, stack: str, layers: int, width: int, what: str
+) -> tuple[dict[str, Any], float, int | None]:
     """Return what a stack says of the configuration, the factor of its embeddings, and its number of positions."""
     activation = int(left.number(f"{stack}/activation", 0))
     gated = left.has(f"{stack}/layer_0/ffn/linear_0_noact/")
     kinds = _GATED if gated else _ACTIVATIONS
     if activation not in kinds:
-        named = _ACTIVATION_NAMES[activation] if activation < len(_ACTIVATION_NAMES) else str(activation)
+        named = dict(enumerate(_ACTIVATION_NAMES)).get(activation, str(activation))
         raise ConfigError(
             f"The activation of the model in {what} is {named}, which Locant's feed-forward does not have"
             f"{' with gates' if gated else ''}."
         )
     scale = left.optional(f"{stack}/scale_embeddings")
-    if scale is None:
-        scale = left.optional(f"{stack}/embeddings/multiply_by_sqrt_depth")
-    if scale is None or (scale.dtype == torch.int8 and bool(scale)):
-        factor = math.sqrt(width)
-    else:
+    older = left.optional(f"{stack}/embeddings/multiply_by_sqrt_depth")
+    scale = older if scale is None else scale
+    factor = math.sqrt(width)
+    if scale is not None and scale.numel() == 1 and not (scale.dtype == torch.int8 and bool(scale)):
         factor = 1.0 if scale.dtype == torch.int8 else float(scale)
     heads = int(left.number(f"{stack}/num_heads", _HEADS[weights.kind]))
-    rotation = _rotation(left, stack, width // heads, what)
-    encodings = left.optional(f"{stack}/position_encodings/encodings")
-    if rotation is None:
-        options = _OWN_SINUSOID if encodings is None else _sinusoid(encodings.float(), stack, what)
-    else:
-        options = rotation
-    return {
+    if not 1 <= heads <= width:
+        raise CheckpointError(f"{what} is damaged: the {stack} has {heads} heads and a width of {width}.")
+    rotation = _rotation(left, stack, layers, width // heads, what)
+    table = left.optional(f"{stack}/position_encodings/encodings")
+    plain = _OWN_SINUSOID if table is None or rotation else sinusoid_of(table.float(), _SINUSOIDS)
+    if plain is None:
+        raise ConfigError(
+            f"The positions of the {stack} in {what} are no sinusoid of Vaswani et al. 2017, fairseq or tensor2tensor, "
+            "and no rotation; models with other positions cannot be imported."
+        )
+    options = {
         "norm": "pre" if left.number(f"{stack}/pre_norm", 1) else "post",
         "heads": heads,
         "feed_forward": kinds[activation],
-        "position": "sinusoidal" if rotation is None else "rotary",
-        "position_options": options,
-        "scale": factor,
-        "positions": None if encodings is None else len(encodings),
+        "position": "rotary" if rotation else "sinusoidal",
+        "position_options": rotation or plain,
     }
+    return options, factor, None if table is None or not table.ndim else len(table)
 
 
-def _rotation(left: _Variables, stack: str, head_dim: int, what: str) -> dict[str, Any] | None:
+def _rotation(left: _Variables, stack: str, layers: int, head_dim: int, what: str) -> dict[str, Any] | None:
     """Return the options of Locant's rotary positions that a stack has, ``None`` where it does not rotate."""
     found: list[RotaryConfig | None] = []
-    while left.has(f"{stack}/layer_{len(found)}/"):
-        values = left.attributes(f"{stack}/layer_{len(found)}/self_attention/rotary_")
+    for index in range(layers):
+        values = left.attributes(f"{stack}/layer_{index}/self_attention/rotary_")
         if "rotary_interleave" in values:
             values["rotary_interleave"] = bool(values["rotary_interleave"])  # the file has a number for it
         found.append(read_ctranslate2(values, head_dim).config if "rotary_dim" in values else None)
-    config = found[0] if found else None
+    config = found[0]
     if any(other != config for other in found):
         raise ConfigError(f"The layers of the {stack} in {what} rotate differently; Locant has one rotation for all.")
     if config is None:
@@ -321,47 +396,3 @@ def _rotation(left: _Variables, stack: str, head_dim: int, what: str) -> dict[st
             "cannot be imported."
         )
     return {"base": config.base, "rotary_dim": config.rotary_dim, "layout": config.layout}
-
-
-def _sinusoid(table: Tensor, stack: str, what: str) -> dict[str, Any]:
-    """Return the options of Locant's sinusoid that gives a table ``[rows, E]``."""
-    if table.ndim == 2:
-        for options in _SINUSOIDS:
-            positions = torch.arange(len(table)) + options.get("start", 0)
-            expected = sinusoid_table(positions, table.shape[1], dialect=options["dialect"])
-            # Tables that were computed or stored in half precision are off by that much.
-            if torch.allclose(table, expected, atol=2e-3):
-                return options
-    raise ConfigError(
-        f"The positions of the {stack} in {what} are no sinusoid of Vaswani et al. 2017, fairseq or tensor2tensor, and "
-        "no rotation; models with other positions cannot be imported."
-    )
-
-
-def _read_norm(left: _Variables, state: dict[str, Tensor], name: str, own: str) -> None:
-    state[f"{own}.weight"], state[f"{own}.bias"] = left.take(f"{name}/gamma"), left.take(f"{name}/beta")
-
-
-def _read_linear(left: _Variables, state: dict[str, Tensor], names: list[str], own: str) -> None:
-    """Read a linear map, or several whose rows are stacked; one without bias has zeros."""
-    weights = [left.take(f"{name}/weight") for name in names]
-    biases = [left.optional(f"{name}/bias") for name in names]
-    state[f"{own}.weight"] = torch.cat(weights)
-    state[f"{own}.bias"] = torch.cat(
-        [torch.zeros(len(w)) if b is None else b.float() for w, b in zip(weights, biases, strict=True)]
-    )
-
-
-def _read_layer(left: _Variables, state: dict[str, Tensor], stack: str, index: int, *, gated: bool) -> None:
-    part, own = f"{stack}/layer_{index}", f"{stack}.layers.{index}"
-    sublayers = ["self_attention", *(["attention"] if stack == "decoder" else []), "ffn"]
-    for place, name in enumerate(sublayers):
-        _read_norm(left, state, f"{part}/{name}/layer_norm", f"{own}.residuals.{place}.norm")
-    _read_linear(left, state, [f"{part}/self_attention/linear_0"], f"{own}.self_attention.query_key_value")
-    _read_linear(left, state, [f"{part}/self_attention/linear_1"], f"{own}.self_attention.output")
-    if stack == "decoder":
-        for number, name in enumerate(("query", "key_value", "output")):
-            _read_linear(left, state, [f"{part}/attention/linear_{number}"], f"{own}.cross_attention.{name}")
-    inner = [f"{part}/ffn/linear_0", *([f"{part}/ffn/linear_0_noact"] if gated else [])]
-    _read_linear(left, state, inner, f"{own}.feed_forward.inner")
-    _read_linear(left, state, [f"{part}/ffn/linear_1"], f"{own}.feed_forward.outer")

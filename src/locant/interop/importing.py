@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from locant.errors import ConfigError, nearest
-from locant.interop.argos_export import SUFFIX
-from locant.interop.argos_import import import_argos
-from locant.interop.huggingface_files import MarianConfig, read_model_type
-from locant.interop.m2m100_import import M2M100Config, import_m2m100
-from locant.interop.marian_import import import_marian
+from locant.errors import CheckpointError, ConfigError, nearest
+from locant.interop.argos import SUFFIX, import_argos
+from locant.interop.huggingface import M2M100Config, MarianConfig
+from locant.interop.huggingface_files import Foreign, short_messages
+from locant.interop.m2m100 import import_m2m100
+from locant.interop.marian import import_marian
 
-_IMPORTS = {MarianConfig.model_type: import_marian, M2M100Config.model_type: import_m2m100}
+_IMPORTS = {MarianConfig.kind: import_marian, M2M100Config.kind: import_m2m100}
 
 
+class _Named(Foreign):
+    model_type: str | None = None
+
+
+@short_messages
 def import_model(folder: Path | str, run: Path | str) -> list[str]:
     """Write a model in another format as a Locant model folder with the same logits.
 
@@ -30,17 +35,21 @@ def import_model(folder: Path | str, run: Path | str) -> list[str]:
         CheckpointError: A file is missing or damaged, or the files do not fit each other, or ``run`` is taken.
         MissingExtraError: The package ``protobuf`` is not installed.
     """
-    if Path(folder).suffix == SUFFIX or Path(folder).is_file():
+    folder = Path(folder)
+    if folder.suffix == SUFFIX or folder.is_file():
         return import_argos(folder, run)
-    kind = read_model_type(Path(folder))
+    if not folder.is_dir():
+        raise CheckpointError(f"There is no folder {folder}.")
+    path = folder / "config.json"
+    kind, known = _Named.read(path).model_type, ", ".join(_IMPORTS)
     if kind is None:
         raise ConfigError(
-            f"{Path(folder) / 'config.json'} names no model_type, as Hugging Face's format does; an export for "
-            f"CTranslate2 is no model to start from. Known: {', '.join(_IMPORTS)}."
+            f"{path} names no model_type, as Hugging Face's format does; an export for CTranslate2 is no model to "
+            f"start from. Known: {known}."
         )
     if kind not in _IMPORTS:
         raise ConfigError(
-            f"{Path(folder) / 'config.json'} describes a model of type {kind!r}, which cannot be imported."
-            f"{nearest(str(kind), _IMPORTS)} Known: {', '.join(_IMPORTS)}."
+            f"{path} describes a model of type {kind!r}, which cannot be imported.{nearest(kind, _IMPORTS)} Known: "
+            f"{known}."
         )
     return _IMPORTS[kind](folder, run)

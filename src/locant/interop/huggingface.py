@@ -1,0 +1,613 @@
+"""Hugging Face's encoder-decoder Transformers, Marian and M2M-100, whose weights and settings have the same names.
+
+One table says which entry of ``config.json`` is which of Locant's settings, and one which tensors make which of
+Locant's modules; import and export read them in the two directions.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from locant.errors import CheckpointError, ConfigError
+from locant.files import read_json
+from locant.interop.assembling import Parts, assemble, sinusoid_of, stacked
+from locant.interop.huggingface_files import Foreign, Row, read_rows, read_weights
+from locant.models.config import TransformerConfig
+from locant.models.decoding_settings import LONGEST_SOURCE, MOST_HYPOTHESES, DecodingSettings
+from locant.models.model_folder import ModelFolder
+from locant.models.transformer import Transformer
+from locant.version import __version__
+
+_SETTINGS = {
+    "d_model": "d_model",
+    "encoder_layers": "encoder_layers",
+    "decoder_layers": "decoder_layers",
+    "encoder_attention_heads": "heads",
+    "decoder_attention_heads": "heads",
+    "encoder_ffn_dim": "d_ff",
+    "decoder_ffn_dim": "d_ff",
+    "activation_function": "feed_forward",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "feed_forward_dropout",
+}
+"""Entries of ``config.json``, and what Locant calls them; it has one number for both stacks."""
+_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
+_SOURCE, _TARGET = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+_SHARED, _OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+_LAYER = re.compile(r"model\.(?P<stack>encoder|decoder)\.layers\.(?P<number>\d{1,6})\.")
+
+# What generation_config.json may say that Locant's search does not do, and what changes nothing.
+_SEARCH = {
+    "bad_words_ids": None,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+    "force_words_ids": None,
+    "forced_bos_token_id": None,
+    "forced_eos_token_id": None,
+    "sequence_bias": None,
+    "min_length": 0,
+    "min_new_tokens": 0,
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "repetition_penalty": 1,
+    "encoder_repetition_penalty": 1,
+    "exponential_decay_length_penalty": None,
+    "diversity_penalty": 0,
+    "do_sample": False,
+}
+
+
+class MarianConfig(Foreign):
+    """What matters of Marian's ``config.json``, with the defaults of ``transformers``, which leaves them out.
+
+    Attributes:
+        kind: What ``config.json`` calls this kind of model.
+        title: Its name in messages.
+        norm: Where its layer norms stand, as in Locant's configuration.
+        tables: The tensors that hold its sinusoid, where the weights do.
+        has_bias: Whether its logits have a bias.
+        several: Whether the first token that it writes is that of a language.
+    """
+
+    kind: ClassVar[str] = "marian"
+    title: ClassVar[str] = "Marian"
+    norm: ClassVar[Literal["post", "pre"]] = "post"
+    tables: ClassVar[tuple[str, ...]] = (
+        "model.encoder.embed_positions.weight",
+        "model.decoder.embed_positions.weight",
+    )
+    has_bias: ClassVar[bool] = True
+    several: ClassVar[bool] = False
+
+    model_type: str = ""
+    tokenizer_class: str | None = None
+    vocab_size: int = 58101
+    decoder_vocab_size: int | None = None
+    max_position_embeddings: int = 1024
+    encoder_layers: int = 12
+    encoder_ffn_dim: int = 4096
+    encoder_attention_heads: int = 16
+    decoder_layers: int = 12
+    decoder_ffn_dim: int = 4096
+    decoder_attention_heads: int = 16
+    activation_function: str = "gelu"
+    d_model: int = 1024
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    decoder_start_token_id: Row = 58100
+    scale_embedding: bool = False
+    bos_token_id: Row | None = None
+    pad_token_id: Row = 58100
+    eos_token_id: Row = 0
+    share_encoder_decoder_embeddings: bool = True
+    locant: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def target_size(self) -> int:
+        """Rows of the target embedding; those of the source are ``vocab_size``."""
+        own = None if self.share_encoder_decoder_embeddings else self.decoder_vocab_size
+        return own or self.vocab_size
+
+    @property
+    def position_options(self) -> dict[str, Any]:
+        """Options of Locant's sinusoidal scheme."""
+        return {"dialect": "concatenated"}
+
+
+class M2M100Config(MarianConfig):
+    """What matters of the ``config.json`` of an M2M-100 model, with the defaults of ``transformers``.
+
+    What differs from Marian: layers are pre-norm, each stack ends in a layer norm, positions are counted from
+    ``pad_token_id + 1`` on in tensor2tensor's sinusoid, as in fairseq, and logits have no bias.
+    """
+
+    kind: ClassVar[str] = "m2m_100"
+    title: ClassVar[str] = "M2M-100"
+    norm: ClassVar[Literal["post", "pre"]] = "pre"
+    tables: ClassVar[tuple[str, ...]] = (
+        "model.encoder.embed_positions.weights",
+        "model.decoder.embed_positions.weights",
+    )
+    has_bias: ClassVar[bool] = False
+    several: ClassVar[bool] = True
+
+    vocab_size: int = 128112
+    activation_function: str = "relu"
+    attention_dropout: float = 0.1
+    decoder_start_token_id: Row = 2
+    scale_embedding: bool = True
+    bos_token_id: Row | None = 0
+    pad_token_id: Row = 1
+    eos_token_id: Row = 2
+
+    @property
+    def position_options(self) -> dict[str, Any]:
+        """Options of Locant's sinusoidal scheme."""
+        return {"dialect": "tensor2tensor", "start": self.pad_token_id + 1}
+
+
+Config = TypeVar("Config", bound=MarianConfig)
+
+
+class AddedToken(Foreign):
+    """A token that was added to a tokenizer."""
+
+    content: str
+    id: Row | None = None
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+
+
+_Names = list[str | AddedToken] | dict[str, str | AddedToken | list[str | AddedToken]]
+
+
+class SpecialNames(Foreign):
+    """The names of special tokens, in ``special_tokens_map.json`` and ``tokenizer_config.json``."""
+
+    eos_token: str | AddedToken | None = None
+    unk_token: str | AddedToken | None = None
+    additional_special_tokens: _Names = Field(default_factory=list)
+    extra_special_tokens: _Names = Field(default_factory=list)
+
+    def require(self, vocab: Mapping[str, int], path: Path, eos: int) -> None:
+        """Check that every token has a row, and that sentences end and unknown words are as the model has them.
+
+        Raises:
+            ConfigError: A token has no row, or another one.
+        """
+        names = []
+        for given in (self.additional_special_tokens, self.extra_special_tokens):
+            for one in given.values() if isinstance(given, dict) else given:
+                names += one if isinstance(one, list) else [one]
+        unknown = [name for name in map(_content, names) if name not in vocab]
+        if unknown:
+            raise ConfigError(
+                f"{path} names the token {unknown[0]!r}, which has no row in the tokenizer's other files."
+            )
+        for key, token, row in (("eos_token", self.eos_token, eos), ("unk_token", self.unk_token, vocab["<unk>"])):
+            if token is not None and vocab.get(_content(token)) != row:
+                raise ConfigError(f"{path} says {key} {_content(token)!r}, which is not the model's own (row {row}).")
+
+
+class TokenizerConfig(SpecialNames):
+    """What matters of ``tokenizer_config.json``."""
+
+    tokenizer_class: str | None = None
+    auto_map: dict[str, Any] = Field(default_factory=dict)
+    language_codes: str = "m2m100"
+    legacy_behaviour: bool = False
+    source_lang: str | None = None
+    target_lang: str | None = None
+    sp_model_kwargs: dict[str, Any] = Field(default_factory=dict)
+    added_tokens_decoder: dict[Annotated[int, Field(ge=0)], AddedToken] = Field(default_factory=dict)
+
+    @classmethod
+    def of_model(cls, folder: Path, config: MarianConfig, classes: Collection[str]) -> TokenizerConfig:
+        """Read the file of a folder.
+
+        Args:
+            folder: May hold it.
+            config: Of the model, which may name the tokenizer's class as well.
+            classes: Those that prepare text as Locant does.
+
+        Raises:
+            ConfigError: The tokenizer is of another class, samples, or is code of the folder's own.
+        """
+        found = cls.read(folder / "tokenizer_config.json", optional=True)
+        named = found.tokenizer_class or config.tokenizer_class
+        if found.auto_map or named not in (None, *classes):
+            raise ConfigError(
+                f"The tokenizer of {folder} is of the class {named!r}, which prepares text in a way of its own; models "
+                f"with {' or '.join(classes)} can be imported."
+            )
+        if found.sp_model_kwargs:
+            raise ConfigError(
+                f"The tokenizer of {folder} sets sp_model_kwargs ({', '.join(found.sp_model_kwargs)}), which are not "
+                "imported. Take them out of tokenizer_config.json."
+            )
+        return found
+
+    def added(self, folder: Path, more: list[AddedToken]) -> dict[str, AddedToken]:
+        """Return the tokens that were added, by name, of all files that list them.
+
+        Args:
+            folder: May hold ``added_tokens.json``.
+            more: Those of ``tokenizer.json``.
+
+        Raises:
+            CheckpointError: The files give a token different rows.
+        """
+        path = folder / "added_tokens.json"
+        listed = [AddedToken(content=name, id=row) for name, row in (read_rows(path) if path.is_file() else {}).items()]
+        named = [one.model_copy(update={"id": row}) for row, one in self.added_tokens_decoder.items()]
+        found: dict[str, AddedToken] = {}
+        for token in (*listed, *named, *more):
+            known = found.setdefault(token.content, token)
+            if known.id != token.id or token.id is None:
+                raise CheckpointError(f"The files of {folder} give the added token {token.content!r} different rows.")
+            found[token.content] = token
+        return found
+
+
+def _content(token: str | AddedToken) -> str:
+    return token if isinstance(token, str) else token.content
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module with weight and bias.
+
+    Attributes:
+        locant: Its name in a Locant model.
+        theirs: The names of the modules in Hugging Face whose rows it stacks.
+        stream: Whether its input (``reads``) or its output (``writes``) is the residual stream.
+    """
+
+    locant: str
+    theirs: tuple[str, ...]
+    stream: Literal["reads", "writes"]
+
+
+def modules(encoder_layers: int, decoder_layers: int, norm: str) -> Iterator[Module]:
+    """Yield every module with weight and bias; the embeddings and the output are not among them.
+
+    Args:
+        encoder_layers: How many there are.
+        decoder_layers: Likewise.
+        norm: ``pre`` where each stack ends in a layer norm, as in M2M-100.
+    """
+    for stack, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
+        for index in range(layers):
+            own, other = f"{stack}.layers.{index}", f"model.{stack}.layers.{index}"
+            queries = tuple(f"{other}.self_attn.{name}_proj" for name in "qkv")
+            yield Module(f"{own}.self_attention.query_key_value", queries, "reads")
+            yield Module(f"{own}.self_attention.output", (f"{other}.self_attn.out_proj",), "writes")
+            norms = ["self_attn_layer_norm", "final_layer_norm"]
+            if stack == "decoder":
+                yield Module(f"{own}.cross_attention.query", (f"{other}.encoder_attn.q_proj",), "reads")
+                keys = tuple(f"{other}.encoder_attn.{name}_proj" for name in "kv")
+                yield Module(f"{own}.cross_attention.key_value", keys, "reads")
+                yield Module(f"{own}.cross_attention.output", (f"{other}.encoder_attn.out_proj",), "writes")
+                norms.insert(1, "encoder_attn_layer_norm")
+            yield Module(f"{own}.feed_forward.inner", (f"{other}.fc1",), "reads")
+            yield Module(f"{own}.feed_forward.outer", (f"{other}.fc2",), "writes")
+            for place, name in enumerate(norms):
+                yield Module(f"{own}.residuals.{place}.norm", (f"{other}.{name}",), "writes")
+        if norm == "pre":
+            yield Module(f"{stack}.norm", (f"model.{stack}.layer_norm",), "writes")
+
+
+def read_config(folder: Path, kind: type[Config]) -> Config:
+    """Read ``config.json`` as that of one kind of model.
+
+    Raises:
+        CheckpointError: The folder or the file is missing, or it is not JSON.
+        ConfigError: It describes another kind of model or one that Locant cannot express, or a value is wrong.
+    """
+    if not folder.is_dir():
+        raise CheckpointError(f"There is no folder {folder}.")
+    path = folder / "config.json"
+    config = kind.read(path)
+    if config.model_type != kind.kind:
+        raise ConfigError(f"{path} describes a model of type {config.model_type!r}, not '{kind.kind}'.")
+    special = (config.pad_token_id, config.decoder_start_token_id, config.eos_token_id)
+    size = min(config.vocab_size, config.target_size)
+    if not all(index < size for index in special):
+        raise ConfigError(
+            f"{path}: pad_token_id, decoder_start_token_id and eos_token_id must be ids of the vocabulary of "
+            f"{size} tokens; got {special}."
+        )
+    if config.activation_function not in _ACTIVATIONS:
+        raise ConfigError(
+            f"{path}: activation_function is '{config.activation_function}', which Locant's feed-forward does not "
+            f"have. Models with {', '.join(_ACTIVATIONS)} can be imported."
+        )
+    for theirs in ("attention_heads", "ffn_dim"):
+        encoder, decoder = (getattr(config, f"{stack}_{theirs}") for stack in ("encoder", "decoder"))
+        if encoder != decoder:
+            raise ConfigError(
+                f"{path}: encoder_{theirs} is {encoder} but decoder_{theirs} {decoder}; Locant has one number for both."
+            )
+    return config
+
+
+class StoredModel:
+    """The weights of a folder, checked against its configuration before anything of its sizes is made.
+
+    Args:
+        folder: Holds them.
+        config: The configuration.
+
+    Raises:
+        ConfigError: A tensor is of no module that such a model has, or positions are another table.
+        CheckpointError: The weights are missing or damaged, or have other layers or sizes.
+    """
+
+    def __init__(self, folder: Path, config: MarianConfig) -> None:
+        self._path, self._config, self._weights = folder / "config.json", config, read_weights(folder)
+        found: dict[str, set[int]] = {"encoder": set(), "decoder": set()}
+        for name in self._weights:
+            if layer := _LAYER.match(name):
+                found[layer["stack"]].add(int(layer["number"]))
+        for stack, numbers in found.items():
+            layers = getattr(config, f"{stack}_layers")
+            if not numbers or layers != len(numbers) or layers != max(numbers) + 1:
+                raise CheckpointError(
+                    f"{self._path} says {stack}_layers {layers}, but the weights have {len(numbers)}."
+                )
+        self._modules = {
+            module.locant: module.theirs
+            for module in modules(config.encoder_layers, config.decoder_layers, config.norm)
+        }
+        known = {f"{name}.{part}" for names in self._modules.values() for name in names for part in ("weight", "bias")}
+        known |= {_SOURCE, _TARGET, _SHARED, _OUTPUT, *config.tables, *([BIAS] if config.has_bias else [])}
+        unknown = sorted(self._weights.keys() - known)
+        if unknown:
+            raise ConfigError(f"The weights hold '{unknown[0]}', which no {config.title} model in Hugging Face has.")
+        for name in ("model.encoder.layers.0.fc1.weight", "model.decoder.layers.0.fc1.weight"):
+            self._require(name, self._tensor(name), (config.encoder_ffn_dim, config.d_model))
+        shared = (_TARGET, _OUTPUT) if config.share_encoder_decoder_embeddings else ()
+        # Tied matrices are stored under one of several names.
+        self._source = self._first(config.vocab_size, _SOURCE, _SHARED, *shared)
+        self._target = self._first(config.target_size, _TARGET, _SHARED, _OUTPUT)
+        self._output = self._first(config.target_size, _OUTPUT, _TARGET, _SHARED)
+        self._bias = self._weights.get(BIAS, torch.zeros(config.target_size)).flatten().float()
+        self._require(f"the bias of the logits ({BIAS})", self._bias, (config.target_size,))
+        options = config.position_options
+        for table in [self._weights[name].float() for name in config.tables if name in self._weights]:
+            if sinusoid_of(table[options.get("start", 0) :], [options]) is None:
+                raise ConfigError(
+                    f"The positions in {folder} are not {config.title}'s sinusoid, so it is not imported."
+                )
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether a bias is added to the logits."""
+        return bool((self._bias != 0).any())
+
+    def build(self, source_rows: list[int], target_rows: list[int]) -> Transformer:
+        """Return the Locant model with the same logits, once; see :func:`locant.interop.assembling.assemble`.
+
+        Args:
+            source_rows: The row of each of Locant's source ids.
+            target_rows: Likewise of the target.
+        """
+        config = self._config
+        options = {ours: getattr(config, theirs) for theirs, ours in _SETTINGS.items()}
+        options |= {"norm": config.norm, "position_options": config.position_options}
+        options["feed_forward"] = _ACTIVATIONS[config.activation_function]
+        # Locant multiplies embeddings by sqrt(E) whatever the model.
+        scale = 1.0 if config.scale_embedding else math.sqrt(config.d_model)
+        # Tied matrices are one tensor here too, and every other weight is let go when the model has it.
+        matrices = {name: self._weights[name].float() for name in (self._source, self._target, self._output)}
+        scaled = {name: matrix if scale == 1 else matrix / scale for name, matrix in matrices.items()}
+        parts = Parts(
+            options, scaled[self._source], scaled[self._target], matrices[self._output], self._bias, self._weight
+        )
+        return assemble(parts, source_rows, target_rows, str(self._path))
+
+    def _weight(self, name: str) -> Tensor:
+        module, _, part = name.rpartition(".")
+        names = [f"{theirs}.{part}" for theirs in self._modules[module]]
+        found = stacked([self._tensor(name) for name in names], name)
+        for name in names:
+            del self._weights[name]
+        return found
+
+    def _tensor(self, name: str) -> Tensor:
+        if name not in self._weights:
+            raise CheckpointError(f"The weights in {self._path.parent} lack the tensor '{name}'.")
+        return self._weights[name]
+
+    def _first(self, size: int, *names: str) -> str:
+        name = next((name for name in names if name in self._weights), names[0])
+        self._require(name, self._tensor(name), (size, self._config.d_model))
+        return name
+
+    def _require(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
+        if tensor.shape != shape:
+            said, found = (" x ".join(map(str, sizes)) for sizes in (shape, tensor.shape))
+            raise CheckpointError(f"{self._path} makes {name} {said}, but the weights have {found}.")
+
+
+def read_search(folder: Path, config: MarianConfig, special_tokens: int) -> tuple[DecodingSettings, list[str]]:
+    """Return how to translate by default, and what was not taken over.
+
+    Args:
+        folder: May hold ``generation_config.json``.
+        config: The model's configuration.
+        special_tokens: Tokens of every source beside those of its text.
+    """
+    path = folder / "generation_config.json"
+    found: dict[str, Any] = {}
+    for file in (folder / "config.json", path):
+        data = read_json(file) if file.is_file() else None
+        found |= data if isinstance(data, dict) else {}
+    beams = found.get("num_beams")
+    beam = min(beams, MOST_HYPOTHESES) if isinstance(beams, int) and beams > 0 else DecodingSettings().beam
+    limits = {
+        "max_source_length": min(config.max_position_embeddings - special_tokens, LONGEST_SOURCE),
+        "usual_source_length": config.locant.get("usual_source_length"),
+    }
+    settings = DecodingSettings.parse({"beam": beam, **limits}, str(folder / "config.json"))
+    notes = [
+        f"Translations are searched with beam {beam} and Locant's length penalty ({settings.length_penalty:g}); that "
+        "of transformers is another formula."
+    ]
+    never = [config.pad_token_id, config.bos_token_id, config.decoder_start_token_id]  # nor does Locant write these
+    left = []
+    for key, neutral in (_SEARCH | {"forced_eos_token_id": config.eos_token_id}).items():
+        value = found.get(key)
+        if key == "forced_bos_token_id" and config.several:
+            continue
+        if key in ("bad_words_ids", "suppress_tokens") and isinstance(value, list):
+            value = [one for one in value if one not in never and one not in [[row] for row in never]] or None
+        if value is not None and value != neutral:
+            left.append(key)
+    if left:
+        notes.append(f"What transformers does by {', '.join(left)} of {path.name} is not done here.")
+    return settings, notes
+
+
+def write_config(
+    found: ModelFolder, config: TransformerConfig, kind: type[MarianConfig], special: Mapping[str, int], **more: Any
+) -> dict[str, Any]:
+    """Return the content of ``config.json``.
+
+    Args:
+        found: What is exported.
+        config: Of its model.
+        kind: As what.
+        special: The rows of ``pad``, ``bos``, ``eos`` and ``decoder_start``.
+        more: Further entries; those of ``locant`` stand beside Locant's own.
+    """
+    own = {"version": __version__, "usual_source_length": found.decoding.usual_source_length}
+    return {
+        "model_type": kind.kind,
+        **{theirs: getattr(config, ours) for theirs, ours in _SETTINGS.items()},
+        "scale_embedding": True,
+        "max_position_embeddings": found.decoding.longest_sequence(found.tokenizers.languages),
+        **{f"{name}_token_id": row for name, row in special.items()},
+        "is_encoder_decoder": True,
+        "dtype": "float32",
+        **more,
+        "locant": own | more.get("locant", {}),
+    }
+
+
+def write_search(found: ModelFolder, special: Mapping[str, int], never: list[int]) -> dict[str, Any]:
+    """Return the content of ``generation_config.json``.
+
+    Args:
+        found: What is exported.
+        special: As for :func:`write_config`.
+        never: Rows that are not written, beside padding and the beginning of a sentence.
+    """
+    decoding = found.decoding
+    return {
+        **{f"{name}_token_id": row for name, row in special.items()},
+        "suppress_tokens": [special["pad"], special["bos"], *never],
+        "max_length": decoding.longest_sequence(found.tokenizers.languages),
+        "num_beams": decoding.beam,
+        **({"length_penalty": decoding.length_penalty} if decoding.beam > 1 else {}),
+    }
+
+
+def write_weights(
+    model: Transformer, *, order: Tensor | None = None, rows: list[int | None] | None = None
+) -> dict[str, Tensor]:
+    """Return the weights of a Locant model by their names in Hugging Face; matrices that are tied are there once.
+
+    Args:
+        model: The model.
+        order: The features' new order ``[E]``, or ``None`` to leave them as they are.
+        rows: Locant's id of each row that the matrices of tokens are to have, ``None`` for one of zeros. A model of
+            such rows ties all its matrices or none, as M2M-100 does. Without it they stay as they are.
+    """
+    state, config = model.state_dict(), model.config
+    features = torch.arange(config.d_model) if order is None else order
+    found: dict[str, Tensor] = {}
+    for module in modules(config.encoder_layers, config.decoder_layers, config.norm):
+        weight, bias = state[f"{module.locant}.weight"], state[f"{module.locant}.bias"]
+        if module.stream == "reads":
+            weight = weight[:, features]
+        else:
+            weight, bias = weight[features], bias[features]
+        parts = len(module.theirs)
+        for name, part, values in zip(module.theirs, weight.chunk(parts), bias.chunk(parts), strict=True):
+            found[f"{name}.weight"], found[f"{name}.bias"] = part, values
+    source, target, output = (
+        state[f"{name}.weight"][:, features] for name in ("source_embedding", "target_embedding", "output")
+    )
+    if config.share_embeddings:
+        found[_SHARED] = target
+    if not (config.share_embeddings and config.tie_output):
+        # Where Marian does not tie all three, it ties nothing to the shared matrix and wants copies.
+        found[_SOURCE], found[_TARGET] = source.clone(), target.clone()
+    if not config.tie_output:
+        found[_OUTPUT] = output
+    if rows is not None:
+        if _TARGET in found:
+            found = {_SHARED: found[_TARGET], _OUTPUT: found[_TARGET]} | found
+        chosen, zero = torch.tensor([row or 0 for row in rows]), torch.tensor([row is None for row in rows])
+        for name in found.keys() & {_SOURCE, _TARGET, _SHARED, _OUTPUT}:
+            found[name] = found[name][chosen].masked_fill(zero[:, None], 0)
+    return found
+
+
+SEARCH_DIFFERS = (
+    "Greedy search gives Locant's translations. Beam search may give others: transformers divides by length^alpha, "
+    "Locant by ((5 + length) / 6)^alpha, and they end a search by different rules."
+)
+
+
+def require_same(
+    kind: type[MarianConfig], model: Transformer, sinusoids: list[dict[str, Any]], settings: str
+) -> dict[str, Any]:
+    """Return the options of a model's sinusoid, and check that its layers are plain ones.
+
+    A model is trained for hours before it is exported, so that a message which named one difference at a time would
+    cost a training for each.
+
+    Args:
+        kind: As what it is exported.
+        model: The model.
+        sinusoids: Options of those that can be exported.
+        settings: With which a model has one of them.
+
+    Raises:
+        ConfigError: It differs; all differences are named, and the settings without them.
+    """
+    config, scheme = model.config, model.encoder.scheme(0)
+    codes = scheme.code(torch.arange(64)) if scheme.acts_on == {"embedding"} else None
+    found = None if codes is None else sinusoid_of(codes, sinusoids, atol=1e-6)
+    differences = []
+    if config.norm != kind.norm:
+        differences.append((f"{kind.norm}-norm layers", f"is {config.norm}-norm", f"model.norm={kind.norm}"))
+    if config.feed_forward not in _ACTIVATIONS:
+        wanted = "model.feed_forward=relu (or gelu, silu)"
+        differences.append(("no gated feed-forward", f"has the gated {config.feed_forward}", wanted))
+    if found is None:
+        given = " and ".join(f"{option}={value}" for option, value in config.position_options.items()) or "no options"
+        wanted = f"model.position=sinusoidal {settings}" if config.position != "sinusoidal" else settings
+        theirs = f"sinusoids of base 10000 in the dialect {' or '.join(one['dialect'] for one in sinusoids)}"
+        differences.append((theirs, f"has '{config.position}' with {given}", wanted))
+    if differences or found is None:
+        said = "; ".join(f"has {theirs}, and this one {ours}" for theirs, ours, _ in differences)
+        raise ConfigError(
+            f"A model for {kind.title} in Hugging Face {said}. Train one with "
+            f"{' '.join(wanted for *_, wanted in differences)}, or export this one to ctranslate2 or onnx."
+        )
+    return found
