@@ -9,12 +9,10 @@ from typing import Any
 
 from locant.errors import UsageError
 from locant.files import write_json, write_text
-from locant.lab.comparison import Comparison, load_comparison
+from locant.lab.comparison import Comparison, expand_tasks, load_comparison
 from locant.lab.record import Check, Record, check_fairness, load_records
-from locant.lab.registry import expand_tasks
-from locant.lab.rendering import as_data, csv_text, markdown
 from locant.lab.runner import ComparisonCallback, Failure, run_comparison
-from locant.lab.tables import ResultTable, result_tables
+from locant.lab.tables import ResultTable, as_data, csv_text, markdown, result_tables
 from locant.lab.variants import all_schemes
 
 

@@ -69,6 +69,12 @@ def weights_outside_schemes(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: weight for name, weight in model.named_parameters() if not name.startswith(schemes)}
 
 
+def beyond(model: Any, length: int) -> str:
+    """Return why a model cannot read a text of so many tokens; empty where it can."""
+    known = model.max_positions
+    return f"the scheme knows {known} positions" if known is not None and length > known else ""
+
+
 def initial_facts(model: nn.Module) -> dict[str, Any]:
     """Return the fields of :class:`~locant.lab.task.Outcome` that describe an untrained model."""
     shared = weights_outside_schemes(model)
