@@ -12,12 +12,11 @@ from pydantic import Field, model_validator
 from locant.errors import ConfigError
 from locant.files import read_json, write_json
 from locant.lab.context_extension import ContextExtensionTask
-from locant.lab.heads import HeadsTask
 from locant.lab.language_modelling import LanguageModellingTask
 from locant.lab.length_generalisation import LENGTH_TASKS
 from locant.lab.record import Record, load_record, record_path, with_new_names
 from locant.lab.task import ComparisonTask
-from locant.lab.translation import TranslationTask
+from locant.lab.translation import HeadsTask, TranslationTask
 from locant.lab.variants import require_known
 from locant.settings import Settings
 from locant.training import Budget
@@ -118,17 +117,6 @@ class Comparison(Settings):
     def configuration(self, name: str) -> dict[str, Any]:
         """Return what the record of a trial keeps: all settings that decide its result."""
         return {"task": self.build(name).to_dict(), "budget": self.budget.to_dict()}
-
-    def check_names(self) -> None:
-        """Raise where a task, a variant or an option cannot be.
-
-        Raises:
-            ConfigError: An unknown or wrong one; the nearest known one is named.
-        """
-        for name in self.tasks:
-            task = self.build(name)
-            for variant in self.variants_of(name):
-                task.check_variant(variant)
 
     def jobs(self) -> list[Job]:
         """Return every trial, all variants of a seed before the next seed."""

@@ -91,7 +91,10 @@ def run_comparison(
         CheckpointError: Another process compares in the folder.
     """
     callback = callback or ComparisonCallback()
-    comparison.check_names()
+    for name in comparison.tasks:
+        task = comparison.build(name)
+        for variant in comparison.variants_of(name):
+            task.check_variant(variant)
     kind = choose_device(device).type
     with holding(folder, "comparing"):
         comparison.require_same_way(folder)

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from pydantic import Field
 
 from locant.analysis.scores import bleu_tokenizer, score_translations
@@ -19,6 +20,7 @@ from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Publis
 from locant.lab.translation_measures import (
     METRICS,
     PAPER,
+    TABLE,
     HeldOutPair,
     by_length,
     decode,
@@ -30,6 +32,7 @@ from locant.lab.translation_training import build_translator, check_translator, 
 from locant.lab.variants import beyond, initial_facts
 from locant.models.config import TransformerConfig
 from locant.models.encoder_decoder import EncoderDecoder
+from locant.models.transformer import Transformer
 from locant.text import Corpus, PreparedData, load_corpus, prepare
 from locant.training import Budget, Recipe, load_recipe
 from locant.training.settings import training_precision
@@ -168,10 +171,10 @@ class TranslationTask(ComparisonTask):
             if reason:
                 reason = missing[split] = f"sentences have {longest} tokens, {reason}"
             else:
-                decoded = decode(translator, pairs)
-                done[split].append((pairs, decoded.hypotheses))
-                tokens, seconds = tokens + decoded.tokens, seconds + decoded.seconds
-                values = {"bleu": _bleu(translator, done[split][-1:]), "decoding": decoded.tokens / decoded.seconds}
+                hypotheses, taken, time = decode(translator, pairs)
+                done[split].append((pairs, hypotheses))
+                tokens, seconds = tokens + taken, seconds + time
+                values = {"bleu": _bleu(translator, done[split][-1:]), "decoding": taken / time}
             if len(pairs) >= _FEWEST:
                 measurements += [
                     MetricValue(metric=metric, value=value, length=length, split=split, reason=reason)
@@ -203,3 +206,46 @@ def _bleu(translator: Translator, translated: Sequence[tuple[list[HeldOutPair], 
     hypotheses = [hypothesis for _, of_length in translated for hypothesis in of_length]
     references = [pair.reference for pairs, _ in translated for pair in pairs]
     return score_translations(hypotheses, references, tokenize=bleu_tokenizer(translator.target_language)).bleu
+
+
+_PAPER_HEADS = {1: 24.9, 4: 25.5, 8: 25.8, 16: 25.8, 32: 25.4}
+
+
+class HeadsTask(TranslationTask):
+    """A recipe of ``locant train`` with one attention head or several, at equal parameters and initial weights.
+
+    Vaswani et al. 2017, Table 3, row (A): the width of the model stays, and is divided among the heads.
+    """
+
+    name: ClassVar[str] = "heads"
+    title: ClassVar[str] = "Translation with different numbers of attention heads, at equal parameters"
+
+    @classmethod
+    def default_variants(cls) -> tuple[str, ...]:
+        """Return the numbers of heads."""
+        return ("1", "2", "4", "8")
+
+    def check_variant(self, variant: str) -> None:
+        """Variants are numbers of heads that share the width of the recipe's model evenly."""
+        base = self._recipe(1, Budget(steps=1)).sized_model(100, 100)
+        if isinstance(base, TransformerConfig):
+            self._with_heads(base, variant)
+
+    def published(self, text: str) -> tuple[Published, ...]:
+        """Return the comparison of the paper, on another corpus and with a far larger model."""
+        return tuple(
+            Published(f"2017 paper, {heads} heads" if heads > 1 else "2017 paper, 1 head", "bleu", bleu, where)
+            for heads, bleu in _PAPER_HEADS.items()
+            for where in [f"{TABLE}, {'base model' if heads == 8 else 'row (A)'}"]
+        )
+
+    def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> EncoderDecoder[Any]:
+        """Return an untrained model with so many heads, its weights those of every other variant."""
+        torch.manual_seed(seed)
+        return Transformer(self._with_heads(base, variant))
+
+    @staticmethod
+    def _with_heads(base: TransformerConfig, variant: str) -> TransformerConfig:
+        if not variant.isdecimal() or int(variant) < 1:
+            raise ConfigError(f"'{variant}' is no number of heads. Write them with commas between, as in 1,2,4,8.")
+        return TransformerConfig.parse({**base.to_dict(), "heads": int(variant)}, f"{variant} heads")

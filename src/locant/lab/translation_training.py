@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError, nearest
 from locant.lab.language_model_training import TrainingResult, mean_of_last_tenth
-from locant.lab.variants import check_scheme, position_fields, share_weights, split_variant
+from locant.lab.variants import check_scheme, position_fields, require_options, share_weights, split_variant
 from locant.models.architectures import build_model
 from locant.models.config import TransformerConfig
 from locant.models.encoder_decoder import EncoderDecoder
@@ -44,12 +43,7 @@ def check_translator(variant: str) -> None:
     if name != RECURRENT:
         check_scheme(variant)
         return
-    for option in options:
-        if option not in _OWN_OPTIONS:
-            raise ConfigError(
-                f"The variant '{RECURRENT}' has no option '{option}'.{nearest(option, _OWN_OPTIONS)} "
-                f"Known: {', '.join(_OWN_OPTIONS)}."
-            )
+    require_options(name, options, _OWN_OPTIONS)
     RNNConfig.parse({"source_vocab_size": 1, "target_vocab_size": 1, **options}, variant)
 
 

@@ -142,15 +142,20 @@ def require_known(name: str, known: Sequence[str], what: str = "scheme") -> None
         raise ConfigError(f"Unknown {what} '{name}'.{nearest(name, known)} Known: {', '.join(known)}.")
 
 
+def require_options(name: str, options: Iterable[str], known: Sequence[str]) -> None:
+    """Raise ConfigError, naming the nearest known one, where a variant has an option that is unknown."""
+    for option in options:
+        if option not in known:
+            said = f"Known: {', '.join(known)}." if known else "It has none."
+            raise ConfigError(f"'{name}' has no option '{option}'.{nearest(option, known)} {said}")
+
+
 def check_scheme(variant: str) -> None:
     """Raise ConfigError, naming the nearest known one, unless name and options are those of a scheme."""
     name, options = split_variant(variant)
     require_known(name, all_schemes())
     known = option_names(SCHEMES[NAMED_VARIANTS.get(name, name)])
-    for option in options:
-        if option not in known:
-            said = f"Known: {', '.join(known)}." if known else "It has none."
-            raise ConfigError(f"The scheme '{name}' has no option '{option}'.{nearest(option, known)} {said}")
+    require_options(name, options, known)
     check_options(NAMED_VARIANTS.get(name, name), AttentionShape(512, 8, causal=True), options)
 
 
