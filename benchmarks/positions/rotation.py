@@ -1,6 +1,6 @@
 """Rotating queries and keys: Locant and its peers, in units of a plain copy of the same bytes.
 
-    python rotation.py [--device cuda]
+python rotation.py [--device cuda]
 """
 
 from __future__ import annotations
