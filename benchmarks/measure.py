@@ -29,7 +29,7 @@ def alone(
     timeout: float | None = None,
     group: Path | None = None,
 ) -> Any:
-    """Run a script in a process of its own and return the JSON of its last line; ``None`` where it fails, which is said.
+    """Run a script in a process of its own and return its last line's JSON; ``None`` where it fails, which is said.
 
     Args:
         script: A Python file.

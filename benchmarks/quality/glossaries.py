@@ -35,7 +35,10 @@ from measure import header, machine, row
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _TARGETS = ("Xaquor", "Blentir", "Jorvask", "Quimpel", "Zadruth", "Yostine", "Wubrec", "Fnordal", "Grizbo", "Plaxum")
-_NAMES = tuple("Brazimel Tuvochai Kelmorath Ushpiran Dolvanek Mizgarol Hafteshu Oquenbar Sibwallo Evrukith".split())
+_NAMES = (
+    *("Brazimel", "Tuvochai", "Kelmorath", "Ushpiran", "Dolvanek"),
+    *("Mizgarol", "Hafteshu", "Oquenbar", "Sibwallo", "Evrukith"),
+)
 
 
 @dataclass(frozen=True)
