@@ -27,10 +27,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from locant.analysis import paired_bootstrap
-from locant.text import BibleCorpus, Corpus, Pair, load_corpus
+from locant.text import BibleCorpus, Corpus, load_corpus
 from locant.training import Evaluation, evaluate, read_metrics
 from locant.translation import load_translator
-from measure import machine, warn_when_busy
+from measure import machine, table, warn_when_busy, write_record
 
 RECIPE = "bible-modern-english"
 OLD = ("kjv", "web")
@@ -59,17 +59,9 @@ def open_bible(source: str, target: str) -> Corpus:
     return load_corpus(BibleCorpus(kind="bible", source=source, target=target))
 
 
-def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
-    """Write pairs as tab-separated lines."""
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
-
-
-def write_test(corpus: Corpus, folder: Path, name: str) -> None:
-    """Write the test of a corpus as two files."""
-    assert corpus.test is not None
-    for side, ending in enumerate(("source", "target")):
-        lines = "".join(f"{pair[side]}\n" for pair in corpus.test)
-        (folder / f"{name}.{ending}").write_text(lines, encoding="utf-8")
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines into a file."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def main() -> None:
@@ -92,15 +84,16 @@ def main() -> None:
     folder, parent = options.folder, options.folder / "parent"
     folder.mkdir(parents=True, exist_ok=True)
     minutes, seed = options.minutes, f"seed={options.seed}"
-    write_test(open_bible(*OLD), folder, "old")
-    new_text = open_bible(options.source, options.target)
-    write_test(new_text, folder, "new")
+    old_text, new_text = open_bible(*OLD), open_bible(options.source, options.target)
+    for name, corpus in (("old", old_text), ("new", new_text)):
+        for side, ending in enumerate(("source", "target")):
+            write_lines(folder / f"{name}.{ending}", (pair[side] for pair in corpus.test))
     new, old = (f"{{kind: bible, source: {s}, target: {t}}}" for s, t in ((options.source, options.target), OLD))
     corpora = [new, old]
     if options.pairs:
-        assert new_text.valid is not None
-        write_pairs(folder / "train.tsv", random.Random(options.seed).sample(list(new_text.train), options.pairs))
-        write_pairs(folder / "valid.tsv", new_text.valid)
+        drawn = random.Random(options.seed).sample(list(new_text.train), options.pairs)
+        for name, pairs in (("train", drawn), ("valid", new_text.valid)):
+            write_lines(folder / f"{name}.tsv", map("\t".join, pairs))
         new = f"{{kind: tsv, folder: {json.dumps(str(folder.resolve()))}, train: train.tsv, valid: valid.tsv, "
         new += "source_language: en, target_language: en}"
     runs = {
@@ -112,7 +105,7 @@ def main() -> None:
     train_run(folder / "scratch", RECIPE, f"corpus={new}", "--minutes", f"{LONGER * minutes}", seed)
     start = ["--from", str(parent), "--minutes", f"{minutes}", seed, "finetuning.test_sentences=0"]
     train_run(folder / "adapted", *start, RECIPE, f"corpus={new}")
-    sizes = options.pairs or len(new_text.train), len(open_bible(*OLD).train)
+    sizes = options.pairs or len(new_text.train), len(old_text.train)
     for weight in options.old_weights:
         mixed = f"mixed-{weight}"
         drawn = weight * sizes[0] / sizes[1]  # text is drawn by its size, unless it has a weight
@@ -122,15 +115,13 @@ def main() -> None:
         runs[mixed] = f"adapted, {weight} old for each new verse, {minutes:g} minutes"
 
     found = {name: translated(folder / name, folder) for name in runs}
-    print("| model | updates | BLEU, new test | BLEU, old test |")
-    print("| --- | --- | --- | --- |")
     record: dict[str, Any] = {"models": {}, "gains": []}
     for name, label in runs.items():
         new_bleu, old_bleu = (round(found[name][test].scores.bleu, 2) for test in ("new", "old"))
         updates = max(row["step"] for row in read_metrics(folder / name))
         record["models"][label] = {"updates": updates, "new": new_bleu, "old": old_bleu}
-        print(f"| {label} | {updates:,} | {new_bleu:.1f} | {old_bleu:.1f} |")
-    print()
+    rows = ([label, f"{m['updates']:,}", f"{m['new']:.1f}", f"{m['old']:.1f}"] for label, m in record["models"].items())
+    print(f"{table(['model', 'updates', 'BLEU, new test', 'BLEU, old test'], rows)}\n")
     mixtures = [name for name in runs if name.startswith("mixed")]
     compared = [("scratch", name, "new") for name in ("adapted", *mixtures)]
     compared += [("parent", name, "old") for name in mixtures]
@@ -140,10 +131,10 @@ def main() -> None:
         gain, p_value = round(tested.bleu_gain, 2), round(tested.bleu_p_value, 4)
         record["gains"].append({"test": test, "of": other, "against": one, "bleu": gain, "p": p_value})
         print(f"{test} test, {other} against {one}: {gain:+.1f} BLEU (p {p_value:.3f})")
-    record |= {"signature": found["parent"]["new"].scores.bleu_signature, "machine": machine()}
-    record |= {"corpora": corpora, "pairs": options.pairs, "minutes": minutes, "processor_time": options.processor_time}
-    print(f"\n{record['signature']}; {record['machine']}")
-    (folder / "adaptation.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    record |= {"signature": found["parent"]["new"].scores.bleu_signature, "corpora": corpora, "pairs": options.pairs}
+    record |= {"minutes": minutes, "processor_time": options.processor_time}
+    print(f"\n{record['signature']}; {machine()}")
+    write_record(folder / "adaptation.json", **record)
 
 
 if __name__ == "__main__":

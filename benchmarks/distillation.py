@@ -8,7 +8,6 @@ The record is FOLDER/distillation.json.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from locant.models.model_folder import load_model_folder
 from locant.models.transformer import count_parameters
 from locant.training import Evaluation, evaluate
 from locant.translation import load_translator
-from measure import machine, warn_when_busy
+from measure import machine, table, warn_when_busy, write_record
 
 RUNS = {
     "teacher": "teacher",
@@ -43,9 +42,7 @@ def main() -> None:
     teacher = best["teacher", BEAMS[0]]
     if any(found.sources != teacher.sources for found in best.values()):
         sys.exit("The runs have different tests; train them as `make distillation` does.")
-    print("| model | parameters | beam | BLEU | chrF | sentences/s | speed |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    rows = []
+    rows, shown = [], []
     for name, label in RUNS.items():
         millions = count_parameters(load_model_folder(folder / name, device="cpu").model) / 1e6
         for beam in BEAMS:
@@ -53,13 +50,12 @@ def main() -> None:
             speed, times = len(found.sources) / found.seconds, teacher.seconds / found.seconds
             scores = {"bleu": round(found.scores.bleu, 2), "chrf": round(found.scores.chrf, 2)}
             rows.append({"model": label, "beam": beam, **scores, "sentences_per_second": speed, "speed": times})
-            print(
-                f"| {label} | {millions:.1f} million | {beam} | {scores['bleu']:.1f} | {scores['chrf']:.1f} | "
-                f"{speed:,.0f} | {times:.1f} |"
-            )
-    facts = {"engine": teacher.engine, "signature": teacher.scores.bleu_signature, "machine": machine()}
-    print(f"\n{len(teacher.sources)} sentences, {'; '.join(facts.values())}")
-    (folder / "distillation.json").write_text(json.dumps({"rows": rows, **facts}, indent=1) + "\n", encoding="utf-8")
+            cells = (f"{scores['bleu']:.1f}", f"{scores['chrf']:.1f}", f"{speed:,.0f}", f"{times:.1f}")
+            shown.append([label, f"{millions:.1f} million", beam, *cells])
+    print(table(["model", "parameters", "beam", "BLEU", "chrF", "sentences/s", "speed"], shown))
+    facts = {"engine": teacher.engine, "signature": teacher.scores.bleu_signature}
+    print(f"\n{len(teacher.sources)} sentences, {'; '.join(facts.values())}; {machine()}")
+    write_record(folder / "distillation.json", rows=rows, **facts)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,112 @@
-"""What every benchmark shares: a quiet machine, medians, peak memory, and a line on the machine."""
+"""What every benchmark shares: one runner, one record, one table, and what is measured in a quiet machine."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import platform
+import random
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
+
+Found = TypeVar("Found")
+PACKAGES = ("locant", "torch", "transformers", "x-transformers", "joeynmt", "ctranslate2")
+
+
+def alone(
+    script: Path | str,
+    *arguments: object,
+    environment: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    group: Path | None = None,
+) -> Any:
+    """Run a script in a process of its own and return its last line's JSON; ``None`` where it fails, which is said.
+
+    Args:
+        script: A Python file.
+        arguments: Of its command line.
+        environment: All of the process; by default this one's.
+        timeout: Seconds after which it has failed.
+        group: The file of processes of a control group that it joins first.
+    """
+    command = [sys.executable, str(script), *map(str, arguments)]
+    said = f"{Path(script).name} {' '.join(command[2:])}"
+    if group is not None:
+        command = ["sh", "-c", f'echo $$ > {group} && exec "$@"', "sh", *command]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        print(f"{said} took longer than {timeout:g} s", file=sys.stderr)
+        return None
+    if done.returncode:
+        print(f"{said} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}", file=sys.stderr)
+        return None
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def in_turns(jobs: Mapping[str, Callable[[], Found | None]], rounds: int) -> dict[str, list[Found]]:
+    """Run all jobs once a round, each round in another order, and return what each found; without those that failed."""
+    found: dict[str, list[Found]] = {name: [] for name in jobs}
+    order = list(jobs)
+    for number in range(rounds):
+        random.Random(number).shuffle(order)
+        for name in order:
+            if (result := jobs[name]()) is not None:
+                found[name].append(result)
+    return {name: results for name, results in found.items() if results}
+
+
+def write_record(path: Path, **found: Any) -> None:
+    """Write a record: what was found, with the machine and the versions of the packages that are there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"machine": machine(), "packages": packages(), **found}, indent=1) + "\n", "utf-8")
+
+
+def add_line(path: Path, record: Mapping[str, Any]) -> None:
+    """Add a record to a file that has one in each line."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a file that has one in each line; none where it does not exist."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def packages() -> dict[str, str]:
+    """Return the versions of Locant and of the peers that are installed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def row(*cells: object) -> str:
+    """Return a row of a Markdown table."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def header(*columns: str) -> str:
+    """Return the first two rows of a Markdown table; numbers stand on the right of columns that end with a colon."""
+    ruled = ("---:" if column.endswith(":") else "---" for column in columns)
+    return f"{row(*(column.removesuffix(':') for column in columns))}\n{row(*ruled)}"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table."""
+    return "\n".join([header(*columns), *(row(*cells) for cells in rows)])
 
 
 def machine() -> str:

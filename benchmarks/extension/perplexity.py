@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,7 +23,7 @@ from locant.extension.evaluate.prefill import Reader
 from locant.extension.load import load_model, load_tokenizer
 from locant.extension.source import resolve_model
 from locant.runtime import keep_freed_memory
-from measure import machine, peak_megabytes, warn_when_busy
+from measure import alone, header, machine, peak_megabytes, row, warn_when_busy
 
 ENGINES = ("locant", "transformers")
 _ROUNDS = 3
@@ -60,22 +59,11 @@ def main() -> None:
         return
     warn_when_busy()
     print(f"{name}, {length} tokens of one text, median of {_ROUNDS}. {machine()}, {torch.get_num_threads()} threads\n")
-    print("| engine | seconds | tokens a second | memory on top, MB | nats a token |")
-    print("| --- | --- | --- | --- | --- |")
+    print(header("engine", "seconds", "tokens a second", "memory on top, MB", "nats a token"))
     for engine in ENGINES:
-        out = subprocess.run(
-            [sys.executable, __file__, name, str(length)],
-            env=os.environ | {"ENGINE": engine},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        ).stdout
-        found = json.loads(out.splitlines()[-1])
-        print(
-            f"| {engine} | {found['seconds']:.1f} | {length / found['seconds']:.0f} | {found['megabytes']:.0f} | "
-            f"{found['loss']:.5f} |",
-            flush=True,
-        )
+        if found := alone(__file__, name, length, environment={**os.environ, "ENGINE": engine}):
+            speed, seconds = length / found["seconds"], f"{found['seconds']:.1f}"
+            print(row(engine, seconds, f"{speed:.0f}", f"{found['megabytes']:.0f}", f"{found['loss']:.5f}"), flush=True)
 
 
 if __name__ == "__main__":

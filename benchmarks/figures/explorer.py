@@ -13,7 +13,6 @@ Where the minutes run out, the knobs that are left are set twice to and fro. Wri
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import threading
@@ -28,7 +27,7 @@ from browsers import BROWSERS, Tab, running
 from locant.app.explorer import build_app, listen, open_server
 from locant.app.explorer.model_panels import Reader
 from locant.app.explorer.shown_models import EXAMPLE, TRAINED
-from measure import machine, processor_seconds_of_children, warn_when_busy
+from measure import machine, processor_seconds_of_children, table, warn_when_busy, write_record
 
 GOAL = 200
 """Milliseconds within which the page should answer."""
@@ -153,13 +152,14 @@ def report(found: dict[str, list[dict[str, Any]]]) -> str:
         lines += ["", verdict(title, rows)]
     for title, rows in found.items():
         lines += ["", f"## {title[0].upper()}{title[1:]}", ""]
-        lines += ["| knob | median | worst | CPU, browser | CPU, server | CPU, later |", "| --- " * 6 + "|"]
+        cells = []
         for row in rows:
-            cells = [row["knob"], "no picture in view changes", "", "", "", ""]
-            if row["answers"]:
-                cells[1:3] = f"{row['answer']:.0f}", f"{row['worst_answer']:.0f}"
-                cells[3:] = (f"{row[name]:g} ({row[f'worst_{name}']:g})" for name in ("browser", "server", "later"))
-            lines.append("| " + " | ".join(cells) + " |")
+            if not row["answers"]:
+                cells.append([row["knob"], "no picture in view changes", "", "", "", ""])
+                continue
+            spent = (f"{row[name]:g} ({row[f'worst_{name}']:g})" for name in ("browser", "server", "later"))
+            cells.append([row["knob"], f"{row['answer']:.0f}", f"{row['worst_answer']:.0f}", *spent])
+        lines.append(table(["knob", "median", "worst", "CPU, browser", "CPU, server", "CPU, later"], cells))
     return "\n".join(lines) + "\n"
 
 
@@ -208,9 +208,7 @@ def main() -> None:
                     rows.append(measured(tab, requests, knob, other, options.times, until))
                     print(name, title, rows[-1], flush=True)
                 tab.close()
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    about = {"machine": machine(), "times": options.times, "answers": found}
-    options.output.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    write_record(options.output.with_suffix(".json"), times=options.times, answers=found)
     options.output.with_suffix(".md").write_text(report(found), encoding="utf-8")
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import torch
 import transformers
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "positions"))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "tests" / "support")]
 from small_llama import logits, one_by_one, small_llama
 
 from locant.positions import Rotary
 from locant.positions.scaling import DynamicNTK, LongRoPE
+from measure import header, row
 
 ORIGINAL, PROMPT = 64, 60
 SHORT, LONG = tuple(1.0 + i / 16 for i in range(8)), tuple(1.5 + i / 2 for i in range(8))
@@ -55,14 +56,13 @@ def main() -> None:
         f"trained length {ORIGINAL}, prompt of {PROMPT} tokens, float32; transformers {transformers.__version__}, "
         f"torch {torch.__version__}.\n"
     )
-    print("| scaling | length | Hugging Face | Locant |")
-    print("| --- | --- | --- | --- |")
+    print(header("scaling", "length", "Hugging Face", "Locant"))
     for name, (parameters, declared, scaling) in CASES.items():
         model, rope = small_llama(parameters, max_length=declared), Rotary(16, scaling=scaling)
         for length in (64, 65, 96, 128, 256):
             ids = torch.randint(50, (1, length), generator=torch.Generator().manual_seed(1))
             ours = (one_by_one(model, rope, ids, PROMPT)[:, -1] - logits(model, rope, ids)[:, -1]).abs().max()
-            print(f"| {name} | {length} | {hugging_face(model, ids):.1e} | {float(ours):.1e} |", flush=True)
+            print(row(name, length, f"{hugging_face(model, ids):.1e}", f"{float(ours):.1e}"), flush=True)
 
 
 if __name__ == "__main__":

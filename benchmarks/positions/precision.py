@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import mpmath
 import torch
@@ -12,7 +14,9 @@ from rotary_embedding_torch import RotaryEmbedding
 from torch import Tensor
 from transformers.models.llama.modeling_llama import LlamaConfig, LlamaRotaryEmbedding
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from locant.positions import Rotary
+from measure import header, row
 
 DIM, BASE = 128, 10000.0
 POSITIONS = [100, 4_000, 131_071, 1_000_000, 10_000_000, 2**31 - 1]
@@ -56,8 +60,7 @@ def main() -> None:
         f"Largest error of sine and cosine, {DIM // 2} pairs, base {BASE:g}; against mpmath, 50 digits. "
         f"transformers {transformers.__version__}, torch {torch.__version__}.\n"
     )
-    print(f"| engine | module cast to | {' | '.join(f'{p:,}' for p in POSITIONS)} |")
-    print(f"| --- | --- | {' | '.join('---' for _ in POSITIONS)} |")
+    print(header("engine", "module cast to", *(f"{position:,}" for position in POSITIONS)))
     for dtype in (torch.float32, torch.bfloat16):
         for name, table in engines(dtype).items():
             cells = []
@@ -65,7 +68,7 @@ def main() -> None:
                 sine, cosine = table(torch.tensor([position]))
                 found = torch.stack((sine[0], cosine[0]), dim=-1).double()
                 cells.append(f"{float((found - exact(position)).abs().max()):.1e}")
-            print(f"| {name} | {str(dtype).removeprefix('torch.')} | {' | '.join(cells)} |", flush=True)
+            print(row(name, str(dtype).removeprefix("torch."), *cells), flush=True)
 
 
 if __name__ == "__main__":

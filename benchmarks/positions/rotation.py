@@ -1,6 +1,6 @@
 """Rotating queries and keys: Locant and its peers, in units of a plain copy of the same bytes.
 
-    python rotation.py [--device cuda]
+python rotation.py [--device cuda]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from locant import kernels
 from locant.positions import Frequencies, Rotary, fuse_rotations
 from locant.runtime import keep_freed_memory
-from measure import median_ratio, median_seconds, use_device, warn_when_busy
+from measure import header, median_ratio, median_seconds, row, use_device, warn_when_busy
 
 SHAPES = {
     "cpu": [(1, 32, 2048, 128), (8, 8, 512, 64)],
@@ -112,8 +112,7 @@ def main() -> None:
             copy = median_seconds(lambda q=q, k=k: (q.clone(), k.clone()))
             kind = str(dtype).removeprefix("torch.")
             print(f"B={batch} H={heads} L={length} D={dim} {kind}: a copy takes {1000 * copy:.2f} ms\n")
-            print("| engine | forward | forward and backward |")
-            print("| --- | --- | --- |")
+            print(header("engine", "forward", "forward and backward"))
             for name, rotate in engines(length, dim, dtype):
                 leaves = q.clone().requires_grad_(), k.clone().requires_grad_()
                 forward = median_ratio(
@@ -123,7 +122,7 @@ def main() -> None:
                     lambda leaves=leaves, rotate=rotate: torch.autograd.grad(rotate(*leaves), leaves, leaves),
                     lambda q=q, k=k: (q.clone(), k.clone(), q.clone(), k.clone()),
                 )
-                print(f"| {name} | {forward:.2f} | {with_backward:.2f} |", flush=True)
+                print(row(name, f"{forward:.2f}", f"{with_backward:.2f}"), flush=True)
             print()
 
 

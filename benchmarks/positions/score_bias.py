@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from measure import median_seconds, peak_megabytes, use_device, warn_when_busy
+from measure import alone, header, median_seconds, peak_megabytes, row, use_device, warn_when_busy
 
 HEADS, DIM = 8, 64
 SCHEMES = ["alibi", "t5", "kerple", "fire", "shaw"]
@@ -144,16 +143,14 @@ def main() -> None:
     warn_when_busy()
     kind = str(dtype).removeprefix("torch.")
     print(f"Attention with a bias, B=1 H={HEADS} D={DIM}, causal, {kind}. {where}.\n")
-    print("| scheme | length | forward ms, ours / theirs | ratio | peak MB | with backward ms | ratio | peak MB |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    times = ("forward ms, ours / theirs", "ratio", "peak MB", "with backward ms", "ratio", "peak MB")
+    print(header("scheme", "length", *times))
     for name in asked.schemes:
         for length in LENGTHS[asked.device]:
-            found = {}
-            for engine in ("locant", "peer"):
-                command = [sys.executable, __file__, name, "--device", asked.device, "--measure", engine, str(length)]
-                run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-                found[engine] = json.loads(run.stdout.splitlines()[-1])
-            ours, theirs = found["locant"], found["peer"]
+            ours, theirs = (
+                alone(__file__, name, "--device", asked.device, "--measure", engine, length)
+                for engine in ("locant", "peer")
+            )
             cells = [name, str(length)]
             for kind in ("forward", "backward"):
                 a, b = ours[f"{kind}_ms"], theirs[f"{kind}_ms"]
@@ -162,7 +159,7 @@ def main() -> None:
                     f"{b / a:.1f}x",
                     f"{ours[f'{kind}_mb']:.0f} / {theirs[f'{kind}_mb']:.0f}",
                 ]
-            print(f"| {' | '.join(cells)} |", flush=True)
+            print(row(*cells), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ that both align the same words. Needs the package eflomal, which pip compiles: a
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
@@ -23,7 +24,7 @@ from locant.models.encoder_decoder import AlignmentStep
 from locant.text.links import Links, grow_diag_final_and
 from locant.training import load_run_recipe
 from locant.translation import Translator
-from measure import machine
+from measure import header, machine, row
 
 Pairs = list[tuple[str, str]]
 
@@ -54,20 +55,13 @@ def eflomal_links(pairs: Pairs) -> list[tuple[Links, Links]]:
 
 def _plain(word: str) -> str:
     """Return a word for counting: lower case, no punctuation at its ends unless there is nothing else."""
-    inner = word.lower()
-    while inner and not inner[0].isalnum():
-        inner = inner[1:]
-    while inner and not inner[-1].isalnum():
-        inner = inner[:-1]
-    return inner or word
+    return re.sub(r"^[\W_]+|[\W_]+$", "", word.lower()) or word
 
 
 def show(name: str, scores: AlignmentScores) -> None:
     """Print a row of the table."""
-    print(
-        f"| {name} | {scores.error_rate:.3f} | {scores.precision:.3f} | {scores.recall:.3f} | {scores.links:,} |",
-        flush=True,
-    )
+    shares = (f"{share:.3f}" for share in (scores.error_rate, scores.precision, scores.recall))
+    print(row(name, *shares, f"{scores.links:,}"), flush=True)
 
 
 def main() -> int:
@@ -88,7 +82,7 @@ def main() -> int:
     sure, possible = [a & b for a, b in links], [a | b for a, b in links]
 
     sources, targets = [source for source, _ in test], [target for _, target in test]
-    print("| links | alignment error rate | precision | recall | links |\n| --- | --- | --- | --- | --- |")
+    print(header("links", "alignment error rate", "precision", "recall", "links"))
     steps: tuple[AlignmentStep, ...] = get_args(AlignmentStep)
     for layer in range(translator.model.config.decoder_layers):  # type: ignore[attr-defined]
         for step in steps:

@@ -26,9 +26,9 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from run import Record, scored
+from run import Record, best_loss, scored
 
-from measure import machine, warn_when_busy
+from measure import table, warn_when_busy, write_record
 
 BOTH = 0.25
 """Share of the minutes in which both directions are learned."""
@@ -127,9 +127,8 @@ def main() -> None:
         ],
         "one": of_run(folder / "one"),
         "threads": 1 if options.processor_time else os.cpu_count(),
-        "machine": machine(),
     }
-    (folder / "both-directions.json").write_text(json.dumps(record) + "\n")
+    write_record(folder / "both-directions.json", **record)
     show(record)
 
 
@@ -155,15 +154,14 @@ def of_run(run: Path, part: str | None = None) -> Record:
 
 def show(record: Record) -> None:
     """Print the scores of both models."""
-    print("| training | updates | minutes | loss | BLEU | even lines | odd lines | chrF | length penalty |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    columns = ["training", "updates", "minutes", "loss", "BLEU", "even lines", "odd lines", "chrF", "length penalty"]
+    rows = []
     for name in ("both", "one"):
-        row = record[name]
-        print(
-            f"| {name} | {row['steps']:,} | {row['seconds'] / 60:.1f} | {min(loss for _, loss in row['losses']):.3f} | "
-            f"{row['bleu']:.1f} | {row['bleu_chosen_by']:.1f} | {row['bleu_reported']:.1f} | {row['chrf']:.1f} | "
-            f"{row['length_penalty']:g} |"
-        )
+        found = record[name]
+        scores = (f"{found[key]:.1f}" for key in ("bleu", "bleu_chosen_by", "bleu_reported", "chrf"))
+        took = (f"{found['steps']:,}", f"{found['seconds'] / 60:.1f}", f"{best_loss(found):.3f}")
+        rows.append([name, *took, *scores, f"{found['length_penalty']:g}"])
+    print(table(columns, rows))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
@@ -40,7 +41,7 @@ from locant.text.corpus_settings import BibleCorpus
 from locant.training import load_run_recipe
 from locant.training.usual_length import choose_usual_length
 from locant.translation import Translator
-from measure import machine
+from measure import header, machine, row
 
 Chapter = list[str]
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'“‘])")  # noqa: RUF001
@@ -209,45 +210,44 @@ def main() -> int:
         usual = known.decoding.usual_source_length
     first: dict[str, float] = {}
 
-    def show(name: str, texts: Sequence[str], seconds: float) -> None:
+    def show(name: str, translate: Callable[[], Sequence[str]], read: Callable[[Any], Sequence[str]]) -> None:
+        begun = time.process_time()
+        found = translate()
+        seconds, texts = time.process_time() - begun, read(found)
         scores = score_translations(texts, wanted, tokenize=bleu_tokenizer(translator.target_language))
         first.setdefault("BLEU", scores.bleu)
-        row = [
-            name,
-            f"{scores.bleu:.2f}",
-            f"{scores.bleu - first['BLEU']:+.2f}",
-            f"{scores.chrf:.2f}",
-            f"{seconds:.1f}",
-        ]
-        print("| " + " | ".join(row) + " |", flush=True)
+        cells = (f"{scores.bleu:.2f}", f"{scores.bleu - first['BLEU']:+.2f}", f"{scores.chrf:.2f}", f"{seconds:.1f}")
+        print(row(name, *cells), flush=True)
 
     about = f"{len(chapters)} chapters, {sum(lengths)} verses; sentences of at most {usual} subwords are usual"
     print(f"{about}; {translator.engine.name}; {machine()}\n")
-    print("| form | BLEU | to by hand | chrF | processor time (s) |\n| --- | --- | --- | --- | --- |")
+    print(header("form", "BLEU", "to by hand", "chrF", "processor time (s)"))
     verses = [verse for chapter in chapters for verse in chapter]
     cut = [_SENTENCE.split(verse) for verse in verses]
-    begun = time.process_time()
-    show("by hand, verses", grouped(translator.translate(verses), lengths), time.process_time() - begun)
-    begun = time.process_time()
-    translated = iter(translator.translate([sentence for each in cut for sentence in each]))
-    by_sentence = [" ".join(next(translated) for _ in each) for each in cut]
-    show("by hand, sentences", grouped(by_sentence, lengths), time.process_time() - begun)
+    sentences = [sentence for each in cut for sentence in each]
+
+    def of_sentences(translations: list[str]) -> list[str]:
+        rows = iter(translations)
+        return grouped([" ".join(next(rows) for _ in each) for each in cut], lengths)
+
+    show("by hand, verses", lambda: translator.translate(verses), lambda found: grouped(found, lengths))
+    show("by hand, sentences", lambda: translator.translate(sentences), of_sentences)
     for form in FORMS:
         content = form.write(chapters)
-        begun = time.process_time()
-        written = translate_document(translator, content, form.format, options=form.options, usual_source_length=usual)
-        show(form.name, form.read(written, lengths), time.process_time() - begun)
-        if b"<a " in content:
-            begun = time.process_time()
-            written = without_alignment(translator, content, form.format, usual)
-            show(f"{form.name}, without alignment", form.read(written, lengths), time.process_time() - begun)
-        for limit in LIMITS if form.options == WRAPPED else ():
-            begun = time.process_time()
-            written = translate_document(
-                translator, content, form.format, options=form.options, usual_source_length=limit
+        ways: dict[str, Callable[[], bytes]] = {}
+        for limit in (usual, *(LIMITS if form.options == WRAPPED else ())):
+            ending = f", sentences of {f'at most {limit}' if limit else 'any number of'} subwords" if ways else ""
+            ways[form.name + ending] = partial(
+                *(translate_document, translator, content, form.format),
+                options=form.options,
+                usual_source_length=limit,
             )
-            name = f"{form.name}, sentences of {f'at most {limit}' if limit else 'any number of'} subwords"
-            show(name, form.read(written, lengths), time.process_time() - begun)
+        if b"<a " in content:
+            ways[f"{form.name}, without alignment"] = partial(
+                without_alignment, translator, content, form.format, usual
+            )
+        for name, way in ways.items():
+            show(name, way, lambda found, form=form: form.read(found, lengths))
     return 0
 
 

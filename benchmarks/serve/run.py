@@ -38,7 +38,7 @@ from untrained import untrained
 from locant.errors import LocantError
 from locant.models import load_model_folder
 from locant.training import load_run_recipe
-from measure import machine, warn_when_busy
+from measure import machine, table, warn_when_busy, write_record
 
 HERE = Path(__file__).parent
 SHORT = 12
@@ -345,16 +345,17 @@ def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
     ]
     for result in results:
         lines += ["", f"## {result['model']}, {result['parameters']:,} parameters", ""]
-        lines += ["| " + " | ".join(COLUMNS) + " |", "| " + " | ".join("---" for _ in COLUMNS) + " |"]
+        cells = []
         for server, kinds in result["servers"].items():
             for kind, rows in kinds.items():
                 for row in rows:
-                    cells = (server, kind, row["clients"], row["sentences_per_second"])
                     shares = shares_of(row, result["offline"][kind]) if kind in result["offline"] else ("",) * 3
-                    rest = (f"{row['p50']:g}", f"{row['p95']:g}", f"{row['p99']:g}")
-                    processor = [f"{row[f'{side}_processor_milliseconds']:g}" for side in ("server", "client")]
-                    last = (row["refused"], row["failed"], row["megabytes"], " + ".join(processor))
-                    lines.append("| " + " | ".join(map(str, (*cells, *shares, *rest, *last))) + " |")
+                    times = (f"{row[name]:g}" for name in ("p50", "p95", "p99"))
+                    processor = (f"{row[f'{side}_processor_milliseconds']:g}" for side in ("server", "client"))
+                    speed = (server, kind, row["clients"], row["sentences_per_second"])
+                    failures = (row["refused"], row["failed"], row["megabytes"])
+                    cells.append([*speed, *shares, *times, *failures, " + ".join(processor)])
+        lines.append(table(COLUMNS, cells))
         speeds = "; ".join(
             f"{kind} {found['sentences_per_second']:g} sentences a second, {found['processor_milliseconds']:g} ms"
             for kind, found in result["offline"].items()
@@ -412,9 +413,8 @@ def main() -> None:
             done = list(results)
             for result in measure(model, sentences, options, own, first=not done, peer=trained):
                 results = [*done, result]
-                options.output.parent.mkdir(parents=True, exist_ok=True)
-                about = {"machine": machine(), "beam": options.beam, "seconds": options.seconds, "models": results}
-                options.output.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+                record = options.output.with_suffix(".json")
+                write_record(record, beam=options.beam, seconds=options.seconds, models=results)
                 options.output.with_suffix(".md").write_text(page(results, options), encoding="utf-8")
 
 

@@ -19,7 +19,7 @@ from locant.models.config import TransformerConfig
 from locant.training.defaults import SHAPES
 from locant.training.forecast import measure_speed
 from locant.training.settings import TrainingSettings
-from measure import use_device, warn_when_busy
+from measure import header, row, use_device, warn_when_busy
 
 BATCHES = (1024, 4096, 16384, 65536)
 UPDATES = 8
@@ -35,8 +35,7 @@ def main() -> None:
     where = use_device(device.type)
     torch.set_default_device("cpu")  # models are built there
     print(f"Thousands of target tokens a second (milliseconds of an update). {where}.\n")
-    print("| width | layers | optimiser |", *(f"{batch:,} tokens |" for batch in BATCHES))
-    print("| --- | --- | --- |", *("--- |" for _ in BATCHES))
+    print(header("width", "layers", "optimiser", *(f"{batch:,} tokens" for batch in BATCHES)))
     for shape in SHAPES:
         for optimizer in ("muon", "adamw") if shape[0] <= WIDEST_OF_MUON else ("adamw",):
             sizes = dict(zip(("d_model", "encoder_layers", "decoder_layers", "d_ff", "heads"), shape, strict=True))
@@ -54,7 +53,7 @@ def main() -> None:
                 found = measure_speed(model, settings, device, (16.0, 16.0), batch, updates=UPDATES)
                 speed = found.tokens_per_second
                 cells.append(f"{speed / 1000:.1f} ({1000 * batch / speed:.1f})")
-            print(f"| {shape[0]} | {shape[1]} + {shape[2]} | {optimizer} | {' | '.join(cells)} |", flush=True)
+            print(row(shape[0], f"{shape[1]} + {shape[2]}", optimizer, *cells), flush=True)
 
 
 if __name__ == "__main__":

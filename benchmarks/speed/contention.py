@@ -11,21 +11,18 @@ table with the share of the quiet speed that is left. Nothing else should run me
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import random
 import statistics
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from locant.translation import supports
-from measure import machine, warn_when_busy
+from measure import alone, in_turns, machine, table, warn_when_busy, write_record
 
 HERE = Path(__file__).parent
 CORES = os.cpu_count() or 1
@@ -90,65 +87,37 @@ def quota(cores: float) -> Iterator[Path | None]:
     yield None
 
 
-def run(job: list[str], threads: int | None, group: Path | None = None) -> dict[str, Any] | None:
-    """Run an engine in a process of its own; ``None`` where it fails."""
-    script, *arguments = job
+def under(condition: str, job: list[str]) -> float | None:
+    """Return the tokens a second of an engine under one of the conditions; ``None`` where it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "MKL_"))}
-    if threads:
-        environment["OMP_NUM_THREADS"] = str(threads)
-    command = [sys.executable, str(HERE / script), *arguments]
-    if group is not None:
-        command = ["sh", "-c", f'echo $$ > {group} && exec "$@"', "sh", *command]
-    try:
-        done = subprocess.run(
-            command, env=environment, cwd=HERE, capture_output=True, text=True, check=False, timeout=LONGEST
-        )
-    except subprocess.TimeoutExpired:
-        print(f"{' '.join(arguments)} took longer than {LONGEST} s", file=sys.stderr)
-        return None
-    if done.returncode:
-        print(f"{' '.join(arguments)} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}", file=sys.stderr)
-        return None
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def under(condition: str, job: list[str]) -> dict[str, Any] | None:
-    """Run an engine under one of the conditions."""
-    if condition == "busy core":
-        with busy_core():
-            return run(job, None)
-    if condition == "quota":
-        with quota(QUOTA) as group:
-            return None if group is None else run(job, None, group)
     if condition == "one thread":  # CTranslate2 is told so by its arguments
-        return run([part.replace(f"-1x{CORES}", "-1x1").replace(f"-{CORES}x1", "-1x1") for part in job], 1)
-    return run(job, None)
+        job = [part.replace(f"-1x{CORES}", "-1x1").replace(f"-{CORES}x1", "-1x1") for part in job]
+        environment["OMP_NUM_THREADS"] = "1"
+    with ExitStack() as stack:
+        group = stack.enter_context(quota(QUOTA)) if condition == "quota" else None
+        if condition == "busy core":
+            stack.enter_context(busy_core())
+        script, *arguments = job
+        found = alone(HERE / script, *arguments, environment=environment, timeout=LONGEST, group=group)
+        return found and found["tokens_per_second"]
 
 
-def show(found: dict[str, dict[str, list[float]]]) -> None:
+def show(found: dict[str, list[float]], names: Iterable[str]) -> None:
     """Print the medians, and what is left of the quiet speed."""
-    print("| work | engine | quiet, tokens/s | one thread | beside a busy core | left | quota of "
-          f"{QUOTA:g} cores | left |")  # fmt: skip
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for name, speeds in found.items():
-        median = {key: statistics.median(values) for key, values in speeds.items() if values}
-        quiet = median.get("quiet")
-
-        def speed(condition: str, median: dict[str, float] = median) -> str:
-            return f"{median[condition]:,.0f}" if condition in median else "-"
-
-        def left(condition: str, median: dict[str, float] = median, quiet: float | None = quiet) -> str:
-            return f"{median[condition] / quiet:.0%}" if quiet and condition in median else "-"
-
-        cells = [
-            speed("quiet"),
-            speed("one thread"),
-            speed("busy core"),
-            left("busy core"),
-            speed("quota"),
-            left("quota"),
-        ]
-        print(f"| {name} | {' | '.join(cells)} |")
+    columns = ["work", "engine", "quiet, tokens/s", "one thread", "beside a busy core", "left"]
+    rows = []
+    for name in names:
+        speeds = {one: statistics.median(found[f"{name} | {one}"]) for one in CONDITIONS if f"{name} | {one}" in found}
+        cells = {condition: f"{speed:,.0f}" for condition, speed in speeds.items()}
+        left = {one: f"{speed / speeds['quiet']:.0%}" for one, speed in speeds.items() if "quiet" in speeds}
+        work, engine = name.split(" | ")
+        rows.append(
+            [
+                *(work, engine, cells.get("quiet", "-"), cells.get("one thread", "-")),
+                *(part.get(condition, "-") for condition in ("busy core", "quota") for part in (cells, left)),
+            ]
+        )
+    print(table([*columns, f"quota of {QUOTA:g} cores", "left"], rows))
 
 
 def main() -> None:
@@ -160,22 +129,20 @@ def main() -> None:
     arguments = parser.parse_args()
     warn_when_busy()
     chosen = {name: job for name, job in jobs(arguments.seconds).items() if (arguments.only or "") in name}
-    found: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in chosen}
     with quota(QUOTA) as group:
         if group is None:
             print("No control group can be made here, so there are no numbers under a quota.", file=sys.stderr)
-    turns = [(name, condition) for name in chosen for condition in CONDITIONS if condition != "quota" or group]
-    for number in range(arguments.rounds):
-        random.Random(number).shuffle(turns)
-        for name, condition in turns:
-            if record := under(condition, chosen[name]):
-                found[name][condition].append(record["tokens_per_second"])
-            if arguments.output:
-                arguments.output.write_text(
-                    json.dumps({"machine": machine(), "quota": QUOTA, "results": found}, indent=1)
-                )
+    turns = {
+        f"{name} | {condition}": partial(under, condition, job)
+        for name, job in chosen.items()
+        for condition in CONDITIONS
+        if condition != "quota" or group
+    }
+    found = in_turns(turns, arguments.rounds)
+    if arguments.output:
+        write_record(arguments.output, quota=QUOTA, results=found)
     print(f"{machine()}\n")
-    show(found)
+    show(found, chosen)
 
 
 if __name__ == "__main__":

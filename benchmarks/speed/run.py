@@ -3,8 +3,9 @@
     python run.py training --output training.json
     python run.py text --output text.json
     python run.py translation --shapes small-8k base-32k --searches 32x1 32x4 --output translation.json
+    python run.py show training.json
 
-Prints Markdown tables; tables.py prints those of a record once more. Nothing else should run meanwhile.
+Prints Markdown tables; ``show`` prints those of a record once more. Nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -12,75 +13,66 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
-import subprocess
+import statistics
 import sys
 import tempfile
-from collections import defaultdict
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from shapes import SHAPES
-from tables import Record, show_record
+from shapes import LENGTH, SENTENCES, SHAPES
 from training_engines import TRAINING_ENGINES
 from translate_engine import ENGINES as TRANSLATORS
 from translate_engine import variants
 
+from locant.runtime import has_fast_bfloat16
 from locant.text import BibleCorpus, CleaningSettings, FilePair, FilesCorpus, TokenizerSettings, load_corpus, prepare
-from measure import machine, warn_when_busy
+from measure import alone, in_turns, machine, median_seconds, packages, table, warn_when_busy, write_record
 
+Record = dict[str, Any]
 HERE = Path(__file__).parent
+CORES = os.cpu_count() or 1
 # What keeps glibc from returning freed memory, for engines that do not do it themselves.
 KEEP_MEMORY = {
     "MALLOC_TOP_PAD_": str(64 << 20),
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
 }
-PACKAGES = ["locant", "torch", "transformers", "x-transformers", "joeynmt", "ctranslate2"]
 
 
-def measure(script: str, arguments: list[str], *, tuned: bool = False, threads: int | None = None) -> Record | None:
-    """Run an engine in a process of its own; ``None`` where it fails."""
-    environment = {**os.environ, **(KEEP_MEMORY if tuned else {})}
-    environment["OMP_NUM_THREADS"] = str(threads or os.cpu_count() or 1)
-    command = [sys.executable, str(HERE / script), *arguments]
-    done = subprocess.run(command, env=environment, cwd=HERE, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(f"{' '.join(arguments)} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}", file=sys.stderr)
-        return None
-    return json.loads(done.stdout.strip().splitlines()[-1])
+def measured(script: str, arguments: list[object], *, tuned: bool = False, threads: int = CORES) -> Record | None:
+    """Run an engine in a process of its own."""
+    environment = {**os.environ, **(KEEP_MEMORY if tuned else {}), "OMP_NUM_THREADS": str(threads)}
+    return alone(HERE / script, *arguments, environment=environment)
 
 
-def in_turns(jobs: dict[str, dict[str, Any]], rounds: int) -> dict[str, list[Record]]:
-    """Run all jobs once a round, each round in another order."""
-    found: dict[str, list[Record]] = defaultdict(list)
-    order = list(jobs)
-    for number in range(rounds):
-        random.Random(number).shuffle(order)
-        for name in order:
-            record = measure(**jobs[name])
-            if record:
-                found[name].append(record)
-    return {name: found[name] for name in jobs if found[name]}
+def kept_too(engine: str) -> dict[str, bool]:
+    """Return what follows the name of an engine: peers run as they install, and with freed memory kept."""
+    return {"": False} if engine == "locant" else {"": False, ", memory kept": True}
 
 
-def training(shape: str, engines: list[str], rounds: int, seconds: float) -> dict[str, list[Record]]:
-    """Compare training; peers as they install and with freed memory kept."""
-    jobs: dict[str, dict[str, Any]] = {}
-    for engine in engines:
-        arguments = [engine, shape, "--seconds", str(seconds)]
-        jobs[engine] = {"script": "train_engine.py", "arguments": arguments}
-        if engine != "locant":
-            jobs[f"{engine}, memory kept"] = {"script": "train_engine.py", "arguments": arguments, "tuned": True}
-    return in_turns(jobs, rounds)
+def training(shape: str, engines: list[str], options: argparse.Namespace) -> dict[str, list[Record]]:
+    """Compare training on batches of one size."""
+    jobs = {
+        engine + ending: partial(
+            measured, "train_engine.py", [engine, shape, "--seconds", options.seconds], tuned=tuned
+        )
+        for engine in engines
+        for ending, tuned in kept_too(engine).items()
+    }
+    return in_turns(jobs, options.rounds)
 
 
-def prepare_text(files: list[str] | None, vocabulary: int, folder: Path) -> str:
-    """Tokenise the text, King James Version to World English Bible unless files are given; return its name."""
-    if files:
-        source, target, valid_source, valid_target = files
+def text(shape: str, engines: list[str], options: argparse.Namespace) -> dict[str, Any]:
+    """Compare training on real text: each engine with batches of its own, and the loss after equally many tokens.
+
+    The text is the King James Version to the World English Bible unless files are given.
+    """
+    if options.files:
+        source, target, valid_source, valid_target = options.files
         settings: Any = FilesCorpus(
             kind="files",
             name=Path(source).parent.name,
@@ -92,59 +84,97 @@ def prepare_text(files: list[str] | None, vocabulary: int, folder: Path) -> str:
             kind="bible", name="King James Version to World English Bible", source="kjv", target="web"
         )
     corpus = load_corpus(settings)
-    tokenizer = TokenizerSettings(vocab_size=vocabulary, joint=True)
-    prepare(corpus, CleaningSettings(), tokenizer, max_tokens=128, folder=folder)
-    return corpus.name
-
-
-def text(shape: str, engines: list[str], rounds: int, tokens: int, files: list[str] | None) -> dict[str, Any]:
-    """Compare training on real text: each engine with batches of its own, and the loss after equally many tokens."""
-    with tempfile.TemporaryDirectory() as temporary:
-        name = prepare_text(files, SHAPES[shape].vocabulary, Path(temporary))
-        jobs: dict[str, dict[str, Any]] = {}
+    ways = {"locant": ["locant"], "joeynmt": ["joeynmt"], "transformers": ["random", "grouped"]}
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = TokenizerSettings(vocab_size=SHAPES[shape].vocabulary, joint=True)
+        prepare(corpus, CleaningSettings(), tokenizer, max_tokens=128, folder=Path(folder))
+        jobs = {}
         for engine in engines:
-            ways = {"locant": ["locant"], "joeynmt": ["joeynmt"], "transformers": ["random", "grouped"]}
             for way in ways.get(engine, ["random"]):
-                arguments = [engine, shape, f"{temporary}/cache", "--batches", way, "--tokens", str(tokens)]
+                arguments = [engine, shape, f"{folder}/cache", "--batches", way, "--tokens", options.tokens]
                 label = f"{engine}, group_by_length" if way == "grouped" else engine
-                for tuned in (False, True) if engine != "locant" else (False,):
-                    full = f"{label}, memory kept" if tuned else label
-                    jobs[full] = {"script": "text_engine.py", "arguments": arguments, "tuned": tuned}
-        return {"text": name, "tokens": tokens, "engines": in_turns(jobs, rounds)}
+                for ending, tuned in kept_too(engine).items():
+                    jobs[label + ending] = partial(measured, "text_engine.py", arguments, tuned=tuned)
+        return {"text": corpus.name, "tokens": options.tokens, "engines": in_turns(jobs, options.rounds)}
 
 
 def translation(
-    shape: str, batch: int, beam: int, engines: list[str], rounds: int, seconds: float
+    shape: str, engines: list[str], options: argparse.Namespace, batch: str, beam: str
 ) -> dict[str, list[Record]]:
     """Compare translating; every engine in each of its ways, of which the best counts."""
-    jobs: dict[str, dict[str, Any]] = {}
+    jobs = {}
     for engine in engines:
         for variant in variants(engine):
-            options = [engine, variant, shape, "--batch", str(batch), "--beam", str(beam), "--seconds", str(seconds)]
-            for threads in (1, os.cpu_count() or 1) if batch == 1 and engine == "transformers" else (os.cpu_count(),):
+            arguments = [engine, variant, shape, "--batch", batch, "--beam", beam, "--seconds", options.seconds]
+            for threads in (1, CORES) if batch == "1" and engine == "transformers" else (CORES,):
                 name = f"{engine} {variant}" + ("" if engine == "ctranslate2" else f", threads {threads}")
                 tuned = engine == "transformers"
-                jobs[name] = {
-                    "script": "translate_engine.py", "arguments": options, "tuned": tuned, "threads": threads
-                }  # fmt: skip
-    return in_turns(jobs, rounds)
+                jobs[name] = partial(measured, "translate_engine.py", arguments, tuned=tuned, threads=threads)
+    return in_turns(jobs, options.rounds)
 
 
-def best_limits(*measured: dict[str, float]) -> dict[str, float]:
-    """Return the highest of each limit: a machine may be slower for a while, never faster than it is."""
-    return {name: max(one[name] for one in measured) for name in measured[0]}
+def limits() -> dict[str, float]:
+    """Measure what the machine itself can do now."""
+    size, found = 2048, {}
+    for kind in [torch.float32] + ([torch.bfloat16] if has_fast_bfloat16(torch.device("cpu")) else []):
+        one, other = (torch.randn(size, size).to(kind) for _ in range(2))
+        out = torch.empty(size, size, dtype=kind)
+        seconds = median_seconds(lambda one=one, other=other, out=out: torch.mm(one, other, out=out))
+        found[f"matmul_{str(kind).removeprefix('torch.')}_gigaflops"] = 2 * size**3 / seconds / 1e9
+    source = torch.randn(64 << 18)
+    target = torch.empty_like(source)
+    found["copy_gigabytes_per_second"] = 2 * source.nbytes / median_seconds(lambda: target.copy_(source)) / 1e9
+    return found
 
 
-def measured_limits() -> dict[str, float]:
-    """Measure what the machine can do now."""
-    limits = measure("limits.py", [])
-    assert limits
-    return limits
+def show(record: Record) -> None:
+    """Print all tables of a record: medians over the rounds, and how many times faster Locant is."""
+    print(f"{record['machine']}. {', '.join(f'{name} {number}' for name, number in record['packages'].items())}.")
+    said = (f"{name} {value:.0f}" for name, value in record["limits"].items())
+    print(f"The machine's own limits: {', '.join(said)}.")
+    limit = max(value for name, value in record["limits"].items() if name.startswith("matmul"))
+    for name, found in record["results"].items():
+        shape, *search = name.split()
+        engines = found["engines"] if "text" in found else found
+        speeds = {engine: [one["tokens_per_second"] for one in records] for engine, records in engines.items()}
+        medians = {engine: statistics.median(values) for engine, values in speeds.items()}
+        own = max((median for engine, median in medians.items() if engine.startswith("locant")), default=float("nan"))
+        rows = []
+        for engine, records in engines.items():
+            faster, peak = f"{own / medians[engine]:.2f}", f"{max(one['peak_megabytes'] for one in records):,.0f}"
+            if "text" in found:
+                loss = statistics.mean(one["validation_loss"] for one in records)
+                cells = [f"{medians[engine]:,.0f}", faster, f"{records[0]['padding']:.0%}", f"{loss:.3f}", peak]
+            else:
+                reach = f"{min(speeds[engine]):,.0f} to {max(speeds[engine]):,.0f}"
+                flops = statistics.median(one["gigaflops"] for one in records)
+                cells = [f"{medians[engine]:,.0f}", reach, faster, f"{flops:.0f}", f"{flops / limit:.0%}", peak]
+            rows.append([engine, *cells])
+        columns = [
+            "engine",
+            "tokens/s",
+            "lowest to highest",
+            "Locant is faster by",
+            "GFLOP/s",
+            "of the limit",
+            "peak MB",
+        ]
+        if "text" in found:
+            title = f"Training {shape} on {found['text']}, {found['tokens']:,} target tokens"
+            columns = ["engine", "real target tokens/s", columns[3], "padding", "validation loss", "peak MB"]
+        elif search:
+            beam = "greedy" if search[3] == "1" else f"beam {search[3]}"
+            title = f"Translating with {shape}, batch {search[1]}, {beam}"
+        else:
+            precision = next(iter(engines.values()))[0]["precision"]
+            title = f"Training {shape}, {SENTENCES} sentences of {LENGTH} tokens a side, {precision}"
+        print(f"\n### {title}\n\n{table(columns, rows)}\n", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["training", "text", "translation"])
+    parser.add_argument("what", choices=["training", "text", "translation", "show"])
+    parser.add_argument("record", nargs="?", type=Path, help="of show")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES)
     known = sorted({*TRAINING_ENGINES, *TRANSLATORS})
     parser.add_argument("--engines", nargs="+", choices=known, default=known, help="of those that do this work")
@@ -157,36 +187,33 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200_000, help="of text: real target tokens to train on")
     parser.add_argument("--files", nargs=4, help="of text: source, target, validation source, validation target")
     parser.add_argument("--output", type=Path)
-    arguments = parser.parse_args()
+    options = parser.parse_args()
+    if options.what == "show":
+        show(json.loads(options.record.read_text()))
+        return
     warn_when_busy()
-    packages = {}
-    for package in PACKAGES:
-        try:
-            packages[package] = version(package)
-        except PackageNotFoundError:
-            packages[package] = None
-    records: dict[str, Any] = {"machine": machine(), "packages": packages, "limits": measured_limits()}
-    results = records["results"] = {}
+    results: dict[str, Any] = {}
+    highest = limits()
     default = {
         "training": ["tiny-8k", "small-8k", "small-32k", "base-32k"],
         "text": ["tiny-8k"],
         "translation": ["small-8k", "base-32k"],
     }
-    chosen = TRANSLATORS if arguments.what == "translation" else TRAINING_ENGINES
-    engines = [engine for engine in chosen if engine in arguments.engines]
-    for shape in arguments.shapes or default[arguments.what]:
-        if arguments.what == "training":
-            results[shape] = training(shape, engines, arguments.rounds, arguments.seconds)
-        elif arguments.what == "text":
-            results[shape] = text(shape, engines, arguments.rounds, arguments.tokens, arguments.files)
-        else:
-            for batch, beam in (map(int, search.split("x")) for search in arguments.searches):
-                found = translation(shape, batch, beam, engines, arguments.rounds, arguments.seconds)
+    chosen = TRANSLATORS if options.what == "translation" else TRAINING_ENGINES
+    engines = [engine for engine in chosen if engine in options.engines]
+    for shape in options.shapes or default[options.what]:
+        if options.what == "translation":
+            for search in options.searches:
+                batch, beam = search.split("x")
+                found = translation(shape, engines, options, batch, beam)
                 results[f"{shape} batch {batch} beam {beam}"] = found
-        records["limits"] = best_limits(records["limits"], measured_limits())
-        if arguments.output:
-            arguments.output.write_text(json.dumps(records, indent=1))
-    show_record(records)
+        else:
+            results[shape] = {"training": training, "text": text}[options.what](shape, engines, options)
+        # A machine may be slower for a while, never faster than it is.
+        highest = {name: max(value, highest[name]) for name, value in limits().items()}
+        if options.output:
+            write_record(options.output, limits=highest, results=results)
+    show({"machine": machine(), "packages": packages(), "limits": highest, "results": results})
 
 
 if __name__ == "__main__":

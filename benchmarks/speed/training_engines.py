@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from shapes import Shape
+from shapes import Shape, locant_model, marian_model
 from torch import Tensor, nn
 
 from locant.runtime import has_fast_bfloat16, keep_freed_memory, limit_onednn_cache
 from locant.text import BOS, EOS, PAD, UNK
-from models import locant_model, marian_model
 
 PRECISION = torch.bfloat16 if has_fast_bfloat16(torch.device("cpu")) else torch.float32
 

@@ -21,11 +21,10 @@ if "locant" in sys.argv:  # as its command line does, before torch is loaded
     prepare_threads()
 
 import torch
-from shapes import LENGTH, SHAPES, Shape
+from shapes import LENGTH, SHAPES, Shape, locant_model, marian_model
 
 from locant.runtime import has_fast_bfloat16, keep_freed_memory
 from locant.text import BOS, EOS, PAD
-from models import locant_model, marian_model
 
 Translate = Callable[[list[list[int]]], list[list[int]]]
 

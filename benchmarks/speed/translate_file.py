@@ -12,13 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -26,7 +24,7 @@ import torch
 from locant.runtime import has_fast_bfloat16
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from measure import machine, warn_when_busy
+from measure import alone, in_turns, machine, table, warn_when_busy
 
 CORES = os.cpu_count() or 1
 BFLOAT16 = ["bfloat16"] if has_fast_bfloat16(torch.device("cpu")) else []
@@ -110,24 +108,15 @@ def main() -> None:
     warn_when_busy()
     references = arguments.reference.read_text(encoding="utf-8").splitlines()
     print(f"{machine()}. {len(references):,} sentences, beam {arguments.beam}\n")
-    seconds: dict[str, list[float]] = defaultdict(list)
-    scores = {}
-    order = list(ENGINES)
-    for number in range(arguments.rounds):
-        random.Random(number).shuffle(order)
-        for engine in order:
-            command = [sys.executable, __file__, *sys.argv[1:], "--engine", engine]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            took, found = json.loads(done.stdout.strip().splitlines()[-1])
-            seconds[engine].append(took)
-            scores[engine] = sacrebleu.corpus_bleu(found, [references]).score
-    print("| engine | seconds | lowest to highest | sentences/s | BLEU |")
-    print("| --- | --- | --- | --- | --- |")
-    for engine in ENGINES:
-        median = statistics.median(seconds[engine])
-        reach = f"{min(seconds[engine]):.1f} to {max(seconds[engine]):.1f}"
-        speed = len(references) / median
-        print(f"| {engine} | {median:.1f} | {reach} | {speed:.1f} | {scores[engine]:.2f} |", flush=True)
+    engines = {name: partial(alone, __file__, *sys.argv[1:], "--engine", name) for name in ENGINES}
+    rows = []
+    for engine, results in in_turns(engines, arguments.rounds).items():
+        seconds = [took for took, _ in results]
+        median = statistics.median(seconds)
+        bleu = sacrebleu.corpus_bleu(results[-1][1], [references]).score
+        reach = f"{min(seconds):.1f} to {max(seconds):.1f}"
+        rows.append([engine, f"{median:.1f}", reach, f"{len(references) / median:.1f}", f"{bleu:.2f}"])
+    print(table(["engine", "seconds", "lowest to highest", "sentences/s", "BLEU"], rows))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ OUTPUT.json.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -23,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +37,14 @@ from locant.documents.translate import fits_model
 from locant.kernels.translation import supports
 from locant.training import load_run_recipe
 from locant.translation import Translator
-from measure import machine, processor_seconds_of_children, warn_when_busy
+from measure import machine, processor_seconds_of_children, table, warn_when_busy, write_record
 
 SHARE, SECONDS = 1 / 3, 2.0
 """Goals: the share of the native engine's speed, and until the first translation of a page that was just opened."""
 
 COLUMNS = (
-    "where",
-    "sentences/s",
-    "tokens/s",
-    "of native",
-    "CPU ms a sentence",
-    "of native",
-    "first translation, s",
-    "other",
+    *("where", "sentences/s", "tokens/s", "of native", "CPU ms a sentence", "of native"),
+    *("first translation, s", "other"),
 )
 
 # Hands the page a text as if it were written and sent at once; answers the translation with the milliseconds since
@@ -73,29 +67,30 @@ TRANSLATE = """async text => {
 }"""
 
 
+@dataclass
 class Rounds:
     """What was measured of one engine, round by round."""
 
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self.processor: list[float] = []
-        self.first: list[float] = []
-        self.texts: list[str] = []
+    seconds: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+    first: list[float] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
 
     def row(self, tokens: int, native: Rounds) -> dict[str, Any]:
         """Return the medians, for so many tokens of the native engine's translations."""
         took, spent = statistics.median(self.seconds), statistics.median(self.processor)
         count = len(self.texts)
-        return {
+        found = {
             "sentences_per_second": round(count / took, 2),
             "tokens_per_second": round(tokens / took, 1),
             "share_of_native": round(statistics.median(native.seconds) / took, 3),
             "processor_milliseconds": round(1000 * spent / count, 3),
             "share_of_native_by_processor_time": round(statistics.median(native.processor) / spent, 3),
-            **({"first_translation_seconds": round(statistics.median(self.first), 2)} if self.first else {}),
-            **({"slowest_first_translation_seconds": round(max(self.first), 2)} if self.first else {}),
-            "other_translations": sum(one != other for one, other in zip(self.texts, native.texts, strict=True)),
         }
+        if self.first:
+            found["first_translation_seconds"] = round(statistics.median(self.first), 2)
+            found["slowest_first_translation_seconds"] = round(max(self.first), 2)
+        return {**found, "other_translations": sum(a != b for a, b in zip(self.texts, native.texts, strict=True))}
 
 
 def native_round(translator: Translator, sentences: list[str], found: Rounds) -> None:
@@ -173,7 +168,7 @@ def measure(model: Path, options: argparse.Namespace, work: Path, end: float) ->
             longest, rounds = max(longest, time.monotonic() - begun), rounds + 1
             if rounds == 0:
                 for found in engines.values():
-                    found.__init__()
+                    vars(found).update(vars(Rounds()))
         tokens = sum(len(ids) + 1 for ids in translator.tokenizers.target.encode(native.texts))
         return {
             "model": model.name,
@@ -230,17 +225,16 @@ def report(results: list[dict[str, Any]]) -> str:
             "",
             verdict(result),
             "",
-            "| " + " | ".join(COLUMNS) + " |",
-            "| " + " | ".join("---" for _ in COLUMNS) + " |",
         ]
+        rows = []
         for name, row in result["engines"].items():
             opened = ""
             if "first_translation_seconds" in row:
                 opened = f"{row['first_translation_seconds']:g} ({row['slowest_first_translation_seconds']:g})"
             shares = [f"{row[key]:.0%}" for key in ("share_of_native", "share_of_native_by_processor_time")]
             cells = [name, row["sentences_per_second"], row["tokens_per_second"], shares[0]]
-            cells += [row["processor_milliseconds"], shares[1], opened, row["other_translations"]]
-            lines.append("| " + " | ".join(map(str, cells)) + " |")
+            rows.append([*cells, row["processor_milliseconds"], shares[1], opened, row["other_translations"]])
+        lines.append(table(COLUMNS, rows))
     return "\n".join(lines) + "\n"
 
 
@@ -265,9 +259,7 @@ def main() -> None:
     for number, model in enumerate(options.models, start=1):
         with tempfile.TemporaryDirectory(prefix="bench-web-") as work:
             results.append(measure(model, options, Path(work), begun + number * time_of_each))
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    about = {"machine": machine(), "models": results}
-    options.output.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    write_record(options.output.with_suffix(".json"), models=results)
     text = report(results)
     options.output.with_suffix(".md").write_text(text, encoding="utf-8")
     print(text)

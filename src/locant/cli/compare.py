@@ -123,8 +123,14 @@ def _list_tasks() -> None:
 
 def _show(result: ComparisonResult) -> None:
     from locant.cli.console import PlainConsole
-    from locant.lab.rendering import definitions, quality_and_cost, rank_rows, rank_sentences, tables_by_length
-    from locant.lab.tables import mean_ranks
+    from locant.lab.tables import (
+        definitions,
+        mean_ranks,
+        quality_and_cost,
+        rank_rows,
+        rank_sentences,
+        tables_by_length,
+    )
 
     console = PlainConsole()
     for table in result.tables:

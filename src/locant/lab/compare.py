@@ -9,12 +9,10 @@ from typing import Any
 
 from locant.errors import UsageError
 from locant.files import write_json, write_text
-from locant.lab.comparison import Comparison, load_comparison
+from locant.lab.comparison import Comparison, expand_tasks, load_comparison
 from locant.lab.record import Check, Record, check_fairness, load_records
-from locant.lab.registry import expand_tasks
-from locant.lab.rendering import as_data, csv_text, markdown
 from locant.lab.runner import ComparisonCallback, Failure, run_comparison
-from locant.lab.tables import ResultTable, result_tables
+from locant.lab.tables import ResultTable, as_data, csv_text, markdown, result_tables
 from locant.lab.variants import all_schemes
 
 
@@ -87,61 +85,40 @@ def compare(
     """
     if at_once is not None and at_once < 1:
         raise UsageError(f"--at-once must be at least 1; got {at_once}.")
-    folder = Path(output)
-    comparison = _planned(folder, _names(tasks), _names(schemes), steps, minutes_each, seeds, settings or {})
-    failures = run_comparison(folder, comparison, device=device, at_once=at_once, callback=callback)
-    trials = {(job.task, job.variant, job.seed) for job in comparison.jobs()}
-    records = [one for one in load_records(folder) if (one.task, one.variant, one.seed) in trials]
-    tables = result_tables(comparison, records)
-    written = write_results(folder, tables, records) if records else []
-    return ComparisonResult(folder, comparison, records, tables, check_fairness(records), failures, written)
-
-
-def write_results(folder: Path, tables: Sequence[ResultTable], records: Sequence[Record]) -> list[Path]:
-    """Write all tables as Markdown and JSON, and every measurement as CSV.
-
-    Raises:
-        CheckpointError: The folder cannot be written.
-    """
-    write_text(folder / "results.md", markdown(tables, records))
-    write_text(folder / "results.csv", csv_text(records))
-    write_json(folder / "results.json", as_data(tables, records))
-    return [folder / f"results.{kind}" for kind in ("md", "csv", "json")]
-
-
-def _planned(
-    folder: Path,
-    tasks: tuple[str, ...],
-    schemes: tuple[str, ...],
-    steps: int | None,
-    minutes: float | None,
-    seeds: int | None,
-    settings: Mapping[str, Any],
-) -> Comparison:
-    """Return the comparison that is asked for, or the one in the folder."""
+    folder, tasks, schemes = Path(output), _names(tasks), _names(schemes)
     if (folder / "comparison.json").exists() and not tasks:
-        if schemes or settings or steps or minutes:
+        if schemes or settings or steps or minutes_each:
             raise UsageError(
                 f"{folder} holds a comparison; without --task it goes on as it is, so leave out everything but "
                 "--seeds, --at-once and --device, or say it all again."
             )
-        saved = load_comparison(folder)
-        return saved.model_copy(update={"seeds": seeds}) if seeds else saved
-    if not tasks:
+        comparison = load_comparison(folder)
+        comparison = comparison.model_copy(update={"seeds": seeds or comparison.seeds})
+    elif not tasks:
         raise UsageError("Say what to compare on: --task NAME. `locant compare` alone lists the tasks.")
-    if (steps is None) == (minutes is None):
+    elif (steps is None) == (minutes_each is None):
         raise UsageError("Say how long each trial trains: either --steps N or --minutes-each M.")
-    variants = [one for name in schemes for one in (all_schemes() if name == "all" else (name,))]
-    return Comparison.parse(
-        {
+    else:
+        variants = [one for name in schemes for one in (all_schemes() if name == "all" else (name,))]
+        plan = {
             "tasks": expand_tasks(tasks),
             "variants": list(dict.fromkeys(variants)),
             "seeds": 3 if seeds is None else seeds,
-            "budget": {"steps": steps, "minutes": minutes},
-            "options": dict(settings),
-        },
-        "comparison",
-    )
+            "budget": {"steps": steps, "minutes": minutes_each},
+            "options": dict(settings or {}),
+        }
+        comparison = Comparison.parse(plan, "comparison")
+    failures = run_comparison(folder, comparison, device=device, at_once=at_once, callback=callback)
+    trials = {(job.task, job.variant, job.seed) for job in comparison.jobs()}
+    records = [one for one in load_records(folder) if (one.task, one.variant, one.seed) in trials]
+    tables = result_tables(comparison, records)
+    written = []
+    if records:
+        write_text(folder / "results.md", markdown(tables, records))
+        write_text(folder / "results.csv", csv_text(records))
+        write_json(folder / "results.json", as_data(tables, records))
+        written = [folder / f"results.{kind}" for kind in ("md", "csv", "json")]
+    return ComparisonResult(folder, comparison, records, tables, check_fairness(records), failures, written)
 
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:

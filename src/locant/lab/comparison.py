@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -10,13 +11,72 @@ from pydantic import Field, model_validator
 
 from locant.errors import ConfigError
 from locant.files import read_json, write_json
+from locant.lab.context_extension import ContextExtensionTask
+from locant.lab.language_modelling import LanguageModellingTask
+from locant.lab.length_generalisation import LENGTH_TASKS
 from locant.lab.record import Record, load_record, record_path, with_new_names
-from locant.lab.registry import COMPARISON_TASKS, build_task
 from locant.lab.task import ComparisonTask
+from locant.lab.translation import HeadsTask, TranslationTask
+from locant.lab.variants import require_known
 from locant.settings import Settings
 from locant.training import Budget
+from locant.training.recipe import merged
 
-_FILE = "comparison.json"
+COMPARISON_TASKS: dict[str, type[ComparisonTask]] = {
+    **LENGTH_TASKS,
+    LanguageModellingTask.name: LanguageModellingTask,
+    ContextExtensionTask.name: ContextExtensionTask,
+    TranslationTask.name: TranslationTask,
+    HeadsTask.name: HeadsTask,
+}
+"""Every task by name."""
+
+TASK_GROUPS: dict[str, tuple[str, ...]] = {"length-generalisation": tuple(LENGTH_TASKS)}
+"""Several tasks under one name."""
+
+
+def expand_tasks(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of tasks with groups replaced by their members, each once.
+
+    Raises:
+        ConfigError: A name is unknown (the nearest known one is named).
+    """
+    for name in names:
+        require_known(name, [*COMPARISON_TASKS, *TASK_GROUPS], "task")
+    return tuple(dict.fromkeys(task for name in names for task in TASK_GROUPS.get(name, (name,))))
+
+
+def build_task(name: str, options: Mapping[str, Any] | None = None) -> ComparisonTask:
+    """Build a task from plain data.
+
+    Args:
+        name: A key of :data:`COMPARISON_TASKS`.
+        options: Fields that differ from the task's defaults, those of nested settings too. What stands under the name
+            of a task is for that task alone, and comes before what is for all.
+
+    Raises:
+        ConfigError: The name or an option is unknown (the nearest known one is named), or a value is out of range.
+    """
+    require_known(name, list(COMPARISON_TASKS), "task")
+    given = dict(options or {})
+    own = {task: given.pop(task) for task in COMPARISON_TASKS if task in given}.get(name, {})
+    if not isinstance(own, dict):
+        raise ConfigError(f"The settings of the task '{name}' are key=value each, as in {name}.train_length=8.")
+    settings = merged(merged(COMPARISON_TASKS[name]().to_dict(), given), own)
+    return COMPARISON_TASKS[name].parse(settings, f"task {name}")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One trial to run; without a variant, what a task prepares for a seed."""
+
+    task: str
+    variant: str
+    seed: int
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"{self.task}, {self.variant or 'preparation'}, seed {self.seed}"
 
 
 class Comparison(Settings):
@@ -58,17 +118,6 @@ class Comparison(Settings):
         """Return what the record of a trial keeps: all settings that decide its result."""
         return {"task": self.build(name).to_dict(), "budget": self.budget.to_dict()}
 
-    def check_names(self) -> None:
-        """Raise where a task, a variant or an option cannot be.
-
-        Raises:
-            ConfigError: An unknown or wrong one; the nearest known one is named.
-        """
-        for name in self.tasks:
-            task = self.build(name)
-            for variant in self.variants_of(name):
-                task.check_variant(variant)
-
     def jobs(self) -> list[Job]:
         """Return every trial, all variants of a seed before the next seed."""
         return [
@@ -78,31 +127,29 @@ class Comparison(Settings):
             for variant in dict.fromkeys(self.variants_of(name))
         ]
 
+    def finished_record(self, folder: Path, job: Job) -> Record | None:
+        """Return the record of a trial, or ``None`` where it has to run.
 
-@dataclass(frozen=True)
-class Job:
-    """One trial to run; without a variant, what a task prepares for a seed."""
+        Raises:
+            ConfigError: There is one, but of another configuration.
+            CheckpointError: There is a file that is no record.
+        """
+        path = record_path(folder, job.task, job.variant, job.seed)
+        if not path.exists():
+            return None
+        record = load_record(path)
+        _require_same(record.configuration, self.configuration(job.task), f"The record {path}")
+        return record
 
-    task: str
-    variant: str
-    seed: int
+    def require_same_way(self, folder: Path) -> None:
+        """Raise ConfigError where a folder holds a comparison that trains or measures in another way."""
+        if (folder / _FILE).exists():
+            kept, asked = (one.to_dict() for one in (load_comparison(folder), self))
+            for part in ("budget", "options"):
+                _require_same({part: kept[part]}, {part: asked[part]}, f"The comparison in {folder}")
 
-    def __str__(self) -> str:
-        """Say it in words."""
-        return f"{self.task}, {self.variant or 'preparation'}, seed {self.seed}"
 
-
-def require_same_way(folder: Path, comparison: Comparison) -> None:
-    """Raise ConfigError where a folder holds a comparison that trains or measures in another way."""
-    if (folder / _FILE).exists():
-        old, new = (_flat(one.to_dict()) for one in (load_comparison(folder), comparison))
-        for key in sorted({*old, *new}):
-            if key.startswith(("budget", "options")) and old.get(key) != new.get(key):
-                raise ConfigError(
-                    f"The comparison in {folder} has {key} {old.get(key, 'at its default')}, but "
-                    f"{new.get(key, 'the default')} is asked for. Trials of one folder differ in task, variant and "
-                    "seed alone: give another folder."
-                )
+_FILE = "comparison.json"
 
 
 def save_comparison(folder: Path, comparison: Comparison) -> None:
@@ -112,7 +159,7 @@ def save_comparison(folder: Path, comparison: Comparison) -> None:
         ConfigError: The folder holds a comparison that trains or measures in another way.
         CheckpointError: The folder cannot be written.
     """
-    require_same_way(folder, comparison)
+    comparison.require_same_way(folder)
     write_json(folder / _FILE, comparison.to_dict())
 
 
@@ -126,32 +173,20 @@ def load_comparison(folder: Path) -> Comparison:
     return Comparison.parse(with_new_names(read_json(folder / _FILE)), str(folder / _FILE))
 
 
-def finished_record(folder: Path, comparison: Comparison, job: Job) -> Record | None:
-    """Return the record of a trial, or ``None`` where it has to run.
-
-    Raises:
-        ConfigError: There is one, but of another configuration.
-        CheckpointError: There is a file that is no record.
-    """
-    path = record_path(folder, job.task, job.variant, job.seed)
-    if not path.exists():
-        return None
-    record = load_record(path)
-    old, new = _flat(record.configuration), _flat(comparison.configuration(job.task))
+def _require_same(kept: dict[str, Any], asked: dict[str, Any], holder: str) -> None:
+    """Raise ConfigError, naming the key, where what a folder holds was made with other settings than are asked for."""
+    old, new = _flat(kept), _flat(asked)
     for key in sorted({*old, *new}):
         if old.get(key) != new.get(key):
             raise ConfigError(
-                f"The record {path} was made with {key} {old.get(key)}, but {new.get(key)} is asked for. "
-                "Give another folder, or move the record away."
+                f"{holder} has {key} {old.get(key, 'at its default')}, but {new.get(key, 'the default')} is asked for. "
+                "Trials of one folder differ in task, variant and seed alone: give another folder."
             )
-    return record
 
 
 def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
     """Return the leaves of nested mappings under dotted names."""
     if not isinstance(data, dict):
         return {prefix: data}
-    found: dict[str, Any] = {}
-    for key, value in data.items():
-        found |= _flat(value, f"{prefix}.{key}" if prefix else key)
-    return found
+    parts = (_flat(value, f"{prefix}.{key}" if prefix else key) for key, value in data.items())
+    return {key: value for part in parts for key, value in part.items()}

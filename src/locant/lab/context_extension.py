@@ -74,19 +74,16 @@ class ContextExtensionTask(CharacterTask):
             measurements += [one.model_copy(update={"condition": f"{factor}x"}) for one in untuned]
             if self.fine_tune_steps:
                 model = self._trained(characters, trial, factor)
-                self._fine_tune(model, characters, trial, factor)
+                # On windows of the extended length, as many characters an update as in training.
+                length, rows = self.train_length * factor, max(1, self.batch // factor)
+                batches = window_batches(characters.train, length, rows, trial.seed)
+                optimiser = self.optimiser.model_copy(update={"learning_rate": self.fine_tune_rate, "warmup_steps": 10})
+                train_language_model(model, batches, Budget(steps=self.fine_tune_steps), optimiser, lambda _: None)
                 measurements += self._measure(model, characters, f"{factor}x, fine-tuned")
             before = options
             trial.progress((done + 1) / len(self.factors))
         trained = read_json(trial.prepared / "trained.json")
         return Outcome(measurements=tuple(measurements), text=characters.digest, **trained)
-
-    def _fine_tune(self, model: LanguageModel, characters: Characters, trial: Trial, factor: int) -> None:
-        """Train on windows of the extended length, as many characters an update as in training."""
-        length = self.train_length * factor
-        batches = window_batches(characters.train, length, max(1, self.batch // factor), trial.seed)
-        optimiser = self.optimiser.model_copy(update={"learning_rate": self.fine_tune_rate, "warmup_steps": 10})
-        train_language_model(model, batches, Budget(steps=self.fine_tune_steps), optimiser, lambda _: None)
 
     def _trained(self, characters: Characters, trial: Trial, factor: int) -> LanguageModel:
         model = self._model(characters, trial.variant, factor, trial)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 from torch import Tensor
@@ -13,8 +13,8 @@ from torch import Tensor
 from locant.errors import ConfigError, LocantError
 from locant.lab.characters import Characters, nats_per_character, read_characters, scored_text, window_batches
 from locant.lab.language_model_training import OptimiserSettings, train_language_model
-from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Published, Trial
-from locant.lab.variants import ModelSettings, build_fairly, check_scheme, initial_facts
+from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Published, Trial, split_of
+from locant.lab.variants import ModelSettings, beyond, build_fairly, initial_facts
 from locant.models.language_model import LanguageModel
 
 TINY_SHAKESPEARE = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
@@ -102,17 +102,24 @@ class CharacterTask(ComparisonTask):
         scored, found = self._scored(characters), []
         model.eval()
         for length, stride in zip(self._lengths, self._strides, strict=True):
-            nats, reason = None, ""
-            limit = model.max_positions
-            if limit is not None and length > limit:
-                reason = f"the scheme knows {limit} positions"
-            else:
+            nats, reason = None, beyond(model, length)
+            if not reason:
                 try:
                     nats = nats_per_character(model, scored, length, stride)
                 except LocantError as error:
                     reason = str(error)
-            split = "seen" if length <= self.train_length else "unseen"
-            found += _both_units(nats, reason=reason, length=length, split=split, condition=condition)
+            perplexity = None if nats is None else math.exp(min(nats, 700.0))
+            found += [
+                MetricValue(
+                    metric=metric,
+                    value=value,
+                    reason=reason,
+                    length=length,
+                    split=split_of(length, self.train_length),
+                    condition=condition,
+                )
+                for metric, value in (("perplexity", perplexity), ("nats", nats))
+            ]
             if length == self.train_length:
                 found.append(MetricValue(metric="nats", value=nats, condition=condition, reason=reason))
         return found
@@ -128,10 +135,6 @@ class LanguageModellingTask(CharacterTask):
     def default_variants(cls) -> tuple[str, ...]:
         """Return one scheme of each kind."""
         return ("none", "sinusoidal", "learned", "rotary", "t5", "alibi")
-
-    def check_variant(self, variant: str) -> None:
-        """Variants are positional schemes."""
-        check_scheme(variant)
 
     def published(self, text: str) -> tuple[Published, ...]:
         """Return the validation losses in the README of nanoGPT, for the text they were measured on."""
@@ -149,9 +152,3 @@ class LanguageModellingTask(CharacterTask):
         found = train_language_model(model, batches, trial.budget, self.optimiser, trial.progress)
         measurements = tuple(self._measure(model, characters))
         return Outcome(measurements=measurements, text=characters.digest, **facts, **asdict(found))
-
-
-def _both_units(nats: float | None, **shared: Any) -> list[MetricValue]:
-    perplexity = None if nats is None else math.exp(min(nats, 700.0))
-    values = {"perplexity": perplexity, "nats": nats}
-    return [MetricValue.parse({"metric": metric, "value": value, **shared}) for metric, value in values.items()]

@@ -19,8 +19,8 @@ from pydantic import Field
 from locant.errors import ConfigError
 from locant.lab.language_model_training import OptimiserSettings, train_language_model
 from locant.lab.problems import PROBLEMS, Problem
-from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Trial
-from locant.lab.variants import ModelSettings, build_fairly, check_scheme, initial_facts
+from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Trial, split_of
+from locant.lab.variants import ModelSettings, beyond, build_fairly, initial_facts
 from locant.models.language_model import LanguageModel
 from locant.text import PAD
 from locant.training import LanguageModelBatch
@@ -39,7 +39,7 @@ class LengthGeneralisationTask(ComparisonTask):
     """One problem. Sequences are ``<start> question <answer> answer <end>``; only answers are learned."""
 
     averages_lengths: ClassVar[bool] = True
-    problem_class: ClassVar[type[Problem]]
+    problem: ClassVar[Problem]
 
     train_length: int = Field(10, ge=1, description="Longest question trained on; lengths are drawn evenly from 1 on")
     test_lengths: tuple[int, ...] = Field((), description="By default every length up to twice the trained one")
@@ -58,13 +58,9 @@ class LengthGeneralisationTask(ComparisonTask):
         """Return the schemes of the paper, with rotary positions both whole and as in its baseline."""
         return ("none", "t5", "alibi", "rotary", "rotary-25", "sinusoidal")
 
-    def check_variant(self, variant: str) -> None:
-        """Variants are positional schemes."""
-        check_scheme(variant)
-
     def check(self) -> None:
         """Raise ConfigError where the problem has no questions so long."""
-        limit, longest = self._problem.max_length, max(self.train_length, *self._lengths)
+        limit, longest = self.problem.max_length, max(self.train_length, *self._lengths)
         if min(self._lengths) < 1:
             raise ConfigError(f"Test lengths of '{self.name}' start at 1; got {min(self._lengths)}.")
         if limit is not None and longest > limit:
@@ -87,10 +83,6 @@ class LengthGeneralisationTask(ComparisonTask):
         measurements = tuple(self.measure(model.eval(), length, tests[length]) for length in self._lengths)
         return Outcome(measurements=measurements, **facts, **asdict(found))
 
-    @cached_property
-    def _problem(self) -> Problem:
-        return self.problem_class()
-
     @property
     def _lengths(self) -> tuple[int, ...]:
         return self.test_lengths or tuple(range(1, 2 * self.train_length + 1))
@@ -98,11 +90,11 @@ class LengthGeneralisationTask(ComparisonTask):
     @property
     def vocabulary_size(self) -> int:
         """Number of ids: padding, the marks and the problem's symbols."""
-        return END + 1 + len(self._problem.symbols)
+        return END + 1 + len(self.problem.symbols)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        return {symbol: number for number, symbol in enumerate(self._problem.symbols, start=END + 1)}
+        return {symbol: number for number, symbol in enumerate(self.problem.symbols, start=END + 1)}
 
     def _random(self, seed: int, purpose: str) -> Random:
         return Random(f"{self.name}/{seed}/{purpose}")
@@ -124,7 +116,7 @@ class LengthGeneralisationTask(ComparisonTask):
     def _batch(self, random: Random, lengths: list[int]) -> LanguageModelBatch:
         rows, starts = [], []
         for length in lengths:
-            question, answer = self._problem.sample(random, length)
+            question, answer = self.problem.sample(random, length)
             numbers = self._numbers
             rows.append([START, *(numbers[t] for t in question), ANSWER, *(numbers[t] for t in answer), END])
             starts.append(len(question) + 1)
@@ -141,10 +133,10 @@ class LengthGeneralisationTask(ComparisonTask):
         A greedily decoded answer is right exactly where each of its tokens is the likeliest after the right ones
         before it, so that one pass over question and answer decides.
         """
-        split = "seen" if length <= self.train_length else "unseen"
-        needed, limit = max(batch.ids.shape[1] for batch in batches), model.max_positions
-        if limit is not None and needed > limit:
-            reason = f"questions of length {length} have {needed} tokens, the scheme knows {limit} positions"
+        split = split_of(length, self.train_length)
+        needed = max(batch.ids.shape[1] for batch in batches)
+        if why := beyond(model, needed):
+            reason = f"questions of length {length} have {needed} tokens, {why}"
             return MetricValue(metric="exact", value=None, length=length, split=split, reason=reason)
         device, right = next(model.parameters()).device, 0
         for batch in batches:
@@ -154,19 +146,16 @@ class LengthGeneralisationTask(ComparisonTask):
         return MetricValue(metric="exact", value=value, length=length, split=split)
 
 
-def _task_of(problem: type[Problem]) -> type[LengthGeneralisationTask]:
+def _task_of(problem: Problem) -> type[LengthGeneralisationTask]:
     fields = {
-        "__doc__": problem.__doc__,
+        "__doc__": problem.sample.__doc__,
         "__module__": __name__,
         "name": problem.name,
         "title": problem.title,
         "length_means": problem.length_means,
-        "problem_class": problem,
+        "problem": problem,
     }
-    annotations = {"__annotations__": {key: ClassVar for key in fields if not key.startswith("__")}}
-    return new_class(
-        problem.__name__, (LengthGeneralisationTask,), exec_body=lambda body: body.update(fields, **annotations)
-    )
+    return new_class(problem.name, (LengthGeneralisationTask,), exec_body=lambda body: body.update(fields))
 
 
 LENGTH_TASKS: dict[str, type[LengthGeneralisationTask]] = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from locant.errors import CheckpointError, ConfigError
-from locant.files import read_json, write_json
+from locant.files import read_json
 from locant.lab.task import Outcome
 from locant.settings import Settings
 
@@ -68,20 +68,6 @@ def record_path(folder: Path, task: str, variant: str, seed: int) -> Path:
     return folder / "records" / task / re.sub(r"[^\w.=-]+", "_", variant) / f"seed-{seed}.json"
 
 
-def prepared_path(folder: Path, task: str, seed: int) -> Path:
-    """Return where what a task prepared for a seed is kept."""
-    return folder / "prepared" / task / f"seed-{seed}"
-
-
-def save_record(folder: Path, record: Record) -> None:
-    """Write a record atomically.
-
-    Raises:
-        CheckpointError: The disk is full or not writable.
-    """
-    write_json(record_path(folder, record.task, record.variant, record.seed), record.to_dict())
-
-
 def load_record(path: Path) -> Record:
     """Read a record.
 
@@ -96,12 +82,7 @@ def load_record(path: Path) -> Record:
 
 def load_records(folder: Path) -> list[Record]:
     """Return all records of a comparison, ordered by file name."""
-    return list(_records(folder))
-
-
-def _records(folder: Path) -> Iterator[Record]:
-    for path in sorted((folder / "records").glob("*/*/seed-*.json")):
-        yield load_record(path)
+    return [load_record(path) for path in sorted((folder / "records").glob("*/*/seed-*.json"))]
 
 
 @dataclass(frozen=True)
@@ -133,6 +114,15 @@ class Check:
         return ", ".join(f"{variant}: {value}" for variant, value in self.values.items())
 
 
+_SAME_FOR_ALL = (
+    "text",
+    "tokens trained on",
+    "first batch",
+    "initial weights",
+    "parameters without the scheme's",
+)
+
+
 def check_fairness(records: Iterable[Record]) -> list[Check]:
     """Compare texts, tokens trained on, first batches, initial weights and sizes for every task and seed.
 
@@ -145,19 +135,17 @@ def check_fairness(records: Iterable[Record]) -> list[Check]:
             groups.setdefault((record.task, record.seed), []).append(record)
     checks = []
     for (task, seed), group in sorted(groups.items()):
-        sharing = [record for record in group if record.outcome.initial_weights]
-        batches = {r.variant: r.outcome.first_batch[:12] for r in group}
-        weights = {r.variant: r.outcome.initial_weights[:12] for r in sharing}
-        sizes = {r.variant: f"{r.outcome.parameters - r.outcome.scheme_parameters:,}" for r in sharing}
-        texts = {r.variant: r.outcome.text[:12] for r in group if r.outcome.text}
-        counted = [r for r in group if r.configuration.get("budget", {}).get("steps")]
-        tokens = {r.variant: f"{r.outcome.tokens:,}" for r in counted}
-        found = {
-            "text": texts,
-            "tokens trained on": tokens,
-            "first batch": batches,
-            "initial weights": weights,
-            "parameters without the scheme's": sizes,
-        }
+        found: dict[str, dict[str, str]] = {what: {} for what in _SAME_FOR_ALL}
+        for record in group:
+            outcome, variant = record.outcome, record.variant
+            if outcome.text:
+                found["text"][variant] = outcome.text[:12]
+            if record.configuration.get("budget", {}).get("steps"):
+                found["tokens trained on"][variant] = f"{outcome.tokens:,}"
+            found["first batch"][variant] = outcome.first_batch[:12]
+            if outcome.initial_weights:
+                found["initial weights"][variant] = outcome.initial_weights[:12]
+                own = outcome.parameters - outcome.scheme_parameters
+                found["parameters without the scheme's"][variant] = f"{own:,}"
         checks += [Check(task, seed, what, values) for what, values in found.items() if values]
     return checks

@@ -1,26 +1,46 @@
-"""Trials of a comparison: several at once, each in a process of its own, and none that is finished already."""
+"""Trials of a comparison: several at once, each in a process of its own, and none that is finished already.
+
+``python -m locant.lab.runner FOLDER TASK VARIANT SEED DEVICE [MODULE ...]`` runs one trial. An empty variant prepares
+what the trials of a seed share; the modules register schemes that are not Locant's. Standard output carries a share
+that is done on each line; the last line of standard error says what went wrong.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
 
 import torch
 
 from locant import kernels
+from locant.errors import ConfigError, DataError, LocantError
+from locant.files import write_json
 from locant.kernels.library import build_all
-from locant.lab.comparison import Comparison, Job, finished_record, require_same_way, save_comparison
-from locant.lab.record import prepared_path
+from locant.lab.comparison import Comparison, Job, load_comparison, save_comparison
+from locant.lab.record import Record, record_path
+from locant.lab.task import Outcome, Trial
 from locant.lab.variants import modules_of
 from locant.locks import holding
-from locant.runtime import choose_device, most_threads, usable_cores
+from locant.runtime import (
+    choose_device,
+    environment,
+    keep_freed_memory,
+    limit_onednn_cache,
+    most_threads,
+    usable_cores,
+)
 
 
 class ComparisonCallback:
@@ -71,12 +91,15 @@ def run_comparison(
         CheckpointError: Another process compares in the folder.
     """
     callback = callback or ComparisonCallback()
-    comparison.check_names()
+    for name in comparison.tasks:
+        task = comparison.build(name)
+        for variant in comparison.variants_of(name):
+            task.check_variant(variant)
     kind = choose_device(device).type
     with holding(folder, "comparing"):
-        require_same_way(folder, comparison)
+        comparison.require_same_way(folder)
         jobs = comparison.jobs()
-        waiting = [job for job in jobs if finished_record(folder, comparison, job) is None]
+        waiting = [job for job in jobs if comparison.finished_record(folder, job) is None]
         for name in dict.fromkeys(job.task for job in waiting):
             comparison.build(name).check()
         save_comparison(folder, comparison)
@@ -88,7 +111,7 @@ def run_comparison(
         modules = modules_of(job.variant for job in waiting)
         pool = _Pool(folder, kind, at_once, modules, callback)
         needed = dict.fromkeys(Job(job.task, "", job.seed) for job in waiting if comparison.build(job.task).prepares)
-        failures = pool.run([job for job in needed if not prepared_path(folder, job.task, job.seed).exists()])
+        failures = pool.run([job for job in needed if not _prepared(folder, job).exists()])
         missing = {(failure.job.task, failure.job.seed) for failure in failures}
         return failures + pool.run([job for job in waiting if (job.task, job.seed) not in missing])
 
@@ -127,7 +150,7 @@ class _Pool:
     def _run(self, job: Job) -> str:
         """Run one job and return what went wrong."""
         place = self._places.get()
-        command = [sys.executable, "-m", "locant.lab.worker", str(self.folder), job.task, job.variant, str(job.seed)]
+        command = [sys.executable, "-m", "locant.lab.runner", str(self.folder), job.task, job.variant, str(job.seed)]
         try:
             with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
                 process = subprocess.Popen(
@@ -138,8 +161,12 @@ class _Pool:
                     text=True,
                 )
                 self._running.add(process)
+                assert process.stdout is not None
                 try:
-                    _follow(process, lambda share: self.callback.on_progress(job, share))
+                    for line in process.stdout:
+                        with suppress(ValueError):  # something else that a library prints
+                            self.callback.on_progress(job, float(line))
+                    process.wait()
                 finally:
                     self._running.discard(process)
                 errors.seek(0)
@@ -164,17 +191,86 @@ class _Pool:
         return found
 
 
-def _follow(process: subprocess.Popen[str], progress: Callable[[float], None]) -> None:
-    """Pass on what a worker says until it ends."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        try:
-            progress(float(line))
-        except ValueError:
-            continue  # something else that a library prints
-    process.wait()
-
-
 def _cores() -> int:
     cores = usable_cores() or 1
     return min(cores, most_threads() or cores)
+
+
+def _prepared(folder: Path, job: Job) -> Path:
+    """Return where what a task prepared for the seed of a job is kept."""
+    return folder / "prepared" / job.task / f"seed-{job.seed}"
+
+
+def run_job(folder: Path, job: Job, device_name: str) -> None:
+    """Run one trial in this process and write its record, or prepare what the trials of a seed share.
+
+    Raises:
+        LocantError: It could not be done.
+    """
+    keep_freed_memory()
+    limit_onednn_cache()
+    started = time.perf_counter()
+    comparison, device = load_comparison(folder), choose_device(device_name)
+    task = comparison.build(job.task)
+    trial = Trial(
+        job.variant,
+        job.seed,
+        comparison.budget,
+        device,
+        _prepared(folder, job),
+        _say,
+    )
+    if not job.variant:
+        task.prepare(trial)
+        return
+    try:
+        outcome = task.run(trial)
+    except (ConfigError, DataError) as error:
+        outcome = Outcome(cannot=str(error))
+    record = Record(
+        task=job.task,
+        variant=job.variant,
+        seed=job.seed,
+        configuration=comparison.configuration(job.task),
+        outcome=outcome,
+        wall_seconds=time.perf_counter() - started,
+        peak_memory=_peak_memory(device),
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        # The command of this process says nothing that the configuration does not.
+        environment={key: value for key, value in environment().items() if key != "command"},
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    write_json(record_path(folder, job.task, job.variant, job.seed), record.to_dict())
+
+
+def _say(share: float) -> None:
+    sys.stdout.write(f"{share:.4f}\n")
+    sys.stdout.flush()
+
+
+def _peak_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:
+        return 0  # Windows
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job that the arguments name; returns the exit code."""
+    folder, task, variant, seed, device, *modules = arguments
+    try:
+        for module in modules:
+            import_module(module)
+        run_job(Path(folder), Job(task, variant, int(seed)), device)
+    except LocantError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,15 +1,17 @@
-"""Tables of results and mean reciprocal ranks, made of records alone."""
+"""Tables of results and mean reciprocal ranks, made of records alone; as Markdown, CSV and JSON."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from statistics import fmean, stdev
+from typing import Any
 
-from locant.lab.comparison import Comparison
-from locant.lab.record import Record
-from locant.lab.registry import COMPARISON_TASKS
+from locant.lab.comparison import COMPARISON_TASKS, Comparison
+from locant.lab.record import Record, check_fairness
 from locant.lab.task import ComparisonTask, Metric, MetricValue, Published, Split
 
 _LENGTHS_SHOWN = 6
@@ -98,128 +100,117 @@ class ResultTable:
     columns: dict[str, Metric]
     rows: list[Row]
     curves: dict[str, list[Curve]]
-    published: list[tuple[str, Published]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    published: list[tuple[str, Published]]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Which measurements of a metric a column is the mean of: those of a split, or of a length (of all together)."""
+
+    metric: str
+    length: int | None = None
+    split: str = ""
+
+    def of(self, measurements: Sequence[MetricValue]) -> tuple[float | None, str]:
+        """Return the mean in one record, and why there is none."""
+        fitting = [
+            m
+            for m in measurements
+            if m.metric == self.metric and (m.split == self.split if self.split else m.length == self.length)
+        ]
+        known = [m.value for m in fitting if m.value is not None]
+        reason = next((m.reason for m in fitting if m.reason), "")
+        return fmean(known) if known and len(known) == len(fitting) else None, reason
 
 
 def result_tables(comparison: Comparison, records: Iterable[Record]) -> list[ResultTable]:
     """Return one table for each task of a comparison that has records."""
-    known = list(records)
-    tables = []
+    known, tables = list(records), []
     for name in comparison.tasks:
-        of_task = [record for record in known if record.task == name]
-        if of_task:
-            tables.append(_table(comparison.build(name), _in_order(of_task, comparison.variants_of(name))))
+        variants = {
+            variant: [record for record in known if (record.task, record.variant) == (name, variant)]
+            for variant in comparison.variants_of(name)
+        }
+        found = {variant: of_one for variant, of_one in variants.items() if of_one}
+        if found:
+            tables.append(_table(comparison.build(name), found))
     return tables
 
 
-def _in_order(records: Sequence[Record], variants: Sequence[str]) -> dict[str, list[Record]]:
-    found = {variant: [r for r in records if r.variant == variant] for variant in variants}
-    return {variant: of_one for variant, of_one in found.items() if of_one}
-
-
 def _table(task: ComparisonTask, records: dict[str, list[Record]]) -> ResultTable:
-    everything = [m for of_one in records.values() for record in of_one for m in record.outcome.measurements]
-    columns = _columns(task, everything)
+    columns = _columns(task, [m for of_one in records.values() for r in of_one for m in r.outcome.measurements])
     first = next(iter(task.metrics))
-    curves: dict[str, list[Curve]] = {
-        key: [] for key, metric in task.metrics.items() if key == first or metric.by_length
-    }
+    curves: dict[str, list[Curve]] = {key: [] for key, one in task.metrics.items() if key == first or one.by_length}
     rows, notes = [], []
     for variant, of_one in records.items():
-        cannot = next((record.outcome.cannot for record in of_one if record.outcome.cannot), "")
-        conditions = dict.fromkeys(m.condition for record in of_one for m in record.outcome.measurements) or {"": None}
-        for condition in conditions:
+        outcomes = [record.outcome for record in of_one]
+        cannot = next((outcome.cannot for outcome in outcomes if outcome.cannot), "")
+        speeds = [outcome.tokens_per_second for outcome in outcomes if outcome.tokens_per_second]
+        for condition in dict.fromkeys(m.condition for one in outcomes for m in one.measurements) or {"": None}:
+            by_seed = [[m for m in outcome.measurements if m.condition == condition] for outcome in outcomes]
             cells = {}
-            for column, (metric, select) in columns.items():
-                cells[column] = _cell(of_one, metric, condition, select, cannot)
-            rows.append(_row(variant, condition, cells, of_one))
+            for name, column in columns.items():
+                found = [column.of(measurements) for measurements in by_seed]
+                reason = cannot or next((reason for _, reason in found if reason), "")
+                cells[name] = Cell.over([value for value, _ in found], reason)
+            rows.append(
+                Row(
+                    variant=variant,
+                    condition=condition,
+                    cells=cells,
+                    seeds=len(of_one),
+                    parameters=outcomes[0].parameters,
+                    scheme_parameters=outcomes[0].scheme_parameters,
+                    steps=fmean(outcome.steps for outcome in outcomes),
+                    tokens_per_second=fmean(speeds) if speeds else None,
+                    peak_memory=max(record.peak_memory for record in of_one),
+                )
+            )
             for key, of_metric in curves.items():
-                of_metric.append(_curve(variant, condition, key, of_one))
-            failed = {column: cell.reason for column, cell in cells.items() if cell.mean is None and cell.reason}
-            reasons = [
-                f"{column}: {failed[column]}" for column in sorted(failed, key=lambda c: not c.startswith("at "))
-            ]
-            if cannot:
-                notes.append(f"{variant} cannot: {cannot}")
-            elif reasons:
-                notes.append(f"{' '.join((variant, condition)).strip()} cannot {reasons[0]}")
-    metrics = {column: task.metrics[metric] for column, (metric, _) in columns.items()}
+                values: dict[int, list[float | None]] = {}
+                for m in (m for measurements in by_seed for m in measurements if m.metric == key):
+                    if m.length is not None:
+                        values.setdefault(m.length, []).append(m.value)
+                of_metric.append(Curve(variant, condition, dict(sorted(values.items()))))
+            failed = [name for name, cell in cells.items() if cell.mean is None and cell.reason]
+            if failed and not cannot:
+                name = min(failed, key=lambda name: not name.startswith("at "))
+                notes.append(f"{' '.join((variant, condition)).strip()} cannot {name}: {cells[name].reason}")
+        if cannot:
+            notes.append(f"{variant} cannot: {cannot}")
     text = next((record.outcome.text for of_one in records.values() for record in of_one), "")
-    overall = {metric: column for column, (metric, select) in columns.items() if select == ("", None)}
-    published = [(overall[line.metric], line) for line in task.published(text) if line.metric in overall]
+    overall = {column: name for name, column in columns.items()}
+    published = [
+        (overall[_Column(line.metric)], line) for line in task.published(text) if _Column(line.metric) in overall
+    ]
+    metrics = {name: task.metrics[column.metric] for name, column in columns.items()}
     return ResultTable(task, metrics, rows, curves, published, list(dict.fromkeys(notes)))
 
 
-_Selection = tuple[str, int | None]
-"""A split to be averaged over and ``None``, or "" and a length (``None`` for all lengths together)."""
-
-
-def _columns(task: ComparisonTask, measurements: Sequence[MetricValue]) -> dict[str, tuple[str, _Selection]]:
-    """Return the columns of a table: metric and what is selected by each."""
-    found: dict[str, tuple[str, _Selection]] = {}
-    for key, metric in task.metrics.items():
-        if any(m.metric == key and m.length is None for m in measurements):
-            found[metric.name] = (key, ("", None))
+def _columns(task: ComparisonTask, measurements: Sequence[MetricValue]) -> dict[str, _Column]:
+    """Return the columns of a table: metrics over all lengths, means of splits, and some lengths."""
+    whole = {m.metric for m in measurements if m.length is None}
+    found = {metric.name: _Column(key) for key, metric in task.metrics.items() if key in whole}
     first = next(iter(task.metrics))
-    splits: dict[str, list[int]] = {"seen": [], "unseen": []}
-    for m in measurements:
-        if m.metric == first and m.length is not None and m.split:
-            splits[m.split].append(m.length)
-    lengths = {split: sorted(set(of_split)) for split, of_split in splits.items()}
+    lengths = {
+        split: sorted(
+            {m.length for m in measurements if m.metric == first and m.split == split and m.length is not None}
+        )
+        for split in ("seen", "unseen")
+    }
     if task.averages_lengths:
-        found |= {split: (first, (split, None)) for split, of_split in lengths.items() if of_split}
-    shown = [length for of_split in lengths.values() for length in evenly_spaced(of_split, _LENGTHS_SHOWN // 2)]
-    if sum(map(len, lengths.values())) <= _LENGTHS_SHOWN:
-        shown = [length for of_split in lengths.values() for length in of_split]
-    return found | {f"at {length:,}": (first, ("", length)) for length in shown}
+        found |= {split: _Column(first, split=split) for split, of_split in lengths.items() if of_split}
+    shown = [length for of_split in lengths.values() for length in of_split]
+    if len(shown) > _LENGTHS_SHOWN:
+        shown = [length for one in lengths.values() for length in evenly_spaced(one, _LENGTHS_SHOWN // 2)]
+    return found | {f"at {length:,}": _Column(first, length) for length in shown}
 
 
 def evenly_spaced(lengths: Sequence[int], count: int) -> list[int]:
     """Return at most so many of the lengths, evenly spaced, the last among them."""
     step = max(1, -(-len(lengths) // count))
     return list(lengths[::-1][::step][::-1])
-
-
-def _cell(records: Sequence[Record], metric: str, condition: str, select: _Selection, cannot: str) -> Cell:
-    split, length = select
-    values: list[float | None] = []
-    reason = cannot
-    for record in records:
-        fitting = [
-            m
-            for m in record.outcome.measurements
-            if m.metric == metric and m.condition == condition and (m.split == split if split else m.length == length)
-        ]
-        known = [m.value for m in fitting if m.value is not None]
-        values.append(fmean(known) if known and len(known) == len(fitting) else None)
-        reason = reason or next((m.reason for m in fitting if m.reason), "")
-    return Cell.over(values, reason)
-
-
-def _row(variant: str, condition: str, cells: dict[str, Cell], records: Sequence[Record]) -> Row:
-    outcomes = [record.outcome for record in records]
-    speeds = [outcome.tokens_per_second for outcome in outcomes if outcome.tokens_per_second]
-    return Row(
-        variant=variant,
-        condition=condition,
-        cells=cells,
-        seeds=len(records),
-        parameters=outcomes[0].parameters,
-        scheme_parameters=outcomes[0].scheme_parameters,
-        steps=fmean(outcome.steps for outcome in outcomes),
-        tokens_per_second=fmean(speeds) if speeds else None,
-        peak_memory=max(record.peak_memory for record in records),
-    )
-
-
-def _curve(variant: str, condition: str, metric: str, records: Sequence[Record]) -> Curve:
-    values: dict[int, list[float | None]] = {}
-    for record in records:
-        for m in record.outcome.measurements:
-            if m.metric == metric and m.condition == condition and m.length is not None:
-                values.setdefault(m.length, []).append(m.value)
-    return Curve(variant, condition, dict(sorted(values.items())))
 
 
 PAPER_RANKS = {"none": 0.687, "t5": 0.549, "alibi": 0.502, "rotary-25": 0.330, "sinusoidal": 0.215}
@@ -250,7 +241,11 @@ def mean_ranks(records: Iterable[Record], split: Split = "unseen") -> list[Rank]
     share the mean of their ranks; a length that a variant cannot reach counts as no right answer. Only tasks and
     seeds that have all variants count.
     """
-    scores = _scores_of_split(records, split)
+    scores: dict[tuple[str, int], dict[str, float]] = {}
+    for record in records:
+        if record.task in COMPARISON_TASKS and COMPARISON_TASKS[record.task].averages_lengths:
+            values = [m.value or 0.0 for m in record.outcome.measurements if m.split == split]
+            scores.setdefault((record.task, record.seed), {})[record.variant] = fmean(values) if values else 0.0
     variants = list(dict.fromkeys(name for of_one in scores.values() for name in of_one))
     whole = [of_one for of_one in scores.values() if len(of_one) == len(variants)]
     if not whole or len(variants) < 2:
@@ -259,6 +254,16 @@ def mean_ranks(records: Iterable[Record], split: Split = "unseen") -> list[Rank]
     papers = _mean_reciprocal(whole, list(PAPER_RANKS)) if set(PAPER_RANKS) <= set(variants) else {}
     ranks = [Rank(name, everyone[name], papers.get(name), PAPER_RANKS.get(name)) for name in variants]
     return sorted(ranks, key=lambda rank: -rank.all)
+
+
+def _mean_reciprocal(scores: Sequence[dict[str, float]], variants: Sequence[str]) -> dict[str, float]:
+    found: dict[str, list[float]] = {variant: [] for variant in variants}
+    for of_one in scores:
+        for variant in variants:
+            better = sum(of_one[other] > of_one[variant] for other in variants)
+            equal = sum(of_one[other] == of_one[variant] for other in variants)
+            found[variant].append(1 / (better + (1 + equal) / 2))
+    return {variant: fmean(values) for variant, values in found.items()}
 
 
 def agreement(ranks: Sequence[Rank]) -> str:
@@ -275,22 +280,133 @@ def agreement(ranks: Sequence[Rank]) -> str:
     return f"{said}; the other way round: {', '.join(other)}." if other else f"{said}."
 
 
-def _scores_of_split(records: Iterable[Record], split: Split) -> dict[tuple[str, int], dict[str, float]]:
-    """Return the mean over the lengths of a split for every task and seed, by variant."""
-    found: dict[tuple[str, int], dict[str, float]] = {}
-    for record in records:
-        if record.task in COMPARISON_TASKS and COMPARISON_TASKS[record.task].averages_lengths:
-            values = [m.value or 0.0 for m in record.outcome.measurements if m.split == split]
-            found.setdefault((record.task, record.seed), {})[record.variant] = fmean(values) if values else 0.0
+def rank_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the table of mean reciprocal ranks."""
+    columns = ["scheme", "unseen lengths", "seen lengths", "unseen, among the paper's five", "Kazemnejad et al. 2023"]
+    seen = {rank.variant: rank.all for rank in mean_ranks(records, "seen")}
+    numbers = {r.variant: (r.all, seen[r.variant], r.among_paper, r.paper) for r in mean_ranks(records)}
+    return columns, [
+        [variant, *("" if number is None else f"{number:.3f}" for number in row)] for variant, row in numbers.items()
+    ]
+
+
+def rank_sentences(records: Sequence[Record]) -> list[str]:
+    """Say where the ranks stand in the paper's order, for unseen and for seen lengths."""
+    splits: tuple[Split, ...] = ("unseen", "seen")
+    said = [(split, agreement(mean_ranks(records, split))) for split in splits]
+    return [f"{split.capitalize()} lengths: {sentence}" for split, sentence in said if sentence]
+
+
+COST_COLUMNS = ("parameters", "of the scheme", "updates", "tokens/s", "memory (MB)", "seeds")
+
+
+def lines_of(table: ResultTable) -> list[list[str]]:
+    """Return the header and all rows of a table as they are read, those that others published at the end."""
+    conditions = any(row.condition for row in table.rows)
+    lines = [["scheme", *(["condition"] if conditions else []), *table.columns, *COST_COLUMNS]]
+    for row in table.rows:
+        results = [row.cells[column].shown(metric.digits) for column, metric in table.columns.items()]
+        speed = "" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}"
+        cost = [f"{row.parameters:,}", f"{row.scheme_parameters:,}", f"{row.steps:,.0f}", speed]
+        cost += [f"{row.peak_memory / 1e6:,.0f}", str(row.seeds)]
+        lines.append([row.variant, *([row.condition] if conditions else []), *results, *cost])
+    for column, line in table.published:
+        numbers = (f"{line.value:g}" if name == column else "" for name in lines[0][1:])
+        lines.append([f"{line.what} (published)", *numbers])
+    return lines
+
+
+def quality_and_cost(table: ResultTable) -> tuple[list[list[str]], list[list[str]]]:
+    """Return two tables with headers, because one would be wider than a terminal or a page."""
+    lines, cost = lines_of(table), len(COST_COLUMNS)
+    names = len(lines[0]) - cost - len(table.columns)
+    ours = lines[: len(lines) - len(table.published)]
+    return [line[:-cost] for line in lines], [line[:names] + line[-cost:] for line in ours]
+
+
+def tables_by_length(table: ResultTable) -> list[tuple[Metric, list[list[str]]]]:
+    """Return a table with header for every metric that is shown at all its lengths; cells not measured are empty."""
+    found = []
+    for key, curves in table.curves.items():
+        metric = table.task.metrics[key]
+        lengths = sorted({length for curve in curves for length in curve.values})
+        if metric.by_length and lengths:
+            conditions = any(curve.condition for curve in curves)
+            lines = [["scheme", *(["condition"] if conditions else []), *(f"{length:,}" for length in lengths)]]
+            for curve in curves:
+                cells = (
+                    Cell.over(curve.values[at]).shown(metric.digits) if at in curve.values else "" for at in lengths
+                )
+                lines.append([curve.variant, *([curve.condition] if conditions else []), *cells])
+            found.append((metric, lines))
     return found
 
 
-def _mean_reciprocal(scores: Sequence[dict[str, float]], variants: Sequence[str]) -> dict[str, float]:
-    found: dict[str, list[float]] = {variant: [] for variant in variants}
-    for of_one in scores:
-        for variant in variants:
-            own = of_one[variant]
-            better = sum(of_one[other] > own for other in variants)
-            equal = sum(of_one[other] == own for other in variants)
-            found[variant].append(1 / (better + (1 + equal) / 2))
-    return {variant: fmean(values) for variant, values in found.items()}
+def definitions(table: ResultTable) -> list[str]:
+    """Return what the numbers of a table are, exactly."""
+    said = [f"{metric.name}: {metric.definition}" for metric in dict.fromkeys(table.columns.values())]
+    said += [f"{line.what} (published): {line.how}." for _, line in table.published]
+    if table.task.averages_lengths:
+        said.append("Seen and unseen: mean over all test lengths up to the trained one, and beyond it.")
+    if any(row.seeds > 1 for row in table.rows):
+        said.append("Mean and standard deviation over seeds.")
+    return [f"Lengths count {table.task.length_means}.", *said]
+
+
+def markdown(tables: Iterable[ResultTable], records: Sequence[Record]) -> str:
+    """Return all tables as Markdown."""
+    parts = []
+    for table in tables:
+        parts.append(f"## {table.task.title} (`{table.task.name}`)\n")
+        parts += ["\n".join(definitions(table)) + "\n", _grid(lines_of(table)), *(f"{note}\n" for note in table.notes)]
+        for metric, lines in tables_by_length(table):
+            parts += [f"### {metric.name} against length\n", _grid(lines)]
+    if mean_ranks(records):
+        columns, rows = rank_rows(records)
+        sentences = (f"{sentence}\n" for sentence in rank_sentences(records))
+        parts += ["## Mean reciprocal rank\n", _grid([columns, *rows]), *sentences]
+    if checks := check_fairness(records):
+        rows = [[c.task, str(c.seed), c.what, "yes" if c.holds else "NO", c.common] for c in checks]
+        parts += ["## The same for all\n", _grid([["task", "seed", "what", "same", "value"], *rows])]
+    return "\n".join(parts) + "\n"
+
+
+def _grid(lines: Sequence[Sequence[str]]) -> str:
+    ruled = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in ruled) + "\n"
+
+
+def csv_text(records: Iterable[Record]) -> str:
+    """Return every single measurement as CSV, one a line."""
+    text = io.StringIO()
+    fields = ["task", "variant", "seed", "condition", "metric", "length", "split", "value", "reason"]
+    rows = csv.DictWriter(text, fields, lineterminator="\n")
+    rows.writeheader()
+    for record in records:
+        shared = {"task": record.task, "variant": record.variant, "seed": record.seed}
+        rows.writerows({**shared, **measurement.to_dict()} for measurement in record.outcome.measurements)
+        if record.outcome.cannot:
+            rows.writerow({**shared, "reason": record.outcome.cannot})
+    return text.getvalue()
+
+
+def as_data(tables: Iterable[ResultTable], records: Sequence[Record]) -> dict[str, Any]:
+    """Return all tables as plain data for JSON."""
+    splits: tuple[Split, ...] = ("unseen", "seen")
+    return {
+        "tables": [
+            {
+                "task": table.task.name,
+                "configuration": table.task.to_dict(),
+                "definitions": definitions(table),
+                "columns": list(table.columns),
+                "rows": [asdict(row) for row in table.rows],
+                "published": [{"column": column, **asdict(line)} for column, line in table.published],
+                "by_length": {metric.name: lines for metric, lines in tables_by_length(table)},
+                "notes": table.notes,
+            }
+            for table in tables
+        ],
+        "mean_reciprocal_ranks": {split: [asdict(rank) for rank in mean_ranks(records, split)] for split in splits},
+        "same_for_all": [{**asdict(check), "holds": check.holds} for check in check_fairness(records)],
+    }

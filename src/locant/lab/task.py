@@ -14,10 +14,16 @@ from typing import ClassVar, Literal
 
 import torch
 
+from locant.lab.variants import check_scheme
 from locant.settings import Settings
 from locant.training import Budget
 
 Split = Literal["seen", "unseen"]
+
+
+def split_of(length: int, trained: int) -> Split:
+    """Return whether a length is one of those trained on, up to ``trained``."""
+    return "seen" if length <= trained else "unseen"
 
 
 @dataclass(frozen=True)
@@ -116,11 +122,11 @@ class Trial:
     """What a task is asked to do.
 
     Attributes:
-        variant: A name, perhaps with options, that the task's :meth:`Task.check_variant` has accepted.
+        variant: A name, perhaps with options, that the task's ``check_variant`` has accepted.
         seed: Decides the data, their order and the initial weights.
         budget: How long to train.
         device: Where.
-        prepared: What :meth:`Task.prepare` wrote for this seed.
+        prepared: What the task's ``prepare`` wrote for this seed.
         progress: Called with the share that is done, 0 to 1.
     """
 
@@ -154,9 +160,9 @@ class ComparisonTask(Settings, ABC):
     def default_variants(cls) -> tuple[str, ...]:
         """Return what is compared where nothing is asked for."""
 
-    @abstractmethod
     def check_variant(self, variant: str) -> None:
-        """Raise ConfigError, naming the nearest known one, unless the task knows this variant."""
+        """Raise ConfigError, naming the nearest known one, unless the task knows this variant; here, a scheme."""
+        check_scheme(variant)
 
     def check(self) -> None:
         """Raise before any work starts, where a file is missing or too short, say.

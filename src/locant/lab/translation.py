@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from pydantic import Field
 
 from locant.analysis.scores import bleu_tokenizer, score_translations
 from locant.errors import ConfigError
 from locant.files import replacing_folder
-from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Published, Split, Trial
+from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Published, Split, Trial, split_of
 from locant.lab.translation_measures import (
     METRICS,
     PAPER,
+    TABLE,
     HeldOutPair,
     by_length,
     decode,
@@ -26,10 +29,11 @@ from locant.lab.translation_measures import (
     training_speed,
 )
 from locant.lab.translation_training import build_translator, check_translator, is_recurrent, train_translator
-from locant.lab.variants import initial_facts
+from locant.lab.variants import beyond, initial_facts
 from locant.models.config import TransformerConfig
 from locant.models.encoder_decoder import EncoderDecoder
-from locant.text import load_corpus, prepare
+from locant.models.transformer import Transformer
+from locant.text import Corpus, PreparedData, load_corpus, prepare
 from locant.training import Budget, Recipe, load_recipe
 from locant.training.settings import training_precision
 from locant.translation.translator import Translator
@@ -92,26 +96,13 @@ class TranslationTask(ComparisonTask):
         """Clean and tokenise the corpus."""
         recipe = self._recipe(trial.seed, trial.budget)
         with replacing_folder(trial.prepared) as folder:
-            prepare(
-                load_corpus(recipe.corpus),
-                recipe.cleaning,
-                recipe.tokenizer,
-                max_tokens=recipe.max_tokens,
-                folder=folder,
-            )
+            _data(load_corpus(recipe.corpus), recipe, folder)
 
     def run(self, trial: Trial) -> Outcome:
         """Train on short sentences, translate held-out ones of all lengths and measure the speed."""
         recipe = self._recipe(trial.seed, trial.budget)
         corpus = load_corpus(recipe.corpus)
-        data = prepare(
-            corpus,
-            recipe.cleaning,
-            recipe.tokenizer,
-            max_tokens=recipe.max_tokens,
-            folder=trial.prepared,
-            resume=True,
-        )
+        data = _data(corpus, recipe, trial.prepared, resume=True)
         held_out = data.test_pairs if data.test_pairs is not None else data.valid_pairs
         pairs = held_out_pairs(held_out, data.tokenizers, self.test_sentences)
         longest = max(recipe.decoding.max_target_length(pair.length) for pair in pairs)
@@ -127,8 +118,17 @@ class TranslationTask(ComparisonTask):
         )
         translator = Translator(model, data.tokenizers, recipe.decoding, target_language=corpus.target_language)
         buckets = by_length(pairs, self.train_length // 4)
-        measurements = [*self._translations(translator, buckets), self._order(translator, pairs)]
-        measurements += self._training_speeds(model, recipe, list(buckets), trial)
+        measurements = self._translations(translator, buckets)
+        seen = [pair for pair in pairs if pair.length <= self.train_length]
+        order = order_accuracy(translator, seen[: self.order_sentences])
+        measurements.append(MetricValue(metric="order", value=100 * order))
+        precision, smoothing = training_precision(recipe.training, trial.device), recipe.training.label_smoothing
+        for length in buckets:
+            reason, speed = beyond(model, length), None
+            if not reason:
+                speed = training_speed(model, length, recipe.batches.tokens, smoothing=smoothing, precision=precision)
+            split = split_of(length, self.train_length)
+            measurements.append(MetricValue(metric="training", value=speed, length=length, split=split, reason=reason))
         return Outcome(measurements=tuple(measurements), **facts, **asdict(found))
 
     def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> EncoderDecoder[Any]:
@@ -159,33 +159,25 @@ class TranslationTask(ComparisonTask):
 
     def _translations(self, translator: Translator, buckets: dict[int, list[HeldOutPair]]) -> list[MetricValue]:
         """Translate the test sentences length by length; return BLEU and speed of each, of both splits and of all."""
-        known, measurements = translator.model.max_positions, list[MetricValue]()
+        measurements = list[MetricValue]()
         done: dict[Split, list[tuple[list[HeldOutPair], list[str]]]] = {"seen": [], "unseen": []}
         missing: dict[Split, str] = {}
         tokens, seconds = 0, 0.0
         decode(translator, next(iter(buckets.values()))[:1])  # whatever the first search prepares is not its speed
         for length, pairs in buckets.items():
-            split: Split = "seen" if length <= self.train_length else "unseen"
-            worth = len(pairs) >= _FEWEST
-            longest = max(pair.length for pair in pairs)
-            if known is not None and longest > known:
-                missing[split] = f"sentences have {longest} tokens, the scheme knows {known} positions"
-                if worth:
-                    measurements += [
-                        MetricValue(metric=metric, value=None, length=length, split=split, reason=missing[split])
-                        for metric in ("bleu", "decoding")
-                    ]
-                continue
-            decoded = decode(translator, pairs)
-            done[split].append((pairs, decoded.hypotheses))
-            tokens, seconds = tokens + decoded.tokens, seconds + decoded.seconds
-            if worth:
-                values = {
-                    "bleu": _bleu(translator, [(pairs, decoded.hypotheses)]),
-                    "decoding": decoded.tokens / decoded.seconds,
-                }
+            split, longest = split_of(length, self.train_length), max(pair.length for pair in pairs)
+            values: dict[str, float | None] = {"bleu": None, "decoding": None}
+            reason = beyond(translator.model, longest)
+            if reason:
+                reason = missing[split] = f"sentences have {longest} tokens, {reason}"
+            else:
+                hypotheses, taken, time = decode(translator, pairs)
+                done[split].append((pairs, hypotheses))
+                tokens, seconds = tokens + taken, seconds + time
+                values = {"bleu": _bleu(translator, done[split][-1:]), "decoding": taken / time}
+            if len(pairs) >= _FEWEST:
                 measurements += [
-                    MetricValue(metric=metric, value=value, length=length, split=split)
+                    MetricValue(metric=metric, value=value, length=length, split=split, reason=reason)
                     for metric, value in values.items()
                 ]
         parts: dict[str, tuple[Split, ...]] = {
@@ -197,31 +189,17 @@ class TranslationTask(ComparisonTask):
             reason = next((missing[split] for split in splits if split in missing), "")
             translated = [one for split in splits for one in done[split]]
             if reason or translated:
-                value = None if reason else _bleu(translator, translated)
-                measurements.append(MetricValue(metric=metric, value=value, reason=reason))
+                bleu = None if reason else _bleu(translator, translated)
+                measurements.append(MetricValue(metric=metric, value=bleu, reason=reason))
         if tokens:
             measurements.append(MetricValue(metric="decoding", value=tokens / seconds))
         return measurements
 
-    def _order(self, translator: Translator, pairs: Sequence[HeldOutPair]) -> MetricValue:
-        seen = [pair for pair in pairs if pair.length <= self.train_length]
-        return MetricValue(metric="order", value=100 * order_accuracy(translator, seen[: self.order_sentences]))
 
-    def _training_speeds(
-        self, model: EncoderDecoder[Any], recipe: Recipe, lengths: Sequence[int], trial: Trial
-    ) -> list[MetricValue]:
-        precision = training_precision(recipe.training, trial.device)
-        found = []
-        for length in lengths:
-            split: Split = "seen" if length <= self.train_length else "unseen"
-            known = model.max_positions
-            value, reason = None, f"the scheme knows {known} positions"
-            if known is None or length <= known:
-                smoothing = recipe.training.label_smoothing
-                value = training_speed(model, length, recipe.batches.tokens, smoothing=smoothing, precision=precision)
-                reason = ""
-            found.append(MetricValue(metric="training", value=value, length=length, split=split, reason=reason))
-        return found
+def _data(corpus: Corpus, recipe: Recipe, folder: Path, *, resume: bool = False) -> PreparedData:
+    return prepare(
+        corpus, recipe.cleaning, recipe.tokenizer, max_tokens=recipe.max_tokens, folder=folder, resume=resume
+    )
 
 
 def _bleu(translator: Translator, translated: Sequence[tuple[list[HeldOutPair], list[str]]]) -> float:
@@ -229,3 +207,46 @@ def _bleu(translator: Translator, translated: Sequence[tuple[list[HeldOutPair], 
     references = [pair.reference for pairs, _ in translated for pair in pairs]
     tokenize = bleu_tokenizer(translator.target_language, references)
     return score_translations(hypotheses, references, tokenize=tokenize).bleu
+
+
+_PAPER_HEADS = {1: 24.9, 4: 25.5, 8: 25.8, 16: 25.8, 32: 25.4}
+
+
+class HeadsTask(TranslationTask):
+    """A recipe of ``locant train`` with one attention head or several, at equal parameters and initial weights.
+
+    Vaswani et al. 2017, Table 3, row (A): the width of the model stays, and is divided among the heads.
+    """
+
+    name: ClassVar[str] = "heads"
+    title: ClassVar[str] = "Translation with different numbers of attention heads, at equal parameters"
+
+    @classmethod
+    def default_variants(cls) -> tuple[str, ...]:
+        """Return the numbers of heads."""
+        return ("1", "2", "4", "8")
+
+    def check_variant(self, variant: str) -> None:
+        """Variants are numbers of heads that share the width of the recipe's model evenly."""
+        base = self._recipe(1, Budget(steps=1)).sized_model(100, 100)
+        if isinstance(base, TransformerConfig):
+            self._with_heads(base, variant)
+
+    def published(self, text: str) -> tuple[Published, ...]:
+        """Return the comparison of the paper, on another corpus and with a far larger model."""
+        return tuple(
+            Published(f"2017 paper, {heads} heads" if heads > 1 else "2017 paper, 1 head", "bleu", bleu, where)
+            for heads, bleu in _PAPER_HEADS.items()
+            for where in [f"{TABLE}, {'base model' if heads == 8 else 'row (A)'}"]
+        )
+
+    def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> EncoderDecoder[Any]:
+        """Return an untrained model with so many heads, its weights those of every other variant."""
+        torch.manual_seed(seed)
+        return Transformer(self._with_heads(base, variant))
+
+    @staticmethod
+    def _with_heads(base: TransformerConfig, variant: str) -> TransformerConfig:
+        if not variant.isdecimal() or int(variant) < 1:
+            raise ConfigError(f"'{variant}' is no number of heads. Write them with commas between, as in 1,2,4,8.")
+        return TransformerConfig.parse({**base.to_dict(), "heads": int(variant)}, f"{variant} heads")

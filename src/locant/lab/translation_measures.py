@@ -100,28 +100,12 @@ def by_length(pairs: Iterable[HeldOutPair], step: int) -> dict[int, list[HeldOut
     return found
 
 
-@dataclass(frozen=True)
-class Decoded:
-    """Translations and what they took.
-
-    Attributes:
-        hypotheses: The translations.
-        tokens: Target tokens of them, EOS included.
-        seconds: Time of translating.
-    """
-
-    hypotheses: list[str]
-    tokens: int
-    seconds: float
-
-
-def decode(translator: Translator, pairs: Sequence[HeldOutPair]) -> Decoded:
-    """Translate test sentences and take the time."""
+def decode(translator: Translator, pairs: Sequence[HeldOutPair]) -> tuple[list[str], int, float]:
+    """Return translations of test sentences, their target tokens (EOS included) and the seconds they took."""
     started = time.perf_counter()
     hypotheses = translator.translate([pair.source for pair in pairs])
     seconds = time.perf_counter() - started
-    tokens = sum(1 + len(ids) for ids in translator.tokenizers.target.encode(hypotheses))
-    return Decoded(hypotheses, tokens, seconds)
+    return hypotheses, sum(1 + len(ids) for ids in translator.tokenizers.target.encode(hypotheses)), seconds
 
 
 def training_speed(

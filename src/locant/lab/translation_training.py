@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError, nearest
 from locant.lab.language_model_training import TrainingResult, mean_of_last_tenth
-from locant.lab.variants import check_scheme, position_fields, share_weights, split_variant
+from locant.lab.variants import check_scheme, position_fields, require_options, share_weights, split_variant
 from locant.models.architectures import build_model
 from locant.models.config import TransformerConfig
 from locant.models.encoder_decoder import EncoderDecoder
@@ -28,6 +28,7 @@ from locant.training.trainer import Trainer
 RECURRENT = "rnn"
 """The variant that is no scheme: additive attention between recurrent networks (Bahdanau et al. 2015)."""
 
+_LARGEST_HIDDEN = 1 << 16
 _OWN_OPTIONS = ("cell", "encoder_layers", "decoder_layers", "hidden_size", "dropout")
 
 
@@ -42,12 +43,7 @@ def check_translator(variant: str) -> None:
     if name != RECURRENT:
         check_scheme(variant)
         return
-    for option in options:
-        if option not in _OWN_OPTIONS:
-            raise ConfigError(
-                f"The variant '{RECURRENT}' has no option '{option}'.{nearest(option, _OWN_OPTIONS)} "
-                f"Known: {', '.join(_OWN_OPTIONS)}."
-            )
+    require_options(name, options, _OWN_OPTIONS)
     RNNConfig.parse({"source_vocab_size": 1, "target_vocab_size": 1, **options}, variant)
 
 
@@ -83,22 +79,17 @@ def _recurrent(transformer: TransformerConfig, options: dict[str, Any]) -> RNNCo
     fields = {**{name: getattr(transformer, name) for name in shared}, **options}
     if "hidden_size" in options:
         return RNNConfig.parse(fields, RECURRENT)
-    wanted = _size(transformer)
-    low, high = 1, 2  # the largest hidden size that does not exceed the Transformer lies from low to below high
-    while _size(RNNConfig.parse({**fields, "hidden_size": high}, RECURRENT)) <= wanted:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _size(RNNConfig.parse({**fields, "hidden_size": middle}, RECURRENT)) <= wanted:
-            low = middle
-        else:
-            high = middle
-    return RNNConfig.parse({**fields, "hidden_size": low}, RECURRENT)
 
+    def sized(hidden_size: int) -> RNNConfig:
+        return RNNConfig.parse({**fields, "hidden_size": hidden_size}, RECURRENT)
 
-def _size(config: TransformerConfig | RNNConfig) -> int:
-    with torch.device("meta"):
-        return count_parameters(build_model(config))
+    def parameters(config: TransformerConfig | RNNConfig) -> int:
+        with torch.device("meta"):
+            return count_parameters(build_model(config))
+
+    # The largest hidden size that does not exceed the Transformer.
+    sizes = range(1, _LARGEST_HIDDEN)
+    return sized(max(1, bisect_right(sizes, parameters(transformer), key=lambda size: parameters(sized(size)))))
 
 
 class _UpdateTimes(TrainingCallback):

@@ -69,6 +69,12 @@ def weights_outside_schemes(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: weight for name, weight in model.named_parameters() if not name.startswith(schemes)}
 
 
+def beyond(model: Any, length: int) -> str:
+    """Return why a model cannot read a text of so many tokens; empty where it can."""
+    known = model.max_positions
+    return f"the scheme knows {known} positions" if known is not None and length > known else ""
+
+
 def initial_facts(model: nn.Module) -> dict[str, Any]:
     """Return the fields of :class:`~locant.lab.task.Outcome` that describe an untrained model."""
     shared = weights_outside_schemes(model)
@@ -136,15 +142,20 @@ def require_known(name: str, known: Sequence[str], what: str = "scheme") -> None
         raise ConfigError(f"Unknown {what} '{name}'.{nearest(name, known)} Known: {', '.join(known)}.")
 
 
+def require_options(name: str, options: Iterable[str], known: Sequence[str]) -> None:
+    """Raise ConfigError, naming the nearest known one, where a variant has an option that is unknown."""
+    for option in options:
+        if option not in known:
+            said = f"Known: {', '.join(known)}." if known else "It has none."
+            raise ConfigError(f"'{name}' has no option '{option}'.{nearest(option, known)} {said}")
+
+
 def check_scheme(variant: str) -> None:
     """Raise ConfigError, naming the nearest known one, unless name and options are those of a scheme."""
     name, options = split_variant(variant)
     require_known(name, all_schemes())
     known = option_names(SCHEMES[NAMED_VARIANTS.get(name, name)])
-    for option in options:
-        if option not in known:
-            said = f"Known: {', '.join(known)}." if known else "It has none."
-            raise ConfigError(f"The scheme '{name}' has no option '{option}'.{nearest(option, known)} {said}")
+    require_options(name, options, known)
     check_options(NAMED_VARIANTS.get(name, name), AttentionShape(512, 8, causal=True), options)
 
 
