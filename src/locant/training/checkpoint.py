@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,12 @@ from locant.errors import CheckpointError
 from locant.files import file_digest, read_json, remove_folder, replacing_folder, write_tensors
 from locant.training.loop import LoopProgress
 from locant.training.sharded_checkpoint import BackgroundSave, read_parts, read_whole, stored_shapes
-from locant.training.snapshots import Snapshot, step_name
+from locant.training.snapshots import Snapshot, step_name, step_of
 
 _logger = logging.getLogger("locant")
 
 _KEPT = 2
+_MOST = 2.0**53
 _FORMAT = 1
 _FORMAT_OF_PARTS = 2
 _WEIGHTS, _OPTIMIZER, STATE_FILE = "weights.safetensors", "optimizer.safetensors", "state.json"
@@ -78,6 +79,7 @@ class Progress(LoopProgress):
         validation_seconds: How long it took.
         averaged: Updates that the moving average of the weights has taken in, where there is one; those of a parent
             whose optimiser is kept are counted.
+        rows: Rows that the log of metrics has; ``None`` where an earlier version did not count them.
     """
 
     epoch: int = 0
@@ -93,6 +95,7 @@ class Progress(LoopProgress):
     validation_ended: float = 0.0
     validation_seconds: float = 0.0
     averaged: int = 0
+    rows: int | None = None
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:
@@ -100,10 +103,22 @@ class Progress(LoopProgress):
 
         Raises:
             KeyError: The step is missing.
-            TypeError, ValueError: A value is of another kind.
+            TypeError, ValueError: A value is of another kind, or a number is out of range.
         """
+        # Scores may be anything that is finite, what is counted not.
+        if any(not (0 if isinstance(each, int) else -_MOST) <= each < _MOST for each in _numbers(data)):
+            raise ValueError("a number is out of range")
         # Earlier versions saved at validations alone, and an average counted the updates of its own run.
         return TypeAdapter(cls).validate_python({"validated": data["step"], "averaged": data["step"], **data})
+
+
+def _numbers(data: Any) -> Iterator[float]:
+    """Yield the numbers in plain data."""
+    if isinstance(data, int | float):
+        yield data
+    elif isinstance(data, dict | list):
+        for each in data.values() if isinstance(data, dict) else data:
+            yield from _numbers(each)
 
 
 @dataclass
@@ -237,6 +252,8 @@ def find_checkpoint(folder: Path) -> StoredCheckpoint:
     about = _verified(folder)
     try:
         progress = Progress.from_dict(about["progress"])
+        if step_of(folder.name) != progress.step:
+            raise ValueError(f"it is of step {progress.step}")
     except (KeyError, TypeError, ValueError) as error:
         said = ", ".join(str(error).splitlines()[:2])
         raise _damaged(folder, f"{STATE_FILE} lacks what it should say ({said})") from None
@@ -357,5 +374,6 @@ def _damaged(folder: Path, how: str) -> CheckpointError:
 
 
 def checkpoint_folders(run: Path) -> list[Path]:
-    """Return the complete checkpoints of a run, oldest first."""
-    return sorted((run / "checkpoints").glob("step-*"))
+    """Return the complete checkpoints of a run, oldest first; what is not called as one is not taken for one."""
+    found = [(step_of(path.name), path) for path in (run / "checkpoints").glob("step-*") if path.is_dir()]
+    return [path for _, path in sorted((step, path) for step, path in found if step is not None)]
