@@ -11,7 +11,6 @@ of the checkpoint, see ``sharded_checkpoint``.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +24,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from locant.errors import CheckpointError
-from locant.files import file_digest, read_json, remove_folder, replacing_folder, write_tensors
+from locant.files import file_digest, read_json, remove_folder, replacing_folder, sealed, write_tensors
 from locant.training.loop import LoopProgress
 from locant.training.sharded_checkpoint import BackgroundSave, read_parts, read_whole, stored_shapes
 from locant.training.snapshots import Snapshot, step_name, step_of
@@ -37,7 +36,6 @@ _MOST = 2.0**53
 _FORMAT = 1
 _FORMAT_OF_PARTS = 2
 _WEIGHTS, _OPTIMIZER, STATE_FILE = "weights.safetensors", "optimizer.safetensors", "state.json"
-_OWN_DIGEST = "sha256_of_the_rest"
 _PART_OF_WEIGHTS = "weights"
 """Begins the names of the weights in checkpoints in parts; other kinds are those of the optimiser."""
 
@@ -303,13 +301,8 @@ def write_state(
 
 
 def _write_about(folder: Path, number: int, digests: Mapping[str, str], about: Mapping[str, Any]) -> None:
-    state = {"format": number, "sha256": digests, **about}
-    state[_OWN_DIGEST] = _digest(state)
+    state = sealed({"format": number, "sha256": digests, **about})
     (folder / STATE_FILE).write_text(json.dumps(state, indent=2), encoding="utf-8")
-
-
-def _digest(state: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
@@ -336,8 +329,7 @@ def read_about(folder: Path) -> dict[str, Any]:
             f"The checkpoint {folder} has format {state['format']}, of a later version of Locant; this one reads "
             f"formats up to {_FORMAT_OF_PARTS}."
         )
-    own = state.pop(_OWN_DIGEST, None)  # earlier versions wrote none
-    if own not in (None, _digest(state)) or not isinstance(state.get("sha256", {}), dict):
+    if not isinstance(state.get("sha256", {}), dict):
         raise _damaged(folder, f"{STATE_FILE} is not what was written")
     return state
 
