@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,11 @@ from locant.cli.progress import TrainingProgress
 from locant.errors import CheckpointError, ConfigError, DataError, StoppedError
 from locant.files import file_digest
 from locant.locks import holding
-from locant.training import Recipe, TrainingCallback, read_metrics, resume_training, train
-from locant.training.checkpoint import checkpoint_folders, find_checkpoint
+from locant.training import Recipe, TrainingCallback, parallel, read_metrics, resume_training, train
+from locant.training.checkpoint import Progress, checkpoint_folders, find_checkpoint
+from locant.training.optimizers import OptimizerSet
 from locant.training.recipe import apply_overrides
+from locant.training.state import TrainingState
 from locant.training.stopping import Interruption, StopRequest
 
 SHORT = {"steps": 2, "validate_every": 2, "validation_sentences": 0}
@@ -378,6 +381,37 @@ def test_a_run_without_its_prepared_text_keeps_its_vocabulary(recipe_data, corpu
     (run / "data.json").write_text("{}")  # earlier versions did not say there what the text was
     resume_training(run, corpus={"folder": str(other)}, training={"steps": 31})
     assert (run / "tokenizer.joint.model").read_bytes() == before
+
+
+def test_a_call_leaves_the_process_as_it_was(recipe_data, tmp_path, monkeypatch):
+    asked = []
+    for name in ("keep_freed_memory", "limit_onednn_cache"):
+        monkeypatch.setattr(f"locant.runtime.{name}", partial(asked.append, name))
+    before, environment, threads = torch.get_rng_state(), dict(os.environ), torch.get_num_threads()
+    train(recipe_data, tmp_path / "run", training=SHORT)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (dict(os.environ), torch.get_num_threads(), asked) == (environment, threads, [])
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 0
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("kinds", [["cpu"], ["cpu", "cuda"]])
+def test_all_generators_that_are_drawn_from_go_on(monkeypatch, kinds):
+    """Those of a GPU are made up."""
+    fake = {"cuda": torch.tensor([7], dtype=torch.uint8)}
+    monkeypatch.setattr("torch.cuda.get_rng_state", lambda device: fake["cuda"])
+    monkeypatch.setattr("torch.cuda.set_rng_state", lambda state, device: fake.update(cuda=state))
+    model = torch.nn.Linear(2, 2)
+    optimizer = OptimizerSet([torch.optim.AdamW(model.parameters(), fused=True)])
+    distributed = parallel.DistributedModel(model, model, "auto", torch.device("cpu"))
+    state = TrainingState(model, distributed, optimizer, None, torch.device(kinds[-1]), in_parts=False)
+    content = state.content(Progress(), evaluated=True)
+    assert {f"random/{kind}/0" for kind in kinds} <= set(content.optimizer)
+    drawn = torch.rand(3)
+    fake["cuda"] = torch.tensor([8], dtype=torch.uint8)
+    state.restore(content)
+    assert torch.equal(torch.rand(3), drawn)
+    assert fake["cuda"].item() == (7 if "cuda" in kinds else 8)
 
 
 def test_one_command_begins_or_goes_on(recipe_data, finished, tmp_path, capsys):

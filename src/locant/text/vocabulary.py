@@ -171,7 +171,11 @@ def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, rese
 
 def _in_parts(text: str) -> list[str]:
     """Cut a text at spaces, where SentencePiece cuts too, into parts that it does not leave out as too long."""
-    return [text] if len(text.encode()) <= _LONGEST_BYTES else [part.strip() for part in _PART.findall(text)]
+    return (
+        [text]
+        if len(text.encode()) <= _LONGEST_BYTES
+        else [part for each in _PART.findall(text) if (part := each.strip())]
+    )
 
 
 def _sample(pairs: Pairs, sides: Sequence[int]) -> Iterator[str]:
