@@ -51,7 +51,7 @@ class CheckedNumbers:
         new = blocks[~self._checked[blocks]]
         for block in np.unique(new).tolist() if len(new) else ():
             assert self._sums is not None
-            if crc32(self._bytes[block * _BLOCK : (block + 1) * _BLOCK]) != self._sums[block]:
+            if crc32(self._bytes[block * _BLOCK : (block + 1) * _BLOCK].data) != self._sums[block]:
                 raise self._damage()
             self._checked[block] = True
         return self._numbers[place]
@@ -83,7 +83,7 @@ def mapped(path: Path, dtype: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
 def write_checksums(path: Path, numbers: npt.NDArray[Any]) -> None:
     """Write the checksum of each block of an array, which has been written to a file, beside that file."""
     content = numbers.reshape(-1).view(np.uint8)
-    sums = [crc32(content[start : start + _BLOCK]) for start in range(0, len(content), _BLOCK)]
+    sums = [crc32(content[start : start + _BLOCK].data) for start in range(0, len(content), _BLOCK)]
     np.array(sums, np.uint32).tofile(_beside(path))
 
 

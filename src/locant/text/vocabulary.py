@@ -171,11 +171,9 @@ def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, rese
 
 def _in_parts(text: str) -> list[str]:
     """Cut a text at spaces, where SentencePiece cuts too, into parts that it does not leave out as too long."""
-    return (
-        [text]
-        if len(text.encode()) <= _LONGEST_BYTES
-        else [part for each in _PART.findall(text) if (part := each.strip())]
-    )
+    if 4 * len(text) <= _LONGEST_BYTES or len(text.encode()) <= _LONGEST_BYTES:
+        return [text]
+    return [part for each in _PART.findall(text) if (part := each.strip())]
 
 
 def _sample(pairs: Pairs, sides: Sequence[int]) -> Iterator[str]:
