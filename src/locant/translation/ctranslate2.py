@@ -63,23 +63,15 @@ _ACTIVATIONS = {
 
 
 _LOADED: weakref.WeakSet[CTranslate2Engine] = weakref.WeakSet()
-_INSIDE: list[None] = []
-"""One for each thread that CTranslate2 works for now."""
-_torn = False
 
 
 def _forget_in_child() -> None:
-    """Let engines load their weights anew in a forked process, where the threads that they had are missing.
-
-    What another thread held of CTranslate2 at that moment nobody gives back.
-    """
-    global _torn
-    _torn = _torn or bool(_INSIDE)
+    """Let engines refuse to work in a forked process, where the threads that they had are missing."""
     for engine in list(_LOADED):
         if engine._loaded is not None:
             # To take it down would wait for those threads.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine._loaded))
-            engine._loaded = None
+            engine._loaded, engine._forked = None, True
 
 
 if hasattr(os, "register_at_fork"):
@@ -114,6 +106,7 @@ class CTranslate2Engine:
         self._converted = _conversion(found.folder, ctranslate2.__version__)
         self._device, self._compute_type = device, compute_type
         self._loaded: Any = None
+        self._forked = False
         self._loading = thread_lock()
         self._translator  # noqa: B018 - what is wrong is said now
         self._source_end = len(found.tokenizers.source_end)
@@ -126,10 +119,10 @@ class CTranslate2Engine:
         """CTranslate2's own, loaded in this process."""
         with self._loading:
             if self._loaded is None:
-                if _torn:
+                if self._forked:
                     raise LocantError(
-                        "This process was forked while another thread translated by CTranslate2, which cannot go on "
-                        "here. Fork while nothing is translated, or use the compiled engine."
+                        "CTranslate2 was loaded before this process was forked, and its threads did not come along. "
+                        "Load the translator in the child, or use the compiled engine."
                     )
                 import ctranslate2
 
@@ -203,10 +196,8 @@ class CTranslate2Engine:
         # With a length penalty of 0 it would stop at the first hypothesis to end; 1 divides by the length.
         penalty = 0 if beam == 1 else 1
         longest = limit + len(prefix)
-        own = self._translator
-        _INSIDE.append(None)
         try:
-            found = own.translate_batch(
+            found = self._translator.translate_batch(
                 sources,
                 target_prefix=[prefix] * len(sources) if prefix else None,
                 max_batch_size=max(1, settings.batch_tokens // beam),
@@ -221,8 +212,6 @@ class CTranslate2Engine:
             )
         except (RuntimeError, ValueError) as error:
             raise LocantError(f"CTranslate2 could not translate: {error}") from None
-        finally:
-            _INSIDE.pop()
         ids = self._target_ids
         return [
             [
