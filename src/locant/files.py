@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _WORKPLACE = re.compile(r"\.locant-[0-9a-f]{16}\.tmp")
+_SEAL = "sha256_of_the_rest"
 _FOREIGN = 24 * 3600
 """Seconds after which what another machine has left is taken for the remains of a killed process."""
 
@@ -316,18 +317,27 @@ def explaining_damage(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path} is damaged, or was not written by Locant: {what}.") from error
 
 
+def sealed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return plain data with a digest of it, which :func:`read_json` takes off again and compares."""
+    return {**data, _SEAL: hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()}
+
+
 def read_json(path: Path) -> Any:
     """Read JSON.
 
     Raises:
-        CheckpointError: The file is missing or not JSON, or larger or deeper than any that there is use for.
+        CheckpointError: The file is missing or not JSON, or larger or deeper than any that there is use for; or it was
+            sealed, and is not what was written.
     """
     try:
-        return read_json_file(path)
+        found = read_json_file(path)
     except FileNotFoundError:
         raise CheckpointError(f"The file {path} is missing.") from None
     except (OSError, ValueError) as error:
         raise CheckpointError(f"The file {path} cannot be read as JSON: {error}") from None
+    if isinstance(found, dict) and (seal := found.pop(_SEAL, None)) and sealed(found)[_SEAL] != seal:
+        raise CheckpointError(f"The file {path} is damaged: it is not what was written.")
+    return found
 
 
 def _flush(path: Path) -> None:

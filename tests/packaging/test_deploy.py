@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,26 @@ def test_the_image_has_all_that_is_built_from():
             copied |= {word.removeprefix("./") for word in words[1:-1]}
     assert copied == kept
     assert all((DEPLOY.parent / name).exists() for name in copied)
+
+
+def test_the_image_is_the_same_whenever_it_is_built():
+    """Bases of a full version, and packages as they are locked."""
+    lines = DOCKERFILE.read_text().splitlines()
+    bases = [line.split()[1] for line in lines if line.startswith("FROM ")]
+    assert bases
+    assert all(re.search(r":\d+\.\d+\.\d+-|@sha256:", base) for base in bases)
+    installs = [line for line in lines if "pip install" in line and not line.startswith("#")]
+    assert installs
+    assert all("--constraint locked.txt" in line for line in installs)
+
+
+def test_what_a_service_may_take_is_limited():
+    service = yaml.safe_load(COMPOSE.read_text())["services"]["locant"]
+    assert {"mem_limit", "pids_limit"} <= set(service)
+    assert all("size=" in place for place in service["tmpfs"])
+    assert {"MemoryMax", "TasksMax", "LimitNOFILE"} <= {
+        line.partition("=")[0] for line in UNIT.read_text().splitlines()
+    }
 
 
 def instruction(name: str) -> list[str]:

@@ -1,9 +1,12 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from locant.errors import CheckpointError, DataError
 from locant.text import (
@@ -42,7 +45,7 @@ def test_the_cache_holds_the_ids_of_the_pairs(pairs, tokenizers, tmp_path, small
         assert ids(opened.source) == tokenizers.source.encode([source for source, _ in pairs])
         assert ids(opened.target) == tokenizers.target.encode([target for _, target in pairs])
         assert opened.source.lengths.tolist() == [len(one) for one in ids(opened.source)]
-        assert opened.source.tokens.dtype == "uint16"
+        assert opened.source.tokens[:].dtype == "uint16"
 
 
 def test_pairs_with_too_many_tokens_are_dropped_and_counted(pairs, tokenizers, tmp_path):
@@ -208,6 +211,38 @@ def _wait_until(there):
         time.sleep(0.01)
 
 
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_flipped_bit_is_noticed_where_it_is_read_and_nowhere_else(data, pairs, tokenizers, tmp_path):
+    folder = tmp_path / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("locant.text.checksums._BLOCK", 64)
+        whole, size = write_cache(pairs[:40], tokenizers, folder, max_tokens=500, keep_text=True), 40
+        every = np.arange(size)
+        expected = [(row.tolist() for row in (whole.source[index], whole.target[index])) for index in every]
+        texts = whole.texts(every)
+        side = data.draw(st.sampled_from(["source", "target"]))
+        kind = data.draw(st.sampled_from(["tokens", "text", "text.offsets"]))
+        path = folder / f"{side}.{kind}.bin"
+        content = bytearray(path.read_bytes())
+        place, bit = data.draw(st.integers(0, len(content) - 1)), data.draw(st.integers(0, 7))
+        content[place] ^= 1 << bit
+        path.write_bytes(content)
+        cache = TokenCache(folder)
+        with pytest.raises(CheckpointError, match=rf"{side}\.{kind}\.bin"):
+            collate(cache, every), cache.texts(every)
+        # What lies in other blocks is read as ever.
+        cache, read = TokenCache(folder), 0
+        for index in every.tolist():
+            with suppress(CheckpointError):
+                found = (cache.source[index], cache.target[index])
+                assert [row.tolist() for row in found] == [list(row) for row in expected[index]]
+                if kind != "text.offsets":  # whose last number says how long the text is
+                    assert cache.texts(every[index : index + 1]) == texts[index : index + 1]
+                read += 1
+        assert read >= size - 20
+
+
 def damaged(path, place, number, kind):
     """Put a number in a place of a flat file."""
     values = np.fromfile(path, kind)
@@ -226,6 +261,8 @@ def damaged(path, place, number, kind):
 )
 def test_damaged_numbers_are_said(pairs, tokenizers, tmp_path, name, place, number, kind, said):
     write_cache(pairs, tokenizers, tmp_path / "cache", max_tokens=500)
+    for path in (tmp_path / "cache").glob("*.crc32"):
+        path.unlink()  # earlier versions wrote none
     damaged(tmp_path / "cache" / name, place, number, kind)
     with pytest.raises(CheckpointError, match=said):
         collate(TokenCache(tmp_path / "cache"), np.arange(3))

@@ -51,7 +51,7 @@ def test_everything_is_made_once_and_then_reused(corpus, tmp_path):
     assert again.report == first.report
     assert again.fingerprint == first.fingerprint
     assert again.tokenizers.digest == first.tokenizers.digest == TokenizerPair.load(folder).digest
-    assert again.train.source.tokens.tolist() == first.train.source.tokens.tolist()
+    assert again.train.source.tokens[:].tolist() == first.train.source.tokens[:].tolist()
     assert first.report.kept == len(first.train)
     assert first.report.removed["too many tokens"] == first.train.dropped > 0
     assert first.valid_pairs == list(corpus.valid)
@@ -59,10 +59,22 @@ def test_everything_is_made_once_and_then_reused(corpus, tmp_path):
     assert first.test_pairs is None
 
 
+def test_validation_pairs_that_are_too_long_are_told(corpus, tmp_path, caplog):
+    longest = max(len(target) for _, target in corpus.valid)
+    with caplog.at_level("WARNING", "locant"):
+        prepare(corpus, CLEANING, TOKENIZER, max_tokens=10 * longest, folder=tmp_path / "all")
+        assert not caplog.records
+        found = prepare(corpus, CLEANING, TOKENIZER, max_tokens=20, folder=tmp_path / "some")
+    assert f"{found.valid.dropped} of 20 pairs of the validation text" in caplog.text
+    short = parted(("p", (None, None), [("a b", "b a"), ("b b", "a a")] * 30, [("a b " * 20, "b a")], None))
+    with pytest.raises(DataError, match="validation"):
+        prepare(short, CLEANING, TokenizerSettings(vocab_size=8), max_tokens=9, folder=tmp_path / "none")
+
+
 def test_other_folders_get_the_same_data(corpus, tmp_path):
     one, two = (prepare(corpus, CLEANING, TOKENIZER, max_tokens=40, folder=tmp_path / name) for name in ("one", "two"))
     assert one.tokenizers.digest == two.tokenizers.digest
-    assert one.train.target.tokens.tolist() == two.train.target.tokens.tolist()
+    assert one.train.target.tokens[:].tolist() == two.train.target.tokens[:].tolist()
 
 
 def test_a_change_rebuilds_but_never_under_a_resumed_run(corpus, pairs, tmp_path):

@@ -201,3 +201,12 @@ def test_what_stops_the_reading_of_the_text_is_told_as_it_is(error, pairs):
     with pytest.raises(type(error)) as caught:
         train_tokenizers(Text(pairs), TokenizerSettings(vocab_size=200))
     assert caught.value is error
+
+
+@pytest.mark.parametrize("long", ["zebra quux " * 900, "中文字" * 2000, "quux" * 3000 + " zebra"])
+def test_long_texts_are_learned_from_whole(long):
+    """SentencePiece leaves out sentences of more than 4,192 bytes."""
+    pairs = [("a plain text", "one more plain text")] * 5 + [("short", long)]
+    tokenizer = train_tokenizers(pairs, TokenizerSettings(vocab_size=23, joint=True, character_coverage=1.0)).source
+    (ids,) = tokenizer.encode([long])
+    assert UNK not in ids

@@ -177,3 +177,24 @@ def test_two_processes_with_each_optimiser(recipe_data, tmp_path):
         one, two = curve(run), curve(tmp_path / mode)
         assert [step for step, _ in one] == [step for step, _ in two]
         assert [loss for _, loss in two] == pytest.approx([loss for _, loss in one], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon", "schedule_free"])
+def test_what_is_restored_lies_where_its_weights_are(name):
+    """Counters too: a fused AdamW refuses them elsewhere. The device without memory stands for a GPU."""
+    if name == "schedule_free":
+        pytest.importorskip("schedulefree")
+    model = tiny_model(12)
+    settings = TrainingSettings(steps=1, optimizer=name)
+    used = build_optimizer(model, settings)
+    used.set_learning_rate(0.1)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    used.step()
+    states = [used.state(parameter) for parameter in model.parameters()]
+    assert any(states)
+    elsewhere = model.to("meta")
+    restored = build_optimizer(elsewhere, settings)
+    for parameter, state in zip(elsewhere.parameters(), states, strict=True):
+        restored.restore(parameter, {kind: torch.zeros(value.shape) for kind, value in state.items()})
+        assert {value.device.type for value in restored.state(parameter).values()} <= {"meta"}

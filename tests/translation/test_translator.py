@@ -8,10 +8,12 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from small_models import build
 from tiny_models import WORDS, tiny_model
 
 from locant.errors import CheckpointError, ConfigError, DataError
 from locant.models import DecodingSettings, count_parameters, load_model_folder
+from locant.positions import SCHEMES
 from locant.text import EOS, PAD, TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.translation import Translator
 
@@ -98,6 +100,39 @@ def test_dropout_is_off_and_training_goes_on_afterwards(translator: Translator) 
     translator.model.train()
     assert translator.translate(SENTENCES) == expected
     assert translator.model.training
+
+
+@pytest.mark.parametrize("ends", [(0, 1), (1, 0)])
+def test_translations_that_overlap_are_without_dropout_and_leave_the_mode_alone(
+    translator: Translator, ends: tuple[int, int]
+) -> None:
+    """Whichever of them ends first, and whatever the mode becomes meanwhile."""
+    expected = list(translator.stream(SENTENCES, chunk=1))
+    for part in translator.model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.9
+    translator.model.train()
+    streams = [translator.stream(SENTENCES, chunk=1) for _ in ends]
+    found = [[next(stream)] for stream in streams]
+    modes = []
+    for mode, which in zip((True, False), ends, strict=True):
+        found[which] += streams[which]
+        modes.append(translator.model.training)
+        translator.model.train(not mode)
+    assert found == [expected, expected]
+    assert modes == [True, False]
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_models_of_all_positions_are_searched_without_their_dropout(tokenizers: TokenizerPair, name: str) -> None:
+    options = {"max_positions": 64, "evaluation_length": 32} if name == "randomised" else {}
+    model = build(tokenizers, position=name, position_options=options, dropout=0.9)
+    translator = Translator(model, tokenizers, DecodingSettings(beam=2, max_length_extra=3))
+    expected = translator.translate(SENTENCES)
+    model.train()
+    ids = torch.tensor([[5, 6, 7, EOS]])
+    model(ids, torch.tensor([4]), ids).sum().backward()  # what a forward pass keeps must not stand in the way
+    assert translator.translate(SENTENCES) == expected
 
 
 def test_stream_answers_chunk_by_chunk(translator: Translator) -> None:

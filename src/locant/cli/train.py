@@ -103,8 +103,12 @@ def run(options: argparse.Namespace) -> int:
         )
 
     from locant.cli.progress import TrainingProgress
+    from locant.runtime import keep_freed_memory, limit_onednn_cache
     from locant.training import load_recipe, plan_training, resume_training, train
 
+    # For the whole process, which a call of the library leaves as it is.
+    keep_freed_memory()
+    limit_onednn_cache()
     if options.dry_run:
         from locant.cli.console import PlainConsole
         from locant.cli.progress import show_plan

@@ -391,6 +391,6 @@ def _padded(column: Column, indices: Indices) -> tuple[Indices, Indices]:
     if column.vocabulary is not None and padded.max(initial=0) >= column.vocabulary:
         raise CheckpointError(
             f"The token cache file {column.path} is damaged: it has the id {padded.max()}, and the vocabulary has "
-            f"{column.vocabulary}. Delete the folder of the caches, and the text is prepared anew."
+            f"{column.vocabulary}. Delete its folder, which is made anew when the run goes on."
         )
     return padded, lengths + 1

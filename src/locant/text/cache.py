@@ -4,7 +4,7 @@ A cache is a folder with, for each side, the token ids of all sentences one afte
 or uint32), the places where sentences begin (``*.offsets.bin``, int64, one more than there are sentences) and their
 lengths (``*.lengths.bin``, int32). The pairs of the parts of a corpus follow one another, and ``cache.json`` says how
 many each part has. With subword sampling it holds the text as well (``*.text.bin``, UTF-8, with offsets), from which
-each epoch is tokenised anew.
+each epoch is tokenised anew. Tokens and text have checksums (see :mod:`locant.text.checksums`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from locant.errors import CheckpointError
 from locant.files import explaining_damage, read_json
+from locant.text.checksums import CheckedNumbers, mapped
 from locant.text.encoding import Lengths, Tokens
 from locant.text.pairs import Pair, RowNumbers, Rows
 from locant.text.tokenizer_pair import PLAIN, Prefixes
@@ -52,7 +53,7 @@ class Column:
     """One side of a cache, or of some of its rows.
 
     Attributes:
-        tokens: All ids, [N] uint16 or uint32, mapped from disk.
+        tokens: All ids, [N] uint16 or uint32, mapped from disk and checked when they are read.
         all_offsets: Where each sentence of the cache begins in them, mapped from disk; int64.
         lengths: The number of ids of each sentence, without BOS and EOS; [pairs] int32.
         path: The file of the ids.
@@ -60,7 +61,7 @@ class Column:
         rows: Which sentences of the cache these are; None for all.
     """
 
-    tokens: Tokens
+    tokens: CheckedNumbers
     all_offsets: npt.NDArray[np.int64]
     lengths: Lengths
     path: Path
@@ -78,11 +79,11 @@ class Column:
         Raises:
             CheckpointError: A file is missing or damaged; the ids themselves are not looked at.
         """
-        offsets = _map(folder / f"{name}.offsets.bin", np.dtype(np.int64), count + 1)
+        offsets = mapped(folder / f"{name}.offsets.bin", np.int64, count + 1)
         path, known = folder / f"{name}.tokens.bin", folder / f"{name}.lengths.bin"
-        tokens: Tokens = _map(path, dtype, int(offsets[-1]))
+        tokens = CheckedNumbers(path, mapped(path, dtype, int(offsets[-1])))
         # Earlier versions left the lengths to be computed.
-        lengths = _map(known, np.dtype(np.int32), count) if known.exists() else np.diff(offsets).astype(np.int32)
+        lengths = mapped(known, np.int32, count) if known.exists() else np.diff(offsets).astype(np.int32)
         for start in range(0, count, _TAKEN):
             end = min(count, start + _TAKEN)
             if lengths[start:end].min() < 0 or (np.diff(offsets[start : end + 1]) != lengths[start:end]).any():
@@ -95,7 +96,8 @@ class Column:
 
     def __getitem__(self, index: int) -> Tokens:
         start = int(self.offsets(index))
-        return self.tokens[start : start + self.lengths[index]]
+        ids: Tokens = self.tokens[start : start + int(self.lengths[index])]
+        return ids
 
     def between(self, start: int, end: int) -> tuple[Tokens, Lengths]:
         """Return the ids and the lengths of sentences that follow one another; not of a selection."""
@@ -199,11 +201,12 @@ class TokenCache:
         return list(zip(*found, strict=True))
 
     @cached_property
-    def _texts(self) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:
+    def _texts(self) -> list[tuple[CheckedNumbers, CheckedNumbers]]:
         columns = []
         for side in SIDES:
-            offsets = _map(self.folder / f"{side}.text.offsets.bin", np.dtype(np.int64), self._count + 1)
-            columns.append((offsets, _map(self.folder / f"{side}.text.bin", np.dtype(np.uint8), int(offsets[-1]))))
+            places, path = self.folder / f"{side}.text.offsets.bin", self.folder / f"{side}.text.bin"
+            offsets = CheckedNumbers(places, mapped(places, np.int64, self._count + 1))
+            columns.append((offsets, CheckedNumbers(path, mapped(path, np.uint8, int(offsets[-1])))))
         return columns
 
 
@@ -232,14 +235,3 @@ def _natural(value: Any) -> int:
     if not isinstance(value, int) or value < 0:
         raise ValueError(f"{value!r} is no number of things")
     return value
-
-
-def _map(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise CheckpointError(f"The token cache file {path} cannot be read: {error.strerror}.") from None
-    if size != count * dtype.itemsize:
-        raise CheckpointError(f"The token cache file {path} is damaged: {size} bytes, not {count * dtype.itemsize}.")
-    # An empty file cannot be mapped.
-    return np.memmap(path, dtype=dtype, mode="r", shape=(count,)) if count else np.zeros(0, dtype)

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from locant.errors import DataError
-from locant.files import publish, readable_errors, write_json
+from locant.files import publish, readable_errors, sealed, write_json
 from locant.text.cache import SIDES, TokenCache
+from locant.text.checksums import write_checksums
 from locant.text.cleaning import CleanText
 from locant.text.encoding import Encoded, Encoder, Task, id_types
 from locant.text.growing import GrowingColumns
@@ -58,6 +59,7 @@ def write_parts(
     keep_text: bool = False,
     processes: int = 1,
     made_from: Any = None,
+    what: str = "pairs",
     progress: Callable[[float], None] = lambda share: None,
 ) -> TokenCache:
     """Tokenise the parts of a corpus into a new cache; one that is already there is replaced.
@@ -74,6 +76,7 @@ def write_parts(
         processes: How many tokenise at once.
         made_from: Plain data that says what all this is. Where it is given, what a killed process has done of the same
             is gone on with.
+        what: What they are called where none is left.
         progress: Is told how much is done, 0 to 1.
 
     Raises:
@@ -88,7 +91,7 @@ def write_parts(
         for encoded in in_order(encoder, waiting, processes):
             writer.append(encoded)
             progress(min(1.0, writer.seen / total))
-        writer.finish()
+        writer.finish(what)
     return TokenCache(folder)
 
 
@@ -173,10 +176,11 @@ class CacheWriter:
             self.append(Encoded(number, part.dropped, (source[0], target[0]), (source[1], target[1])))
             first += part.pairs
 
-    def finish(self, *, may_be_empty: bool = False) -> None:
+    def finish(self, what: str = "pairs", *, may_be_empty: bool = False) -> None:
         """Give the cache its name.
 
         Args:
+            what: As for :func:`write_parts`.
             may_be_empty: Whether it may be without pairs.
 
         Raises:
@@ -184,17 +188,21 @@ class CacheWriter:
         """
         if not sum(self._counts) and not may_be_empty:
             raise DataError(
-                f"All {sum(self._dropped)} pairs have {self._encoder.max_tokens} tokens or more on a side, so nothing "
+                f"All {sum(self._dropped)} {what} have {self._encoder.max_tokens} tokens or more on a side, so nothing "
                 "is left. Allow more tokens, or use a larger vocabulary."
             )
         self._columns.finish()
+        with readable_errors(self._folder):
+            for path in self._partial.glob("*.bin"):
+                if path.stat().st_size:
+                    write_checksums(path, np.memmap(path, np.uint8, "r"))
         parts = zip(self._counts, self._dropped, self._encoder.prefixes, strict=True)
         about = {
             "pairs": sum(self._counts),
             "parts": [{"pairs": count, "dropped": lost, "prefixes": before._asdict()} for count, lost, before in parts],
             **self._about,
         }
-        write_json(self._partial / "cache.json", about)
+        write_json(self._partial / "cache.json", sealed(about))
         with readable_errors(self._folder):
             publish(self._partial, self._folder)
 

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from locant.errors import CheckpointError, DataError, MissingExtraError
-from locant.files import explaining_damage, open_output, read_json, replacing_folder, workplace, write_json
+from locant.files import explaining_damage, open_output, read_json, replacing_folder, sealed, workplace, write_json
 from locant.text.cache import Column, TokenCache
+from locant.text.checksums import CheckedNumbers, write_checksums
 from locant.text.workers import in_order
 
 Links = set[tuple[int, int]]
@@ -45,8 +46,10 @@ class TokenLinks:
         about = read_json(folder / "links.json")
         with explaining_damage(folder / "links.json"):
             known = about["pairs"] if about["made_from"] == made_from else None
-            self._ends: npt.NDArray[np.int64] = np.load(folder / "ends.npy", mmap_mode="r")
-            self._links: npt.NDArray[np.uint16] = np.load(folder / "links.npy", mmap_mode="r")
+            self._ends, self._links = (
+                CheckedNumbers(path, np.load(path, mmap_mode="r"))
+                for path in (folder / "ends.npy", folder / "links.npy")
+            )
             if known != pairs or len(self._ends) != pairs + 1 or self._ends[-1] != len(self._links):
                 raise ValueError("its links are of another text")
 
@@ -102,9 +105,12 @@ def write_links(cache: TokenCache, folder: Path, *, made_from: str = "", process
     if len(ends) != len(cache) + 1:
         raise DataError(f"eflomal aligned {len(ends) - 1} pairs of the training text, which has {len(cache)}.")
     with replacing_folder(folder, "replace") as temporary:
-        np.save(temporary / "ends.npy", np.array(ends, np.int64))
-        np.save(temporary / "links.npy", np.concatenate([*links, np.empty((0, 2), np.uint16)]))
-        write_json(temporary / "links.json", {"made_from": made_from, "pairs": len(cache), "aligner": "eflomal"})
+        arrays = {"ends": np.array(ends, np.int64), "links": np.concatenate([*links, np.empty((0, 2), np.uint16)])}
+        for name, array in arrays.items():
+            np.save(path := temporary / f"{name}.npy", array)
+            write_checksums(path, array)
+        about = {"made_from": made_from, "pairs": len(cache), "aligner": "eflomal"}
+        write_json(temporary / "links.json", sealed(about))
     return TokenLinks(folder, len(cache), made_from)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from locant.errors import CheckpointError, DataError
-from locant.files import explaining_damage, read_json, write_json
+from locant.files import explaining_damage, read_json, sealed, write_json
 from locant.text.cache import TokenCache
 from locant.text.cache_writer import TextPart, write_parts
 from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
@@ -28,6 +29,8 @@ from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import Pairs, train_tokenizers
 from locant.text.workers import usable_processes
+
+_logger = logging.getLogger("locant")
 
 _FORMAT = 1  # Raise it when what is on disk, or how text is cleaned and tokenised, changes.
 _SEVERAL_PROCESSES = 100_000
@@ -150,7 +153,7 @@ def prepare(
     record = cache / "prepared.json"
     known = _known(record) if record.exists() else None
     # What another model's tokenizers made may be left of another model.
-    reusable = resume or make_tokenizers is None
+    reusable = (resume or make_tokenizers is None) and all((cache / name).is_dir() for name in ("train", "valid"))
     if known is not None and reusable and known.fingerprint == fingerprint:
         tokenizers = TokenizerPair.load(folder)
         train, valid = TokenCache(cache / "train"), TokenCache(cache / "valid")
@@ -198,7 +201,13 @@ def prepare(
                 for part, before in zip(corpus.parts, prefixes, strict=True)
             ],
             folder=cache / "valid",
+            what="pairs of the validation text",
         )
+        if valid.dropped:
+            _logger.warning(
+                f"{valid.dropped:,} of {len(valid) + valid.dropped:,} pairs of the validation text have {max_tokens} "
+                "tokens or more on a side, so they are left out of the validation loss."
+            )
         reports = [
             text.report.with_removed(TOO_MANY_TOKENS, rows.dropped)
             for text, rows in zip(texts, train.parts, strict=True)
@@ -209,7 +218,7 @@ def prepare(
                     f"All {rows.dropped} pairs of '{part.name}' have {max_tokens} tokens or more on a side, so "
                     "nothing is left of it. Allow more tokens, use a larger vocabulary, or leave this text out."
                 )
-        write_json(record, {"fingerprint": fingerprint, "parts": [report.to_dict() for report in reports]})
+        write_json(record, sealed({"fingerprint": fingerprint, "parts": [report.to_dict() for report in reports]}))
         (cache / _LEARNED).unlink(missing_ok=True)
     for part in corpus.parts:
         if part.train.release:

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locant.errors import CheckpointError, DataError
-from locant.files import explaining_damage, read_json, readable_errors, write_json
+from locant.files import explaining_damage, read_json, readable_errors, sealed, write_json
 from locant.locks import FileLock
 from locant.text.cleaning import among, facts_of, hashes64, utf8
 from locant.text.dataset_rows import DatasetSplit
@@ -196,7 +196,7 @@ def _read(files: PairFiles, folder: Path, made_from: Any, processes: int, progre
         shutil.rmtree(folder, ignore_errors=True)
         raise
     about = {"made_from": made_from, "count": count, "digest": digest.hexdigest()}
-    write_json(folder / "text.json", about)
+    write_json(folder / "text.json", sealed(about))
     return about
 
 
@@ -323,7 +323,7 @@ class StoredText:
             if not self._is_here():
                 return hold_out(self.whole(), size)
             rows, pairs = self._chosen(size)
-            write_json(path, {"rows": rows.tolist(), "pairs": pairs})
+            write_json(path, sealed({"rows": rows.tolist(), "pairs": pairs}))
         kept = read_json(path)
         with explaining_damage(path):
             held = in_memory([(str(source), str(target)) for source, target in kept["pairs"]])

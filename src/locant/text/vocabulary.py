@@ -6,7 +6,7 @@ import io
 import math
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -23,6 +23,10 @@ _TRAINING_CHARACTERS = 50_000_000
 """Likewise; SentencePiece takes some 20 bytes of memory for each."""
 _MANY, _MEASURED = 100_000, 10_000
 """Of so many sentences, the characters are estimated from so many of them."""
+_LONGEST_BYTES = 4192
+"""Of a sentence from which SentencePiece learns; longer ones it leaves out."""
+_PART = re.compile(r".{1,1000}(?= |$)|.{1,1000}", re.DOTALL)
+"""So many characters have at most 4,000 bytes."""
 _TRAINING_THREADS = 4  # A constant: the trained model depends (in the last bits of its scores) on the number.
 
 
@@ -137,7 +141,7 @@ def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, rese
     def sentences() -> Iterator[str]:
         try:
             thinned = (normalize(text, lowercase=settings.lowercase) for text in _sample(pairs, sides))
-            yield from (text for text in thinned if text)
+            yield from chain.from_iterable(_in_parts(text) for text in thinned if text)
         except (Exception, KeyboardInterrupt) as error:
             stopped.append(error)  # SentencePiece makes a RuntimeError of it
             raise
@@ -163,6 +167,13 @@ def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, rese
     except RuntimeError as error:
         raise stopped[0] if stopped else _readable(str(error), settings) from None
     return Tokenizer(model.getvalue(), lowercase=settings.lowercase)
+
+
+def _in_parts(text: str) -> list[str]:
+    """Cut a text at spaces, where SentencePiece cuts too, into parts that it does not leave out as too long."""
+    if 4 * len(text) <= _LONGEST_BYTES or len(text.encode()) <= _LONGEST_BYTES:
+        return [text]
+    return [part for each in _PART.findall(text) if (part := each.strip())]
 
 
 def _sample(pairs: Pairs, sides: Sequence[int]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from locant.analysis.scores import Scores, bleu_tokenizer
 from locant.analysis.significance import PairedComparison, paired_bootstrap
 from locant.errors import LocantError
-from locant.files import explaining_damage, read_json, write_json
+from locant.files import explaining_damage, read_json, sealed, write_json
 from locant.text import Corpus, FilePair, Pair
 from locant.text.line_blocks import read_files
 from locant.training.finetuning_settings import FineTuningSettings
@@ -92,7 +92,7 @@ def measure_before(folder: Path, parent: Parent, corpus: Corpus, settings: FineT
     kept = []
     for test in _test_sets(parent, corpus, settings, notes):
         kept.append({**asdict(test), "before": _translate(translator, test)})
-    write_json(folder / _BEFORE, {"parent": parent.name, "tests": kept, "notes": notes})
+    write_json(folder / _BEFORE, sealed({"parent": parent.name, "tests": kept, "notes": notes}))
 
 
 def _test_sets(parent: Parent, corpus: Corpus, settings: FineTuningSettings, notes: list[str]) -> list[TestSet]:

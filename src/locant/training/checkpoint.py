@@ -11,10 +11,9 @@ of the checkpoint, see ``sharded_checkpoint``.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,18 +24,18 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from locant.errors import CheckpointError
-from locant.files import file_digest, read_json, remove_folder, replacing_folder, write_tensors
+from locant.files import file_digest, read_json, remove_folder, replacing_folder, sealed, write_tensors
 from locant.training.loop import LoopProgress
 from locant.training.sharded_checkpoint import BackgroundSave, read_parts, read_whole, stored_shapes
-from locant.training.snapshots import Snapshot, step_name
+from locant.training.snapshots import Snapshot, step_name, step_of
 
 _logger = logging.getLogger("locant")
 
 _KEPT = 2
+_MOST = 2.0**53
 _FORMAT = 1
 _FORMAT_OF_PARTS = 2
 _WEIGHTS, _OPTIMIZER, STATE_FILE = "weights.safetensors", "optimizer.safetensors", "state.json"
-_OWN_DIGEST = "sha256_of_the_rest"
 _PART_OF_WEIGHTS = "weights"
 """Begins the names of the weights in checkpoints in parts; other kinds are those of the optimiser."""
 
@@ -78,6 +77,7 @@ class Progress(LoopProgress):
         validation_seconds: How long it took.
         averaged: Updates that the moving average of the weights has taken in, where there is one; those of a parent
             whose optimiser is kept are counted.
+        rows: Rows that the log of metrics has; ``None`` where an earlier version did not count them.
     """
 
     epoch: int = 0
@@ -93,6 +93,7 @@ class Progress(LoopProgress):
     validation_ended: float = 0.0
     validation_seconds: float = 0.0
     averaged: int = 0
+    rows: int | None = None
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:
@@ -100,10 +101,22 @@ class Progress(LoopProgress):
 
         Raises:
             KeyError: The step is missing.
-            TypeError, ValueError: A value is of another kind.
+            TypeError, ValueError: A value is of another kind, or a number is out of range.
         """
+        # Scores may be anything that is finite, what is counted not.
+        if any(not (0 if isinstance(each, int) else -_MOST) <= each < _MOST for each in _numbers(data)):
+            raise ValueError("a number is out of range")
         # Earlier versions saved at validations alone, and an average counted the updates of its own run.
         return TypeAdapter(cls).validate_python({"validated": data["step"], "averaged": data["step"], **data})
+
+
+def _numbers(data: Any) -> Iterator[float]:
+    """Yield the numbers in plain data."""
+    if isinstance(data, int | float):
+        yield data
+    elif isinstance(data, dict | list):
+        for each in data.values() if isinstance(data, dict) else data:
+            yield from _numbers(each)
 
 
 @dataclass
@@ -237,6 +250,8 @@ def find_checkpoint(folder: Path) -> StoredCheckpoint:
     about = _verified(folder)
     try:
         progress = Progress.from_dict(about["progress"])
+        if step_of(folder.name) != progress.step:
+            raise ValueError(f"it is of step {progress.step}")
     except (KeyError, TypeError, ValueError) as error:
         said = ", ".join(str(error).splitlines()[:2])
         raise _damaged(folder, f"{STATE_FILE} lacks what it should say ({said})") from None
@@ -286,13 +301,8 @@ def write_state(
 
 
 def _write_about(folder: Path, number: int, digests: Mapping[str, str], about: Mapping[str, Any]) -> None:
-    state = {"format": number, "sha256": digests, **about}
-    state[_OWN_DIGEST] = _digest(state)
+    state = sealed({"format": number, "sha256": digests, **about})
     (folder / STATE_FILE).write_text(json.dumps(state, indent=2), encoding="utf-8")
-
-
-def _digest(state: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
@@ -319,8 +329,7 @@ def read_about(folder: Path) -> dict[str, Any]:
             f"The checkpoint {folder} has format {state['format']}, of a later version of Locant; this one reads "
             f"formats up to {_FORMAT_OF_PARTS}."
         )
-    own = state.pop(_OWN_DIGEST, None)  # earlier versions wrote none
-    if own not in (None, _digest(state)) or not isinstance(state.get("sha256", {}), dict):
+    if not isinstance(state.get("sha256", {}), dict):
         raise _damaged(folder, f"{STATE_FILE} is not what was written")
     return state
 
@@ -357,5 +366,6 @@ def _damaged(folder: Path, how: str) -> CheckpointError:
 
 
 def checkpoint_folders(run: Path) -> list[Path]:
-    """Return the complete checkpoints of a run, oldest first."""
-    return sorted((run / "checkpoints").glob("step-*"))
+    """Return the complete checkpoints of a run, oldest first; what is not called as one is not taken for one."""
+    found = [(step_of(path.name), path) for path in (run / "checkpoints").glob("step-*") if path.is_dir()]
+    return [path for _, path in sorted((step, path) for step, path in found if step is not None)]

@@ -12,7 +12,7 @@ from locant.kernels.projected_cross_entropy import CHUNK_BYTES
 from locant.models.architectures import ModelConfig, build_model
 from locant.models.config import TransformerConfig
 from locant.models.transformer import count_parameters
-from locant.runtime import keep_freed_memory, usable_memory
+from locant.runtime import usable_memory
 from locant.text import EOS, Batch
 from locant.training.losses import TranslatorLoss
 from locant.training.optimizers import build_optimizer
@@ -63,7 +63,6 @@ def measure_speed(
         batch_tokens: Tokens of a batch on the longer side.
         updates: How many are timed.
     """
-    keep_freed_memory()
     state = torch.random.get_rng_state()
     try:
         model = build_model(config).to(device)

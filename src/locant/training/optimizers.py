@@ -58,11 +58,11 @@ class OptimizerSet:
                 return dict(optimizer.state[parameter])
         return {}
 
-    def restore(self, parameter: Tensor, state: Mapping[str, Any]) -> None:
-        """Set what is kept for a parameter."""
+    def restore(self, parameter: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Set what is kept for a parameter, on the device where that is; a fused AdamW wants its counter there too."""
         for optimizer in self.optimizers:
             if any(parameter is own for group in optimizer.param_groups for own in group["params"]):
-                optimizer.state[parameter] = dict(state)
+                optimizer.state[parameter] = {kind: value.to(parameter.device) for kind, value in state.items()}
 
     def counters(self) -> dict[str, Tensor]:
         """Return what is counted for whole groups, as ``counter/number of the group/name``."""

@@ -31,7 +31,7 @@ from locant.languages import require_language
 from locant.models.architectures import ModelConfig, build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
-from locant.runtime import choose_device, keep_freed_memory, limit_onednn_cache
+from locant.runtime import choose_device
 from locant.text import BatchStream, Corpus, TextStore, aligner_command
 from locant.text.doubts import Doubt, corpus_doubts
 from locant.training import parallel, run_folder
@@ -212,8 +212,6 @@ def _train(
         goes_on: Whether there may be one.
         callback: Is told how training goes.
     """
-    keep_freed_memory()
-    limit_onednn_cache()
     with parallel.process_group(), ExitStack() as held:
         parallel.require_same({"the version of Locant": __version__, "the recipe": _digest(wanted)})
         recipe, resume, seen = parallel.from_first_process(lambda: _start(held, wanted, folder, begins, goes_on))
@@ -223,6 +221,8 @@ def _train(
             parallel.on_some_processes(prepares or parallel.rank() == 0, aligner_command)  # before long work
         device = parallel.use_device(choose_device(recipe.training.device))
         callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
+        # The caller's random numbers are those of a program that has not trained.
+        held.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         corpus = open_corpus(recipe, folder, callback, prepares=prepares)
         finetuning = FineTuning(recipe, corpus, folder, resume=resume) if recipe.finetuning else None
         if finetuning:

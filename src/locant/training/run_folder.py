@@ -11,6 +11,7 @@ The files come in an order that lets a run that is killed between any two of the
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from locant.errors import CheckpointError
-from locant.files import explaining_damage, is_workplace, read_json, write_json
+from locant.files import is_workplace, read_json, write_json
 from locant.locks import LOCK_FILE, holding
 from locant.runtime import environment
 from locant.training import parallel
@@ -28,6 +29,8 @@ from locant.training.commands import resume_command
 from locant.training.plan import Choice
 from locant.training.recipe import Recipe, save_recipe
 from locant.version import __version__
+
+_logger = logging.getLogger("locant")
 
 FORMAT = 2
 """The format of run folders that this version writes; it goes on with earlier ones. 1 had no ``run.json``."""
@@ -116,17 +119,23 @@ def record(recipe: Recipe, folder: Path, report: PreparedReport, choices: Sequen
 
 
 def recorded_fingerprint(folder: Path) -> str | None:
-    """Return what identifies the text of a run that is gone on with; ``None`` where an earlier version began it.
-
-    Raises:
-        CheckpointError: The record is damaged.
-    """
+    """Return what identifies the text of a run that is gone on with; ``None`` where no record says it."""
     path = folder / _DATA
-    if not path.exists():
-        return None
-    with explaining_damage(path):
-        found: str | None = read_json(path).get("fingerprint")
-    return found
+    found = _informing(path).get("fingerprint") if path.exists() else None
+    return found if isinstance(found, str) else None
+
+
+def _informing(path: Path) -> dict[str, Any]:
+    """Read a record without which a run goes on; where it cannot be read a warning says so, and nothing is known."""
+    try:
+        found = read_json(path)
+        if isinstance(found, dict):
+            return found
+        said = f"{path} is damaged."
+    except CheckpointError as error:
+        said = str(error)
+    _logger.warning(f"{said} The run goes on; the file is written anew.")
+    return {}
 
 
 def _environments(folder: Path, step: int) -> dict[str, Any]:
@@ -135,8 +144,9 @@ def _environments(folder: Path, step: int) -> dict[str, Any]:
     now = {"since": since, "step": step, "processes": parallel.world_size(), **environment()}
     if not (folder / _RECIPE).exists():
         return now
-    first: dict[str, Any] = read_json(folder / _ENVIRONMENT)
-    return {**first, "resumed": [*first.get("resumed", []), now]}
+    first = _informing(folder / _ENVIRONMENT)
+    before = first.get("resumed", [])
+    return {**first, "resumed": [*(before if isinstance(before, list) else []), now]} if first else now
 
 
 def _check_format(folder: Path) -> None:

@@ -47,15 +47,15 @@ def whole_snapshots(run: Path, snapshots: list[Snapshot]) -> list[Snapshot]:
         if path.is_file() and each.sha256 in ("", file_digest(path)):
             whole.append(each)
         else:
-            _logger.warning(f"{path} is missing or differs from what was written, so it is left out of the average.")
+            _logger.warning(f"{path} is missing or differs from what was written, so it is not used.")
     return whole
 
 
 def prune_snapshots(run: Path, kept: list[Snapshot]) -> None:
     """Delete snapshots that are not in ``kept``."""
-    names = {snapshot_path(run, snapshot.step).name for snapshot in kept}
+    steps = {snapshot.step for snapshot in kept}
     for path in (run / "snapshots").glob("step-*.safetensors"):
-        if path.name not in names:
+        if step_of(path.stem) not in (None, *steps):
             path.unlink()
 
 
@@ -76,3 +76,10 @@ def average_snapshots(run: Path, snapshots: list[Snapshot]) -> dict[str, Tensor]
 def step_name(step: int) -> str:
     """Return the name of what is kept of a step."""
     return f"step-{step:08d}"
+
+
+def step_of(name: str) -> int | None:
+    """Return the step of which a name is, ``None`` for one that :func:`step_name` does not give."""
+    number = name.removeprefix("step-")
+    step = int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else None
+    return step if step is not None and step_name(step) == name else None

@@ -59,8 +59,8 @@ class TrainingState:
             states |= {f"{_AVERAGE}{name}": tensor for name, tensor in self.average.tensors.items()}
         if not self.in_parts:
             weights, states = self.distributed.whole(weights), self.distributed.whole(states)
-        generators = enumerate(parallel.gather(_random_state(self.device)))
-        states |= {self._random_name(number): state for number, state in generators}
+        for number, generators in enumerate(parallel.gather(_random_states(self.device))):
+            states |= {f"random/{kind}/{number}": state for kind, state in generators.items()}
         return Checkpoint(weights, states, progress, evaluated)
 
     def usable_weights(self, content: Checkpoint) -> dict[str, Tensor]:
@@ -112,12 +112,11 @@ class TrainingState:
         """Restore the moving average and the random numbers of this process."""
         if self.average:
             self.average.restore(average)
-        own = generators.get(self._random_name(parallel.rank()))
-        if own is not None:
-            _set_random_state(self.device, own)
-
-    def _random_name(self, rank: int) -> str:
-        return f"random/{self.device.type}/{rank}"
+        rank = parallel.rank()
+        if (own := generators.get(f"random/cpu/{rank}")) is not None:  # on a GPU earlier versions did not keep it
+            torch.set_rng_state(own)
+        if self.device.type == "cuda" and (own := generators.get(f"random/cuda/{rank}")) is not None:
+            torch.cuda.set_rng_state(own, self.device)
 
 
 def average_in(checkpoint: Checkpoint) -> dict[str, Tensor]:
@@ -146,12 +145,12 @@ def _require_same_model(model: EncoderDecoder[Any], before: Mapping[str, list[in
         )
 
 
-def _random_state(device: torch.device) -> Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+def _random_states(device: torch.device) -> dict[str, Tensor]:
+    """Return the states of the generators that a training draws from, by the type of their device.
 
-
-def _set_random_state(device: torch.device, state: Tensor) -> None:
+    Some positions are drawn on the CPU wherever the model is.
+    """
+    states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    else:
-        torch.set_rng_state(state)
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states

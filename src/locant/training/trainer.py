@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError, StoppedError, TrainingError
+from locant.errors import CheckpointError, ConfigError, LocantError, StoppedError, TrainingError
 from locant.kernels.library import build_all
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
+from locant.models.model_folder import load_model_folder
 from locant.models.transformer import Transformer
 from locant.runtime import attention_of_any_shape, explaining_memory
 from locant.text import PAD, Batch, BatchStream, CorpusStage, StagePlace, prefetch
@@ -155,7 +156,7 @@ class Trainer:
         self.progress = progress
 
     def train(self) -> str:
-        """Train until the budget is used or validation stops improving, and publish the averaged model.
+        """Train until the budget is used or validation stops improving, and publish the best or the averaged model.
 
         Returns:
             Why training ended.
@@ -171,7 +172,7 @@ class Trainer:
             build_all()  # which takes no part of a budget of minutes
         self.loop.progress, self.loop.clock = self.progress, Clock(self.progress.seconds)
         if parallel.rank() == 0:
-            self._log = MetricsLog(self.run, self.progress.step)
+            self._log = MetricsLog(self.run, self.progress.step, self.progress.rows)
         self.callback.on_start(self.loop.used(), str(self.device))
         self._saved = self.progress.seconds
         with (
@@ -193,7 +194,7 @@ class Trainer:
                 f"Stopped by SIGTERM after {self.progress.step:,} updates, which are saved. Go on by "
                 f"`{resume_command(self.run)}`."
             )
-        self._publish_average()
+        self._publish_chosen()
         if self._log:
             self._log.close()
         return reason
@@ -273,10 +274,12 @@ class Trainer:
 
     def _write(self, content: Checkpoint) -> None:
         """Write a checkpoint, and remove the snapshots that are not needed with it; parts are written meanwhile."""
-        kept = list(content.progress.snapshots)
+        kept, best = list(content.progress.snapshots), content.progress.best
+        if self._log:
+            content.progress.rows = self._log.rows
 
         def prune() -> None:
-            prune_snapshots(self.run, kept)
+            prune_snapshots(self.run, [*kept, best] if best else kept)
 
         def write() -> None:
             save_checkpoint(self.run, content)
@@ -355,22 +358,37 @@ class Trainer:
         finally:
             self.model.train()
 
-    def _publish_average(self) -> None:
-        """Publish the mean of the kept snapshots unless a single one is better on the validation set."""
+    def _publish_chosen(self) -> None:
+        """Publish the mean of the kept snapshots, or the best single one where that is better on the validation set.
+
+        The best one was published before, but what was done to the folder since then is not known.
+        """
 
         def first_process() -> None:
-            kept = whole_snapshots(self.run, self.progress.snapshots)
-            if len(kept) < 2 or self.progress.best is None:
+            best, snapshots = self.progress.best, self.progress.snapshots
+            if best is None:
                 return
-            model = self._with_weights(average_snapshots(self.run, kept)).eval()
-            scores = asdict(self.validate(model))
-            better = self._rank(Snapshot(self.progress.step, **scores)) < self._rank(self.progress.best)
-            if better:
-                self.publish(model)
-            if self._log:
-                steps = [item.step for item in kept]
-                row = {"step": self.progress.step, **scores, "steps": steps, "published": better}
-                self._log.write("average", row)
+            whole = whole_snapshots(self.run, list({each.step: each for each in (*snapshots, best)}.values()))
+            kept = [each for each in snapshots if each in whole]
+            better = False
+            if len(kept) > 1:
+                model = self._with_weights(average_snapshots(self.run, kept)).eval()
+                scores = asdict(self.validate(model))
+                better = self._rank(Snapshot(self.progress.step, **scores)) < self._rank(best)
+                if self._log:
+                    steps = [item.step for item in kept]
+                    row = {"step": self.progress.step, **scores, "steps": steps, "published": better}
+                    self._log.write("average", row)
+            if not better:
+                if best not in whole:
+                    with suppress(LocantError):
+                        load_model_folder(self.run, device="meta")  # earlier versions did not keep its snapshot
+                        return
+                    if not whole:
+                        raise CheckpointError(f"The model of {self.run} is damaged, and so are all its snapshots.")
+                    best = min(whole, key=self._rank)
+                model = self._with_weights(average_snapshots(self.run, [best]))
+            self.publish(model)
 
         parallel.from_first_process(first_process)
 

@@ -56,7 +56,11 @@ class CompiledEngine:
         if device.type != "cpu":
             raise ConfigError(f"Compiled translation is for the CPU, but the model is on {device}.")
         self.model = CompiledTransformer(require_transformer(model, "Compiled translation"), precision)
-        self._threads = SideBySide()
+        self._copied_from, self._threads = model, SideBySide()
+
+    def __reduce__(self) -> tuple[type[CompiledEngine], tuple[EncoderDecoder[Any], str]]:
+        """Return how a copy is made, in this process or in another one: from the model."""
+        return CompiledEngine, (self._copied_from, self.model.precision)
 
     @property
     def name(self) -> str:

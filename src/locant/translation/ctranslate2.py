@@ -12,10 +12,12 @@ written, while Locant's count padding and BOS too, which a trained model gives n
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import shutil
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +28,7 @@ from torch import Tensor, nn
 
 from locant.errors import ConfigError, LocantError, MissingExtraError, nearest
 from locant.files import cache_folder, replacing_folder
+from locant.locks import thread_lock
 from locant.models.architectures import require_transformer
 from locant.models.blocks import Decoder, Encoder, FeedForward
 from locant.models.decoding_settings import DecodingSettings
@@ -59,6 +62,22 @@ _ACTIVATIONS = {
 }
 
 
+_LOADED: weakref.WeakSet[CTranslate2Engine] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    """Let engines refuse to work in a forked process, where the threads that they had are missing."""
+    for engine in list(_LOADED):
+        if engine._loaded is not None:
+            # To take it down would wait for those threads.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine._loaded))
+            engine._loaded, engine._forked = None, True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
+
+
 class CTranslate2Engine:
     """The engine of CTranslate2. The model is converted once and kept in Locant's cache folder for its weights.
 
@@ -84,17 +103,46 @@ class CTranslate2Engine:
                 f"Unknown compute type '{compute_type}'.{nearest(compute_type, COMPUTE_TYPES)} "
                 f"Known: {', '.join(COMPUTE_TYPES)}."
             )
-        converted = _conversion(found.folder, ctranslate2.__version__)
-        try:
-            self._translator: Any = ctranslate2.Translator(
-                str(converted), **_device(device), compute_type=compute_type, **_threads(compute_type)
-            )
-        except (RuntimeError, ValueError) as error:
-            raise ConfigError(f"CTranslate2 cannot use {compute_type} on the device '{device}': {error}") from None
+        self._converted = _conversion(found.folder, ctranslate2.__version__)
+        self._device, self._compute_type = device, compute_type
+        self._loaded: Any = None
+        self._forked = False
+        self._loading = thread_lock()
+        self._translator  # noqa: B018 - what is wrong is said now
         self._source_end = len(found.tokenizers.source_end)
         self._source_tokens = _tokens(found.tokenizers.source)
         self._target_tokens = _tokens(found.tokenizers.target)
         self._target_ids = {token: index for index, token in enumerate(self._target_tokens)}
+
+    @property
+    def _translator(self) -> Any:
+        """CTranslate2's own, loaded in this process."""
+        with self._loading:
+            if self._loaded is None:
+                if self._forked:
+                    raise LocantError(
+                        "CTranslate2 was loaded before this process was forked, and its threads did not come along. "
+                        "Load the translator in the child, or use the compiled engine."
+                    )
+                import ctranslate2
+
+                kind = self._compute_type
+                try:
+                    self._loaded = ctranslate2.Translator(
+                        str(self._converted), **_device(self._device), compute_type=kind, **_threads(kind)
+                    )
+                except (RuntimeError, ValueError) as error:
+                    where = f"{kind} on the device '{self._device}'"
+                    raise ConfigError(f"CTranslate2 cannot use {where}: {error}") from None
+                _LOADED.add(self)
+            return self._loaded
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has, which loads the weights when it first translates."""
+        return {**self.__dict__, "_loaded": None, "_loading": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _loading=thread_lock())
 
     @property
     def name(self) -> str:

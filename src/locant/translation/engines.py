@@ -19,6 +19,7 @@ from locant.translation.batching import require_ids
 from locant.translation.compiled import CompiledEngine
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.search import search
+from locant.translation.search_model import Evaluated
 
 ENGINES = ("pytorch", "compiled", "ctranslate2", "auto")
 
@@ -59,7 +60,7 @@ class PyTorchEngine:
     """The engine that runs every model on every device.
 
     Args:
-        model: The model; translates on the device where it is, in evaluation mode whatever its own mode.
+        model: The model; translates on the device where it is, in evaluation mode whatever its own mode, which stays.
     """
 
     name = "PyTorch"
@@ -79,15 +80,10 @@ class PyTorchEngine:
         for source in sources:
             require_ids(source, config.source_vocab_size, "source")
         require_ids(prefix, config.target_vocab_size, "target")
-        training = self.model.training
-        self.model.eval()
-        try:
-            with explaining_memory(
-                f"Lower --batch-tokens (batch_tokens), now {settings.batch_tokens}, or the beam, now {settings.beam}."
-            ):
-                yield from search(self.model, sources, max_lengths, settings, prefix=prefix, device=device)
-        finally:
-            self.model.train(training)
+        with explaining_memory(
+            f"Lower --batch-tokens (batch_tokens), now {settings.batch_tokens}, or the beam, now {settings.beam}."
+        ):
+            yield from search(Evaluated(self.model), sources, max_lengths, settings, prefix=prefix, device=device)
 
 
 def fastest_engine(model: EncoderDecoder[Any]) -> Engine:

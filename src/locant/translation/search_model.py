@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
+
+from locant.models.encoder_decoder import EncoderDecoder
 
 
 class SearchState(Protocol):
@@ -32,6 +35,30 @@ class SearchModel(Protocol):
 
     def start_search(self, source: Tensor, source_lengths: Tensor) -> SearchState:
         """Encode source ids ``[B, S]`` with ``[B]`` real tokens each and return the state of their translations."""
+
+
+class Evaluated:
+    """A PyTorch model that is searched in evaluation mode, whatever its own mode is or becomes between two batches.
+
+    Args:
+        model: The model; others may use it and change its mode meanwhile.
+    """
+
+    def __init__(self, model: EncoderDecoder[Any]) -> None:
+        self.model = model
+
+    def start_search(self, source: Tensor, source_lengths: Tensor) -> SearchState:
+        """Encode source ids; see :class:`SearchModel`."""
+        state: SearchState = evaluated(self.model).start_search(source, source_lengths)
+        return state
+
+
+def evaluated(model: EncoderDecoder[Any]) -> EncoderDecoder[Any]:
+    """Return a model in evaluation mode: the same one, or else a copy of its modules that shares its weights."""
+    if not any(module.training for module in model.modules()):
+        return model
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return copy.deepcopy(model, shared).eval()
 
 
 def start(model: SearchModel, source: Tensor, source_lengths: Tensor, prefix: Sequence[int]) -> SearchState:
