@@ -367,7 +367,7 @@ def test_a_full_disk_is_said_and_what_is_finished_is_kept(pairs, tmp_path, monke
     monkeypatch.setattr("locant.text.growing._SECONDS", 0.0)
     settings = write(tmp_path / "text", pairs)
     whole = prepare(opened(tmp_path / "text", settings), CleaningSettings(), TOKENIZER, max_tokens=40, folder=tmp_path)
-    synced, flush, room = [], os.fsync, 40
+    synced, flush, room = [], os.fsync, 70
 
     def full(descriptor):
         synced.append(descriptor)

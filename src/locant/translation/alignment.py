@@ -20,7 +20,6 @@ from locant.text.subword_spans import Span, encode_with_spans, word_spans
 from locant.text.tokenizer_pair import Prefixes, TokenizerPair
 from locant.translation.batching import padded
 from locant.translation.search_model import evaluated
-from locant.translation.thread_limit import leave_threads_of_parent
 
 # Weights of a head that are in memory at once, unless one pair alone has more.
 _MOST_WEIGHTS = 1 << 20
@@ -147,7 +146,6 @@ def align(
             say(f"{message} It is not aligned.")
         elif source.ids and target.ids:
             possible.append(index)
-    leave_threads_of_parent()
     model = evaluated(model)
     with explaining_memory(f"Lower --batch-tokens (batch_tokens), now {batch_tokens}."):
         for batch in _batches(possible, [max(len(a.ids), len(b.ids)) for a, b in pairs], batch_tokens):

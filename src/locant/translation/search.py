@@ -21,7 +21,6 @@ from locant.translation.batching import batches, padded, require_sentences
 from locant.translation.hypotheses import Array, Beams, Hypothesis, hypothesis_of
 from locant.translation.sampling import end_of, samples
 from locant.translation.search_model import SearchModel, SearchState, start
-from locant.translation.thread_limit import leave_threads_of_parent
 
 # Finished sentences are dropped when fewer than this share of the batch is left: dropping copies every cache, and
 # carrying a few finished sentences costs less than copying at each step.
@@ -170,7 +169,6 @@ def search(
         LocantError: The model's output is not a number.
     """
     require_sentences(sources, max_lengths, prefix)
-    leave_threads_of_parent()
     alpha = settings.length_penalty
     for batch in batches([len(source) for source in sources], settings):
         taken = [sources[index] for index in batch], [max_lengths[index] for index in batch]

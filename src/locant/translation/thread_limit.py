@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,26 +13,9 @@ from locant.runtime import most_threads, threads_are_fixed, usable_cores
 
 _LOOK = 2.0  # seconds between two looks at what the system grants
 
-
-_left_behind = False
-
-
-def _note_fork() -> None:
-    global _left_behind
-    _left_behind = _left_behind or torch.get_num_threads() > 1
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)
-
-
-def leave_threads_of_parent() -> None:
-    """Let PyTorch compute with one thread in a process that was forked from one where it had several.
-
-    Threads do not come along into a forked process, and PyTorch would wait for them for ever.
-    """
-    if _left_behind:
-        torch.set_num_threads(1)
+    # Threads do not come along into a forked process, and PyTorch would wait for them for ever.
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 class ThreadLimit:
