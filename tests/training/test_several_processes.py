@@ -14,6 +14,7 @@ from aligner import put_aligner
 from processes import exit_codes, run_torchrun, start_processes
 from safetensors.torch import load_file
 
+from locant.files import read_json, sealed, write_json
 from locant.training import Recipe, load_recipe, read_metrics, resume_training, train
 from locant.training.checkpoint import checkpoint_folders, find_checkpoint
 from locant.training.recipe import apply_overrides
@@ -158,7 +159,8 @@ def test_machines_that_share_no_folder_prepare_each_for_itself(recipe, whole, tm
     assert not (machines[1] / "run" / "checkpoints").exists()
     # Another text on one of them.
     (text,) = (machines[1] / "run" / "cache").glob("prepared.json")
-    text.write_text(text.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
+    prepared = read_json(text)
+    write_json(text, sealed(prepared | {"fingerprint": f"0{prepared['fingerprint']}"}))
     codes = exit_codes(start_processes([[*command, "--steps=14"]] * 2, tmp_path, folders=machines))
     assert codes == [1, 1]
     assert "was prepared from another text" in (tmp_path / "process-0.log").read_text()

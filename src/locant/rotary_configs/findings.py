@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from textwrap import shorten
 
 from locant.positions import LongRoPE
 from locant.positions.scaling.checks import is_number
@@ -109,7 +110,7 @@ def _class_said(case: Case) -> Iterator[Said]:
     by_severity: tuple[tuple[Severity, tuple[str, ...]], ...] = (("warning", case.noted), ("note", case.said))
     for severity, told in by_severity:
         for words in told:
-            message = f"{case.class_name}: {words:.400}"
+            message = f"{case.class_name}: {shorten(words, 400, placeholder=' ...')}"
             yield Said(message, "What is shown is what the class has all the same.", severity=severity)
 
 
