@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locant.cli.translator_options import add_engine_options
+from locant.errors import MissingExtraError
 from locant.languages import require_language
 
 if TYPE_CHECKING:
@@ -21,6 +23,17 @@ _EPILOG = """examples:
 
 Clients of LibreTranslate work with it. SIGTERM finishes what is there, a second one ends at once; SIGHUP reads the
 models, the keys and the glossaries anew. The environment variable LOCANT_API_KEYS holds API keys, too."""
+
+_PACKAGES = {
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+    "httptools": "httptools",
+    "prometheus_client": "prometheus-client",
+    "python_multipart": "python-multipart",
+    "sentencex": "sentencex",
+    "py3langid": "py3langid",
+    "babel": "babel",
+}
 
 # Options that are limits by the same name, and their help.
 _LIMITS = {
@@ -87,13 +100,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal ends it."""
-    from locant.runtime import keep_freed_memory
+    from functools import partial
+
+    for module, package in _PACKAGES.items():
+        if find_spec(module) is None:
+            raise MissingExtraError("The server", package, "serve")
     from locant.server.serving import serve
 
-    keep_freed_memory()
     serve(
         options.model,
-        lambda: _settings(options),
+        partial(_settings, options),
         engine=options.engine,
         device=options.device,
         compute_type=options.compute_type,
@@ -103,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> ServerSettings:
-    from locant.server.glossaries import read_glossaries
+    from locant.server.models import read_glossaries
     from locant.server.settings import ServerSettings, read_keys
 
     limits = {key.replace("-", "_") for key in (*_LIMITS, *_SECONDS)}
