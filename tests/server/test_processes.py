@@ -181,6 +181,7 @@ def working(address):
 
 def test_slow_and_silent_connections_are_closed_and_a_second_signal_ends(folder, tmp_path):
     options = ("--rows", 2, "--head-seconds", 1, "--body-seconds", 1)
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with running(folder, tmp_path / "log", *options) as server:
         host, port = server.address.removeprefix("http://").split(":")
         with closing(socket.create_connection((host, int(port)))) as silent:
@@ -189,16 +190,13 @@ def test_slow_and_silent_connections_are_closed_and_a_second_signal_ends(folder,
             assert silent.recv(100) == b""
         with closing(socket.create_connection((host, int(port)))) as slow:
             slow.settimeout(PATIENCE)
-            slow.sendall(
-                b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
-            )
+            slow.sendall(head + b"Content-Length: 50\r\n\r\n{")
             assert slow.recv(100).startswith(b"HTTP/1.1 408")
         with closing(socket.create_connection((host, int(port)))) as large:
             large.settimeout(PATIENCE)
             large.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000)
             assert large.recv(100).startswith(b"HTTP/1.1 400")
         body = json.dumps({**FIELDS, "q": different_sentences(2_000)}).encode()
-        head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         with closing(socket.create_connection((host, int(port)))) as gone:
             gone.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             server.wait_for(lambda: working(server.address))

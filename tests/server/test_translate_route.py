@@ -7,7 +7,12 @@ import json
 
 import docx
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from property_examples import TIMES
 from served import serving, tiny_models, tiny_translator
+
+from locant.server import translating
 
 TEXT = "alpha beta gamma. Delta epsilon!\n\n  zeta eta theta\tiota.\r\nkappa"
 
@@ -15,6 +20,12 @@ TEXT = "alpha beta gamma. Delta epsilon!\n\n  zeta eta theta\tiota.\r\nkappa"
 @pytest.fixture(scope="module")
 def client():
     with serving(tiny_models(("de", "en"), ("fr", "en"))) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def small():
+    with serving(limits={"sentence_tokens": 12}) as found:
         yield found
 
 
@@ -159,6 +170,41 @@ def test_a_stream_by_way_of_another_language_is_what_a_translation_is():
         for name in ("numbers", "addresses", "paragraphs"):
             asked = {"q": TEXTS[name], "target": "fr"}
             assert streamed(client, **asked) == ask(client, **asked).json()["translatedText"]
+
+
+WORDS = [
+    "alpha",
+    "Gamma",
+    "Epsilon.",
+    "zeta!",
+    "3",
+    "3rd",
+    "a@b.de",
+    "(a)",
+    "-",
+    "1.",
+    "ﷺ",
+    "你好。",
+    "\u2028",
+    "\u00a0",
+]
+WORDS += ["\x00", "…", "e\u0301", "🙂", "\t", "\n", "\r\n", "  ", "x" * 90]
+
+
+@settings(
+    max_examples=20 * TIMES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
+)
+@given(
+    words=st.lists(st.sampled_from(WORDS), max_size=7), space=st.sampled_from(["", " "]), more=st.sampled_from([0, 2])
+)
+@example(words=["alpha", "beta", "gamma"], space=" ", more=0)
+@example(words=["ﷺ"] * 8, space="", more=0)
+def test_a_text_that_is_one_plain_sentence_is_translated_as_any_other(small, words, space, more):
+    asked = {"q": space.join(words), "alternatives": more}
+    short = ask(small, **asked).json()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(translating, "is_plain_sentence", lambda text, split: False)
+        assert ask(small, **asked).json() == short
 
 
 def test_html_keeps_its_tags(client, translator):

@@ -95,7 +95,7 @@ def serve(
         for number in SIGNALS:
             stack.callback(signal.signal, number, signal.getsignal(number))
         stack.callback(setattr, sys, "stdin", sys.stdin)
-        sys.stdin = None  # type: ignore[assignment]  # of which workers read nothing, and it may be closed
+        sys.stdin = None  # of which workers read nothing, and it may be closed
         (counts / "metrics").mkdir()
         os.environ[_METRICS] = str(counts / "metrics")
         stack.callback(os.environ.pop, _METRICS)
@@ -201,6 +201,8 @@ class _Worker:
             # One that cannot begin at first ends the server; later another one is tried.
             sys.exit(1 if (self.counts / "ready").exists() else STARTUP_FAILURE)
         _LOG.info("worker begins", extra={"models": dict(zip(app.state.service.models.names, engines, strict=True))})
+        # Nobody reads of these, and each would be looked up for every entry of the log.
+        logging._srcfile, logging.logThreads, logging.logMultiprocessing = None, False, False
         # The thread of a model comes back from the kernels several times a step. Were it to wait for the interpreter as
         # long as Python lets it by default, 5 ms, requests that are refused would hold up those that are translated.
         sys.setswitchinterval(_SWITCH)

@@ -14,10 +14,10 @@ from locant.documents.markup import cut_html
 from locant.documents.passages import Sentence as CutSentence
 from locant.documents.passages import Written, cut_passage
 from locant.documents.places import Links
-from locant.documents.plain import plain_text
+from locant.documents.plain import is_plain_sentence, plain_text
 from locant.documents.segmentation import Splitter, cut_text
 from locant.documents.sentences import fitting_splitter, sentence_splitter
-from locant.documents.steps import Pairs, Sentences, Steps, sentence_steps, translation_steps
+from locant.documents.steps import Pairs, Sentences, Steps, one_line, sentence_steps, translation_steps
 from locant.documents.translate import align_words, fits_model
 from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
@@ -147,10 +147,15 @@ class TranslationService:
         else:
             self._check_room([route for _, route in last], client)
         short = sum([len(text) for text, _ in last]) <= _SHORT and not any(route.glossary for _, route in last)
+        ranks = alternatives + 1
+        if short and len(last) == 1 and not markup:
+            ((text, route),) = last
+            if is_plain_sentence(text, self._splitter(route)):  # as most are: nothing is cut or put together
+                answers = _Answers(self, route, client, ranks, short=True, resumed=bool(indirect))
+                return [list(dict.fromkeys(one_line(text, version) for version in await answers.of_sentence(text)))]
         documents: list[tuple[TextDocument, Route]]
         read = partial(_read, last, markup)
         documents = read() if short else await self.threads.run(client, read, resumed=bool(indirect))
-        ranks = alternatives + 1
         found = await self._translate(documents, client, ranks=ranks, short=short, resumed=bool(indirect))
         return [
             list(dict.fromkeys(document.text(version, route.direction.target) for version in versions))
@@ -338,7 +343,10 @@ class _Answers:
     async def ask(self, works: Sequence[_Work]) -> None:
         """Submit the sentences that works ask for, but those that have been submitted."""
         questions = [work.question.texts for work in works if isinstance(work.question, Sentences)]
-        texts = {text: _Asked() for question in questions for text in question if text not in self._asked}
+        await self._ask([text for question in questions for text in question])
+
+    async def _ask(self, wanted: Sequence[str]) -> None:
+        texts = {text: _Asked() for text in wanted if text not in self._asked}
         self._asked.update(texts)
         if not texts:
             return
@@ -357,14 +365,21 @@ class _Answers:
             await self.ask(works)
             questions = [work.question.texts for work in works if isinstance(work.question, Sentences)]
             texts = [asked for question in questions for text in question if not (asked := self._asked[text]).versions]
-            for asked in texts:
-                for outcome in asked.outcomes:
-                    result = await outcome
-                    if isinstance(result, LocantError):
-                        raise result
+            await _come(texts)
             aligning = any(isinstance(work.question, Pairs) for work in works)
             await self._aside(self._go_on, works, texts, short=not aligning)
             works = [work for work in works if work.question]
+
+    async def of_sentence(self, text: str) -> Sequence[str]:
+        """Return the translations of a single sentence."""
+        try:
+            await self._ask([text])
+            asked = self._asked[text]
+            await _come([asked])
+        finally:
+            self.close()
+        self._put_together([asked])
+        return asked.versions
 
     def close(self) -> None:
         """Drop what has not come."""
@@ -423,3 +438,12 @@ class _Answers:
             decoded = iter(written)
             for asked in texts:
                 asked.versions.append("".join(part if isinstance(part, str) else next(decoded) for part in asked.parts))
+
+
+async def _come(texts: Iterable[_Asked]) -> None:
+    """Wait until what was asked has come, and raise what went wrong with it."""
+    for asked in texts:
+        for outcome in asked.outcomes:
+            result = await outcome
+            if isinstance(result, LocantError):
+                raise result
