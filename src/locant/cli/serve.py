@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--host", metavar="ADDRESS", help="where to listen (default 127.0.0.1, this machine alone)")
     parser.add_argument("--port", type=int, metavar="N", help="port (default 5000); 0 for any free one")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that answer; they share the weights")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that answer, each with the models")
     parser.add_argument("--keys", type=Path, metavar="FILE", help="API keys, one a line, a name before it if you like")
     parser.add_argument("--cors", action="append", metavar="ORIGIN", help="let pages of this origin ask; '*' for all")
     parser.add_argument(
@@ -119,8 +119,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> ServerSettings:
-    from locant.server.models import read_glossaries
     from locant.server.settings import ServerSettings, read_keys
+
+    glossaries = {}
+    if options.glossary:  # else the process above the workers need not know what models are
+        from locant.server.models import read_glossaries
+
+        glossaries = read_glossaries(options.glossary)
 
     limits = {key.replace("-", "_") for key in (*_LIMITS, *_SECONDS)}
     chosen: dict[str, Any] = {
@@ -132,7 +137,7 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
         "cors_origins": options.cors,
         "trusted_proxies": options.trusted_proxy,
         "limits": {key: getattr(options, key) for key in limits if getattr(options, key) is not None},
-        "glossaries": read_glossaries(options.glossary or []),
+        "glossaries": glossaries,
         "page": not options.no_page,
         "keys": read_keys(options.keys, os.environ.get("LOCANT_API_KEYS")),
     }

@@ -190,33 +190,6 @@ class Rates:
         self._database.close()
 
 
-class KeyRing:
-    """The API keys of a server, compared in constant time.
-
-    Args:
-        keys: Keys by name.
-    """
-
-    def __init__(self, keys: Mapping[str, str]) -> None:
-        # Digests have one length, whatever that of the keys.
-        self._digests = {name: _digest(key) for name, key in keys.items()}
-
-    def name_of(self, key: str) -> str | None:
-        """Return the name of a key, or ``None`` for a wrong one.
-
-        The time that this takes says nothing about how much of a key is right, nor which one it resembles.
-        """
-        given, found = _digest(key), None
-        for name, digest in self._digests.items():
-            if hmac.compare_digest(given, digest):
-                found = name
-        return found
-
-
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
-
-
 class Gate:
     """Lets clients in, who are known by their keys, or where no keys are asked for, by their addresses.
 
@@ -226,7 +199,8 @@ class Gate:
     """
 
     def __init__(self, settings: ServerSettings, rates: Rates) -> None:
-        self._keys, self._rates = KeyRing(settings.keys), rates
+        # Digests have one length, whatever that of the keys.
+        self._digests, self._rates = {name: _digest(key) for name, key in settings.keys.items()}, rates
         self._most, self._most_failures = settings.limits.requests_per_minute, settings.limits.failures_per_minute
         self.asks_for_keys = bool(settings.keys)
 
@@ -268,7 +242,10 @@ class Gate:
         return client
 
     def _open(self, key: str, address: str) -> str:
-        name, failures = self._keys.name_of(key), f"failures of {address}"
+        # The time that this takes says nothing about how much of a key is right, nor which one it resembles.
+        given, failures = _digest(key), f"failures of {address}"
+        right = [name for name, digest in self._digests.items() if hmac.compare_digest(given, digest)]
+        name = right[0] if right else None
         if name is None:
             if wait := self._rates.count(failures, self._most_failures):
                 raise _slow_down("too many wrong API keys from this address", wait, "key_failures")
@@ -282,6 +259,10 @@ class Gate:
     def _count(self, client: str) -> None:
         if self._most is not None and (wait := self._rates.count(client, self._most)):
             raise _slow_down(f"at most {self._most:,} requests a minute", wait, "rate")
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 def _slow_down(what: str, wait: int, reason: str) -> RequestError:
