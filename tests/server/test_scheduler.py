@@ -307,6 +307,17 @@ def test_a_cancelled_request_leaves_its_places(make):
     assert 3 not in found.order
 
 
+def test_a_sentence_that_nobody_awaits_any_more_leaves_its_place(make):
+    found = make(room=1)
+    running, waiting = found.submit("a", [1]), found.submit("b", [2])
+    found.wait_until(lambda: found.order == [1])
+    for ticket in (running, waiting):
+        found.call(lambda ticket=ticket: (ticket.outcomes[0].cancel(), found.scheduler.release(ticket)))
+    found.step()
+    found.wait_until(lambda: found.scheduler.is_idle)
+    assert found.order == [1]
+
+
 def test_a_search_that_breaks_fails_its_sentences_and_is_replaced(make):
     found = make(room=2, fail=lambda number: number == 1)
     found.submit("a", [1])

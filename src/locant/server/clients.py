@@ -9,7 +9,7 @@ import math
 import re
 import sqlite3
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit

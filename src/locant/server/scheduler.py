@@ -388,7 +388,7 @@ class Scheduler:
         if ticket.timer:
             ticket.timer.cancel()
             ticket.timer = None  # which knows the ticket
-        if all(outcome.done() for outcome in ticket.outcomes):
+        if not (ticket.left or ticket.active):
             return
         with self._lock:
             ticket.dropped = True
