@@ -242,13 +242,9 @@ bench-scale: $(BIN)/locant
 
 # Exported pages in Node, Chromium and Firefox against the native engine, on one thread, in at most six minutes; nothing else
 # should run meanwhile. MODELS="runs/one runs/two", the demonstration by default; TEXT=file where a model's run has no test
-.PHONY: bench-web bench-explorer
+.PHONY: bench-web
 bench-web: $(BIN)/locant
 	$(BIN)/python benchmarks/web/run.py $(MODELS) $(if $(TEXT),--text $(TEXT))
-
-# How soon the explorer's page of the Transformer answers, knob by knob; takes five minutes at most. RUN=folder shows its model too
-bench-explorer: $(BIN)/locant
-	$(BIN)/python benchmarks/figures/explorer.py $(wildcard $(RUN))
 
 # Exact versions of all that Locant is developed with, what others bring along included, as .venv holds them.
 lock: $(BIN)/locant

@@ -18,7 +18,7 @@ IN_A_TEMPORARY_FOLDER = "into a folder that replacing_folder, replacing_file or 
 WRITERS = {
     "files.py": "all others write through it",
     "locks.py": "the note of who holds a lock, in the file that is locked",
-    "app/explorer/context_panels.py": "into a folder that vanishes with the block",
+    "app/explore.py": "into a folder that vanishes with the block",
     "app/web_page.py": IN_A_TEMPORARY_FOLDER,
     "extension/extend/extend.py": IN_A_TEMPORARY_FOLDER,
     "extension/extend/folder.py": IN_A_TEMPORARY_FOLDER,

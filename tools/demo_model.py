@@ -21,14 +21,15 @@ from locant.models import DecodingSettings
 from locant.text import BOS, EOS, PAD, TokenizerSettings, train_tokenizers
 from locant.translation import Translator
 
-ENGLISH = (
+_ENGLISH = (
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety"
-).split()
-GERMAN = (
+)
+_GERMAN = (
     "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn "
     "achtzehn neunzehn zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig"
-).split()
+)
+ENGLISH, GERMAN = _ENGLISH.split(), _GERMAN.split()
 FOLDER = Path(__file__).parents[1] / "src" / "locant" / "models" / "demo"
 _UPDATES = 1500
 
@@ -61,7 +62,9 @@ def main() -> None:
     def batch(sentences: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
         rows = [[*ids, EOS] for ids in tokenizers.source.encode(sentences)]
         longest = max(map(len, rows))
-        return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows]), torch.tensor([len(row) for row in rows])
+        return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows]), torch.tensor(
+            [len(row) for row in rows]
+        )
 
     torch.manual_seed(0)
     model = Transformer(

@@ -47,7 +47,7 @@ def model_folder(translator: Translator, tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # two at once cannot be driven
 def chromium() -> Iterator[Any]:
     """A browser without a window."""
     driver = pytest.importorskip("playwright.sync_api", reason="Playwright, which drives a browser, is not installed")

@@ -29,7 +29,9 @@ SENTENCES = ["seven hundred forty two", "nine", "two hundred seven forty"]
 @pytest.fixture(scope="module")
 def modules(chromium: Any) -> Iterator[Any]:
     """A page with the exports of formulas.js and transformer.js as names of its own."""
-    sources = [(files("locant.app") / "pages" / f"{name}.js").read_text("utf-8") for name in ("formulas", "transformer")]
+    sources = [
+        (files("locant.app") / "pages" / f"{name}.js").read_text("utf-8") for name in ("formulas", "transformer")
+    ]
     program = "\n".join(sources).replace('import { sinusoids } from "./formulas.js";', "").replace("export ", "")
     tab = chromium.new_page()
     tab.add_script_tag(content=program)
@@ -61,7 +63,8 @@ def test_biases_are_those_of_locant(modules: Any, heads: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "base", "trained", "wanted"), [(128, 10000, 4096, 32768), (64, 500000, 8192, 131072), (96, 10000, 4096, 131072)]
+    ("head", "base", "trained", "wanted"),
+    [(128, 10000, 4096, 32768), (64, 500000, 8192, 131072), (96, 10000, 4096, 131072)],
 )
 def test_scalings_are_those_of_locant(modules: Any, head: int, base: int, trained: int, wanted: int) -> None:
     models = {model.name: model for model in compare_scalings(head, float(base), trained, wanted)}

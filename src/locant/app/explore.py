@@ -30,9 +30,10 @@ from locant.errors import LocantError, UsageError
 from locant.figures.numbers import example_scheme
 from locant.figures.trained import readable
 from locant.files import write_text
-from locant.models import build_model
 from locant.models.architectures import require_transformer
 from locant.models.model_folder import ModelFolder, load_model_folder
+from locant.models.transformer import Transformer
+from locant.parsing import parse_json
 from locant.positions import SCHEMES, AttentionShape
 from locant.text.tokenizer import BOS, EOS
 
@@ -50,8 +51,8 @@ def page(extra: Mapping[str, Any] | None = None) -> str:
     """Return the pages as one HTML file with its program, its style and the small model.
 
     Args:
-        extra: What a server tells the pages: ``served``, ``schemes`` (titles by name) and ``model`` (an example ``text``
-            and a sentence ``about`` the model).
+        extra: What a server tells the pages: ``served``, ``schemes`` (titles by name) and ``model`` (an example
+            ``text`` and a sentence ``about`` the model).
     """
     folder = files("locant.app") / "pages"
 
@@ -103,16 +104,17 @@ class Reader:
     def __init__(self, found: ModelFolder) -> None:
         self._tokenizers = found.tokenizers
         model = require_transformer(found.model, "The explorer").eval()
-        without = build_model(model.config.model_copy(update={"position": "none", "position_options": {}}))
+        without = Transformer(model.config.model_copy(update={"position": "none", "position_options": {}}))
         weights = {name: tensor for name, tensor in model.state_dict().items() if name in without.state_dict()}
         without.load_state_dict(weights)
         self._models = {True: model, False: without.to(model.target_embedding.weight).eval()}
         self._lock = Lock()
+        config = model.config
         self.about = {
             "text": "Two dogs play in the snow." if found.source_language in (None, "en") else "1, 2, 3.",
-            "about": f"{found.folder.name}: {model.config.encoder_layers} encoder and {model.config.decoder_layers} decoder "
-            f"layers, {model.config.d_model} features, {model.config.heads} heads, {model.config.position} positions. It "
-            "writes the likeliest word each time, so translations may differ from those of a beam.",
+            "about": f"{found.folder.name}: {config.encoder_layers} encoder and {config.decoder_layers} decoder "
+            f"layers, {config.d_model} features, {config.heads} heads, {config.position} positions. It writes the "
+            "likeliest token each time, so translations may differ from those of a beam.",
         }
 
     def read(self, sentence: str, positions: bool, temperature: float, seed: int) -> dict[str, Any]:
@@ -160,7 +162,8 @@ class Reader:
             shares = (scores / temperature).softmax(-1)
             best = shares.topk(_CANDIDATES)
             names = readable([target.token(index) for index in best.indices.tolist()])
-            candidates.append([{"token": name, "share": share} for name, share in zip(names, best.values.tolist(), strict=True)])
+            shown = zip(names, best.values.tolist(), strict=True)
+            candidates.append([{"token": name, "share": share} for name, share in shown])
             drawn = torch.multinomial(shares, 1, generator=generator) if seed else best.indices[:1]
             written.append(int(drawn))
         return written, candidates
@@ -207,7 +210,9 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 30
 
-    def __init__(self, *arguments: Any, html: bytes, answers: Mapping[str, Callable[..., Any]], names: frozenset[str]) -> None:
+    def __init__(
+        self, *arguments: Any, html: bytes, answers: Mapping[str, Callable[..., Any]], names: frozenset[str]
+    ) -> None:
         self._html, self._answers, self._names = html, answers, names
         super().__init__(*arguments)
 
@@ -233,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(404, {"error": "There is no such page."})
         else:
             try:
-                self._say(200, answer(**json.loads(content)))
+                self._say(200, answer(**parse_json(content)))
             except LocantError as error:
                 self._say(400, {"error": str(error)})
             except (TypeError, ValueError, RecursionError):
@@ -258,7 +263,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the one who asks is the one who reads."""
 
 
-def open_server(folder: Path | None = None, *, host: str = "127.0.0.1", port: int = 8050, device: str = "auto") -> ThreadingHTTPServer:
+def open_server(
+    folder: Path | None = None, *, host: str = "127.0.0.1", port: int = 8050, device: str = "auto"
+) -> ThreadingHTTPServer:
     """Return a server of the pages; its ``serve_forever()`` answers, ``server_port`` is its port.
 
     Args:
@@ -292,7 +299,7 @@ def open_server(folder: Path | None = None, *, host: str = "127.0.0.1", port: in
     if reader is not None:
         answers["read"] = partial(_read, reader)
     html = page(extra).encode()
-    server.RequestHandlerClass = partial(_Handler, html=html, answers=answers, names=own_names(host))  # type: ignore[assignment]
+    server.RequestHandlerClass = partial(_Handler, html=html, answers=answers, names=own_names(host))
     return server
 
 
