@@ -6,7 +6,6 @@ from locant.analysis.geometry import Geometry as Geometry
 from locant.analysis.geometry import measure_geometry as measure_geometry
 from locant.analysis.geometry import shift_matrix as shift_matrix
 from locant.analysis.gradients import gradient_by_distance as gradient_by_distance
-from locant.analysis.gradients import gradient_by_layer as gradient_by_layer
 from locant.analysis.gradients import operations_in_a_row as operations_in_a_row
 from locant.analysis.head_profiles import HeadProfiles as HeadProfiles
 from locant.analysis.head_profiles import head_profiles as head_profiles

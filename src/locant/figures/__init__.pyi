@@ -37,9 +37,6 @@ from locant.figures.layer_norm import NormedBatch as NormedBatch
 from locant.figures.layer_norm import layer_norm as layer_norm
 from locant.figures.masks import MaskedWeights as MaskedWeights
 from locant.figures.masks import masks as masks
-from locant.figures.number_of_heads import number_of_heads as number_of_heads
-from locant.figures.pre_post_norm import NormedTraining as NormedTraining
-from locant.figures.pre_post_norm import pre_post_norm as pre_post_norm
 from locant.figures.probe import ProbeCurve as ProbeCurve
 from locant.figures.probe import probe as probe
 from locant.figures.quality_by_length import LengthCurve as LengthCurve

@@ -225,7 +225,7 @@ ERRATA = (
         formula="y = (x &minus; mean<sub>e</sub>(x)) / √(var<sub>e</sub>(x) + ε) · g + b",
         values=_norm,
         source="Ba et al. 2016, “Layer Normalization”, section 3, equation 3",
-        figures=("layer-norm", "pre-post-norm"),
+        figures=("layer-norm",),
     ),
     Erratum(
         key="e17",
