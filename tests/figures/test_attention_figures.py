@@ -102,7 +102,7 @@ def test_steps_of_attention_follow_from_each_other() -> None:
         np.testing.assert_array_equal(data["V_h" + name], v[:, own])
         contexts.append(weights @ v[:, own])
         np.testing.assert_allclose(data["softmax cdotV_h" + name], contexts[-1], atol=1e-5)
-    np.testing.assert_allclose(data["heads, concatenated"], np.hstack(contexts), atol=1e-5)
+    np.testing.assert_allclose(data["heads concatenated"], np.hstack(contexts), atol=1e-5)
     np.testing.assert_allclose(np.hstack(contexts) @ data["W_O"], data["output =  heads cdotW_O"], atol=1e-5)
 
 

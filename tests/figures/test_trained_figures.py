@@ -280,8 +280,6 @@ def test_biases_that_were_learned(make_run: RunMaker) -> None:
     np.testing.assert_allclose(decoder[:, :16], table[:16].T, rtol=1e-6)  # 16 distances have a bucket each
     assert decoder.shape == (2, 20)
     assert all(axes.axison for axes in drawn.figure.axes)  # no panel is empty
-    with pytest.raises(UsageError, match="--d-model is for schemes as they begin"):
-        draw_figure("bias", run=folder, d_model=64)
 
 
 @pytest.mark.slow
