@@ -372,10 +372,10 @@ def test_the_page_is_complete_in_itself(drawn: Drawn) -> None:
     page = render_gallery({name: drawn[name] for name in GENERAL})
     assert re.findall(r'<h2 id="([^"]+)">', page) == GENERAL
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
-    assert all(source.startswith(("#", "data:image/svg+xml;base64,")) for source in sources)
+    assert all(source.startswith(("#", "data:image/svg+xml;base64,", "data:image/png;base64,")) for source in sources)
     assert "img-src data:" in page
-    images = [base64.b64decode(source.split(",")[1]) for source in sources if source.startswith("data:")]
-    assert len(images) == len(GENERAL)
+    images = [base64.b64decode(source.split(",")[1]) for source in sources if source.startswith("data:image/svg")]
+    assert len(images) == len(GENERAL) == sum(source.startswith("data:image/png") for source in sources)
     for picture in images:
         assert len(list(ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}path"))) > 20
         links = re.findall(rb'(?:href|src)="([^"]*)"', picture)
