@@ -188,6 +188,12 @@ def test_a_sentence_that_is_asked_for_again_does_not_hold_up_a_stream(client, mo
     assert all(resumed for _, resumed in others)
 
 
+def test_html_names_the_language_that_it_is_in(client):
+    page = '<html lang="de"><body><p>alpha beta</p></body></html>'
+    answer = ask(client, q=page, format="html").json()["translatedText"]
+    assert '<html lang="en">' in answer
+
+
 def test_html_keeps_its_tags(client, translator):
     page = '<p class="a">alpha beta.</p><!-- gamma --><script>delta</script>\n<ul><li>eta &amp; theta</li></ul>'
     answer = ask(client, q=page, format="html").json()["translatedText"]

@@ -152,8 +152,8 @@ class TranslationService:
             documents, client, alternatives=alternatives, short=short, resumed=resumed
         )
         return [
-            _best_of([document.text(version) for version in versions])
-            for (document, _), versions in zip(documents, written, strict=True)
+            _best_of([document.text(version, route.direction.target) for version in versions])
+            for (document, route), versions in zip(documents, written, strict=True)
         ]
 
     async def _translate_sentence(
