@@ -16,7 +16,6 @@ from locant.errors import DataError
 from locant.files import publish, readable_errors, sealed, write_json
 from locant.text.cache import SIDES, TokenCache
 from locant.text.checksums import write_checksums
-from locant.text.cleaning import CleanText
 from locant.text.encoding import Encoded, Encoder, Task, id_types
 from locant.text.growing import GrowingColumns
 from locant.text.pairs import Pair, ParallelText, memory_blocks
@@ -97,13 +96,8 @@ def write_parts(
 
 def _tasks(parts: Sequence[TextPart]) -> Iterator[Task]:
     for number, (text, _) in enumerate(parts):
-        if isinstance(text, CleanText):
-            for block, rows in text.blocks():
-                yield Task(number, block, None if len(rows) == len(block) else rows)
-        else:
-            blocks = text.blocks() if isinstance(text, ParallelText) else memory_blocks(text)
-            for block in blocks:
-                yield Task(number, block)
+        for block in text.open_blocks() if isinstance(text, ParallelText) else memory_blocks(text):
+            yield Task(number, block)
 
 
 class CacheWriter:
