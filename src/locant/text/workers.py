@@ -8,13 +8,13 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from locant.errors import LocantError
@@ -58,45 +58,41 @@ def in_order(
         for task in tasks:
             yield _done_here(work, task)
         return
-    threads = ThreadPoolExecutor(processes)
     workers: list[_Worker] = []
-    idle: SimpleQueue[_Worker] = SimpleQueue()
-    waiting: deque[Future[Any]] = deque()
+    mine, waiting = threading.local(), deque[Future[Any]]()
 
-    def done_by_one(task: T) -> Any:
-        worker = idle.get()
+    def done_by_mine(task: T) -> Any:
+        if not hasattr(mine, "worker"):
+            mine.worker = _Worker(work, _NICE if meanwhile else 0)
+            workers.append(mine.worker)
+        return mine.worker.result_of(task)
+
+    threads = ThreadPoolExecutor(processes)
+
+    def submitted() -> Iterator[Future[Any]]:
         try:
-            return worker.result_of(task)
-        finally:
-            idle.put(worker)
+            for task in tasks:
+                yield threads.submit(done_by_mine, task)
+        except Exception as error:
+            failed: Future[Any] = Future()
+            failed.set_exception(error)
+            yield failed
 
-    failure: Exception | None = None
     try:
-        for _ in range(processes):
-            workers.append(_Worker(work, _NICE if meanwhile else 0))
-            idle.put(workers[-1])
-        iterator = iter(tasks)
-        while failure is None:
-            try:
-                task = next(iterator)
-            except StopIteration:
-                break
-            except Exception as error:
-                failure = error
-                break
-            waiting.append(threads.submit(done_by_one, task))
+        for future in submitted():
+            waiting.append(future)
             if len(waiting) > _AHEAD * processes:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-        if failure is not None:
-            raise failure
     finally:
         for future in waiting:
             future.cancel()
-        for worker in workers:
+        for worker in [*workers]:
             worker.end()
         threads.shutdown()
+        for worker in workers:  # one may have begun meanwhile
+            worker.end()
 
 
 def _done_here(work: Callable[[T], R], task: T) -> R:
