@@ -119,20 +119,6 @@ class ParallelText:
         """Yield the facts of each block."""
         return self.open_facts() if self.open_facts else (facts_of(block.read()) for block in self.open_blocks())
 
-    def some(self, rows: Rows) -> Iterator[Pair]:
-        """Yield some of the pairs.
-
-        Args:
-            rows: Which, in ascending order.
-        """
-        first = 0
-        for block, size in self.blocks():
-            begin, end = np.searchsorted(rows, (first, first + size))
-            if end > begin:
-                pairs = block.read()
-                yield from (pairs[row] for row in (rows[begin:end] - first).tolist())
-            first += size
-
     def select(self, keep: npt.NDArray[np.bool_], digest: str) -> ParallelText:
         """Return a stream of some of the pairs.
 
