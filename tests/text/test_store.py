@@ -394,6 +394,17 @@ def test_a_full_disk_is_said_and_what_is_finished_is_kept(pairs, tmp_path, monke
     assert prepared.report == whole.report
 
 
+@pytest.mark.parametrize("count", [300, 590, 700])
+@pytest.mark.parametrize("large", [0, 1 << 30])
+def test_a_text_that_changes_meanwhile_is_no_traceback(pairs, tmp_path, monkeypatch, count, large):
+    small_blocks(monkeypatch)
+    settings = write(tmp_path / "text", pairs)
+    corpus = opened(tmp_path / "text", settings, TextStore(tmp_path / "store", 1, large))
+    write(tmp_path / "text", [*pairs, *pairs][:count])
+    with pytest.raises(DataError):
+        prepare(corpus, CleaningSettings(), TOKENIZER, max_tokens=40, folder=tmp_path / "run")
+
+
 def test_two_processes_do_not_read_into_one_folder(pairs, tmp_path):
     settings = write(tmp_path / "text", pairs)
     store = TextStore(tmp_path / "store", 1, 0)

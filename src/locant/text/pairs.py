@@ -116,8 +116,16 @@ class ParallelText:
             yield block, size
 
     def facts(self) -> Iterator[Facts]:
-        """Yield the facts of each block."""
-        return self.open_facts() if self.open_facts else (facts_of(block.read()) for block in self.open_blocks())
+        """Yield the facts of each block.
+
+        Raises:
+            DataError: The text is no longer what it was.
+        """
+        found = self.open_facts() if self.open_facts else (facts_of(block.read()) for block in self.open_blocks())
+        for facts, size in zip_longest(found, self.sizes):
+            if facts is None or len(facts.pair) != size:
+                raise DataError(_CHANGED)
+            yield facts
 
     def select(self, keep: npt.NDArray[np.bool_], digest: str) -> ParallelText:
         """Return a stream of some of the pairs.
