@@ -8,13 +8,13 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from locant.errors import LocantError
@@ -59,26 +59,30 @@ def in_order(
             yield _done_here(work, task)
         return
     workers: list[_Worker] = []
-    mine, waiting = threading.local(), deque[Future[Any]]()
+    idle, waiting = SimpleQueue[_Worker](), deque[Future[Any]]()
 
-    def done_by_mine(task: T) -> Any:
-        if not hasattr(mine, "worker"):
-            mine.worker = _Worker(work, _NICE if meanwhile else 0)
-            workers.append(mine.worker)
-        return mine.worker.result_of(task)
+    def done_by_one(task: T) -> Any:
+        worker = idle.get()
+        try:
+            return worker.result_of(task)
+        finally:
+            idle.put(worker)
 
     threads = ThreadPoolExecutor(processes)
 
     def submitted() -> Iterator[Future[Any]]:
         try:
             for task in tasks:
-                yield threads.submit(done_by_mine, task)
+                yield threads.submit(done_by_one, task)
         except Exception as error:
             failed: Future[Any] = Future()
             failed.set_exception(error)
             yield failed
 
     try:
+        for _ in range(processes):
+            workers.append(_Worker(work, _NICE if meanwhile else 0))
+            idle.put(workers[-1])
         for future in submitted():
             waiting.append(future)
             if len(waiting) > _AHEAD * processes:
@@ -88,11 +92,9 @@ def in_order(
     finally:
         for future in waiting:
             future.cancel()
-        for worker in [*workers]:
+        for worker in workers:
             worker.end()
         threads.shutdown()
-        for worker in workers:  # one may have begun meanwhile
-            worker.end()
 
 
 def _done_here(work: Callable[[T], R], task: T) -> R:
