@@ -18,7 +18,7 @@ from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_card import weights_digest
 from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, plan_batches
 from locant.text.doubts import tokenised_texts
-from locant.text.line_blocks import read_files
+from locant.text.readers import read_files
 from locant.training.checkpoint import ValidationScores
 from locant.training.commands import evaluate_command
 from locant.training.losses import TranslatorLoss
