@@ -404,7 +404,7 @@ def test_all_generators_that_are_drawn_from_go_on(monkeypatch, kinds):
     model = torch.nn.Linear(2, 2)
     optimizer = OptimizerSet([torch.optim.AdamW(model.parameters(), fused=True)])
     distributed = parallel.DistributedModel(model, model, "auto", torch.device("cpu"))
-    state = TrainingState(model, distributed, optimizer, None, torch.device(kinds[-1]), in_parts=False)
+    state = TrainingState(model, distributed, optimizer, None, torch.device(kinds[-1]))
     content = state.content(Progress(), evaluated=True)
     assert {f"random/{kind}/0" for kind in kinds} <= set(content.optimizer)
     drawn = torch.rand(3)

@@ -287,7 +287,6 @@ def _train(
             device=device,
             lr_scales=finetuning.learning_rate_scales(model) if finetuning else None,
             plain_weights=finetuning.plain_weights(model) if finetuning else None,
-            shared_folder=not any(parallel.gather(apart)),
         )
         if checkpoint:
             trainer.resume(checkpoint)

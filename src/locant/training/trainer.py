@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,19 +26,21 @@ from locant.training.callback import MetricsLog, StepReport, TrainingCallback, V
 from locant.training.checkpoint import (
     Checkpoint,
     Progress,
+    Snapshot,
     StoredCheckpoint,
     ValidationScores,
+    average_snapshots,
     checkpoint_folders,
+    prune_snapshots,
     save_checkpoint,
-    save_checkpoint_in_parts,
+    save_snapshot,
+    whole_snapshots,
 )
 from locant.training.commands import resume_command
 from locant.training.loop import DivergedError, TrainingLoop, Update
 from locant.training.losses import TranslatorLoss
 from locant.training.optimizers import build_optimizer
 from locant.training.settings import TrainingSettings, learning_rate, training_precision
-from locant.training.sharded_checkpoint import BackgroundSave, parts_can_be_written
-from locant.training.snapshots import Snapshot, average_snapshots, prune_snapshots, save_snapshot, whole_snapshots
 from locant.training.state import TrainingState
 from locant.training.stopping import Interruption, StopRequest
 from locant.training.weight_average import WeightAverage
@@ -70,7 +72,6 @@ class Trainer:
         device: Where to train.
         lr_scales: Factor of each parameter's learning rate, by name; 1 where it is not named.
         plain_weights: Returns the weights of a plain model from those that are trained, where adapters are.
-        shared_folder: Whether all processes see the run folder, so that each can write its part of a sharded model.
     """
 
     def __init__(
@@ -87,7 +88,6 @@ class Trainer:
         device: torch.device,
         lr_scales: Mapping[str, float] | None = None,
         plain_weights: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
-        shared_folder: bool = True,
     ) -> None:
         self.run, self.settings, self.device = run, settings, device
         self.batches, self.validate, self.publish, self.callback = batches, validate, publish, callback
@@ -106,14 +106,10 @@ class Trainer:
         if settings.compile and isinstance(self.model, Transformer):
             self.model.encoder.compile(dynamic=True)
             self.model.decoder.compile(dynamic=True)
-        in_parts = self.distributed.sharded and shared_folder and parts_can_be_written()
-        self.saving = BackgroundSave() if in_parts else None
         self.optimizer = build_optimizer(self.model, settings, sharded=self.distributed.sharded, lr_scales=lr_scales)
         decay = settings.ema_decay
         self.average = WeightAverage(self.model.named_parameters(), decay) if decay else None
-        self.state = TrainingState(
-            self.model, self.distributed, self.optimizer, self.average, device, in_parts=in_parts
-        )
+        self.state = TrainingState(self.model, self.distributed, self.optimizer, self.average, device)
         self.loop: TrainingLoop[Batch] = TrainingLoop(
             self.distributed,
             self.optimizer,
@@ -176,7 +172,6 @@ class Trainer:
         self.callback.on_start(self.loop.used(), str(self.device))
         self._saved = self.progress.seconds
         with (
-            self.saving or nullcontext(),
             self._request.listening(),
             attention_of_any_shape(),
             closing(self._in_place()) as batches,
@@ -273,22 +268,16 @@ class Trainer:
         self.progress.interval["since"] = since + self.loop.clock.seconds - before
 
     def _write(self, content: Checkpoint) -> None:
-        """Write a checkpoint, and remove the snapshots that are not needed with it; parts are written meanwhile."""
-        kept, best = list(content.progress.snapshots), content.progress.best
+        """Write a checkpoint, and remove the snapshots that are not needed with it."""
+        kept, best = content.progress.snapshots, content.progress.best
         if self._log:
             content.progress.rows = self._log.rows
 
-        def prune() -> None:
-            prune_snapshots(self.run, [*kept, best] if best else kept)
-
         def write() -> None:
             save_checkpoint(self.run, content)
-            prune()
+            prune_snapshots(self.run, [*kept, best] if best else kept)
 
-        if self.saving:
-            save_checkpoint_in_parts(self.run, content, self.saving, prune)
-        else:
-            parallel.from_first_process(write)
+        parallel.from_first_process(write)
 
     def _validate_and_save(self) -> None:
         """Validate, keep the weights for averaging and write a checkpoint."""

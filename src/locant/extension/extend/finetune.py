@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from locant.errors import CheckpointError, ConfigError, DataError, MissingExtraError, TrainingError
 from locant.extension.evaluate.perplexity import next_token_loss
-from locant.training.checkpoint import read_about, read_state, write_state
-from locant.training.snapshots import step_name
+from locant.training.checkpoint import read_about, read_state, step_name, write_state
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
