@@ -38,16 +38,16 @@ from locant.training import parallel, run_folder
 from locant.training.before_after import BeforeAfter
 from locant.training.callback import TrainingCallback
 from locant.training.checkpoint import find_newest_checkpoint
-from locant.training.defaults import complete_recipe, leaves_open
+from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
 from locant.training.forecast import memory_warning, warmup_warning
+from locant.training.losses import TranslatorLoss
 from locant.training.plan import Choice, TrainingPlan
 from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, merged, with_changes
 from locant.training.resuming import continued_recipe
 from locant.training.run_data import align_data, open_corpus, prepare_data, report_data
 from locant.training.trainer import Trainer
-from locant.training.usual_length import choose_usual_length
 from locant.version import __version__
 
 _logger = logging.getLogger("locant")
@@ -270,7 +270,7 @@ def _train(
         )
         trainer = Trainer(
             folder,
-            model,
+            TranslatorLoss.of(model, recipe.training, device),
             recipe.training,
             batches=stream,
             stages=corpus.stages,

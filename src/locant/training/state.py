@@ -13,8 +13,7 @@ from locant.errors import ConfigError
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.training import parallel
 from locant.training.checkpoint import Checkpoint, Progress, StoredCheckpoint
-from locant.training.optimizers import OptimizerSet
-from locant.training.weight_average import WeightAverage
+from locant.training.optimizers import OptimizerSet, WeightAverage
 
 # Begins the names of a checkpoint's tensors that hold the moving average of the weights.
 _AVERAGE = "average/"

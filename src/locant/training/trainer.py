@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from locant.errors import CheckpointError, ConfigError, LocantError, StoppedError, TrainingError
 from locant.kernels.library import build_all
-from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import load_model_folder
 from locant.models.transformer import Transformer
@@ -36,14 +35,12 @@ from locant.training.checkpoint import (
     save_snapshot,
     whole_snapshots,
 )
-from locant.training.commands import resume_command
 from locant.training.loop import DivergedError, TrainingLoop, Update
-from locant.training.losses import TranslatorLoss
-from locant.training.optimizers import build_optimizer
-from locant.training.settings import TrainingSettings, learning_rate, training_precision
+from locant.training.optimizers import WeightAverage, build_optimizer
+from locant.training.run_folder import resume_command
+from locant.training.settings import TrainingSettings, learning_rate
 from locant.training.state import TrainingState
 from locant.training.stopping import Interruption, StopRequest
-from locant.training.weight_average import WeightAverage
 
 # Batches prepared ahead of the one that trains.
 _PREFETCH = 4
@@ -62,7 +59,8 @@ class Trainer:
 
     Args:
         run: The run folder.
-        model: The model, on CPU; moved to ``device``. Where it is sharded, only that of the first process has weights.
+        loss: Returns the summed loss and the summed negative log-likelihood of a batch, and holds the ``model`` that is
+            trained, on CPU; it is moved to ``device``. Where it is sharded, only that of the first process has weights.
         settings: How to train.
         batches: The training batches of this process.
         stages: The stages of the corpus; none where it has only one.
@@ -77,7 +75,7 @@ class Trainer:
     def __init__(
         self,
         run: Path,
-        model: EncoderDecoder[Any],
+        loss: nn.Module,
         settings: TrainingSettings,
         *,
         batches: BatchStream,
@@ -94,14 +92,7 @@ class Trainer:
         self.plain_weights = plain_weights
         self.stages = stages
         self.progress = Progress()
-        self.model = model
-        loss = TranslatorLoss(
-            self.model,
-            settings.label_smoothing,
-            training_precision(settings, device),
-            r_drop=settings.r_drop,
-            guided_alignment=settings.guided_alignment,
-        )
+        self.model: EncoderDecoder[Any] = loss.model  # type: ignore[assignment]
         self.distributed = parallel.DistributedModel(loss, self.model, settings.parallel, device)
         if settings.compile and isinstance(self.model, Transformer):
             self.model.encoder.compile(dynamic=True)
@@ -383,7 +374,7 @@ class Trainer:
 
     def _with_weights(self, weights: dict[str, Tensor]) -> EncoderDecoder[Any]:
         """Return a model of its own, on the device, with the given weights."""
-        model = build_model(self.model.config)
+        model = type(self.model)(self.model.config)
         model.load_state_dict(weights, strict=False)  # tied matrices are stored once
         return model.to(self.device)
 
