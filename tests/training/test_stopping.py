@@ -116,7 +116,7 @@ def test_an_interrupted_command_says_how_to_go_on(recipe_data, tmp_path, monkeyp
 
 def test_an_interrupted_preparation_says_that_it_begins_again(recipe_data, tmp_path, monkeypatch, capsys):
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe_data))
-    monkeypatch.setattr("locant.training.run.prepare_data", lambda *_, **__: interrupt())
+    monkeypatch.setattr("locant.training.run.Run.prepare", lambda *_, **__: interrupt())
     assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(tmp_path / "run")]) == 130
     assert "Training had not begun; the same command begins it again." in capsys.readouterr().err
 
