@@ -27,11 +27,10 @@ from locant.training import (
     resume_training,
     train,
 )
-from locant.training.defaults import complete_recipe, leaves_open
+from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
 from locant.training.forecast import Speed, warmup_warning
 from locant.training.plan import format_passes
 from locant.training.settings import TrainingSettings, learning_rate
-from locant.training.usual_length import choose_usual_length
 
 
 @pytest.fixture
@@ -381,7 +380,7 @@ def tokenised(lengths, *parts):
     ],
 )
 def test_a_length_is_usual_that_was_seen_often(lengths, usual, recipe_data, monkeypatch):
-    monkeypatch.setattr("locant.training.usual_length._ROWS", 40_000)
+    monkeypatch.setattr("locant.training.defaults._ROWS", 40_000)
     recipe = Recipe.parse(recipe_data)
     found, (choice,) = choose_usual_length(recipe, tokenised(lengths))
     assert (choice.key, choice.value) == ("decoding.usual_source_length", usual)
@@ -398,7 +397,7 @@ def test_a_usual_length_that_is_given_stays(given, recipe_data):
 
 
 def test_runs_know_the_usual_length_of_their_text(recipe_data, tmp_path, monkeypatch):
-    monkeypatch.setattr("locant.training.usual_length._LEAST_USUAL", 1)
+    monkeypatch.setattr("locant.training.defaults._LEAST_USUAL", 1)
 
     class Notes(TrainingCallback):
         def __init__(self):

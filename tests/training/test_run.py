@@ -31,9 +31,8 @@ from locant.training import (
     resume_training,
     train,
 )
-from locant.training.checkpoint import checkpoint_folders
+from locant.training.checkpoint import Snapshot, checkpoint_folders, snapshot_path
 from locant.training.recipe import apply_overrides
-from locant.training.snapshots import Snapshot, snapshot_path
 from locant.training.trainer import Trainer
 from locant.translation import Translator
 
@@ -290,7 +289,7 @@ def test_early_stopping(recipe_data, tmp_path):
 
 
 def test_average_is_the_mean_of_the_kept_snapshots(finished):
-    from locant.training.snapshots import average_snapshots
+    from locant.training.checkpoint import average_snapshots
 
     kept = [Snapshot(step, 0.0) for step in (10, 20, 30)]
     average = average_snapshots(finished, kept)

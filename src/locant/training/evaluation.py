@@ -20,9 +20,9 @@ from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, plan_ba
 from locant.text.doubts import tokenised_texts
 from locant.text.readers import read_files
 from locant.training.checkpoint import ValidationScores
-from locant.training.commands import evaluate_command
 from locant.training.losses import TranslatorLoss
 from locant.training.recipe import Recipe, load_run_recipe, run_text_store
+from locant.training.run_folder import evaluate_command
 from locant.training.trainer import Validate
 from locant.translation.engines import fastest_engine
 from locant.translation.translator import Translator
