@@ -31,7 +31,6 @@ _COLOURS = {"yes": "green", "no": "red", "partly": "yellow"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("name", nargs="?", metavar="NAME", help="scheme to describe; all are listed without one")
     parser.add_argument(
