@@ -69,3 +69,17 @@ from locant.figures.word_energy import PairGroup as PairGroup
 from locant.figures.word_energy import word_energy as word_energy
 from locant.figures.word_plus_position import WordPlane as WordPlane
 from locant.figures.word_plus_position import word_plus_position as word_plus_position
+
+__all__ = [
+    "FIGURES",
+    "Caption",
+    "FigureData",
+    "draw_figure",
+    "get_erratum",
+    "heatmap",
+    "identify_array",
+    "identify_printed",
+    "register_figure",
+    "save_figure",
+    "write_figures",
+]

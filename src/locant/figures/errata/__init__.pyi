@@ -8,3 +8,5 @@ from locant.figures.errata.findings import NumberFinding as NumberFinding
 from locant.figures.errata.markdown import errata_markdown as errata_markdown
 from locant.figures.errata.recognition import identify_printed as identify_printed
 from locant.figures.errata.tables import identify_array as identify_array
+
+__all__ = ["TOPICS", "Erratum", "get_erratum", "identify_array"]
