@@ -26,7 +26,7 @@ from locant.figures.errata import NumberFinding as NumberFinding
 from locant.figures.errata import errata_markdown as errata_markdown
 from locant.figures.errata import get_erratum as get_erratum
 from locant.figures.errata import identify_array as identify_array
-from locant.figures.errata import identify_printed as identify_printed
+from locant.figures.errata import identify_text as identify_text
 from locant.figures.files import FORMATS as FORMATS
 from locant.figures.files import save_figure as save_figure
 from locant.figures.files import write_figures as write_figures
@@ -78,7 +78,7 @@ __all__ = [
     "get_erratum",
     "heatmap",
     "identify_array",
-    "identify_printed",
+    "identify_text",
     "register_figure",
     "save_figure",
     "write_figures",
