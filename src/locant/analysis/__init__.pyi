@@ -40,3 +40,17 @@ from locant.analysis.stack_trace import trace_states as trace_states
 from locant.analysis.structure import StackStructure as StackStructure
 from locant.analysis.structure import TracedModule as TracedModule
 from locant.analysis.structure import transformer_structure as transformer_structure
+
+__all__ = [
+    "attention_steps",
+    "check_properties",
+    "gradient_by_distance",
+    "introspect",
+    "measure_geometry",
+    "paired_bootstrap",
+    "probe_positions",
+    "score_translations",
+    "shift_matrix",
+    "token_pair",
+    "trace_stack",
+]

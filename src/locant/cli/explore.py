@@ -17,7 +17,6 @@ The page is for this machine alone unless --host says otherwise; there is no pas
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of a run or of a saved model")
     parser.add_argument("--port", type=int, default=8050, metavar="N", help="port (default 8050); 0 for any free one")

@@ -35,7 +35,6 @@ _WHOSE = {"parent": "the parent's test set", "new": "new test set", "both": "tes
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.usage = "locant train [RECIPE] [key=value ...] --output RUN [options]"
     parser.add_argument(

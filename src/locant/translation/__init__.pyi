@@ -22,3 +22,5 @@ from locant.translation.search import greedy_search as greedy_search
 from locant.translation.search import search as search
 from locant.translation.translator import Translator as Translator
 from locant.translation.translator import load_translator as load_translator
+
+__all__ = ["Glossary", "Translation", "Translator", "length_penalty", "load_translator"]

@@ -1,28 +1,200 @@
-"""Errata on rotary positions, key-value caches and longer contexts."""
+"""The values that decide about errata on attention, the architecture and rotary positions."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+
 import torch
+from torch import Tensor, nn
 
 from locant.analysis import measure_geometry
-from locant.figures.errata.entry import Erratum, Value
-from locant.figures.errata.geometry import exact_match
+from locant.figures.errata.entry import Value
+from locant.figures.errata.values import exact_match
 from locant.figures.numbers import SEED, seeded, wavelengths_of
-from locant.models import LanguageModel, LanguageModelConfig
+from locant.models import LanguageModel, LanguageModelConfig, SelfAttention, Transformer, TransformerConfig, preset
+from locant.models.config import BlockSettings
+from locant.models.layer_norm import layer_norm
 from locant.positions import (
     Explanation,
+    Mask,
     NTKAware,
     Rotary,
     YaRN,
+    attend,
     explain_frequencies,
     sinusoid_table,
 )
 from locant.positions.scaling import Unscaled
 from locant.rotary_configs import read_huggingface
 
+_LENGTH = 8
+
+
+_DIFFERENCE = "{:.3f}"
+
+
+def _base_model() -> TransformerConfig:
+    """Return the base model of the paper."""
+    return preset("base", source_vocab_size=37_000, target_vocab_size=37_000)
+
+
+def _small_model(layers: int = 2) -> Transformer:
+    config = TransformerConfig(
+        source_vocab_size=12,
+        target_vocab_size=12,
+        d_model=16,
+        d_ff=32,
+        heads=2,
+        dropout=0.0,
+        encoder_layers=layers,
+        decoder_layers=layers,
+    )
+    with seeded():
+        return Transformer(config).double().eval()
+
+
+def _drawn(length: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(SEED)
+    q, k, v = torch.randn(3, 1, 1, length, 8, generator=generator, dtype=torch.float64)
+    return q, k, v
+
+
+def _heads() -> list[Value]:
+    width, heads = 6, 3
+    with seeded():
+        attention = SelfAttention(BlockSettings(d_model=width, d_ff=width, heads=heads)).double()
+
+    x = torch.ones(width, dtype=torch.float64, requires_grad=True)
+    attention.query_key_value(x)[: width // heads].sum().backward()
+    assert x.grad is not None
+    base = _base_model()
+    return [
+        Value("features that the queries of one head read, d = 6, 3 heads", int((x.grad != 0).sum()), width // heads),
+        Value(
+            "rows of one head's W<sub>Q</sub> in the base model (its columns: 64)",
+            base.d_model,
+            base.d_model // base.heads,
+        ),
+    ]
+
+
+def _output_matrix() -> list[Value]:
+    base, tokens = _base_model(), 10
+    with torch.device("meta"):
+        attention = SelfAttention(base.blocks())
+    rows, columns = attention.output.weight.T.shape
+    return [
+        Value("numbers in the concatenated values of 10 tokens, 10 &times; 512", tokens * base.d_model),
+        Value(
+            "numbers in W<sub>O</sub>, 512 &times; 512, whatever the number of tokens",
+            rows * columns,
+            tokens * base.d_model,
+        ),
+    ]
+
+
+def _skewness(x: Tensor) -> float:
+    centred = x - x.mean()
+    return float((centred**3).mean() / (centred**2).mean() ** 1.5)
+
+
+def _norm() -> list[Value]:
+    width = 512
+    # The features of each token are those of an exponential distribution, far from a normal one.
+    spread = -torch.log((torch.arange(width, dtype=torch.float64) + 0.5) / width)
+    tokens = torch.stack([spread, 2 * spread + 1, 5 * spread - 3])
+    normed = layer_norm(tokens, nn.LayerNorm(width, dtype=torch.float64)).detach()
+    return [
+        Value("mean of one token's features after the norm", float(normed[1].mean()), form="{:.2f}"),
+        Value("variance of one token's features after the norm", float(normed[1].var(unbiased=False)), form="{:.2f}"),
+        Value("mean of one feature over the tokens after the norm", float(normed[:, 0].mean()), 0.0, form="{:.2f}"),
+        Value(
+            "skewness of one token's features before the norm (of a normal distribution 0)",
+            _skewness(tokens[1]),
+            form="{:.2f}",
+        ),
+        Value("after the norm", _skewness(normed[1]), 0.0, form="{:.2f}"),
+    ]
+
+
+def _masks() -> list[Value]:
+    q, k, v = _drawn(_LENGTH)
+    whole = attend(q, k, v, Mask(causal=True)) - attend(q, k, v, Mask())
+    newest = attend(q[:, :, -1:], k, v, Mask(causal=True)) - attend(q[:, :, -1:], k, v, Mask())
+    padding = Mask.from_lengths(torch.tensor([5]), _LENGTH)
+    padded = attend(q[:, :, :5], k, v, padding) - attend(q[:, :, :5], k, v, Mask())
+    return [
+        Value(
+            "a whole text of 8 tokens in one pass: largest change when the causal mask is left out",
+            float(whole.abs().max()),
+            0.0,
+            _DIFFERENCE,
+        ),
+        Value("one new token against 8 cached keys: the same", float(newest.abs().max()), 0.0, _DIFFERENCE),
+        Value(
+            "5 tokens beside 3 of padding: largest change when the padding mask is left out",
+            float(padded.abs().max()),
+            0.0,
+            _DIFFERENCE,
+        ),
+    ]
+
+
+def _memory() -> list[Value]:
+    layers = 3
+    model = _small_model(layers)
+    source = torch.arange(2, 8)[None]
+
+    def keys(source: Tensor) -> list[Tensor]:
+        memory = model.encode(source, torch.tensor([source.shape[1]]))
+        return [k for k, _ in model.decoder.start(memory, torch.tensor([source.shape[1]])).cross]
+
+    with torch.no_grad():
+        before = keys(source)
+        # Only the last layer of the encoder is changed: whoever reads another layer would not notice.
+        for parameter in model.encoder.layers[-1].parameters():
+            parameter.mul_(1.5)
+        after = keys(source)
+    changed = sum(not torch.allclose(old, new) for old, new in zip(before, after, strict=True))
+    return [Value("decoder layers, of 3, whose keys change with the last layer of the encoder", changed, 1)]
+
+
+def _teacher() -> list[Value]:
+    model = _small_model()
+    source, target = torch.arange(2, 8)[None], torch.tensor([[1, 5, 3, 8, 4, 9, 7, 6]])
+    lengths = torch.tensor([source.shape[1]])
+    with torch.no_grad():
+        at_once = model(source, lengths, target)
+        one_by_one = torch.stack(
+            [model(source, lengths, target[:, : n + 1])[:, -1] for n in range(target.shape[1])], dim=1
+        )
+    return [
+        Value("passes through the decoder for a training sentence of 8 tokens", 1, target.shape[1]),
+        Value(
+            "largest difference between that pass and eight of growing length",
+            float((at_once - one_by_one).abs().max()),
+            form=_DIFFERENCE,
+        ),
+    ]
+
+
+def _divisor_of_scores() -> list[Value]:
+    base = _base_model()
+    head = base.d_model // base.heads
+    return [
+        Value(
+            "divisor of the scores in the base model, √d<sub>k</sub>",
+            math.sqrt(head),
+            math.sqrt(base.d_model),
+            "{:.1f}",
+        ),
+        Value("by how much scores divided by √d are too small", math.sqrt(base.d_model / head), 1.0, "{:.2f} times"),
+    ]
+
+
 _HEAD, _TRAINED, _FACTOR = 128, 4096, 4
-_ROFORMER = "Su et al. 2021, “RoFormer”"
-_YARN = "Peng et al. 2023, “YaRN”"
+
 
 # The sizes of Llama 3 8B.
 _LLAMA = {
@@ -209,113 +381,22 @@ def _bound() -> list[Value]:
     ]
 
 
-ERRATA = (
-    Erratum(
-        key="e36",
-        title="What is rotated",
-        statement="Rotary embedding rotates the word embeddings before they enter the first layer.",
-        why="Queries and keys are rotated, after their projections, in every layer; embeddings and values are not. "
-        "Only so does a score depend on the offset alone: rotations of q and k meet in the product as one of n &minus; "
-        "m.",
-        formula="(R<sub>m</sub> q)<sup>T</sup> (R<sub>n</sub> k) = q<sup>T</sup> R<sub>n&minus;m</sub> k",
-        values=_rotated,
-        source=f"{_ROFORMER}, section 3.2.2, equations 14 to 16",
-        figures=("architecture", "distance"),
-    ),
-    Erratum(
-        key="e25",
-        title="The list of theta",
-        statement="For d = 2048 the list of theta begins 1, 0.99976 and ends at i = 2047.",
-        why="θ<sub>1</sub> is 10000<sup>&minus;2/2048</sup>. There is one θ for each pair of features, so that i ends "
-        "at d/2 &minus; 1.",
-        formula="θ<sub>i</sub> = 10000<sup>&minus;2i/d</sup>, &nbsp; i = 0 … d/2 &minus; 1",
-        values=_thetas,
-        source=f"{_ROFORMER}, section 3.2.2 (there i counts from 1, with 2(i &minus; 1)/d)",
-        figures=("spectrum", "tutorial-errors"),
-        example="d = 2048\ntheta = [1, 0.99976, ...]\n",
-    ),
-    Erratum(
-        key="e26",
-        title="The d of RoPE",
-        statement="d is the embedding size divided by the context length, `d = embedding_size // context_length`.",
-        why="d is the number of features of one head, or of the part of them that is rotated. The length of the "
-        "context has no place in the formula.",
-        formula="d = width / heads",
-        values=_head_dim,
-        source=f"{_ROFORMER}, section 3.2.2",
-        figures=("spectrum", "architecture"),
-    ),
-    Erratum(
-        key="e27",
-        title="A larger d for a longer context",
-        statement="A larger d gives longer waves and so extends the context.",
-        why="More features put more waves between the same two ends; the longest stays below 2π times the base. What "
-        "moves the ends is the base, or a scaling of the frequencies; and what a model can read depends on the lengths "
-        "it was trained on.",
-        formula="λ<sub>d/2&minus;1</sub> = 2π · b<sup>1&minus;2/d</sup> &lt; 2π b",
-        values=_width,
-        source=f"{_ROFORMER}, section 3.2.2; {_YARN}, section 3",
-        figures=("tutorial-errors", "spectrum"),
-    ),
-    Erratum(
-        key="e28",
-        title="What NTK slows",
-        statement="NTK-aware scaling slows the low dimensions most.",
-        why="The other way round. A larger base changes the pair i by a power of i: the fastest pair not at all, the "
-        "slowest by the full factor. That was its point, to spare the high frequencies.",
-        formula="b&prime; = b · s<sup>d/(d&minus;2)</sup>, &nbsp; θ&prime;<sub>i</sub> / θ<sub>i</sub> = "
-        "s<sup>&minus;2i/(d&minus;2)</sup>",
-        values=_slowed,
-        source=f"{_YARN}, section 3.1",
-        figures=("spectrum",),
-    ),
-    Erratum(
-        key="e29",
-        title="YaRN's middle band",
-        statement="YaRN leaves the fast pairs, interpolates the slow ones and uses NTK for those in the middle.",
-        why="Between the two is a linear ramp, a mixture of the frequency as it is and the interpolated one; there is "
-        "no changed base in it. YaRN moreover divides the scores by a temperature.",
-        formula="θ&prime;<sub>i</sub> = (1 &minus; &gamma;<sub>i</sub>) θ<sub>i</sub> / s + &gamma;<sub>i</sub> "
-        "θ<sub>i</sub>, &nbsp; 1/√t = 0.1 ln s + 1",
-        values=_ramp,
-        source=f"{_YARN}, sections 3.2 (the ramp) and 3.4 (the temperature)",
-        figures=("spectrum",),
-    ),
-    Erratum(
-        key="e30",
-        title="Relative positions and the cache",
-        statement="Relative positions make a key-value cache hard, because all distances change with every new token.",
-        why="The distances between keys and the new query do, the keys do not. A bias is added to the scores of the "
-        "new query, and the keys are kept as they are; with RoPE each key is kept rotated by its own position, once, "
-        "since the product makes the difference of the two.",
-        formula="(R<sub>m</sub> q)<sup>T</sup> (R<sub>n</sub> k) = q<sup>T</sup> R<sub>n&minus;m</sub> k",
-        values=_cache,
-        source=f"{_ROFORMER}, section 3.2.2, equation 16; Press et al. 2022, section 3",
-        figures=("bias", "masks"),
-    ),
-    Erratum(
-        key="e31",
-        title="RoPE beyond the trained length",
-        statement="RoPE is relative and so handles positions that training never showed.",
-        why="Relative positions beyond the trained length are as new as absolute ones. The slow pairs, which made no "
-        "full turn in training, come to angles that the model never met, and quality breaks down soon after the "
-        "trained length. That is why PI, NTK and YaRN exist.",
-        values=_unseen,
-        source=f"{_YARN}, section 2; Chen et al. 2023, “Extending Context Window of Large Language Models via "
-        "Positional Interpolation”, section 2",
-        figures=("spectrum", "criteria"),
-    ),
-    Erratum(
-        key="e37",
-        title="Long-term decay",
-        statement="With RoPE the attention between two tokens decays with their distance.",
-        why="What decays, in ripples, is a bound on the score. The scores themselves need not: for queries and "
-        "keys that know nothing of each other they are as large at any distance, and a head can make any distance its "
-        "favourite, by the rotation between query and key.",
-        formula="|score| ≤ max<sub>i</sub> |h<sub>i+1</sub> &minus; h<sub>i</sub>| · Σ<sub>j</sub> |S<sub>j</sub>|",
-        values=_bound,
-        source=f"{_ROFORMER}, section 3.4.3; Barbero et al. 2024, “Round and Round We Go! What Makes Rotary Positional "
-        "Encodings Useful?”",
-        figures=("distance",),
-    ),
-)
+TRANSFORMER_VALUES: dict[str, Callable[[], Sequence[Value]]] = {
+    "e14": _heads,
+    "e15": _output_matrix,
+    "e16": _norm,
+    "e17": _masks,
+    "e25": _thetas,
+    "e26": _head_dim,
+    "e27": _width,
+    "e28": _slowed,
+    "e29": _ramp,
+    "e30": _cache,
+    "e31": _unseen,
+    "e35": _memory,
+    "e36": _rotated,
+    "e37": _bound,
+    "e38": _teacher,
+    "e39": _divisor_of_scores,
+}
+"""What computes the values of an erratum, by its key."""
