@@ -18,8 +18,7 @@ from locant.models.transformer import Transformer
 from locant.runtime import explaining_memory
 from locant.text.subword_spans import Span, encode_with_spans, word_spans
 from locant.text.tokenizer_pair import Prefixes, TokenizerPair
-from locant.translation.batching import padded
-from locant.translation.search_model import evaluated
+from locant.translation.search import evaluated, padded
 
 # Weights of a head that are in memory at once, unless one pair alone has more.
 _MOST_WEIGHTS = 1 << 20
