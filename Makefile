@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 endif
 
-.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation both-directions bench bench-contention bench-serve bench-scale bench-positions bench-gpu test-gpu adaptation defaults nanogpt lock audit clean
+.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation both-directions bench bench-kernels bench-contention bench-serve bench-scale bench-positions bench-gpu test-gpu adaptation defaults nanogpt lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -229,6 +229,10 @@ bench: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/run.py training
 	.venv-bench/bin/python benchmarks/speed/run.py text
 	.venv-bench/bin/python benchmarks/speed/run.py translation
+
+# What each C++ kernel saves of a training step; takes about half an hour.
+bench-kernels: $(BIN)/locant
+	$(BIN)/python benchmarks/speed/kernel_ablation.py --output docs/results/speed/kernel-ablation.json
 
 # The same beside a process that keeps a core busy, and under a quota; takes about half an hour.
 bench-contention: .venv-bench/bin/locant

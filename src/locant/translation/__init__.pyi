@@ -16,7 +16,7 @@ from locant.translation.glossary import Glossary as Glossary
 from locant.translation.hypotheses import Hypothesis as Hypothesis
 from locant.translation.hypotheses import length_penalty as length_penalty
 from locant.translation.results import Translation as Translation
-from locant.translation.sampling import ancestral_sampling as ancestral_sampling
+from locant.translation.search import ancestral_sampling as ancestral_sampling
 from locant.translation.search import beam_search as beam_search
 from locant.translation.search import greedy_search as greedy_search
 from locant.translation.search import search as search

@@ -23,8 +23,7 @@ from locant.text.tokenizer_pair import Prefixes, TokenizerPair
 from locant.translation.alignment import Alignment, AlignmentLimits, align
 from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
 from locant.translation.glossary import Glossary
-from locant.translation.lines import OnLong
-from locant.translation.parts import LongSentences, parts_of
+from locant.translation.lines import LongSentences, OnLong, parts_of
 from locant.translation.results import Translation, joined, of_hypotheses
 from locant.translation.terms import place_terms
 
