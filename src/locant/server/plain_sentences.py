@@ -15,7 +15,7 @@ from locant.server.models import Route
 from locant.server.progress import Delivery
 from locant.server.scheduler import Scheduler
 from locant.server.tickets import Sentence
-from locant.translation.continuous import Outcome
+from locant.translation.compiled import Outcome
 from locant.translation.hypotheses import Hypothesis
 
 

@@ -13,7 +13,7 @@ from locant.errors import LocantError
 from locant.server.scheduler import Scheduler
 from locant.server.tickets import Ticket
 from locant.server.works import Batch, Work, Works
-from locant.translation.continuous import Outcome
+from locant.translation.compiled import Outcome
 
 
 class Delivery:

@@ -19,7 +19,8 @@ from typing import Protocol
 from locant.errors import LocantError
 from locant.server.request_queue import RequestQueue, Speed
 from locant.server.tickets import Deliver, Lane, SchedulerClosedError, Sentence, Ticket
-from locant.translation.continuous import ContinuousSearch, Outcome
+from locant.translation.compiled import Outcome
+from locant.translation.continuous import ContinuousSearch
 
 _LOG = logging.getLogger("locant.server")
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
-from locant.translation.continuous import Outcome
+from locant.translation.compiled import Outcome
 
 Deliver = Callable[[Sequence[tuple[int, Outcome]]], None]
 
