@@ -38,7 +38,7 @@ WRITERS = {
     "streams.py": "to devices, pipes and open descriptors",
     "training/checkpoint.py": IN_A_TEMPORARY_FOLDER,
     "training/generated_corpus.py": IN_A_TEMPORARY_FOLDER,
-    "training/run_data.py": IN_A_TEMPORARY_FOLDER,
+    "training/run.py": IN_A_TEMPORARY_FOLDER,
 }
 
 RENAMES = {"rename", "renames", "replace", "move"}
