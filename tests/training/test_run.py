@@ -313,6 +313,9 @@ def test_evaluation_is_saved_and_files_can_be_evaluated(finished, corpus, tmp_pa
     files = evaluate(run, source=corpus / "valid.en", target=corpus / "valid.de", beam=1)
     assert files.scores == result.scores
     assert files.hypotheses == result.hypotheses
+    assert load_run_evaluation(run) == result  # a split of the corpus goes before files
+    (run / "evaluation.valid.json").unlink()
+    assert load_run_evaluation(run) == files
 
 
 def test_metrics_rows_are_valid_json_with_units(finished):

@@ -31,12 +31,6 @@ from locant.analysis.scores import mean_scores as mean_scores
 from locant.analysis.scores import score_translations as score_translations
 from locant.analysis.significance import PairedComparison as PairedComparison
 from locant.analysis.significance import paired_bootstrap as paired_bootstrap
-from locant.analysis.stack_trace import LayerTrace as LayerTrace
-from locant.analysis.stack_trace import StackChanges as StackChanges
-from locant.analysis.stack_trace import StackTrace as StackTrace
-from locant.analysis.stack_trace import SublayerTrace as SublayerTrace
-from locant.analysis.stack_trace import trace_stack as trace_stack
-from locant.analysis.stack_trace import trace_states as trace_states
 from locant.analysis.structure import StackStructure as StackStructure
 from locant.analysis.structure import TracedModule as TracedModule
 from locant.analysis.structure import transformer_structure as transformer_structure
@@ -52,5 +46,4 @@ __all__ = [
     "score_translations",
     "shift_matrix",
     "token_pair",
-    "trace_stack",
 ]
