@@ -31,14 +31,12 @@ from locant.figures.numbers import example_scheme
 from locant.figures.trained import readable
 from locant.files import write_text
 from locant.models.architectures import require_transformer
+from locant.models.hub import DEMO
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer
 from locant.parsing import parse_json
 from locant.positions import SCHEMES, AttentionShape
 from locant.text.tokenizer import BOS, EOS
-
-DEMO = "demo"
-"""The small trained model that comes with Locant."""
 
 _MODULES = ("draw", "formulas", "knobs", "transformer", "served", "context", "order", "positions", "translate", "app")
 _LONGEST_TEXT = 2000

@@ -26,7 +26,7 @@ def local_folder(name: Path | str, *, other_formats: bool = False) -> Path:
     """Return the folder of a model; one on the Hub is downloaded to the cache of ``huggingface_hub`` first.
 
     Args:
-        name: A folder; a name that begins with ``hf://``; or ``demo``, where there is no such folder, for the small
+        name: A folder; a name that begins with ``hf://``; or ``demo``, where no folder of that name holds a model, for the small
             model that comes with Locant, which translates the English numbers from 1 to 999 to German.
         other_formats: Whether to fetch the files of models that can be imported, too.
 
@@ -36,7 +36,7 @@ def local_folder(name: Path | str, *, other_formats: bool = False) -> Path:
         MissingExtraError: The package ``huggingface_hub`` is not installed.
     """
     if not str(name).startswith("hf:/"):
-        return DEMO if str(name) == DEMO.name and not Path(name).exists() else Path(name)
+        return DEMO if str(name) == DEMO.name and not (Path(name) / "config.json").exists() else Path(name)
     found = _NAME.match(str(name))
     if not found:
         raise ConfigError(f"'{name}' is no model on the Hub. Write hf://user/model or hf://user/model@revision.")
