@@ -26,8 +26,8 @@ def local_folder(name: Path | str, *, other_formats: bool = False) -> Path:
     """Return the folder of a model; one on the Hub is downloaded to the cache of ``huggingface_hub`` first.
 
     Args:
-        name: A folder; a name that begins with ``hf://``; or ``demo``, where no folder of that name holds a model, for the small
-            model that comes with Locant, which translates the English numbers from 1 to 999 to German.
+        name: A folder; a name that begins with ``hf://``; or ``demo``, where no folder of that name holds a model, for
+            the small model that comes with Locant, which translates the English numbers from 1 to 999 to German.
         other_formats: Whether to fetch the files of models that can be imported, too.
 
     Raises:
