@@ -173,7 +173,6 @@ def test_what_generators_of_sites_have_besides_stays(page, newline):
         ("# He left.", "x {y}", "# x \\{y}"),
         ("[He](u) left.", "![x]", "[\\!\\[x\\]](u)"),
         ("He left.", "5 * 6 < 7 > 4 & R&D a_b C:\\x", "5 * 6 < 7 > 4 & R&D a_b C:\\x"),
-        ("He left.", " x ", "x"),
         ("He <!-- left.", "x <3 -->", "x <3 --\\>"),
         ("He left\\", "\\<b>", "\\\\\\<b>"),
         ("He left.", "{{ x }} {% y %}", "\\{\\{ x }} \\{\\% y %}"),
