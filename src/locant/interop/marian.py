@@ -83,8 +83,8 @@ def import_marian(folder: Path | str, run: Path | str) -> list[str]:
             model,
             TokenizerPair(source.tokenizer, target.tokenizer, languages),
             decoding,
-            # Of several languages these are the names of groups.
-            source_language=None if languages else about.source_lang or None,
+            source_language=about.source_lang or None,
+            # Of several languages that is the name of their group.
             target_language=None if languages else about.target_lang or None,
         )
     if languages:

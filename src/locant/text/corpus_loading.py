@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from locant.errors import ConfigError, DataError
+from locant.languages import LanguageTag, parse_language
 from locant.text.bible import load_bible, load_bible_languages
 from locant.text.corpus import Corpus, CorpusPart, CorpusStage
 from locant.text.corpus_settings import (
@@ -110,7 +111,7 @@ def _agreed(side: str, corpora: Mapping[str, Corpus]) -> str | None:
         ConfigError: They do not agree.
     """
     known = {name: language for name, corpus in corpora.items() if (language := getattr(corpus, side))}
-    if len(set(known.values())) > 1:
+    if len(set(map(parse_language, known.values()))) > 1:
         listed = ", ".join(f"{language} in '{name}'" for name, language in known.items())
         raise ConfigError(
             f"The sources of a mixture must be of one pair of languages, but the {side.replace('_', ' ')} is {listed}."
@@ -161,6 +162,7 @@ def _load_plain(settings: SourceCorpusSettings, store: TextStore | None, *, hold
 def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpus:
     corpora = [load_corpus(pair, store) for pair in settings.pairs]
     texts: dict[Direction, list[CorpusPart]] = {}
+    codes: dict[LanguageTag, str] = {}
     for number, corpus in enumerate(corpora, start=1):
         if corpus.layout is not None:
             raise ConfigError(f"Pair {number} of the corpus has 'languages' itself; a pair has two languages.")
@@ -174,13 +176,18 @@ def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpu
                 raise ConfigError(
                     f"Pair {number} of the corpus ({corpus.name}) lacks source_language, target_language or both."
                 )
-            if part.source_language == part.target_language:
+            # Whatever form a code has, that of the first pair with the language holds.
+            source, target = (
+                codes.setdefault(parse_language(code), code) for code in (part.source_language, part.target_language)
+            )
+            if source == target:
                 raise ConfigError(
                     f"Pair {number} of the corpus ({corpus.name}) is of one language, '{part.source_language}'."
                 )
-            texts.setdefault(Direction(part.source_language, part.target_language), []).append(part)
+            part = replace(part, source_language=source, target_language=target)
+            texts.setdefault(Direction(source, target), []).append(part)
             if part.tag is None:  # tagged text is synthetic on one side, which should not become a target
-                texts.setdefault(Direction(part.target_language, part.source_language), []).append(_turned(part))
+                texts.setdefault(Direction(target, source), []).append(_turned(part))
     parts = []
     for direction, trained in settings.chosen(texts).items():
         for number, part in enumerate(texts[direction], start=1):
