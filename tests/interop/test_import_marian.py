@@ -231,6 +231,7 @@ def test_the_token_of_a_language_is_no_text(several, tmp_path):
 
 def test_the_source_language_is_the_model_s_own_and_not_told(several, tmp_path, capsys):
     import_marian(tmp_path / "marian", tmp_path / "run")
+    assert load_model_folder(tmp_path / "run", device="cpu").source_language == "eng"
     translate = ["translate", str(tmp_path / "run"), "ka"]
     written = set()
     for source in ([], ["--source-language", "en"], ["--source-language", "eng_Latn"]):
