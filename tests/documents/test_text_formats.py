@@ -9,7 +9,7 @@ from collections import Counter
 import polib
 import pyromark
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from translated import FUNCTIONS, functions, reversed_words, translated
 
@@ -198,6 +198,8 @@ WORDS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(WORDS.map("".join), WORDS.map("".join))
+@example("*<b>*a<3 ", "")
+@example("~~<3 <b>~~dog *", "*`dog `a")
 def test_no_translation_becomes_markup(source, translation):
     source = f"The {source} man"
     written = translated("markdown", source, lambda sentence: f"{translation} end", split=lambda line: [line])

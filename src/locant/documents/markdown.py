@@ -427,11 +427,11 @@ def _write(passage: Written, *, source: Passage, labels: Set[str], in_heading: b
             same = True
         elif family == "cell":
             same = not in_table
-        if not same:  # text of the source could be code with a new sign
+        if not same:  # text of the source could be markup with a new sign, or beside another one
             places.update(
                 at
                 for at, is_translated, key in signs
-                if (is_translated or family in ("code", "escape")) and (key[0] != ">" or may_end_tag)
+                if (is_translated or family in ("code", "escape", "star", "wave")) and (key[0] != ">" or may_end_tag)
             )
     edges = _line_starts(ours), _line_starts(theirs)
     firsts = [_LINE_START.match("".join(piece for piece, _ in ours), at) for at, _ in edges[0]]
