@@ -50,7 +50,7 @@ def page(extra: Mapping[str, Any] | None = None) -> str:
 
     Args:
         extra: What a server tells the pages: ``served``, ``schemes`` (titles by name) and ``model`` (an example
-            ``text`` and a sentence ``about`` the model).
+            ``text``, a ``hint`` what to try, and a sentence ``about`` the model).
     """
     folder = files("locant.app") / "pages"
 
@@ -109,7 +109,8 @@ class Reader:
         self._lock = Lock()
         config = model.config
         self.about = {
-            "text": "Two dogs play in the snow." if found.source_language in (None, "en") else "1, 2, 3.",
+            "text": "Two dogs play in the snow." if found.source_language in (None, "en") else "",
+            "hint": "Press Play and watch where the model looks for each word.",
             "about": f"{found.folder.name}: {config.encoder_layers} encoder and {config.decoder_layers} decoder "
             f"layers, {config.d_model} features, {config.heads} heads, {config.position} positions. It writes the "
             "likeliest token each time, so translations may differ from those of a beam.",

@@ -48,7 +48,7 @@ def reason_to_refuse(host: str, origin: str | None, names: Collection[str]) -> s
             "the host with --host."
         )
     if origin is not None and _split(origin).netloc.lower() != host.lower():
-        return "The explorer answers its own pages alone, not those of another site."
+        return "The explorer answers only its own pages, not those of another site."
     return ""
 
 

@@ -313,10 +313,10 @@ def verdict(tables: Sequence[ResultTable]) -> list[str]:
     for table in tables:
         column = "unseen" if "unseen" in table.columns else next(iter(table.columns))
         metric = table.columns[column]
-        known = [(row.cells[column].mean, row) for row in table.rows if row.cells[column].mean is not None]
+        known = [(mean, row) for row in table.rows if (mean := row.cells[column].mean) is not None]
         if not known:
             continue
-        value, best = (max if metric.higher_is_better else min)(known, key=lambda one: one[0] or 0.0)
+        value, best = (max if metric.higher_is_better else min)(known, key=lambda one: one[0])
         where = f" on {column} lengths" if column in ("seen", "unseen") else ""
         condition = f" ({best.condition})" if best.condition else ""
         said.append(

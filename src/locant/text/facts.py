@@ -1,4 +1,4 @@
-"""Numbers that cleaning, holding out and statistics look at instead of sentences: hashes, checksums and words."""
+"""Hashes, checksums and word counts of pairs: what cleaning, held-out sets and statistics need of a text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _hashes(texts: Iterable[bytes]) -> npt.NDArray[np.uint64]:
 
 
 class Facts(NamedTuple):
-    """What is looked at of n pairs, in numbers.
+    """Hashes, checksums and word counts of n pairs.
 
     Attributes:
         pair: 64-bit hash of the pair; [n] uint64.
@@ -68,12 +68,12 @@ class Facts(NamedTuple):
     folded: npt.NDArray[np.uint32]
 
     def select(self, rows: npt.NDArray[np.int64]) -> Facts:
-        """Return those of some pairs."""
+        """Return the facts of some rows."""
         columns: list[Any] = [column[rows] for column in self]
         return Facts(*columns)
 
     def turned(self) -> Facts:
-        """Return those of the pairs with source and target exchanged, whose hashes still tell which are the same."""
+        """Return the facts of the pairs with source and target exchanged; equal pairs still have equal hashes."""
         return Facts(self.pair, self.stripped, *(column[:, ::-1] for column in self[2:]))
 
 

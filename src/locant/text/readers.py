@@ -24,7 +24,7 @@ LONGEST_LINE = 64 << 20
 """Bytes of the longest line that is read."""
 _LINES = 1 << 14
 _BYTES = 1 << 20
-"""Of a block, at most so many lines, and about so many bytes of a file."""
+"""Most lines of a block, and about how many bytes of a file it takes."""
 _ROWS = 1 << 13
 
 
@@ -330,7 +330,7 @@ class _Lines:
         return min(len(self._ends), _LINES)
 
     def take(self, lines: int) -> bytes:
-        """Return so many lines, which are there."""
+        """Return that many lines, no more than :meth:`fill` counted."""
         end = int(self._ends[lines - 1])
         data, self._buffer = self._buffer[:end], self._buffer[end:]
         self._ends = self._ends[lines:] - end

@@ -178,7 +178,7 @@ def _sample(pairs: Pairs, sides: Sequence[int]) -> Iterator[str]:
 
 
 def _spaced(pairs: Pairs, sides: Sequence[int], step: int) -> Iterator[str]:
-    """Return every so-manieth sentence, with an odd step, so that source and target sentences come in turn."""
+    """Return every n-th sentence, with an odd n, so that source and target sentences alternate."""
     sentences = (pair[side] for pair in pairs for side in sides)
     return islice(sentences, 0, None, step | 1)
 

@@ -5,8 +5,8 @@ A run keeps two kinds of states::
     checkpoints/step-00001000/   weights, optimiser and state; the newest two are kept, the older in case of damage
     snapshots/step-00001000.safetensors   weights alone, for averaging; the last or best few are kept
 
-Both appear under their final name only when complete and flushed to disk. The first process writes them,
-whole also of a sharded model, so that any number of processes goes on from them.
+Both appear under their final name only when complete and flushed to disk. The first process writes
+the whole state, also of a sharded model, so that any number of processes can resume from it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _KEPT = 2
 _MOST = 2.0**53
 _FORMAT = 1
 _FORMAT_OF_PARTS = 2
-"""Of earlier versions, whose processes each wrote a part of a sharded model; it is read, and not written."""
+"""Format of earlier versions, where each process wrote its part of a sharded model. It is only read."""
 _WEIGHTS, _OPTIMIZER, STATE_FILE = "weights.safetensors", "optimizer.safetensors", "state.json"
 
 

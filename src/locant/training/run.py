@@ -238,7 +238,7 @@ def _train(
 
 
 class Run:
-    """A run of one process, which does as its fellows under torchrun do: opened, planned, prepared and trained.
+    """A training run in this process: open, plan, prepare, train. Under torchrun every process takes the same steps.
 
     Args:
         folder: The run folder.

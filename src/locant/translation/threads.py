@@ -68,7 +68,7 @@ class ThreadLimit:
 
 
 def side_by_side(work: Sequence[Piece[Result]], threads: int) -> Iterator[Result]:
-    """Yield what pieces of work return, in the order in which they are done.
+    """Run pieces of work in threads and yield their results in the order in which they finish.
 
     Where one fails, or the caller wants no more, those that have not begun never do.
 

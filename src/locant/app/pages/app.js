@@ -62,7 +62,7 @@ function show(place, name, card) {
     ? [element("h2", {}, element("a", { href: `#${name}` }, page.title)), element("p", { class: "say" }, page.say)]
     : [element("h1", {}, page.title), element("p", { class: "say" }, page.say)];
   const hint = element("p", { class: "hint" }, element("strong", {}, "Try: "), page.hint);
-  const all = element("p", {}, element("a", { href: `#${name}`, class: "open" }, "More \u2192"));
+  const all = element("p", {}, element("a", { href: `#${name}` }, "More \u2192"));
   place.append(...head, drawn, element("div", { class: "controls" }, knobs, player), hint,
     ...(card ? [all] : [element("details", { open: location.hash.includes("?") }, element("summary", {}, "More knobs"), more), rest]));
   set({});
@@ -74,7 +74,7 @@ function route() {
   for (const link of document.querySelectorAll("nav a")) link.classList.toggle("current", link.hash === `#${PAGES[name] ? name : ""}`);
   if (PAGES[name]) {
     document.title = `${PAGES[name].title} - Locant explorer`;
-    const place = element("section", { class: "page" });
+    const place = element("section");
     main.append(place);
     show(place, name, false);
   } else {

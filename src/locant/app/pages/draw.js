@@ -5,7 +5,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 // An element with attributes and children: strings become text; "on..." attributes are listeners.
 export function element(tag, attributes = {}, ...children) {
-  const svg = ["svg", "g", "path", "rect", "circle", "line", "text", "title", "image"].includes(tag);
+  const svg = ["svg", "g", "path", "rect", "circle", "line", "text", "title"].includes(tag);
   const made = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
@@ -81,16 +81,16 @@ export function matrix(values, { rows = null, columns = null, rowTitle, columnTi
     text(rowTitle, 0, 0, { transform: `translate(10 ${top + (height * tall) / 2}) rotate(-90)`, "text-anchor": "middle", class: "axis" }));
 }
 
-// Lines over common places. series: {name: numbers}; the last is drawn on top. references: {name: number}, level lines.
-export function lines(series, { xs = null, xTitle, yTitle, label, logarithmic = false, references = {}, marked = null }) {
+// Lines over 0, 1, 2 ... series: {name: numbers}; the last is drawn on top. references: {name: number}, level lines.
+export function lines(series, { xTitle, yTitle, label, logarithmic = false, references = {}, marked = null }) {
   const [width, height, left, top, right, bottom] = [560, 340, 62, 14, 14, 44];
   const names = Object.keys(series);
-  const places = xs || series[names[0]].map((_, index) => index);
+  const last = series[names[0]].length - 1;
   const scale = (value) => (logarithmic ? Math.log10(value) : value);
   const all = [...Object.values(series).flat(), ...Object.values(references)].map(scale).filter(Number.isFinite);
   let [lowest, highest] = [Math.min(...all), Math.max(...all)];
   if (highest - lowest < 1e-9) [lowest, highest] = [lowest - 0.5, highest + 0.5];
-  const x = (value) => left + ((value - places[0]) / (places[places.length - 1] - places[0] || 1)) * (width - left - right);
+  const x = (place) => left + (place / (last || 1)) * (width - left - right);
   const y = (value) => top + ((highest - scale(value)) / (highest - lowest)) * (height - top - bottom);
   const parts = [];
   const levels = logarithmic
@@ -100,15 +100,15 @@ export function lines(series, { xs = null, xTitle, yTitle, label, logarithmic = 
     parts.push(element("line", { x1: left, x2: width - right, y1: y(level), y2: y(level), class: "grid" }),
       text(logarithmic ? count(level) : short(level), left - 6, y(level), { "text-anchor": "end", "dominant-baseline": "central" }));
   }
-  for (const place of ticks(places[0], places[places.length - 1], 8)) {
+  for (const place of ticks(0, last, 8)) {
     parts.push(text(count(place), x(place), height - bottom + 16, { "text-anchor": "middle" }));
   }
   for (const [name, level] of Object.entries(references)) {
     parts.push(element("line", { x1: left, x2: width - right, y1: y(level), y2: y(level), class: "reference" }),
-      text(name, width - right, y(level) - 4, { "text-anchor": "end", class: "reference-name" }));
+      text(name, width - right, y(level) - 4, { "text-anchor": "end" }));
   }
   names.forEach((name, index) => {
-    const path = places.map((place, at) => `${at ? "L" : "M"}${x(place).toFixed(1)} ${y(series[name][at]).toFixed(1)}`).join("");
+    const path = series[name].map((value, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
     parts.push(element("path", { d: path, class: `line line-${index % 6}` }, element("title", {}, name)));
   });
   if (marked !== null) parts.push(element("line", { x1: x(marked), x2: x(marked), y1: top, y2: height - bottom, class: "frame" }));
@@ -119,7 +119,7 @@ export function lines(series, { xs = null, xTitle, yTitle, label, logarithmic = 
   return element("div", {}, picture(width, height, label, parts), legend);
 }
 
-// One clock a pair of features: its hand at the angle of the position.
+// One clock per pair of features: its hand at the angle of the position.
 export function clocks(angles, label) {
   const columns = Math.min(8, angles.length);
   const rows = Math.ceil(angles.length / columns);
@@ -135,7 +135,8 @@ export function clocks(angles, label) {
   }));
 }
 
-// Words above and below with a link for every weight; the marked word below is read from by the strongest links.
+// Words above and below, and a link as thick as its weight between each two; links of other words than the marked one
+// are faint.
 export function links(above, below, weights, { label, marked = null, onword = null }) {
   const spread = 84;
   const width = Math.max(above.length, below.length) * spread + 16;

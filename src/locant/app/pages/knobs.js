@@ -34,7 +34,12 @@ export function check(label, value, change) {
 
 export function sentence(label, value, change) {
   const id = `knob-${names += 1}`;
-  const field = element("input", { id, type: "text", value, maxlength: 400, autocomplete: "off", spellcheck: "false", oninput: () => change(field.value) });
+  const field = element("input", { id, type: "text", value, maxlength: 400, autocomplete: "off", spellcheck: "false" });
+  let timer = 0;
+  field.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => change(field.value), 200); // a model need not read every letter
+  });
   return element("p", { class: "knob wide" }, element("label", { for: id }, label), field);
 }
 

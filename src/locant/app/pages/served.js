@@ -16,6 +16,7 @@ export async function ask(what, question) {
 
 export const EXAMPLE = extra.model || {
   text: "seven hundred forty two",
+  hint: "Press Play and watch where the model looks for each word; the order turns round at “und”.",
   about: "A small trained Transformer computes in this page: it reads English numbers from one to 999 and writes them in German.",
 };
 
@@ -42,7 +43,9 @@ export function read(sentence, { positions = true, temperature = 1, seed = 0 } =
   const key = JSON.stringify(question);
   if (!readings.has(key)) {
     if (readings.size > 50) readings.clear();
-    readings.set(key, extra.model ? ask("read", question) : small().read(sentence, question));
+    const reading = extra.model ? ask("read", question) : small().read(sentence, question);
+    reading.catch(() => readings.delete(key)); // it may be asked again
+    readings.set(key, reading);
   }
   return readings.get(key);
 }

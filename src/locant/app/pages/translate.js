@@ -26,7 +26,7 @@ let last = null; // the reading that the knobs of layers and heads belong to
 export const translate = {
   title: "Translate",
   say: EXAMPLE.about,
-  hint: "Press Play and watch where the model looks for each word; the order turns round at “und”.",
+  hint: EXAMPLE.hint,
   defaults: { sentence: EXAMPLE.text, word: 0, part: "cross", layer: 0, head: 0, temperature: 1, positions: true, seed: 0 },
   pause: 1200,
   step: ({ word }) => ({ word: last && word + 1 < last.written.length ? word + 1 : 0 }),

@@ -34,11 +34,12 @@ class NumberFinding:
     recognised: bool = True
 
 
-def identify_array(values: Tensor) -> NumberFinding:
+def identify_array(values: Tensor, *, decimals: int | None = None) -> NumberFinding:
     """Say of a table or a vector of frequencies which formula gave it, and name known errors.
 
     Args:
         values: As for :func:`locant.rotary_configs.identify`, which does the work.
+        decimals: Likewise.
 
     Raises:
         ConfigError: It is not a tensor of floating or complex numbers.
@@ -49,7 +50,7 @@ def identify_array(values: Tensor) -> NumberFinding:
         >>> identify_array(sinusoid_table(torch.arange(1, 50), 16)).errata
         ('e21',)
     """
-    found = identify(values)
+    found = identify(values, decimals=decimals)
     errata: tuple[str, ...] = ()
     if found.kind == "sinusoid table":
         errata = (*_EXPONENTS.get(found.exponent or "", ()), *_BASES.get(found.base or 0.0, ()))
@@ -62,8 +63,8 @@ def identify_text(text: str) -> NumberFinding:
     r"""Say of an array as text which formula gave it, and name known errors.
 
     Args:
-        text: An array as NumPy or PyTorch print it or Python writes it, or a row of numbers on each line. Numbers of
-            fewer than seven decimals are compared as float16 holds them, of fewer than four as bfloat16 does.
+        text: An array as NumPy or PyTorch print it or Python writes it, or a row of numbers on each line, with two
+            decimals or more. Each number must be right in all printed digits.
 
     Raises:
         DataError: It is not an array of numbers, or some were left out in printing.
@@ -87,10 +88,5 @@ def identify_text(text: str) -> NumberFinding:
         raise DataError("This is not an array of numbers. Give the array alone, as NumPy prints it, or a row a line.")
     if len({len(row) for row in numbers}) > 1:
         raise DataError("The rows of the array have different lengths.")
-    values = torch.tensor(numbers, dtype=torch.float64)
-    finding = identify_array(values.float())
     decimals = max(map(len, re.findall(r"\.(\d*)", plain)), default=0)
-    if finding.recognised or decimals >= 7:
-        return finding
-    # What was rounded in printing fits no formula exactly.
-    return identify_array(values.to(torch.float16 if decimals >= 4 else torch.bfloat16))
+    return identify_array(torch.tensor(numbers, dtype=torch.float32), decimals=decimals if decimals >= 2 else None)
