@@ -13,7 +13,6 @@ from site_interactive import PAGES
 from locant.figures.errata import TOPICS
 
 GALLERY, PLAYED, ERRATA = Path("gallery.md"), Path("interactive.md"), Path("docs", "errata.md")
-EXPLORER = Path("interactive", "explorer.html")
 
 _NAMED = re.compile(r"(\[`([a-z-]+)`\]\()[^()\s]*figures\.md(\))")
 _IMAGE = re.compile(r"^!\[[^\]]*\]\([^()\s]*/([a-z-]+)\.png\)$", re.MULTILINE)
@@ -63,8 +62,7 @@ def _more(name: str, errata: bool) -> str:
 
 def _played(page: Path, name: str) -> list[str]:
     """Return the line that leads from a figure to the pages of the explorer about the same, where there are some."""
-    address = _from(page, EXPLORER)
-    links = [f"[{title}]({address}#{one})" for one, (title, figures) in PAGES.items() if name in figures]
+    links = [f"[{title}]({_from(page, PLAYED)})" for title, figures in PAGES.items() if name in figures]
     return [f"With knobs: {', '.join(links)}."] if links else []
 
 

@@ -9,23 +9,20 @@ from site_folder import SiteFolder
 from locant.app.explore import save_page
 
 PAGES = {
-    "positions": (
-        "Watch positions",
-        ("heatmap", "waves", "dot-products", "distance", "clocks", "turning-pairs", "bias"),
-    ),
-    "order": ("Swap two words", ("masks",)),
-    "context": ("Stretch a context", ("spectrum",)),
-    "translate": ("Translate", ("attention", "attention-steps", "teacher-forcing")),
+    "Watch positions": ("heatmap", "waves", "dot-products", "distance", "clocks", "turning-pairs", "bias"),
+    "Swap two words": ("masks",),
+    "Stretch a context": ("spectrum",),
+    "Translate": ("attention", "attention-steps", "teacher-forcing"),
 }
-"""Pages of the explorer: title, and the figures of :data:`~locant.figures.FIGURES` about the same."""
+"""Pages of the explorer by title, and the figures of :data:`~locant.figures.FIGURES` about the same."""
 
 _PAGE = """# Play with it
 
 ```{raw} html
 <iframe src="interactive/explorer.html" title="The explorer" style="width: 100%; height: 80vh; border: 0"></iframe>
+<p>The same <a href="interactive/explorer.html">on a page of its own</a>: it needs no server and fetches nothing.</p>
 ```
 
-The same [on a page of its own](interactive/explorer.html): it needs no server and fetches nothing.
 [`locant explore`](docs/explorer.md) shows a model of your own in it.
 """
 

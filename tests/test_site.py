@@ -136,7 +136,7 @@ def test_pages_about_one_figure_lead_to_each_other(tmp_path):
     folder.write(Path("docs/course/1.md"), "# One\n\n![Clocks](../images/clocks.png)\n\n![None](../images/none.png)\n")
     crosslink(folder, ["clocks", "criteria"])
     texts = {str(path): text for path, text in folder.texts.items()}
-    played = "[Watch positions]({}interactive/explorer.html#positions)"
+    played = "[Watch positions]({}interactive.md)"
     assert "Shown by [`clocks`](../gallery.md#clocks), [`heads`](figures.md)." in texts["docs/errata.md"]
     with_knobs = f"With knobs: {played.format('../../')}."
     assert texts["docs/course/1.md"].count("With knobs") == 1
@@ -194,7 +194,7 @@ def test_pages_become_html_that_fetches_nothing(tmp_path):
 
 
 def test_pages_of_the_explorer_name_figures_that_there_are():
-    assert {name for _, figures in EXPLORED.values() for name in figures} <= set(FIGURES)
+    assert {name for figures in EXPLORED.values() for name in figures} <= set(FIGURES)
 
 
 def test_names_of_functions_stand_apart_in_formulas():
