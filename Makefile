@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 endif
 
-.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation both-directions bench bench-contention bench-serve bench-scale bench-positions bench-gpu test-gpu adaptation defaults nanogpt lock audit clean
+.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation both-directions bench bench-kernels bench-contention bench-serve bench-scale bench-positions bench-gpu test-gpu adaptation defaults nanogpt lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -230,6 +230,10 @@ bench: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/run.py text
 	.venv-bench/bin/python benchmarks/speed/run.py translation
 
+# What each C++ kernel saves of a training step; takes about half an hour.
+bench-kernels: $(BIN)/locant
+	$(BIN)/python benchmarks/speed/kernel_ablation.py --output docs/results/speed/kernel-ablation.json
+
 # The same beside a process that keeps a core busy, and under a quota; takes about half an hour.
 bench-contention: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/contention.py --output contention.json
@@ -242,13 +246,9 @@ bench-scale: $(BIN)/locant
 
 # Exported pages in Node, Chromium and Firefox against the native engine, on one thread, in at most six minutes; nothing else
 # should run meanwhile. MODELS="runs/one runs/two", the demonstration by default; TEXT=file where a model's run has no test
-.PHONY: bench-web bench-explorer
+.PHONY: bench-web
 bench-web: $(BIN)/locant
 	$(BIN)/python benchmarks/web/run.py $(MODELS) $(if $(TEXT),--text $(TEXT))
-
-# How soon the explorer's page of the Transformer answers, knob by knob; takes five minutes at most. RUN=folder shows its model too
-bench-explorer: $(BIN)/locant
-	$(BIN)/python benchmarks/figures/explorer.py $(wildcard $(RUN))
 
 # Exact versions of all that Locant is developed with, what others bring along included, as .venv holds them.
 lock: $(BIN)/locant

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
 
 from site_folder import SiteFolder
-from site_interactive import INTERACTIVES, Interactive
+from site_interactive import PAGES
 
 from locant.figures.errata import TOPICS
 
@@ -62,17 +61,9 @@ def _more(name: str, errata: bool) -> str:
 
 
 def _played(page: Path, name: str) -> list[str]:
-    """Return the line that leads from a figure to those with knobs about the same, where there are some."""
-    links = [f"[{figure.title}]({_from(page, PLAYED)}#{figure.name})" for figure in _with_knobs()[name]]
+    """Return the line that leads from a figure to the pages of the explorer about the same, where there are some."""
+    links = [f"[{title}]({_from(page, PLAYED)})" for title, figures in PAGES.items() if name in figures]
     return [f"With knobs: {', '.join(links)}."] if links else []
-
-
-def _with_knobs() -> defaultdict[str, list[Interactive]]:
-    found: defaultdict[str, list[Interactive]] = defaultdict(list)
-    for figure in INTERACTIVES:
-        for name in figure.figures:
-            found[name].append(figure)
-    return found
 
 
 def _from(page: Path, target: Path) -> str:

@@ -284,6 +284,17 @@ def test_the_table_of_large_texts_is_its_record():
         assert f"| {found['pairs']:,}{who} | {seconds} | {round(rate, -2):,.0f} | {memory:,} MB |" in page
 
 
+def test_the_table_of_kernels_is_its_record():
+    folder = ROOT / "docs" / "results"
+    page = (folder / "speed.md").read_text(encoding="utf-8")
+    record = json.loads((folder / "speed" / "kernel-ablation.json").read_text(encoding="utf-8"))
+    for shape, found in record["found"].items():
+        for name, speeds in found.items():
+            positions, kernels = name.split(": ")
+            speed, whole = (statistics.median(each) for each in (speeds, found[f"{positions}: all"]))
+            assert f"| {shape} | {positions} | {kernels} | {speed:,.0f} | {speed / whole:.3f} |" in page
+
+
 def test_the_tables_of_the_newer_processor_are_their_records():
     page = (ROOT / "docs" / "results" / "speed.md").read_text(encoding="utf-8").split("## A newer processor")[1]
     folder = ROOT / "docs" / "results" / "speed" / "zen5"

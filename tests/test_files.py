@@ -389,7 +389,7 @@ def test_a_descriptor_is_written_where_it_stands(tmp_path: Path) -> None:
 def test_commands_and_pages_write_through_these_functions_alone() -> None:
     """What a user names may be a device, a pipe or a link: opening it anywhere else would forget one of them."""
     within = {
-        "app/explorer/context_panels.py",  # a temporary folder of its own
+        "app/explore.py",  # a temporary folder of its own
         "app/web_page.py",  # a folder that appears when all of it is written
         "figures/files.py",  # the temporary path that replacing_file gives
     }

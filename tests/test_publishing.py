@@ -18,7 +18,7 @@ IN_A_TEMPORARY_FOLDER = "into a folder that replacing_folder, replacing_file or 
 WRITERS = {
     "files.py": "all others write through it",
     "locks.py": "the note of who holds a lock, in the file that is locked",
-    "app/explorer/context_panels.py": "into a folder that vanishes with the block",
+    "app/explore.py": "into a folder that vanishes with the block",
     "app/web_page.py": IN_A_TEMPORARY_FOLDER,
     "extension/extend/extend.py": IN_A_TEMPORARY_FOLDER,
     "extension/extend/folder.py": IN_A_TEMPORARY_FOLDER,
@@ -38,7 +38,7 @@ WRITERS = {
     "streams.py": "to devices, pipes and open descriptors",
     "training/checkpoint.py": IN_A_TEMPORARY_FOLDER,
     "training/generated_corpus.py": IN_A_TEMPORARY_FOLDER,
-    "training/run_data.py": IN_A_TEMPORARY_FOLDER,
+    "training/run.py": IN_A_TEMPORARY_FOLDER,
 }
 
 RENAMES = {"rename", "renames", "replace", "move"}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
-import os
 import re
 import shutil
 from pathlib import Path
@@ -17,12 +14,11 @@ from site_crosslinks import crosslink
 from site_extension import mathml
 from site_folder import SiteFolder
 from site_gallery import section
-from site_interactive import INTERACTIVES, script, write_interactive
+from site_interactive import PAGES as EXPLORED
 from site_reference import exported, rooms, write_reference
 from site_sources import links, write_navigation, write_sources
 
 import locant
-from locant.app.explorer.charts import chart
 from locant.figures import FIGURES
 from locant.figures.errata import TOPICS
 
@@ -134,19 +130,19 @@ def test_every_public_name_stands_in_the_reference_once(tmp_path):
 def test_pages_about_one_figure_lead_to_each_other(tmp_path):
     folder = SiteFolder(tmp_path)
     folder.write(
-        Path("gallery.md"), "# All\n\n" + section(FIGURES["circle"]) + "\n" + section(FIGURES["criteria"]) + "\n"
+        Path("gallery.md"), "# All\n\n" + section(FIGURES["clocks"]) + "\n" + section(FIGURES["criteria"]) + "\n"
     )
-    folder.write(Path("docs/errata.md"), "# Errors\n\nShown by [`circle`](figures.md), [`heads`](figures.md).\n")
-    folder.write(Path("docs/course/1.md"), "# One\n\n![Circle](../images/circle.png)\n\n![None](../images/none.png)\n")
-    crosslink(folder, ["circle", "criteria"])
+    folder.write(Path("docs/errata.md"), "# Errors\n\nShown by [`clocks`](figures.md), [`heads`](figures.md).\n")
+    folder.write(Path("docs/course/1.md"), "# One\n\n![Clocks](../images/clocks.png)\n\n![None](../images/none.png)\n")
+    crosslink(folder, ["clocks", "criteria"])
     texts = {str(path): text for path, text in folder.texts.items()}
-    played = "[One turn for every shift]({}interactive.md#shift)"
-    assert "Shown by [`circle`](../gallery.md#circle), [`heads`](figures.md)." in texts["docs/errata.md"]
+    played = "[Watch positions]({}interactive.md)"
+    assert "Shown by [`clocks`](../gallery.md#clocks), [`heads`](figures.md)." in texts["docs/errata.md"]
     with_knobs = f"With knobs: {played.format('../../')}."
     assert texts["docs/course/1.md"].count("With knobs") == 1
-    assert f"![Circle](../images/circle.png)\n\n{with_knobs}\n\n![None]" in texts["docs/course/1.md"]
-    circle, criteria = texts["gallery.md"].split("(criteria)=")
-    assert played.format("") in circle
+    assert f"![Clocks](../images/clocks.png)\n\n{with_knobs}\n\n![None]" in texts["docs/course/1.md"]
+    clocks, criteria = texts["gallery.md"].split("(criteria)=")
+    assert played.format("") in clocks
     assert "With knobs" not in criteria
     shown = [entry.key.lower() for topic in TOPICS for entry in topic.entries if "criteria" in entry.figures]
     assert shown
@@ -197,59 +193,8 @@ def test_pages_become_html_that_fetches_nothing(tmp_path):
     assert check_site(html) == []
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("figure", INTERACTIVES, ids=lambda figure: figure.name)
-def test_a_figure_with_knobs_has_a_picture_for_every_setting(figure):
-    name, data = json.loads(script(figure).replace("locantFigure(", "[").replace(");\n", "]"))
-    assert name == figure.name
-    assert len(data["charts"]) == math.prod(len(knob["values"]) for knob in data["knobs"])
-    start = 0
-    for knob, shown in zip(figure.knobs, data["knobs"], strict=True):
-        assert list(knob.values)[shown["start"]] == knob.start
-        start = start * len(shown["values"]) + shown["start"]
-    at_first = json.loads(json.dumps(chart(figure.panel(*(knob.start for knob in figure.knobs)))))
-    assert data["charts"][start] == at_first
-    assert len({json.dumps(each) for each in data["charts"]}) == len(data["charts"])
-    assert set(figure.figures) <= set(FIGURES)
-
-
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium was found; install it or name one in CHROMIUM")
-def test_knobs_choose_the_picture_and_the_page_fetches_nothing(tmp_path, monkeypatch):
-    from playwright.sync_api import sync_playwright
-
-    monkeypatch.setattr("site_interactive.INTERACTIVES", INTERACTIVES[:2])
-    folder = SiteFolder(tmp_path / "pages")
-    (tmp_path / "html").mkdir()
-    write_interactive(folder, tmp_path / "html" / "interactive")
-    parts = re.findall(r"```\{raw\} html\n(.*?)```", folder.texts[Path("interactive.md")], re.DOTALL)
-    (tmp_path / "html" / "index.html").write_text(f"<!doctype html><body data-theme='dark'>{''.join(parts)}")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
-        asked, errors = [], []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto((tmp_path / "html" / "index.html").as_uri())
-        width = page.get_by_role("slider", name="width d").first
-        page.wait_for_selector(".main-svg")
-        assert "width d 64, base 10,000" in page.get_by_role("figure").first.get_attribute("aria-label")
-        columns = "() => window.locantMatrix.shown(document.querySelector('.matrix')).matrix.columns"
-        assert page.evaluate(columns) == 64
-        width.focus()
-        width.press("ArrowRight")
-        assert page.evaluate(columns) == 128
-        ink = "() => document.querySelector('.js-plotly-plot').layout.font.color"
-        cells = "() => document.querySelector('.matrix svg > g').style.filter"
-        assert (page.evaluate(ink), page.evaluate(cells)) == ("#e6e9ec", "invert(1) hue-rotate(180deg)")
-        page.evaluate("document.body.dataset.theme = 'light'")
-        page.wait_for_function(f"({ink})() === '#24292f' && ({cells})() === ''")
-        browser.close()
-    assert errors == []
-    assert all(address.startswith(("file:", "data:", "blob:")) for address in asked)
+def test_pages_of_the_explorer_name_figures_that_there_are():
+    assert {name for figures in EXPLORED.values() for name in figures} <= set(FIGURES)
 
 
 def test_names_of_functions_stand_apart_in_formulas():

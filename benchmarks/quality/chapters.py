@@ -39,7 +39,7 @@ from locant.text import TokenCache
 from locant.text.bible import find_version, read_version
 from locant.text.corpus_settings import BibleCorpus
 from locant.training import load_run_recipe
-from locant.training.usual_length import choose_usual_length
+from locant.training.defaults import choose_usual_length
 from locant.translation import Translator
 from measure import header, machine, row
 

@@ -39,7 +39,7 @@ from locant.text import (
     prepare,
 )
 from locant.text.bible import bible_splits, find_version
-from locant.text.line_blocks import read_files
+from locant.text.readers import read_files
 from measure import alone, table, warn_when_busy, write_record
 
 GROWING = ("reading", "cleaning", "tokenising")

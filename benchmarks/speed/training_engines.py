@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from shapes import Shape, locant_model, marian_model
@@ -71,14 +72,14 @@ def plain(model: nn.Module, logits: Callable[[Tensor, Tensor], Tensor]) -> Train
     return TrainingEngine(model, loss)
 
 
-def locant(shape: Shape, padded: bool) -> TrainingEngine:
-    """Locant's own step, as in `locant train`."""
+def locant(shape: Shape, padded: bool, **options: Any) -> TrainingEngine:
+    """Locant's own step, as in `locant train`; options are its model's."""
     from locant.text import Batch
     from locant.training import TranslatorLoss
 
     keep_freed_memory()
     limit_onednn_cache()
-    model = locant_model(shape, dropout=0.1)
+    model = locant_model(shape, dropout=0.1, **options)
 
     def loss(source: Tensor, target: Tensor, smoothing: float) -> Tensor:
         given, wanted = target[:, :-1].masked_fill(target[:, :-1] == EOS, PAD), target[:, 1:]

@@ -45,3 +45,33 @@ from locant.version import __version__ as __version__
 extend = extend_model
 inspect = inspect_model
 resume = resume_training
+
+__all__ = [
+    "ALiBi",
+    "LanguageModel",
+    "LanguageModelConfig",
+    "LocantError",
+    "PositionScheme",
+    "Recipe",
+    "Rotary",
+    "RotaryConfig",
+    "Sinusoidal",
+    "Transformer",
+    "TransformerConfig",
+    "Translator",
+    "__version__",
+    "build_scheme",
+    "compare",
+    "draw_figure",
+    "evaluate",
+    "evaluate_context",
+    "extend",
+    "generate_corpus",
+    "import_model",
+    "inspect",
+    "load_recipe",
+    "preset",
+    "register_scheme",
+    "resume",
+    "train",
+]

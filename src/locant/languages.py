@@ -129,6 +129,23 @@ def find_language(code: str, known: Iterable[str]) -> str | None:
     return known[min(found)[2]] if found else None
 
 
+def other_codes(known: Iterable[str]) -> dict[str, str]:
+    """Return the codes that mean one of some languages, in lower case and with hyphens, and which of them each means.
+
+    Args:
+        known: Codes: of ``deu_Latn`` are found ``de``, ``deu``, ``ger``, ``de-latn`` and others.
+    """
+    known = list(known)
+    tags = [parse_language(code) for code in known]
+    forms = {*known, *(tag.tag for tag in tags)}
+    for code, row in _table()[0].items():
+        for tag in tags:
+            if tag.code == row.code:
+                forms |= {code, *(f"{code}-{part}" for part in (tag.script, *row.scripts))}
+    found = {form.lower().replace("_", "-"): find_language(form, known) for form in sorted(forms)}
+    return {form: code for form, code in found.items() if code is not None}
+
+
 def meant_language(name: str) -> str:
     """Return a sentence that names the code of a language that is called something else, or an empty string.
 

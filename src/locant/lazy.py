@@ -18,6 +18,7 @@ class _LazyPackage(ModuleType):
     """A package whose exports are imported at their first use."""
 
     _homes: dict[str, tuple[str, str]]
+    __all__: list[str]
 
     def __getattr__(self, name: str) -> Any:
         if name not in self._homes:
@@ -42,13 +43,15 @@ class _LazyPackage(ModuleType):
 
     def __dir__(self) -> list[str]:
         # What is public, and what every module has; not the modules below, which importing binds here too.
-        return sorted({*self._homes, *(name for name in super().__dir__() if name.startswith("__"))})
+        inside = (name for name, (module, _) in self._homes.items() if module == self.__name__)
+        return sorted({*self.__all__, *inside, *(name for name in super().__dir__() if name.startswith("__"))})
 
 
 def lazy_exports(package: str) -> list[str]:
-    """Make a package import its exports lazily, and return their names, which are its ``__all__``.
+    """Make a package import its exports lazily, and return the public ones, which are its ``__all__``.
 
-    Packages inside it are imported lazily too, but ``from package import *`` leaves them out.
+    The ``__all__`` of the stub lists these. Other names that the stub imports are for the rest of Locant, and packages
+    inside the package are imported lazily too, but ``from package import *`` leaves both out.
 
     Args:
         package: Its ``__name__``. The stub ``__init__.pyi`` beside its ``__init__.py`` consists of lines such as
@@ -68,14 +71,17 @@ def lazy_exports(package: str) -> list[str]:
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
-    homes = dict(imported)
+    homes, public = dict(imported), []
     for node in stub.body:
         if isinstance(node, ast.Assign):
             ((target,), value) = node.targets, node.value
             assert isinstance(target, ast.Name)
+            if target.id == "__all__":
+                public = ast.literal_eval(value)
+                continue
             assert isinstance(value, ast.Name)
             homes[target.id] = imported[value.id]
             homes.pop(value.id, None)
     module.__dict__["_homes"] = homes
     module.__class__ = _LazyPackage
-    return sorted(name for name, (module_name, _) in homes.items() if module_name != package)
+    return list(public)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from locant.analysis import gradient_by_distance, gradient_by_layer, operations_in_a_row
+from locant.analysis import gradient_by_distance, operations_in_a_row
 from locant.errors import ConfigError
 from locant.models import LanguageModel, LanguageModelConfig
 
@@ -33,21 +33,6 @@ def test_it_is_the_jacobian_of_the_last_output() -> None:
         jacobian = torch.autograd.functional.jacobian(lambda given: gru(given[None])[0][0, -1], row)
         squares += jacobian.double().square().sum((0, 2)) / 5  # the mean over unit vectors
     torch.testing.assert_close(found, (squares / 100).sqrt().flip(0), rtol=0.1, atol=0)
-
-
-def test_by_layer_leaves_no_gradient_behind() -> None:
-    first, second = nn.Linear(2, 3), nn.Linear(3, 1)
-
-    def loss() -> Tensor:
-        return second(first(torch.ones(1, 2))).sum()
-
-    found = gradient_by_layer(loss(), {"first": list(first.parameters()), "second": [second.weight]})
-    assert first.weight.grad is None
-    loss().backward()
-    assert first.weight.grad is not None
-    squares = first.weight.grad.square().sum() + first.bias.grad.square().sum()
-    assert found["first"] == pytest.approx(squares.sqrt().item(), rel=1e-6)
-    assert found["second"] == pytest.approx(second.weight.grad.norm().item(), rel=1e-6)
 
 
 def test_operations_in_a_row() -> None:

@@ -83,7 +83,7 @@ def test_every_scheme_can_be_checked(name: str) -> None:
         ("none", "unique", "no"),
         ("sinusoidal", "unique", "yes"),
         ("learned", "unique", "yes"),
-        ("learned", "extends to longer text", "no"),
+        ("learned", "defined beyond training length", "no"),
         ("learned", "consistent distance", "no"),
         ("index", "bounded", "no"),
         ("index", "consistent distance", "yes"),
@@ -114,7 +114,7 @@ def test_known_verdicts(name: str, property_name: str, verdict: str) -> None:
 
 def test_measured_numbers() -> None:
     learned = by_name("learned")
-    assert learned["extends to longer text"].measured == 1024
+    assert learned["defined beyond training length"].measured == 1024
     # The index is 1,023 after 1,024 tokens and 65,535 after 65,536.
     assert by_name("index")["bounded"].measured == pytest.approx(65535 / 1023)
     # A share of 1,024 positions steps by 1/1023, of 2,048 by 1/2047.

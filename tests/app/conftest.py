@@ -1,16 +1,22 @@
-"""A small trained model for the pages that look into one."""
+"""What the tests of pages share: a browser, and a small trained model."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from locant.app.explorer.model_panels import Reader
 from locant.models import DecodingSettings, Transformer, TransformerConfig
-from locant.text import TokenizerSettings, train_tokenizers, write_cache
+from locant.text import TokenizerSettings, train_tokenizers
 from locant.translation import Translator
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "red": "rot"}
 ENGLISH = [" ".join(list(WORDS)[(i * j + j) % 5] for j in range(1, 3 + i % 6)) for i in range(60)]
 PAIRS = [(sentence, " ".join(WORDS[word] for word in sentence.split())) for sentence in ENGLISH]
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +41,19 @@ def translator() -> Translator:
 
 
 @pytest.fixture(scope="session")
-def reader(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    folder = tmp_path_factory.mktemp("run")
-    translator.save_pretrained(folder / "model")
-    write_cache(PAIRS, translator.tokenizers, folder / "model" / "cache" / "valid", max_tokens=64)
-    return Reader.from_folder(folder / "model", device="cpu")
+def model_folder(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "model"
+    translator.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")  # two at once cannot be driven
+def chromium() -> Iterator[Any]:
+    """A browser without a window."""
+    driver = pytest.importorskip("playwright.sync_api", reason="Playwright, which drives a browser, is not installed")
+    if CHROMIUM is None:
+        pytest.skip("no chromium was found; install it or name one in CHROMIUM")
+    with driver.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 import locant.kernels
 from locant.cli import main
@@ -20,12 +21,11 @@ def test_it_prints_what_a_bug_report_needs(
     (tmp_path / "locant").mkdir()
     (tmp_path / "locant" / "some-file").write_bytes(b"x" * 2**21)
     assert main(["info"]) == 0
-    out = capsys.readouterr().out
-    assert f"Locant {locant.__version__} in " in out
-    assert f"torch {torch.__version__}" in out
-    assert "built for this processor: not yet" in out
-    assert f"Cache: {tmp_path / 'locant'}, 2.0 MB in 1 files" in out
-    assert f"XDG_CACHE_HOME={tmp_path}" in out
+    found = yaml.safe_load(capsys.readouterr().out)
+    assert (found["locant"], found["packages"]["torch"]) == (locant.__version__, torch.__version__)
+    assert found["kernels"]["built"] is None
+    assert found["cache"] == {"folder": str(tmp_path / "locant"), "files": 1, "bytes": 2**21}
+    assert found["environment"]["XDG_CACHE_HOME"] == str(tmp_path)
 
 
 def test_it_says_what_runs_the_operators(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,7 +35,9 @@ def test_it_says_what_runs_the_operators(capsys: pytest.CaptureFixture[str]) -> 
         assert main(["info"]) == 0
     finally:
         locant.kernels.enabled(before)
-    assert "operators, which run by PyTorch's own operations: attention, " in capsys.readouterr().out
+    kernels = yaml.safe_load(capsys.readouterr().out)["kernels"]
+    assert kernels["operators_run_by"] == "PyTorch's own operations"
+    assert "attention" in kernels["operators"]
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,6 +75,7 @@ def test_it_works_on_a_broken_machine(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    assert "torch cannot be used: ImportError: libtorch.so is not there" in run.stdout
-    assert "C++ kernels: switched off\n  compiler: none found" in run.stdout
-    assert "Cache: There is no home folder" in run.stdout
+    found = yaml.safe_load(run.stdout)
+    assert "ImportError: libtorch.so is not there" in found["devices"][0]["error"]
+    assert (found["kernels"]["enabled"], found["kernels"]["compiler"]) == (False, None)
+    assert "no home folder" in found["cache"]["error"]

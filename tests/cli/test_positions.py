@@ -61,14 +61,15 @@ def test_an_unknown_scheme(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_identify_names_the_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "numbers.txt"
-    path.write_text("With positions:\nFor d = 6 the second word has PE(1)[2] = 0.0022.\n", encoding="utf-8")
+    rows = ("0 1 0 1 0 1", ".8415 .5403 .0022 1 0 1", ".9093 -.4161 .0043 1 0 1", ".1411 -.99 .0065 1 0 1")
+    path.write_text("\n".join(rows), encoding="utf-8")
     assert main(["positions", "--identify", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "line 2: WRONG PE(1)[2], d = 6: 0.0022 is printed; right is 0.0464." in out
+    assert out.startswith("WRONG ")
     assert "E4: The exponent doubled. Source: Vaswani et al. 2017, section 3.5." in out
     assert main(["positions", "--json", "--identify", str(path)]) == 0
-    (finding,) = json.loads(capsys.readouterr().out)
-    assert (finding["line"], finding["errata"], finding["wrong"]) == (2, ["e4"], True)
+    finding = json.loads(capsys.readouterr().out)
+    assert (finding["errata"], finding["wrong"], finding["recognised"]) == (["e4"], True, True)
 
 
 def test_identify_reads_arrays_and_standard_input(
@@ -78,16 +79,16 @@ def test_identify_reads_arrays_and_standard_input(
     np.save(tmp_path / "table.npy", np.stack((np.sin(angles), np.cos(angles)), -1).reshape(40, 16))
     assert main(["positions", "--identify", str(tmp_path / "table.npy")]) == 0
     assert "(E21)" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"sin(1) = 0.8415")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1.0 0.1 0.01 0.001")))
     assert main(["positions", "--identify", "-"]) == 0
-    assert capsys.readouterr().out == "line 1: sin(1) = 0.8415: right in all printed digits.\n"
+    assert "nverse frequencies" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("content", "name", "code", "said"),
     [
         (None, "gone.txt", 2, "There is no file"),
-        (b"no numbers", "words.txt", 1, "holds no numbers that can be identified"),
+        (b"no numbers", "words.txt", 1, "words.txt: "),
         (b"\xff\xfe\x00", "bytes.txt", 1, "is not text in UTF-8 (byte 0)"),
         (b"not an array", "table.npy", 1, "is not an array of numbers"),
     ],

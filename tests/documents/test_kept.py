@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable
+from xml.sax.saxutils import escape, unescape
 
 import polib
 import pytest
@@ -23,6 +25,9 @@ PROSE = {
     "mail": "Write to a.b+c@d-e.org. [a.b+c@d-e.org]",
     "braces": "{{ user.name }} {{{x}}} ${x y} %{x} #{x} {x} {0} {% raw %} {two words} {a, b} "
     "[{{ user.name }} {{{x}}} ${x y} %{x} #{x} {x} {0} {% raw %}]",
+    "template": "Hello <%= user.name %> if a <% b [<%= user.name %>]",
+    "identifier": "At 2026-11-29T02:48:00.5Z by 123e4567-e89b-12d3-a456-426614174000, 2026-11-29 and 12345678-a "
+    "[2026-11-29T02:48:00.5Z 123e4567-e89b-12d3-a456-426614174000]",
     "call": "Click $t(button.save) [$t(button.save)]",
     "variable": "For $NAME$ and $user in A$AP [$NAME$ $user]",
     "percent name": "In %PATH% there [%PATH%]",
@@ -39,8 +44,8 @@ MESSAGES = {
     "entity": "R&amp;D &#8230; Q & A; [&amp; &#8230;]",
     "braces": "{ name } {1, date, short} {0:yyyy-MM dd} {n, plural, one {a '{' file} other {{x} files}} {1!r} {a, b} "
     "[{ name } {1, date, short} {0:yyyy-MM dd} {n, plural, one {a '{' file} other {{x} files}} {1!r}]",
-    "printf": "%s %(unit name)s % d %-5.1f%% %1$s %lld %*d %@ %dMB %Y-%m %FUN%, 100% sure, 50%off, 5 % de, of % in "
-    "[%s %(unit name)s % d %-5.1f %% %1$s %lld %*d %@ %d %Y %m]",
+    "printf": "%s %+v %(unit name)s % d %-5.1f%% %1$s %lld %*d %@ %dMB %Y-%m %FUN%, 100% sure, 50%off, 5 % de, of % in "
+    "[%s %+v %(unit name)s % d %-5.1f %% %1$s %lld %*d %@ %d %Y %m]",
     "position": "Open %1 and %L2. [%1 %L2]",
     "colon name": "Hello :name at 5:30, a::b, a:b, see: this [:name]",
     "accelerator": "Save _all in snake_case [_]",
@@ -148,14 +153,20 @@ def hostile(sentence: str, rng: random.Random) -> str:
     st.lists(st.sampled_from([*WORDS, *WORDS, *KEPT, *KEPT_IN_MESSAGES]), min_size=1, max_size=9),
     st.sampled_from([faithful, hostile]),
     st.integers(0, 10_000),
-    st.booleans(),
+    st.sampled_from(["", "json", "xliff"]),
 )
 def test_what_is_kept_is_there_as_often_as_it_was(words, model: Callable, seed, in_message):
     words = [word for word in words if in_message or word not in KEPT_IN_MESSAGES]
     source = " ".join(words)
     rng = random.Random(seed)
-    if in_message:
+    if in_message == "json":
         written = json.loads(translated("json", json.dumps(source), lambda text: model(text, rng)))
+    elif in_message:
+        unit = f'<xliff version="1.2"><trans-unit><source>{escape(source)}</source></trans-unit></xliff>'
+        found = re.search(
+            "<target[^>]*>(.*)</target>", translated("xliff", unit, lambda text: model(text, rng)).decode()
+        )
+        written = unescape(found[1]) if found else source
     else:
         written = translated("text", source, lambda text: model(text, rng)).decode()
 

@@ -101,10 +101,25 @@ def test_translations_cannot_become_markup(source):
         ("<p translate='NO'>a <b translate>c</b> d</p>", "<p translate='NO'>a <b translate>C</b> d</p>"),
         ("<i class=notranslate>a <b class=translate>c</b></i>", "<i class=notranslate>a <b class=translate>C</b></i>"),
         ("<code translate=yes>a</code>", "<code translate=yes>A</code>"),
+        ("Hallo, <!-- -->Ball<!-- c -->!", "HALLO, <!-- -->BALL<!-- c -->!"),
+        (
+            "<svg><title>x</title></svg> ein <math><mi>x</mi></math> Ball",
+            "<svg><title>x</title></svg> EIN <math><mi>x</mi></math> BALL",
+        ),
     ],
 )
 def test_html_is_translated_between_its_tags(source, expected):
     assert rewritten(source) == expected
+
+
+def test_comments_and_formulas_are_inside_of_a_sentence():
+    asked: list[str] = []
+    translated(
+        "html",
+        "a <!-- b --> c <math><mi>x</mi></math> d<svg><text>y</text></svg>.",
+        lambda text: asked.append(text) or text,
+    )
+    assert asked == ["a c x d."]
 
 
 def test_a_sentence_is_read_without_the_readings_of_its_words():

@@ -9,7 +9,7 @@ from collections import Counter
 import polib
 import pyromark
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from translated import FUNCTIONS, functions, reversed_words, translated
 
@@ -135,6 +135,13 @@ SITES = [
     "TEXT\n: TEXT\n\nTEXT\n: TEXT",
     "(target)=\n# TEXT",
     "> [!NOTE]\n> TEXT",
+    "```{note}\n:class: x\n\nTEXT\n```\n\nTEXT\n\n```python\nnot this\n\n:::\n```\n\n:::tip\nTEXT\n:::",
+    "````{warning} TEXT\n```{code-block} c\nnot this\n```\nTEXT\n````",
+    "~~~{seealso}\nTEXT\n~~~\n\n```{r}\nnot this\n```",
+    '% not this\n% nor this\nTEXT\n\n+++ {"a": 1}\nTEXT',
+    "*[HTML]: TEXT\n*[CSS]: TEXT",
+    '--8<-- "not_this.md"\nTEXT\n\n<<< @/not_this.js\nTEXT\n\n{!not_this.md!}\nTEXT',
+    "![](a.png){width=50%}\n\n[TEXT](u){target=_blank}",
     "[[toc]]\n\nTEXT",
     '+++\ntitle = "x"\n+++\n\nTEXT',
 ]
@@ -166,6 +173,8 @@ def test_what_generators_of_sites_have_besides_stays(page, newline):
         ("# He left.", "x {y}", "# x \\{y}"),
         ("[He](u) left.", "![x]", "[\\!\\[x\\]](u)"),
         ("He left.", "5 * 6 < 7 > 4 & R&D a_b C:\\x", "5 * 6 < 7 > 4 & R&D a_b C:\\x"),
+        ("He <!-- left.", "x <3 -->", "x <3 --\\>"),
+        ("He left\\", "\\<b>", "\\\\\\<b>"),
         ("He left.", "{{ x }} {% y %}", "\\{\\{ x }} \\{\\% y %}"),
         ("He *left*.", "**x**", "*\\*\\*x\\*\\**"),
         ("He [left] it.", "Er [ging].", "Er [ging]."),
@@ -189,6 +198,8 @@ WORDS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(WORDS.map("".join), WORDS.map("".join))
+@example("*<b>*a<3 ", "")
+@example("~~<3 <b>~~dog *", "*`dog `a")
 def test_no_translation_becomes_markup(source, translation):
     source = f"The {source} man"
     written = translated("markdown", source, lambda sentence: f"{translation} end", split=lambda line: [line])

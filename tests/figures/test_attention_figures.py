@@ -41,7 +41,7 @@ def test_masks() -> None:
         cells = {tuple(map(int, text.get_position()[::-1])): text.get_text() for text in axes.texts[: allowed.size]}
         for (query, key), seen in np.ndenumerate(allowed):
             count = allowed[query].sum()
-            assert cells[query, key] == (("1" if count == 1 else f"1/{count}") if seen else "\N{MINUS SIGN}∞")
+            assert cells[query, key] == (("1" if count == 1 else f"1/{count}") if seen else "0")
         assert np.ma.getmaskarray(axes.images[0].get_array()).tolist() == (~allowed).tolist()
         assert len(axes.get_xticklabels()) == keys
         assert len(axes.get_yticklabels()) == queries
@@ -80,7 +80,7 @@ def test_scores_grow_with_the_width_unless_they_are_divided() -> None:
 def test_steps_of_attention_follow_from_each_other() -> None:
     drawn = draw_figure("attention-steps")
     data = {re.sub(r"[\\$,{}]|text", "", title): values for title, values in drawn.data.items()}
-    embeddings, added, x = data["embeddings cdotsqrtd"], data["what positions add"], data["= X"]
+    embeddings, added, x = data["embeddings cdotsqrtd"], data["+ position"], data["= X"]
     np.testing.assert_allclose(embeddings + added, x, atol=1e-6)
     # Section 3.5 of Vaswani et al. 2017 for 5 positions and 6 features.
     angles = np.arange(5)[:, None] / 10000 ** (np.array([0, 0, 2, 2, 4, 4]) / 6)
@@ -102,7 +102,7 @@ def test_steps_of_attention_follow_from_each_other() -> None:
         np.testing.assert_array_equal(data["V_h" + name], v[:, own])
         contexts.append(weights @ v[:, own])
         np.testing.assert_allclose(data["softmax cdotV_h" + name], contexts[-1], atol=1e-5)
-    np.testing.assert_allclose(data["heads beside each other"], np.hstack(contexts), atol=1e-5)
+    np.testing.assert_allclose(data["heads concatenated"], np.hstack(contexts), atol=1e-5)
     np.testing.assert_allclose(np.hstack(contexts) @ data["W_O"], data["output =  heads cdotW_O"], atol=1e-5)
 
 
@@ -175,7 +175,7 @@ def test_architecture_of_the_paper() -> None:
         "Layer norm",
     ]
     assert order == first + second
-    assert words.count("positions: Sinusoidal") == words.count("6 of these") == 2
+    assert words.count("positions: Sinusoidal") == words.count("\N{MULTIPLICATION SIGN} 6") == 2
     assert "8 heads: Q 8 × 64, K, V 10 × 64" in words
     assert "weights 8 × 10" in words
     assert words.index("positions: Sinusoidal") < words.index("Self-attention")
@@ -189,7 +189,7 @@ def test_architecture_follows_the_model() -> None:
     assert order[:7] == ["Layer norm", "Self-attention", "+", "Layer norm", "Feed-forward", "+", "Layer norm"]
     assert words.count("positions: RoPE turns Q and K") == 2  # in self-attention alone
     assert "1 head: Q, K, V 10 × 64" in words
-    assert {"2 of these", "4 of these"} <= set(words)
+    assert {"\N{MULTIPLICATION SIGN} 2", "\N{MULTIPLICATION SIGN} 4"} <= set(words)
     assert drawn.data["parameters"][0] == 2 * layer_parameters(64, 256, 1) + 2 * 64
     assert any(
         "adds to the scores" in word for word in words_of(draw_figure("architecture", model={"position": "t5"}).figure)

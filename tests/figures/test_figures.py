@@ -276,14 +276,13 @@ def test_bias(drawn: Drawn) -> None:
         np.testing.assert_allclose(alibi[:, 1], -distances / 2 ** (head + 1))  # slopes 1/2 .. 1/256
         sandwich = line_in(shown["Sandwich (fixed)"], f"head {head + 1}")
         np.testing.assert_allclose(sandwich[:, 1], np.cos(np.outer(distances, rates)).sum(1) / (head + 1), atol=1e-6)
-        kerple = line_in(shown["KERPLE (initial values)"], f"head {head + 1}")[:, 1]
+        kerple = line_in(shown["KERPLE (learned)"], f"head {head + 1}")[:, 1]
         assert kerple[0] == 0
         # -r1 log(1 + r2 k): the steps towards k = 1, 3, 7 tell r1 and r2.
         r1, r2 = _kerple(kerple)
-        assert 0.01 <= r1 <= 2
-        assert 0.01 <= r2 <= 1
-        np.testing.assert_allclose(kerple, -r1 * np.log1p(r2 * distances), rtol=1e-3, atol=1e-4)
-    assert len([line for line in shown["FIRE (initial values)"].lines if len(line.get_xdata()) == 200]) == 8
+        assert min(r1, r2) > 0
+        np.testing.assert_allclose(kerple, -r1 * np.log1p(r2 * distances), atol=0.1)  # of two digits
+    assert len([line for line in shown["FIRE (learned)"].lines if len(line.get_xdata()) == 200]) == 8
 
 
 def _kerple(values: np.ndarray) -> tuple[float, float]:
@@ -300,12 +299,12 @@ def test_bias_of_t5_is_constant_in_its_buckets(drawn: Drawn) -> None:
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
     offsets = -torch.arange(200)
     buckets = t5.T5Attention._relative_position_bucket(offsets, bidirectional=False, num_buckets=32, max_distance=128)
-    values = image_in(panels(drawn["bias"].figure)["T5 (initial values)"])
+    values = image_in(panels(drawn["bias"].figure)["T5 (learned)"])
     assert values.shape == (8, 200)
     for bucket in range(32):
         inside = values[:, (buckets == bucket).numpy()]
         assert (inside == inside[:, :1]).all()
-    assert len(np.unique(values, axis=1).T) == 32
+    assert len(np.unique(values, axis=1).T) > 16  # a value of two digits each
 
 
 def test_criteria(drawn: Drawn) -> None:
@@ -373,10 +372,10 @@ def test_the_page_is_complete_in_itself(drawn: Drawn) -> None:
     page = render_gallery({name: drawn[name] for name in GENERAL})
     assert re.findall(r'<h2 id="([^"]+)">', page) == GENERAL
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
-    assert all(source.startswith(("#", "data:image/svg+xml;base64,")) for source in sources)
+    assert all(source.startswith(("#", "data:image/svg+xml;base64,", "data:image/png;base64,")) for source in sources)
     assert "img-src data:" in page
-    images = [base64.b64decode(source.split(",")[1]) for source in sources if source.startswith("data:")]
-    assert len(images) == len(GENERAL)
+    images = [base64.b64decode(source.split(",")[1]) for source in sources if source.startswith("data:image/svg")]
+    assert len(images) == len(GENERAL) == sum(source.startswith("data:image/png") for source in sources)
     for picture in images:
         assert len(list(ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}path"))) > 20
         links = re.findall(rb'(?:href|src)="([^"]*)"', picture)

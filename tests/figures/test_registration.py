@@ -153,20 +153,3 @@ def test_the_names_of_the_registry_are_those_that_the_figures_give_themselves() 
         # Of a caption the formula alone is HTML.
         assert not re.search(r"</?[a-z]+>|&[a-z]+;", " ".join((figure.caption.text, *figure.caption.points))), name
         assert set(figure.limits) <= set(figure.options)
-
-
-def test_the_explorer_offers_them(steps: str, halved: str, thirds: str) -> None:
-    pytest.importorskip("dash", reason="the extra 'explore' is not installed")
-    from locant.app.explorer.context_panels import scaled_models
-    from locant.app.explorer.pages.schemes import compare_layout, encodings_layout
-    from locant.app.explorer.scheme_panels import Knobs, about, pictures
-
-    for layout in (encodings_layout, compare_layout):
-        offered = str(layout(""))
-        assert steps in offered
-        assert halved in offered
-    knobs = Knobs(8, 16, 10000.0, 3, 2)
-    assert set(pictures(steps, knobs)) == {"heatmap", "distance", "products", "waves"}
-    assert "Half an ALiBi" in pictures(halved, knobs)["heatmap"].panel().title
-    assert about(steps) == "Steps of four (Nobody 2030) adds a code to the embeddings."
-    assert thirds in [model.name for model in scaled_models(64, 10000, 4096, 8192)]

@@ -15,6 +15,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, M2M100ForConditio
 from locant.errors import LocantError
 from locant.interop import export_huggingface, import_model
 from locant.text import EOS
+from locant.training import FineTuningSettings
+from locant.training.parent import open_parent
 from locant.translation import Translator
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -59,11 +61,13 @@ def assert_same(translator: Translator, model, tokenizer, source: str, target: s
         assert (found[..., place] - expected[..., row]).abs().max() < 1e-4
 
 
-def test_words_and_languages_of_nllb_are_read(pairs, tmp_path):
+def test_words_and_languages_of_nllb_are_read(pairs, tmp_path, caplog):
     model, tokenizer = with_words(tmp_path / "nllb", pairs)
     assert model.config.vocab_size % 64 == 0
     notes = import_model(tmp_path / "nllb", tmp_path / "run")
     assert any("ab cd" in note for note in notes)
+    open_parent(FineTuningSettings(parent=str(tmp_path / "nllb")))
+    assert set(notes) <= set(caplog.messages), "who starts a training from it is told the same"
     translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
     assert {"tyv_Cyrl", "eng_Latn"} <= translator.tokenizers.languages.ids.keys()
     assert_same(translator, model, tokenizer, "eng_Latn", "tyv_Cyrl")

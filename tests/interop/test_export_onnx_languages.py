@@ -13,6 +13,7 @@ from test_multilingual import SENTENCES, m2m100_files, nllb_files, seldom_ending
 from locant.errors import DataError
 from locant.interop import export_onnx, import_model
 from locant.interop.onnx_example import OnnxTranslator
+from locant.languages import parse_language
 from locant.models import DecodingSettings
 from locant.text import EOS, LanguageTokens, TokenizerPair
 from locant.translation import Translator
@@ -127,6 +128,18 @@ def test_the_tokenizer_and_the_languages_of_nllb(pairs, tmp_path, monkeypatch):
         assert [other.decode(row) for row in ids] == own.decode(ids)
 
 
+def test_codes_are_known_in_any_form(exported):
+    translator, folder, choices = exported
+    onnx = OnnxTranslator(folder, *choices[0])
+    for source, target in choices:
+        onnx.choose_languages(source, target)
+        expected = onnx.before_source, onnx.before_target
+        tag, own = parse_language(target).tag, source or translator.source_language
+        for form in (tag, tag.upper(), f"{tag}_{parse_language(target).script}"):
+            onnx.choose_languages(f"{parse_language(own).code}-Latn", form)
+            assert (onnx.before_source, onnx.before_target) == expected
+
+
 def test_wrong_languages_are_plain_messages(exported):
     _, folder, choices = exported
     (source, target), _ = choices
@@ -137,7 +150,7 @@ def test_wrong_languages_are_plain_messages(exported):
     if source:
         attempts.append(((None, target), "must be told the source language (--source-language, source_language)"))
     else:
-        attempts.append((("eng", target), "cannot be told its source language. Leave the source language out."))
+        attempts.append((("deu", target), "cannot be told its source language. Leave the source language out."))
     for languages, message in attempts:
         done = run_example(folder, *options(languages), "kalo")
         assert (done.returncode, done.stdout) == (2, "")

@@ -29,8 +29,8 @@ from locant.cli import main
 from locant.errors import CheckpointError, ConfigError, LocantError
 from locant.interop import export_argos, export_huggingface, export_onnx, import_argos
 from locant.models import DecodingSettings
-from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.parent import open_parent
+from locant.training.settings import FineTuningSettings
 from locant.translation import Translator, load_translator
 
 SENTENCES = ["kalo mir", "tenbu shi gra no", "zap", "u\u0308m ka", "ka ka ka ka ka ka ka ka"]

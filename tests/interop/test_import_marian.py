@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from small_models import build
 from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
 from locant.cli import main
@@ -22,8 +23,8 @@ from locant.interop.assembling import fold_bias
 from locant.interop.huggingface import MarianConfig as OwnConfig
 from locant.interop.huggingface import read_config
 from locant.interop.marian import read_sides
-from locant.models import load_model_folder
-from locant.text import BOS, EOS
+from locant.models import DecodingSettings, load_model_folder
+from locant.text import BOS, EOS, LanguageTokens, TokenizerPair
 from locant.translation import Translator, load_translator
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -228,23 +229,28 @@ def test_the_token_of_a_language_is_no_text(several, tmp_path):
     assert tokenizers.languages.ids["fra"] not in tokenizers.source.encode([">>fra<< kalo"])[0]
 
 
-def test_a_source_language_cannot_be_chosen(several, tmp_path, capsys):
+def test_the_source_language_is_the_model_s_own_and_not_told(several, tmp_path, capsys):
     import_marian(tmp_path / "marian", tmp_path / "run")
-    assert main(["translate", str(tmp_path / "run"), "--source-language", "eng", "--target-language", "fra", "ka"]) == 2
-    assert "told the target language alone" in capsys.readouterr().err
-    assert main(["translate", str(tmp_path / "run"), "--target-language", "french", "ka"]) == 2
-    assert "'fr'" in capsys.readouterr().err
+    assert load_model_folder(tmp_path / "run", device="cpu").source_language == "eng"
+    translate = ["translate", str(tmp_path / "run"), "ka"]
+    written = set()
+    for source in ([], ["--source-language", "en"], ["--source-language", "eng_Latn"]):
+        assert main([*translate, *source, "--target-language", "fra"]) == 0
+        written.add(capsys.readouterr().out)
+    assert len(written) == 1
+    for source, target, named in (("fra", "fra", "'eng'"), ("eng", "french", "'fr'")):
+        assert main([*translate, "--source-language", source, "--target-language", target]) == 2
+        assert named in capsys.readouterr().err
 
 
-def test_a_source_language_that_the_folder_names_is_not_told(several, tmp_path):
-    import_marian(tmp_path / "marian", tmp_path / "run")
-    found = Translator.from_pretrained(tmp_path / "run", device="cpu")
-    languages = {"source_language": "eng", "target_language": "fra"}
-    translator = Translator(found.model, found.tokenizers, found.settings, **languages)
-    found.choose_languages(None, "fra")
-    assert translator.prefixes == found.prefixes
-    translator.choose_languages(None, "cmn_Hans")
-    assert (translator.source_language, translator.target_language) == ("eng", "cmn_Hans")
+@pytest.mark.parametrize("layout", [None, "marian"])
+def test_a_language_of_a_group_may_be_named(layout, joint):
+    languages = LanguageTokens(layout="marian", ids={"fra": 5}) if layout else None
+    tokenizers = TokenizerPair(joint.source, joint.source, languages)
+    model = build(tokenizers, encoder_layers=1, decoder_layers=1)
+    translator = Translator(model, tokenizers, DecodingSettings(), source_language="ROMANCE", target_language="fra")
+    translator.choose_languages("pt-BR", None)
+    assert (translator.source_language, translator.target_language) == ("pt-BR", "fra")
 
 
 def test_a_group_leaves_as_marian_again(several, tmp_path):

@@ -21,8 +21,8 @@ from test_multilingual import m2m100_files, nllb_files
 
 from locant.errors import CheckpointError, ConfigError, LocantError
 from locant.interop import import_model
-from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.parent import open_parent
+from locant.training.settings import FineTuningSettings
 
 
 def marian(folder: Path, pairs: list[tuple[str, str]]) -> None:

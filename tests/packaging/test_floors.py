@@ -14,13 +14,11 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 
 # The first version without them, and the last of the faults that it mends.
 MENDED = {
-    "flask": ("3.1.3", "CVE-2026-27205: caches share a session"),
     "h11": ("0.16", "CVE-2025-43859: malformed chunks are accepted, behind which requests can hide"),
     "jinja2": ("3.1.6", "CVE-2025-27516: the sandbox is left"),
     "lxml": ("5.4", "CVE-2025-24928, CVE-2025-32414, CVE-2025-32415: memory errors of the libxml2 in its wheels"),
     "numpy": ("1.22", "CVE-2021-41496: a buffer overflows"),
     "onnx": ("1.21", "CVE-2026-27489, CVE-2026-34445: files outside of a model are read, objects overwritten"),
-    "pillow": ("13.0", "CVE-2026-96639: images reuse memory of another kind"),
     "protobuf": ("6.33.5", "CVE-2026-0994: recursion without a limit"),
     "python-multipart": ("0.0.26", "CVE-2026-24486 and later: files outside of the folder, parts without a limit"),
     "pyyaml": ("5.4", "CVE-2020-14343: what is read runs code"),
@@ -28,8 +26,6 @@ MENDED = {
     "starlette": ("1.3.1", "CVE-2026-48710: the header Host decides the path; forms without limits"),
     "transformers": ("5.10.1", "CVE-2026-4372, CVE-2026-9856: config.json runs code, chat templates name any file"),
     "uvicorn": ("0.11.7", "CVE-2020-7694, CVE-2020-7695: forged lines in the log, split answers"),
-    "waitress": ("3.0.1", "CVE-2024-49768, CVE-2024-49769: requests after a connection has closed"),
-    "werkzeug": ("3.1.6", "CVE-2026-27199: names of devices of Windows"),
 }
 
 

@@ -207,6 +207,12 @@ def test_a_text_that_is_one_plain_sentence_is_translated_as_any_other(small, wor
         assert ask(small, **asked).json() == short
 
 
+def test_html_names_the_language_that_it_is_in(client):
+    page = '<html lang="de"><body><p>alpha beta</p></body></html>'
+    answer = ask(client, q=page, format="html").json()["translatedText"]
+    assert '<html lang="en">' in answer
+
+
 def test_html_keeps_its_tags(client, translator):
     page = '<p class="a">alpha beta.</p><!-- gamma --><script>delta</script>\n<ul><li>eta &amp; theta</li></ul>'
     answer = ask(client, q=page, format="html").json()["translatedText"]

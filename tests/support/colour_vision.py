@@ -81,12 +81,3 @@ def contrast(one: str, other: str) -> float:
     """Return the ratio of the luminances of two colours ``#rrggbb`` as WCAG 2.2 has it, from 1 to 21."""
     darker, lighter = sorted(float(_linear(colour) @ _TO_XYZ[1]) + 0.05 for colour in (one, other))
     return lighter / darker
-
-
-_GREY = np.array([0.213, 0.715, 0.072])
-
-
-def inverted(colour: str) -> str:
-    """Return what ``invert(1) hue-rotate(180deg)`` of CSS makes of a colour ``#rrggbb`` (Filter Effects, section 9)."""
-    turned = np.clip((2 * np.outer(np.ones(3), _GREY) - np.eye(3)) @ (1 - _encoded(colour)), 0, 1)
-    return "#" + "".join(f"{round(255 * float(one)):02x}" for one in turned)

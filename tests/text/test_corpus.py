@@ -58,17 +58,6 @@ def test_several_files_a_side_follow_one_another(tmp_path):
     assert list(corpus.train) == [("1", "x"), ("2", "y"), ("3", "z")]
 
 
-def test_the_description_names_the_files_and_where_they_lie(tmp_path, monkeypatch):
-    write(tmp_path / "a", lines(3))
-    write(tmp_path / "b", lines(3))
-    assert load_corpus(files(tmp_path)).description == f"Local files a, b in {tmp_path}."
-    monkeypatch.chdir(tmp_path)
-    assert load_corpus(files(Path())).description == "Local files a, b."
-    write(tmp_path / "t.tsv", "one\teins\ntwo\tzwei\n")
-    many = TsvCorpus(kind="tsv", train=("t.tsv",) * 6, valid=("t.tsv",))
-    assert load_corpus(many).description == "Local files t.tsv, t.tsv, t.tsv, t.tsv and more."
-
-
 def test_numbers_of_files_must_agree():
     with pytest.raises(ConfigError, match=r"2 source file\(s\) but 1 target file\(s\)"):
         files(Path(), train={"source": ["a", "b"], "target": "c"})
@@ -263,7 +252,7 @@ def test_huggingface_from_a_local_folder(tmp_path):
     kept = load_corpus(HuggingFaceCorpus.parse(settings), TextStore(tmp_path / "store", 1, 0))
     assert list(kept.train) == list(corpus.train)
     assert kept.digest == corpus.digest
-    assert list((tmp_path / "store").glob("*/text.bin"))
+    assert list((tmp_path / "store").glob("*/pair.bin"))
     with pytest.raises(DataError, match=r"no field 'translaton'. Did you mean 'translation'"):
         load_corpus(HuggingFaceCorpus.parse({**settings, "source_field": "translaton.en"}))
     with pytest.raises(DataError, match=r"no field 'translation\.fr'"):

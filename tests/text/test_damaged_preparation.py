@@ -57,33 +57,28 @@ def test_any_damage_of_a_record(name: str, data: st.DataObject, prepared: Path) 
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "said"),
+    ("name", "old", "new"),
     [
-        (
-            "prepared.json",
-            '"fingerprint"',
-            '"finger"',
-            "prepared.json is damaged, or was not written by Locant: the key",
-        ),
-        ("prepared.json", '"parts": [', '"parts": [], "x": [', "it tells of 0 parts of the corpus, which has 1"),
-        ("train/cache.json", '"uint16"', '"object"', "cache.json is damaged, or was not written by Locant: the key"),
-        ("train/cache.json", '"target": [', '"target": 1.5, "x": [', "cache.json is damaged"),
-        ("train/cache.json", '"max_tokens": 40', '"max_tokens": -1', "-1 is no number of things"),
-        (HELD_OUT, '"rows": [', '"rows": ["x", ', "held-out-20.json is damaged"),
-        (HELD_OUT, '"rows": [', '"rows": [1000000, ', "its rows are not some of"),
+        ("prepared.json", '"fingerprint"', '"finger"'),
+        ("prepared.json", '"parts": [', '"parts": [], "x": ['),
+        ("train/cache.json", '"uint16"', '"object"'),
+        ("train/cache.json", '"target": [', '"target": 1.5, "x": ['),
+        ("train/cache.json", '"max_tokens": 40', '"max_tokens": -1'),
+        (HELD_OUT, '"rows": [', '"rows": ["x", '),
+        (HELD_OUT, '"rows": [', '"rows": [1000000, '),
     ],
 )
-def test_the_damage_is_said(name: str, old: str, new: str, said: str, prepared: Path) -> None:
+def test_the_damaged_file_is_named(name: str, old: str, new: str, prepared: Path) -> None:
     (path,) = (prepared / "run" / "cache").glob(name)
     content = path.read_text()
     assert old in content
     changed = content.replace(old, new)
     unsealed = {key: value for key, value in json.loads(changed).items() if key != "sha256_of_the_rest"}
     try:
-        for written, part in ((changed, path.name), (json.dumps(unsealed), said)):  # earlier versions sealed none
+        for written in (changed, json.dumps(unsealed)):  # earlier versions sealed none
             path.write_text(written)
             with pytest.raises(CheckpointError) as error:
                 prepare_again(prepared)
-            assert part in str(error.value)
+            assert path.name in str(error.value)
     finally:
         path.write_text(content)

@@ -115,6 +115,8 @@ def test_a_mixture_is_of_one_pair_of_languages_and_of_plain_corpora(texts):
     one, other = (files(texts, name, target_language=code) for name, code in (("clean", "de"), ("web", "fr")))
     with pytest.raises(ConfigError, match="the target language is de in 'clean', fr in 'web'"):
         load_corpus(mixture({"clean": {"corpus": one}, "web": {"corpus": other}}))
+    codes = [files(texts, name, target_language=code) for name, code in (("clean", "de"), ("web", "deu_Latn"))]
+    assert load_corpus(mixture({"a": {"corpus": codes[0]}, "b": {"corpus": codes[1]}})).target_language == "de"
     with pytest.raises(ConfigError, match=r"'corpus.sources.all.corpus.kind' is 'mixture'. Known: 'files'"):
         mixture({"all": {"corpus": {"kind": "mixture", "sources": {"clean": {"corpus": one}}}}})
     with pytest.raises(DataError, match=r"nothing.a does not exist"):

@@ -27,7 +27,7 @@ from locant.text import (
     prepare,
 )
 from locant.text.cleaning import repeated
-from locant.text.line_blocks import ParallelLines, TextFiles
+from locant.text.readers import ParallelLines, TextFiles
 from locant.text.statistics import text_statistics
 from locant.text.workers import in_order
 
@@ -75,9 +75,8 @@ def opened(folder, settings, store=None, **more):
 
 
 def small_blocks(monkeypatch):
-    for name in ("line_blocks._LINES", "store._BLOCK"):
-        monkeypatch.setattr(f"locant.text.{name}", 64)
-    monkeypatch.setattr("locant.text.line_blocks._BYTES", 1 << 10)
+    monkeypatch.setattr("locant.text.readers._LINES", 64)
+    monkeypatch.setattr("locant.text.readers._BYTES", 1 << 10)
     monkeypatch.setattr("locant.text.cleaning._SORTED_AT_ONCE", 100)
 
 
@@ -95,8 +94,8 @@ def same_columns(one, other):
 @pytest.mark.parametrize("kind", ["files", "tsv", "jsonl"])
 def test_a_stored_text_is_the_text(odd_pairs, tmp_path, monkeypatch, kind):
     settings = write(tmp_path / "text", odd_pairs, kind)
-    plain = opened(tmp_path / "text", settings)
     small_blocks(monkeypatch)
+    plain = opened(tmp_path / "text", settings)
     stored = opened(tmp_path / "text", settings, TextStore(tmp_path / "store", processes=1, large=0))
     assert stored.digest == plain.digest
     assert list(stored.train) == list(plain.train)
@@ -113,7 +112,7 @@ def test_numbers_of_processes_and_ways_of_reading_prepare_the_same(odd_pairs, tm
     settings = write(tmp_path / "text", odd_pairs)
     plain = prepare(opened(tmp_path / "text", settings), CleaningSettings(), TOKENIZER, max_tokens=40, folder=tmp_path)
     assert all(plain.report.removed.values())
-    monkeypatch.setattr("locant.text.store._BLOCK", 64)
+    monkeypatch.setattr("locant.text.readers._LINES", 64)
     told = []
     for processes in (1, 2):
         folder = tmp_path / str(processes)
@@ -132,7 +131,7 @@ def test_numbers_of_processes_and_ways_of_reading_prepare_the_same(odd_pairs, tm
         assert prepared.report == plain.report
         assert prepared.tokenizers.digest == plain.tokenizers.digest
         same_columns(prepared.train, plain.train)
-        assert not list(folder.rglob("text.bin")), "nothing large is left of the text"
+        assert not list(folder.rglob("pair.bin")), "nothing large is left of the text"
         assert list(corpus.train) == list(opened(tmp_path / "text", settings).train), "which is read again"
     assert {what for what, _ in told} == {"reading", "cleaning", "learning the vocabulary", "tokenising"}
     assert ("reading", 1.0) in told
@@ -187,7 +186,7 @@ def test_reading_goes_on_where_a_kill_ended_it(odd_pairs, tmp_path, monkeypatch,
     told.clear()
     with pytest.raises(Killed):
         opened(folder, settings, TextStore(tmp_path / "store", 1, 0, kill))
-    (columns,) = (path.parent for path in (tmp_path / "store").rglob("text.bin"))
+    (columns,) = (path.parent for path in (tmp_path / "store").rglob("pair.bin"))
     with (columns / "pair.bin").open("ab") as file:
         file.write(b"what a kill may leave")
     told.clear()
@@ -198,7 +197,7 @@ def test_reading_goes_on_where_a_kill_ended_it(odd_pairs, tmp_path, monkeypatch,
 
 
 def test_tokenising_goes_on_where_a_kill_ended_it(pairs, tmp_path, monkeypatch):
-    monkeypatch.setattr("locant.text.store._BLOCK", 64)
+    monkeypatch.setattr("locant.text.readers._LINES", 64)
     monkeypatch.setattr("locant.text.growing._SECONDS", 0.0)
     settings = write(tmp_path / "text", pairs)
 
@@ -314,26 +313,23 @@ def test_repeated_hashes_are_found_share_by_share(monkeypatch):
 
 
 def test_files_in_blocks_hold_whole_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr("locant.text.line_blocks._BYTES", 100)
+    monkeypatch.setattr("locant.text.readers._BYTES", 100)
     lines = ["x" * 1000, "", "\ufeffé", "a\rb", *map(str, range(200)), "no end"]
     for name, end in (("a", "\n"), ("b", "\r\n")):
         (tmp_path / name).write_bytes(end.join(lines).encode())
     files = TextFiles(((tmp_path / "a", tmp_path / "b"),), ParallelLines())
-    assert list(files()) == [(line, line) for line in lines]
     blocks = list(files.blocks())
     assert len(blocks) > 3
-    assert blocks[-1][1].share == 1
-    for number in (1, 3):
-        place = blocks[number - 1][1]
-        rest = [pair for block, _ in files.blocks(place) for pair in files.format.parse(block)]
-        assert rest == [(line, line) for line in lines[place.line - 1 :]]
+    assert blocks[-1].on_disk == files.size()
+    for number in (0, 1, 3):
+        rest = [pair for block in blocks[number:] for pair in block.read()]
+        assert rest == [(line, line) for line in lines[blocks[number].first - 1 :]]
 
 
 @pytest.mark.parametrize("large", [0, 1 << 30])
 def test_a_line_without_end_is_refused(tmp_path, monkeypatch, large):
-    for module in ("readers", "line_blocks"):
-        monkeypatch.setattr(f"locant.text.{module}.LONGEST_LINE", 1000)
-    monkeypatch.setattr("locant.text.line_blocks._BYTES", 100)
+    monkeypatch.setattr("locant.text.readers.LONGEST_LINE", 1000)
+    monkeypatch.setattr("locant.text.readers._BYTES", 100)
     settings = write(tmp_path / "text", [("one", "eins")] * 30 + [("two " * 300, "zwei")])
     with pytest.raises(DataError, match=r"a, line 31: the line has more than 1,000 bytes, so this is no text"):
         opened(tmp_path / "text", settings, TextStore(tmp_path / "kept", 1, large), valid_size=0)
@@ -392,10 +388,21 @@ def test_a_full_disk_is_said_and_what_is_finished_is_kept(pairs, tmp_path, monke
         patched.setattr("locant.text.growing.os.fsync", full)
         said = list(iter(what_is_said, ""))
     assert len(said) > 3, "it was full in different places"
-    assert all("The disk is full" in one and "prepared.json" not in one and "'train'" not in one for one in said)
+    assert all("The disk is full" in one and "'prepared.json'" not in one for one in said)
     prepared = run()
     same_columns(prepared.train, whole.train)
     assert prepared.report == whole.report
+
+
+@pytest.mark.parametrize("count", [300, 590, 700])
+@pytest.mark.parametrize("large", [0, 1 << 30])
+def test_a_text_that_changes_meanwhile_is_no_traceback(pairs, tmp_path, monkeypatch, count, large):
+    small_blocks(monkeypatch)
+    settings = write(tmp_path / "text", pairs)
+    corpus = opened(tmp_path / "text", settings, TextStore(tmp_path / "store", 1, large))
+    write(tmp_path / "text", [*pairs, *pairs][:count])
+    with pytest.raises(DataError):
+        prepare(corpus, CleaningSettings(), TOKENIZER, max_tokens=40, folder=tmp_path / "run")
 
 
 def test_two_processes_do_not_read_into_one_folder(pairs, tmp_path):

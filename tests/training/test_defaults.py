@@ -2,7 +2,9 @@
 
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -25,11 +27,10 @@ from locant.training import (
     resume_training,
     train,
 )
-from locant.training.defaults import complete_recipe, leaves_open
+from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
 from locant.training.forecast import Speed, warmup_warning
 from locant.training.plan import format_passes
 from locant.training.settings import TrainingSettings, learning_rate
-from locant.training.usual_length import choose_usual_length
 
 
 @pytest.fixture
@@ -44,17 +45,27 @@ def measured(monkeypatch):
     monkeypatch.setattr("locant.training.defaults._Planner._measured", lambda planner: Speed(4000.0, 10**6))
 
 
+def longer(repeat):
+    """Statistics as of a text that is so many times as long."""
+
+    def statistics(*text):
+        found = text_statistics(*text)
+        names = ("pairs", "source_words", "target_words", "words")
+        return replace(found, **{name: repeat * getattr(found, name) for name in names})
+
+    return statistics
+
+
 def planned(data, tokens_per_second=4000.0, processes=1, repeat=1):
     """Plan with a machine of a given speed; ``repeat`` makes the text longer."""
     recipe = Recipe.parse(data)
     corpus = load_corpus(recipe.corpus)
-    if repeat > 1:
-        object.__setattr__(corpus.train, "count", repeat * len(corpus.train))
 
     def measure(config, settings, device, lengths, tokens):
         return Speed(tokens_per_second * (128 / config.d_model) ** 2, 10**6)
 
-    return complete_recipe(recipe, corpus, torch.device("cpu"), processes=processes, measure=measure)
+    with patch("locant.training.defaults.text_statistics", longer(repeat)):
+        return complete_recipe(recipe, corpus, torch.device("cpu"), processes=processes, measure=measure)
 
 
 def test_everything_left_open_is_chosen_and_the_result_is_complete(open_recipe):
@@ -193,7 +204,7 @@ def test_a_gpu_is_measured_with_the_batches_that_it_is_given(open_recipe, monkey
     open_recipe["training"] = {"minutes": minutes}
     recipe = Recipe.parse({**open_recipe, **changes})
     corpus = load_corpus(recipe.corpus)
-    object.__setattr__(corpus.train, "count", 10**7)
+    monkeypatch.setattr("locant.training.defaults.text_statistics", longer(20_000))
     measured = []
 
     def measure(config, settings, device, lengths, batch):
@@ -210,7 +221,7 @@ def test_a_gpu_is_given_what_fits_its_memory(open_recipe, monkeypatch):
     monkeypatch.setattr("locant.training.defaults.memory_warning", lambda *given: "")
     recipe = Recipe.parse({**open_recipe, "training": {"minutes": 600}})
     corpus = load_corpus(recipe.corpus)
-    object.__setattr__(corpus.train, "count", 10**7)
+    monkeypatch.setattr("locant.training.defaults.text_statistics", longer(20_000))
 
     def measure(config, settings, device, lengths, batch):
         if config.d_model * batch > 256 * 4096:
@@ -369,7 +380,7 @@ def tokenised(lengths, *parts):
     ],
 )
 def test_a_length_is_usual_that_was_seen_often(lengths, usual, recipe_data, monkeypatch):
-    monkeypatch.setattr("locant.training.usual_length._ROWS", 40_000)
+    monkeypatch.setattr("locant.training.defaults._ROWS", 40_000)
     recipe = Recipe.parse(recipe_data)
     found, (choice,) = choose_usual_length(recipe, tokenised(lengths))
     assert (choice.key, choice.value) == ("decoding.usual_source_length", usual)
@@ -386,7 +397,7 @@ def test_a_usual_length_that_is_given_stays(given, recipe_data):
 
 
 def test_runs_know_the_usual_length_of_their_text(recipe_data, tmp_path, monkeypatch):
-    monkeypatch.setattr("locant.training.usual_length._LEAST_USUAL", 1)
+    monkeypatch.setattr("locant.training.defaults._LEAST_USUAL", 1)
 
     class Notes(TrainingCallback):
         def __init__(self):

@@ -348,7 +348,8 @@ def test_the_command_shows_what_it_made(run, text, tmp_path, capsys):
     assert f"kept {len(rows(tmp_path / 'made' / 'train.tsv'))}" in " ".join(printed.out.split())
 
 
-def test_memory_does_not_grow_with_the_text(tmp_path):
+def test_memory_does_not_grow_with_the_text(tmp_path, monkeypatch):
+    monkeypatch.setattr("locant.text.readers._BYTES", 1 << 14)
     path = tmp_path / "long.en"
     with path.open("w", encoding="utf-8") as file:
         for number in range(60_000):

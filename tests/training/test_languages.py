@@ -238,12 +238,19 @@ def test_directions_that_cannot_be_are_named(texts, pairs, more, message):
         load_corpus(LanguagesCorpus.parse(languages_corpus(texts, *pairs, **more)))
 
 
+def test_codes_of_a_language_are_one_whatever_their_form(texts):
+    settings = languages_corpus(texts, "en-de", "en-fr")
+    settings["pairs"][1]["source_language"] = "eng_Latn"
+    corpus = load_corpus(LanguagesCorpus.parse(settings))
+    assert {part.name for part in corpus.parts} == {"en-de", "de-en", "en-fr", "fr-en"}
+
+
 def test_languages_that_are_missing_or_the_same_are_named(texts):
     settings = languages_corpus(texts, "en-de")
     del settings["pairs"][0]["target_language"]
     with pytest.raises(ConfigError, match=r"Pair 1 of the corpus .* lacks source_language, target_language or both"):
         load_corpus(LanguagesCorpus.parse(settings))
-    settings["pairs"][0]["target_language"] = "en"
+    settings["pairs"][0]["target_language"] = "eng"
     with pytest.raises(ConfigError, match="is of one language, 'en'"):
         load_corpus(LanguagesCorpus.parse(settings))
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, kl_div
 
-from locant.training import r_drop
-from locant.training.r_drop import projected_r_drop
+from locant.training import losses
+from locant.training.losses import projected_r_drop
 
 
 def by_formula(one, other, weight, labels, smoothing, alpha):
@@ -21,7 +21,7 @@ def by_formula(one, other, weight, labels, smoothing, alpha):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", [1, 300, 1 << 20])
 def test_equals_the_formula_with_gradients(smoothing, chunk, monkeypatch):
-    monkeypatch.setattr(r_drop, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(losses, "CHUNK_BYTES", chunk)
     torch.manual_seed(0)
     labels = torch.randint(0, 11, (3, 5))
     inputs = [torch.randn(3, 5, 6), torch.randn(3, 5, 6), torch.randn(11, 6)]

@@ -31,9 +31,8 @@ from locant.training import (
     resume_training,
     train,
 )
-from locant.training.checkpoint import checkpoint_folders
+from locant.training.checkpoint import Snapshot, checkpoint_folders, snapshot_path
 from locant.training.recipe import apply_overrides
-from locant.training.snapshots import Snapshot, snapshot_path
 from locant.training.trainer import Trainer
 from locant.translation import Translator
 
@@ -290,7 +289,7 @@ def test_early_stopping(recipe_data, tmp_path):
 
 
 def test_average_is_the_mean_of_the_kept_snapshots(finished):
-    from locant.training.snapshots import average_snapshots
+    from locant.training.checkpoint import average_snapshots
 
     kept = [Snapshot(step, 0.0) for step in (10, 20, 30)]
     average = average_snapshots(finished, kept)
@@ -314,6 +313,9 @@ def test_evaluation_is_saved_and_files_can_be_evaluated(finished, corpus, tmp_pa
     files = evaluate(run, source=corpus / "valid.en", target=corpus / "valid.de", beam=1)
     assert files.scores == result.scores
     assert files.hypotheses == result.hypotheses
+    assert load_run_evaluation(run) == result  # a split of the corpus goes before files
+    (run / "evaluation.valid.json").unlink()
+    assert load_run_evaluation(run) == files
 
 
 def test_metrics_rows_are_valid_json_with_units(finished):

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from aligner import put_aligner
 from processes import exit_codes, run_torchrun, start_processes
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict_saver import save
 
-from locant.files import read_json, sealed, write_json
+from locant.files import file_digest, read_json, sealed, write_json
 from locant.training import Recipe, load_recipe, read_metrics, resume_training, train
-from locant.training.checkpoint import checkpoint_folders, find_checkpoint
+from locant.training.checkpoint import checkpoint_folders
 from locant.training.recipe import apply_overrides
 from locant.training.run import new_model
 
@@ -114,21 +115,24 @@ def test_a_sharded_run_goes_on_with_other_numbers_of_processes(recipe, whole, tm
         assert codes == [0] * count, (tmp_path / "process-1.log").read_text()[-3000:]
         *_, older, newest = checkpoint_folders(run)
         assert [older.name, newest.name] == [f"step-{step:08}" for step in (steps - 1, steps)]
-        assert_parts(newest, count)
+    write_in_parts(newest)
     resume_training(run, training={"steps": 12})
     assert_close(run, whole)
 
 
-def assert_parts(checkpoint: Path, count: int) -> None:
-    """Each process has written its part: none holds a whole matrix, together they hold what one process would."""
-    parts = [load_file(path) for path in sorted(checkpoint.glob("parts/*.safetensors"))]
-    together = find_checkpoint(checkpoint).read()
-    assert len(parts) == count
-    for name, weight in together.weights.items():
-        rows = [part[f"weights/{name}"] for part in parts if f"weights/{name}" in part]
-        assert torch.equal(torch.cat(rows), weight)
-        assert max(map(len, rows)) == -(-len(weight) // count)
-        assert together.optimizer[f"exp_avg/{name}"].shape == weight.shape
+def write_in_parts(checkpoint: Path) -> None:
+    """Write a checkpoint as earlier versions did of a sharded model, by PyTorch's own writer."""
+    optimizer = load_file(checkpoint / "optimizer.safetensors")
+    parts = {f"weights/{name}": each for name, each in load_file(checkpoint / "weights.safetensors").items()}
+    parts |= {name: optimizer.pop(name) for name in list(optimizer) if name.startswith("exp_avg")}
+    writer = HuggingFaceStorageWriter(str(checkpoint / "parts"), save_distributed=True)
+    save(parts, storage_writer=writer, no_dist=True)
+    (checkpoint / "weights.safetensors").unlink()
+    save_file(optimizer, checkpoint / "optimizer.safetensors")
+    files = [checkpoint / "optimizer.safetensors", *(checkpoint / "parts").iterdir()]
+    digests = {path.relative_to(checkpoint).as_posix(): file_digest(path) for path in files}
+    state = read_json(checkpoint / "state.json")
+    write_json(checkpoint / "state.json", sealed(state | {"format": 2, "sha256": digests}))
 
 
 @pytest.mark.slow
@@ -149,7 +153,7 @@ def test_machines_that_share_no_folder_prepare_each_for_itself(recipe, whole, tm
     for machine in machines:
         machine.mkdir()
     command = ["train", recipe, "--output", "run", "--resume-if-exists"]
-    # What is sharded is gathered where not all see the folder, and may be replicated from there on.
+    # What is sharded may be replicated from there on.
     for changes in (["training.parallel=fsdp", "--steps=6"], ["training.parallel=ddp", "--steps=12"]):
         processes = start_processes([[*command, *changes]] * 2, tmp_path, folders=machines)
         assert exit_codes(processes) == [0, 0], (tmp_path / "process-1.log").read_text()

@@ -116,7 +116,7 @@ def test_an_interrupted_command_says_how_to_go_on(recipe_data, tmp_path, monkeyp
 
 def test_an_interrupted_preparation_says_that_it_begins_again(recipe_data, tmp_path, monkeypatch, capsys):
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe_data))
-    monkeypatch.setattr("locant.training.run.prepare_data", lambda *_, **__: interrupt())
+    monkeypatch.setattr("locant.training.run.Run.prepare", lambda *_, **__: interrupt())
     assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(tmp_path / "run")]) == 130
     assert "Training had not begun; the same command begins it again." in capsys.readouterr().err
 
@@ -404,7 +404,7 @@ def test_all_generators_that_are_drawn_from_go_on(monkeypatch, kinds):
     model = torch.nn.Linear(2, 2)
     optimizer = OptimizerSet([torch.optim.AdamW(model.parameters(), fused=True)])
     distributed = parallel.DistributedModel(model, model, "auto", torch.device("cpu"))
-    state = TrainingState(model, distributed, optimizer, None, torch.device(kinds[-1]), in_parts=False)
+    state = TrainingState(model, distributed, optimizer, None, torch.device(kinds[-1]))
     content = state.content(Progress(), evaluated=True)
     assert {f"random/{kind}/0" for kind in kinds} <= set(content.optimizer)
     drawn = torch.rand(3)

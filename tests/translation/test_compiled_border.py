@@ -87,25 +87,6 @@ def test_a_child_of_fork_waits_for_none_of_its_parent_s_threads() -> None:
 
 
 @needs_compiler
-def test_sentences_that_cannot_join_leave_the_others_as_they_are(compiled: CompiledTransformer) -> None:
-    states = [compiled.start_search(torch.tensor([[5, 6, EOS]]), torch.tensor([3])) for _ in range(2)]
-    first, _ = (state.best(torch.tensor([[BOS]]), 2)[1][:, :1] for state in states)
-    for source, lengths, message in (
-        ([[5, VOCABULARY, EOS]], [3], "Token 40 is outside the source vocabulary"),
-        ([[5, 6, EOS]], [0], "no batch of 1 sentences with 0 tokens"),
-        ([[5, 6, EOS]], [4], "Sentence 1 has 4 tokens, but 3 are left"),
-        ([[5, 6, EOS]], [3, 3], r"got \[1, 3\] and \[2\]"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            states[0].join(torch.tensor(source), torch.tensor(lengths))
-    one, other = (state.best(first, 4)[0] for state in states)
-    assert torch.equal(one, other)
-    states[0].join(torch.tensor([[7, EOS]]), torch.tensor([2]))
-    with pytest.raises(ConfigError, match="1 tokens were given for 2 rows"):
-        states[0].best(first, 1)
-
-
-@needs_compiler
 @pytest.mark.parametrize(
     ("lengths", "message"),
     [

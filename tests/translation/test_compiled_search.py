@@ -17,8 +17,8 @@ from with_kernels import needs_compiler
 from locant.errors import ConfigError, LocantError
 from locant.models import DecodingSettings, Transformer
 from locant.text import BOS, EOS
-from locant.translation import CompiledEngine, Hypothesis, compiled_search, continuous_search, supports
-from locant.translation.compiled_search import CompiledSearch, Searched
+from locant.translation import CompiledEngine, Hypothesis, compiled, continuous_search, supports
+from locant.translation.compiled import CompiledSearch, Searched
 from locant.translation.search import search
 
 pytestmark = needs_compiler
@@ -34,7 +34,7 @@ def model_with_ties(seed: int) -> Transformer:
     return model
 
 
-def compiled(model: Transformer) -> CompiledEngine:
+def int8_engine(model: Transformer) -> CompiledEngine:
     if not supports("int8"):
         pytest.skip("this processor has no fast int8 arithmetic")
     return CompiledEngine(model, "int8")
@@ -51,7 +51,7 @@ def in_python(engine: CompiledEngine, sentence: Searched) -> list[Hypothesis]:
 
 def test_a_search_that_is_no_longer_wanted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """And Ctrl-C, which has its turn as often, does not wait for all of it."""
-    monkeypatch.setattr(compiled_search, "INTERVAL", 0)
+    monkeypatch.setattr(compiled, "INTERVAL", 0)
     engine, asked = CompiledEngine(model_with_ties(0), "float32"), []
     running = CompiledSearch(engine.model, 1)
     assert running.join({0: Searched([5, EOS], 10_000, (BOS, *[7] * 400), DecodingSettings(beam=2))})
@@ -74,7 +74,7 @@ def test_encoding_that_pauses_finds_the_same(lengths: list[int], threads: int, m
     at_once.begin(sentences)
     assert at_once.encode(math.inf)
     asked: list[None] = []
-    monkeypatch.setattr(compiled_search, "INTERVAL", 0)
+    monkeypatch.setattr(compiled, "INTERVAL", 0)
     bit_by_bit = CompiledSearch(engine.model, threads)
     assert bit_by_bit.join(sentences, lambda: not asked.append(None))
     assert len(asked) >= 2 * 3 + 2, "a pause after each sub-layer, and before the keys and values of each layer"
@@ -83,8 +83,8 @@ def test_encoding_that_pauses_finds_the_same(lengths: list[int], threads: int, m
 
 def test_encoding_that_is_no_longer_wanted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search is as it was, and others may join."""
-    monkeypatch.setattr(compiled_search, "INTERVAL", 0)
-    engine, asked = compiled(model_with_ties(1)), []
+    monkeypatch.setattr(compiled, "INTERVAL", 0)
+    engine, asked = int8_engine(model_with_ties(1)), []
     running = CompiledSearch(engine.model, 1)
     right = Searched([5, 6, EOS], 6, (BOS,), DecodingSettings(beam=2))
     assert running.join({4: right})
@@ -105,7 +105,7 @@ def test_encoding_that_is_no_longer_wanted_ends(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_sentences_that_are_not_encoded_yet_hold_up_no_others_and_can_be_removed() -> None:
-    engine = compiled(model_with_ties(1))
+    engine = int8_engine(model_with_ties(1))
     running = CompiledSearch(engine.model, 2)
     short, long = (Searched([*[5] * length, EOS], 9, (BOS,), DecodingSettings()) for length in (3, 400))
     running.begin({0: short})
@@ -130,7 +130,7 @@ def test_sentences_that_are_not_encoded_yet_hold_up_no_others_and_can_be_removed
 
 
 def test_ctrl_c_does_not_wait_for_a_long_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_search, "INTERVAL", 0)
+    monkeypatch.setattr(compiled, "INTERVAL", 0)
     engine, calls, encode = CompiledEngine(model_with_ties(1), "float32"), [], CompiledSearch.encode
 
     def pressed(self: CompiledSearch, seconds: float) -> bool:
@@ -152,7 +152,7 @@ def test_ctrl_c_does_not_wait_for_a_long_sentence(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("seed", range(6))
 def test_batches(seed: int) -> None:
-    engine, draw = compiled(model_with_ties(seed)), random.Random(seed)
+    engine, draw = int8_engine(model_with_ties(seed)), random.Random(seed)
     for beam in (1, 2, 4, 5):
         settings = DecodingSettings(
             beam=beam,
@@ -170,7 +170,7 @@ def test_batches(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_sentences_that_come_and_go(seed: int) -> None:
-    engine, draw = compiled(model_with_ties(seed)), random.Random(seed)
+    engine, draw = int8_engine(model_with_ties(seed)), random.Random(seed)
     sentences = []
     for source in random_sources(draw, 30):
         beam = draw.choice([1, 2, 4, 5])
@@ -198,7 +198,7 @@ def test_a_model_whose_output_is_not_a_number(beam: int) -> None:
     model = tiny_model(VOCABULARY, 5)
     with torch.no_grad():
         model.source_embedding.weight[7] = math.nan
-    engine = compiled(model)
+    engine = int8_engine(model)
     settings = DecodingSettings(beam=beam)
     assert dict(engine.translate([[6, EOS]], [6], (BOS,), settings))
     with pytest.raises(LocantError, match="not a number"):
@@ -213,7 +213,7 @@ def test_part_of_a_model_is_not_a_number(prefix: tuple[int, ...]) -> None:
         model = tiny_model(VOCABULARY, seed, sharpness=2.0)
         with torch.no_grad():
             model.target_embedding.weight[[8, 11, 14, 20], 3] = math.nan
-        engine = compiled(model)
+        engine = int8_engine(model)
         for beam in (1, 2, 4):
             sentence = Searched([5, 6, EOS], 12, prefix, DecodingSettings(beam=beam, n_best=beam))
             try:
@@ -228,7 +228,7 @@ def test_part_of_a_model_is_not_a_number(prefix: tuple[int, ...]) -> None:
 
 
 def test_what_cannot_join_leaves_the_search_as_it_was() -> None:
-    engine = compiled(tiny_model(VOCABULARY, 5, sharpness=2.0))
+    engine = int8_engine(tiny_model(VOCABULARY, 5, sharpness=2.0))
     running = CompiledSearch(engine.model, 2)
     right = Searched([5, 6, EOS], 6, (BOS,), DecodingSettings(beam=2))
     running.join({4: right})
@@ -252,7 +252,7 @@ def test_what_cannot_join_leaves_the_search_as_it_was() -> None:
 
 
 def test_steps_until_a_sentence_is_finished() -> None:
-    engine = compiled(tiny_model(VOCABULARY, 5, sharpness=2.0))
+    engine = int8_engine(tiny_model(VOCABULARY, 5, sharpness=2.0))
     settings = DecodingSettings(beam=2)
     limits = {1: 3, 2: 9, 3: 9, 4: 70}
     sentences = {number: Searched([5, 5 + number, EOS], limit, (BOS,), settings) for number, limit in limits.items()}

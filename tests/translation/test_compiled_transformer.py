@@ -159,42 +159,6 @@ def test_rows_that_move_keep_their_past(
         torch.set_num_threads(before)
 
 
-@settings(max_examples=3 * TIMES, deadline=None)
-@given(seed=st.integers(0, 10_000), threads=st.sampled_from([1, 2, 3]))
-def test_rows_that_join_have_a_past_of_their_own(seed: int, threads: int) -> None:
-    """Sentences come at any step; rows of other lengths are decoded beside each other, move, and are dropped."""
-    sizes = {} if seed % 2 else {"d_model": 192, "d_ff": 640}  # which is worth several threads
-    model = model_of(seed, **sizes)
-    generator = torch.Generator().manual_seed(seed)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        compiled = CompiledTransformer(model)
-        rows: list[tuple[Tensor, list[int]]] = []
-        state = None
-        for step in range(7):
-            if not rows or torch.rand((), generator=generator) < 0.5:
-                source, lengths = random_batch(1 + step % 3, 37, seed + step)
-                if state is None:
-                    state = compiled.start_search(source, lengths)
-                else:
-                    state.join(source, lengths)
-                rows += [(row[:length], [BOS]) for row, length in zip(source, lengths.tolist(), strict=True)]
-            assert state is not None
-            values, columns = state.best(torch.tensor([target[-1:] for _, target in rows]), 3)
-            for (source, target), found, tokens in zip(rows, values, columns, strict=True):
-                expected = all_log_probabilities(
-                    model, source[None], torch.tensor([len(source)]), torch.tensor([target])
-                )
-                torch.testing.assert_close(found.double(), expected[0].topk(3).values, rtol=1e-4, atol=1e-4)
-                torch.testing.assert_close(found.double(), expected[0, tokens], rtol=1e-4, atol=1e-4)
-            kept = torch.randint(len(rows), (max(1, len(rows) - step % 2),), generator=generator)
-            state.select(kept)
-            rows = [(rows[row][0], [*rows[row][1], int(columns[row, -1])]) for row in kept.tolist()]
-    finally:
-        torch.set_num_threads(before)
-
-
 def assert_same_translations(compiled: CompiledTransformer, model: Transformer, beam: int) -> None:
     source, lengths = random_batch(11, 50, seed=5)
     limits = torch.arange(1, 12)

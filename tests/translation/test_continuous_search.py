@@ -30,7 +30,7 @@ from locant.translation import (
     continuous_search,
     supports,
 )
-from locant.translation.compiled_search import CompiledSearch, Searched
+from locant.translation.compiled import CompiledSearch, Searched
 from locant.translation.continuous import rows_at_once, searches_at_once
 from locant.translation.search import search
 
@@ -507,48 +507,6 @@ def test_a_sentence_that_is_being_encoded_can_be_removed(bit_by_bit: Engine) -> 
     while running.active:
         found |= dict(running.step())
     assert found["long"] == found["other"]
-
-
-@needs_compiler
-def test_while_a_sentence_is_sampled_others_go_on_and_it_can_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(continuous, "INTERVAL", 0)
-    engine = engine_of("int8", tiny_model(VOCABULARY, 5, sharpness=0.1))
-    sampled = DecodingSettings(n_best=2, sampling=SamplingSettings(seed=7))
-    sentences = {
-        "long": Sentence([5, 6, EOS], 60, (BOS, *[7] * 20), sampled),
-        "short": Sentence([8, EOS], 4, (BOS,), DecodingSettings(beam=2)),
-        "next": Sentence([9, EOS], 6, (BOS,), sampled),
-    }
-    expected = {key: alone(engine, sentence) for key, sentence in sentences.items()}
-    assert max(len(one.tokens) for one in expected["long"]) > 8
-    running = continuous_search(engine, rows=8)
-
-    def add(*keys: str) -> None:
-        for key in keys:
-            one = sentences[key]
-            running.add(key, one.source, one.limit, one.prefix, one.settings)
-
-    def run(found: Outcomes) -> Outcomes:
-        while running.active:
-            for key, outcome in running.step():
-                found[key] = outcome
-        return found
-
-    add("long", "short", "next")
-    found: Outcomes = {}
-    while not found:
-        found = dict(running.step())
-    assert list(found) == ["short"]
-    assert list(run(found)) == ["short", "long", "next"]
-    assert found == expected
-    add("long", "short")
-    running.step()
-    running.remove("long")
-    assert running.active == 1
-    add("next")
-    assert run({}) == {key: expected[key] for key in ("short", "next")}
-    add("long")
-    assert run({}) == {"long": expected["long"]}, "its place is free again"
 
 
 @needs_compiler

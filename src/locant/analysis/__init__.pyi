@@ -6,7 +6,6 @@ from locant.analysis.geometry import Geometry as Geometry
 from locant.analysis.geometry import measure_geometry as measure_geometry
 from locant.analysis.geometry import shift_matrix as shift_matrix
 from locant.analysis.gradients import gradient_by_distance as gradient_by_distance
-from locant.analysis.gradients import gradient_by_layer as gradient_by_layer
 from locant.analysis.gradients import operations_in_a_row as operations_in_a_row
 from locant.analysis.head_profiles import HeadProfiles as HeadProfiles
 from locant.analysis.head_profiles import head_profiles as head_profiles
@@ -32,12 +31,19 @@ from locant.analysis.scores import mean_scores as mean_scores
 from locant.analysis.scores import score_translations as score_translations
 from locant.analysis.significance import PairedComparison as PairedComparison
 from locant.analysis.significance import paired_bootstrap as paired_bootstrap
-from locant.analysis.stack_trace import LayerTrace as LayerTrace
-from locant.analysis.stack_trace import StackChanges as StackChanges
-from locant.analysis.stack_trace import StackTrace as StackTrace
-from locant.analysis.stack_trace import SublayerTrace as SublayerTrace
-from locant.analysis.stack_trace import trace_stack as trace_stack
-from locant.analysis.stack_trace import trace_states as trace_states
 from locant.analysis.structure import StackStructure as StackStructure
 from locant.analysis.structure import TracedModule as TracedModule
 from locant.analysis.structure import transformer_structure as transformer_structure
+
+__all__ = [
+    "attention_steps",
+    "check_properties",
+    "gradient_by_distance",
+    "introspect",
+    "measure_geometry",
+    "paired_bootstrap",
+    "probe_positions",
+    "score_translations",
+    "shift_matrix",
+    "token_pair",
+]

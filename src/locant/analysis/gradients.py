@@ -1,8 +1,8 @@
-"""Gradients by distance and by layer, and the operations of a pass that must wait for each other."""
+"""Gradients by distance, and the operations of a pass that must wait for each other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -48,28 +48,6 @@ def gradient_by_distance(outputs: Callable[[Tensor], Tensor], inputs: Tensor, *,
         (gradient,) = torch.autograd.grad((last * unit.to(last)).sum(), x, retain_graph=number + 1 < _DIRECTIONS)
         squares += gradient.double().square().sum(-1).mean(0).cpu()
     return (squares / _DIRECTIONS).sqrt().flip(0)
-
-
-def gradient_by_layer(loss: Tensor, layers: Mapping[str, Sequence[nn.Parameter]]) -> dict[str, float]:
-    """Return the norm of the gradient of a loss with respect to the parameters of each layer.
-
-    Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture", section 3.3, compare layers so.
-
-    Args:
-        loss: A number that depends on all the parameters.
-        layers: Parameters by the name of a layer; no gradient is left in them.
-
-    Example:
-        >>> linear = nn.Linear(2, 1, bias=False)
-        >>> gradient_by_layer(linear(torch.tensor([3.0, 4.0])).sum(), {"only": [linear.weight]})
-        {'only': 5.0}
-    """
-    parameters = [parameter for group in layers.values() for parameter in group]
-    gradients = iter(torch.autograd.grad(loss, parameters))
-    return {
-        name: float(torch.stack([next(gradients).double().norm() for _ in group]).norm())
-        for name, group in layers.items()
-    }
 
 
 def operations_in_a_row(output: Tensor) -> int:

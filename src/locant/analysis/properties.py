@@ -121,7 +121,7 @@ class Probe:
             return False
 
 
-PROPERTIES = ("unique", "consistent distance", "extends to longer text", "bounded", "deterministic")
+PROPERTIES = ("unique", "consistent distance", "defined beyond training length", "bounded", "deterministic")
 
 Verdict = Literal["yes", "no", "partly"]
 

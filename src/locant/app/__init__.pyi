@@ -23,3 +23,5 @@ from locant.app.report import write_report as write_report
 from locant.app.run_report import run_report as run_report
 from locant.app.run_report import write_run_report as write_run_report
 from locant.app.web_page import export_web as export_web
+
+__all__ = ["export_web", "write_gallery", "write_run_report"]

@@ -19,6 +19,7 @@ from locant.lab.tables import (
     rank_sentences,
     result_tables,
     tables_by_length,
+    verdict,
 )
 
 _WIDE = 20  # times the smallest value: where the largest one asks for logarithms
@@ -47,10 +48,16 @@ def comparison_report(comparison: Comparison, records: Sequence[Record], command
         summary=(
             f"{len(variants)} variants ({', '.join(variants)}) on {len(tables)} "
             f"task{'s' if len(tables) != 1 else ''}, {comparison.seeds} seed{'s' if comparison.seeds != 1 else ''} "
-            f"each, {comparison.budget} of training a trial. Everything but the variant was the same."
+            f"each, {comparison.budget} of training a trial. {' '.join(verdict(tables))} {_same(records)}"
         ),
         sections=sections,
     )
+
+
+def _same(records: Sequence[Record]) -> str:
+    if not all(check.holds for check in check_fairness(records)):
+        return "Not everything but the variant was the same; see below."
+    return "First batches, initial weights and sizes were the same."
 
 
 def length_figures(table: ResultTable) -> Iterator[tuple[str, FigureData]]:

@@ -20,10 +20,14 @@ from locant.app.rendering import render_template, require_jinja
 from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
 from locant.figures import FIGURES, FigureData, save_figure
 from locant.figures.files import image, require_folder, require_format
+from locant.figures.registry import acts
 from locant.figures.trained import load_trained
 from locant.files import write_text
 
 PAGE = "index.html"
+
+_SMALL = 20
+"""Dots per inch of the small images."""
 
 _OF_A_SENTENCE = ("attention", "embedding-sum")
 
@@ -35,6 +39,18 @@ class _Order:
     name: str
     options: Mapping[str, Any]
     path: Path
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A figure as the page shows it: SVG, and a small PNG that leads to it."""
+
+    whole: bytes
+    small: bytes
+
+    @classmethod
+    def of(cls, figure: FigureData) -> _Drawn:
+        return cls(image(figure, "svg"), image(figure, "png", dots_per_inch=_SMALL))
 
 
 def write_gallery(
@@ -83,9 +99,9 @@ def write_gallery(
         if text is not None and name in _OF_A_SENTENCE:
             options["text"] = text
         orders.append(_Order(name, options, folder / f"{name}.{image_format}"))
-    images: dict[str, bytes] = {}
+    images: dict[str, _Drawn] = {}
     for order, drawn in zip(orders, _outcomes(orders, processes), strict=True):
-        if isinstance(drawn, bytes):
+        if isinstance(drawn, _Drawn):
             images[order.name] = drawn
             wrote(order.path)
         else:
@@ -95,7 +111,7 @@ def write_gallery(
     wrote(folder / PAGE)
 
 
-def _outcomes(orders: Sequence[_Order], processes: int) -> Iterator[bytes | LocantError]:
+def _outcomes(orders: Sequence[_Order], processes: int) -> Iterator[_Drawn | LocantError]:
     """Yield what :func:`_draw` returns for each, in their order."""
     if processes == 1:
         yield from map(_draw, orders)
@@ -112,8 +128,8 @@ def _outcomes(orders: Sequence[_Order], processes: int) -> Iterator[bytes | Loca
         ) from None
 
 
-def _draw(order: _Order) -> bytes | LocantError:
-    """Write a figure's file and return it as SVG, or the reason why the run cannot have it."""
+def _draw(order: _Order) -> _Drawn | LocantError:
+    """Write a figure's file and return what the page shows of it, or the reason why the run cannot have it."""
     figure = FIGURES[order.name]
     try:
         drawn = figure(**order.options)
@@ -123,7 +139,7 @@ def _draw(order: _Order) -> bytes | LocantError:
             raise
         return reason
     save_figure(drawn, order.path)
-    return image(drawn, "svg")
+    return _Drawn.of(drawn)
 
 
 def render_gallery(figures: Mapping[str, FigureData], *, run: Path | None = None, errata: str | None = None) -> str:
@@ -137,22 +153,24 @@ def render_gallery(figures: Mapping[str, FigureData], *, run: Path | None = None
     Raises:
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
-    return _page({name: image(figure, "svg") for name, figure in figures.items()}, run, errata)
+    return _page({name: _Drawn.of(figure) for name, figure in figures.items()}, run, errata)
 
 
-def _page(images: Mapping[str, bytes], run: Path | None, errata: str | None) -> str:
-    """Return the text of a page with these figures, each an SVG."""
-    shown = [
-        {
+def _page(images: Mapping[str, _Drawn], run: Path | None, errata: str | None) -> str:
+    """Return the text of a page with these figures."""
+    shown = {
+        name: {
             "name": name,
             "caption": FIGURES[name].caption,
-            "image": base64.b64encode(content).decode("ascii"),
+            "image": base64.b64encode(drawn.whole).decode("ascii"),
+            "small": base64.b64encode(drawn.small).decode("ascii"),
             "command": _command(name, run),
             "refutes": refuted_by(name) if errata else [],
         }
-        for name, content in images.items()
-    ]
-    return render_template("gallery.html", "a page of figures", figures=shown, errata=errata)
+        for name, drawn in images.items()
+    }
+    story = {act: [shown[name] for name in names] for act, names in acts(shown).items()}
+    return render_template("gallery.html", "a page of figures", story=story, errata=errata)
 
 
 def _command(name: str, run: Path | None) -> str:

@@ -36,7 +36,7 @@ from locant.training import (
     load_run_recipe,
     read_metrics,
 )
-from locant.training.commands import resume_command, translate_command
+from locant.training.run_folder import resume_command, translate_command
 
 
 def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Report:

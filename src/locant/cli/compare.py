@@ -27,7 +27,6 @@ TASK.key=value of one alone, as in addition.train_length=5."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.usage = "locant compare [--task NAMES] [--schemes NAMES] [key=value ...] -o FOLDER [options]"
     parser.add_argument("settings", nargs="*", metavar="key=value", help="settings of the tasks")

@@ -17,7 +17,6 @@ byte."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("model", metavar="MODEL", help="folder of transformers, or id on Hugging Face's Hub")
     parser.add_argument(

@@ -27,7 +27,6 @@ Exit code: 0, or 1 where the model or a text cannot be used, or 2 where the requ
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("model", metavar="MODEL", help="folder, GGUF file, smollm2, or a Hub id (owner/name)")
     add = parser.add_argument

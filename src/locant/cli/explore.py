@@ -5,31 +5,38 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from locant.errors import UsageError
+
 _EPILOG = """examples:
   locant explore
-  locant explore runs/en-de              (also a page that translates, and shows the attention)
-  locant explore --port 8060
+  locant explore runs/en-de              (a model of your own in the place of the small one)
+  locant explore --save explorer.html    (all pages as one file, which needs no server)
 
 The page is for this machine alone unless --host says otherwise; there is no password."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of a run or of a saved model")
     parser.add_argument("--port", type=int, default=8050, metavar="N", help="port (default 8050); 0 for any free one")
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default 127.0.0.1)")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the pages as one HTML file instead")
     parser.add_argument("--device", default="auto", metavar="NAME", help="of the model: auto, cpu or cuda")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the explorer until it is interrupted."""
-    from locant.app.explorer import serve
+    """Serve the explorer until it is interrupted, or write it."""
+    from locant.app.explore import open_server, save_page
 
-    serve(options.run, host=options.host, port=options.port, device=options.device, ready=_announce)
+    if options.save is not None:
+        if options.run is not None:
+            raise UsageError("--save writes the pages with the small model; leave out RUN, or --save.")
+        save_page(options.save)
+        print(f"Wrote {options.save}.")
+        return 0
+    with open_server(options.run, host=options.host, port=options.port, device=options.device) as server:
+        shown = f"[{options.host}]" if ":" in options.host else options.host
+        print(f"The explorer is at http://{shown}:{server.server_port}/ (Ctrl-C ends it).", flush=True)
+        server.serve_forever()
     return 0
-
-
-def _announce(address: str) -> None:
-    print(f"The explorer is at {address} (Ctrl-C ends it).", flush=True)

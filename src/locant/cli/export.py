@@ -17,7 +17,6 @@ _EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("model", type=Path, metavar="RUN", help="folder of a run or of a saved model")
     targets = ("huggingface", "ctranslate2", "argos", "onnx", "web")

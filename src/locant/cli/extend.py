@@ -29,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from locant.extension.extend.methods import AUTO, DEFAULT, extension_methods
 
     methods = extension_methods()
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG.format(measured=", ".join(name for name in methods if methods[name].comparable))
     parser.add_argument("model", metavar="MODEL", help="folder, GGUF file, 'smollm2', or id on Hugging Face's Hub")
     parser.add_argument("--to", required=True, type=length_of("--to"), metavar="N", help="tokens to read; 32k is 32768")

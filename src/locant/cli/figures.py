@@ -26,7 +26,6 @@ _MOST_PROCESSES = 4  # each takes seconds to begin and half a gigabyte
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw; without any they are listed")
     parser.add_argument(

@@ -23,7 +23,6 @@ The same command goes on with a generation that was stopped. FOLDER/train.tsv ha
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.usage = "locant generate MODEL [FILE ...] --output FOLDER [options]"
     parser.add_argument("model", type=Path, metavar="MODEL", help="folder of a run or of a saved model")
@@ -79,17 +78,13 @@ def run(options: argparse.Namespace) -> int:
 
     translator = load(options)
     with WorkBar("{task.fields[numbers]}") as bar:
-        shown = -1
 
         def show(report: GenerationReport) -> None:
-            nonlocal shown
             done = report.done / report.lines
             speed = report.done / max(report.seconds, 1e-3)
             numbers = f"{report.done:,} of {report.lines:,} lines   {speed:,.0f} a second   score {report.score:.2f}"
             bar.show(done, numbers=numbers)
-            if not bar.console.is_terminal and int(20 * done) > shown:
-                shown = int(20 * done)
-                bar.console.print(f"{100 * done:>3.0f}%  {numbers}", soft_wrap=True)
+            bar.write_now_and_then(done, f"{100 * done:>3.0f}%  {numbers}")
 
         try:
             result = generate_corpus(

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -26,7 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print versions, machine, kernels and cache."""
     found = collect()
-    print(json.dumps(found, indent=2) if options.json else "\n".join(_lines(found)))
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    import yaml
+
+    print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None), end="")
     return 0
 
 
@@ -102,13 +107,16 @@ def _kernels() -> dict[str, Any]:
     found |= {"compiler": shlex.join(compiler) if compiler else None, "compiler_version": _version(compiler)}
     try:
         choice = choose()
-        if choice is not None:
+        if choice is None:
+            path = built_path()
+            found["built"] = str(path) if path.exists() else None
+        else:
             found |= {"variant": choice.name, "library": str(choice.path)}
-            return found | {"lacking": choice.lacking, "runs": choice.runs}
-        path = built_path()
-        return found | {"built": str(path) if path.exists() else None}
+            found |= {"lacking": choice.lacking, "runs": choice.runs}
     except (LocantError, OSError) as error:
-        return found | {"error": str(error)}
+        found["error"] = str(error)
+    able = found["enabled"] and any(found.get(key) for key in ("variant", "built", "compiler"))
+    return found | {"operators_run_by": "these kernels" if able else "PyTorch's own operations"}
 
 
 def _operators() -> list[str]:
@@ -140,61 +148,3 @@ def _cache() -> dict[str, Any]:
     except (LocantError, OSError) as error:
         return {"error": str(error)}
     return {"folder": str(folder), "files": len(sizes), "bytes": sum(sizes)}
-
-
-def _lines(found: dict[str, Any]) -> Iterator[str]:
-    yield f"Locant {found['locant']} in {found['folder']}"
-    yield f"Python {found['python']}, {found['system']}"
-    yield f"Processor: {found['processor']}"
-    yield f"  vector instructions: {', '.join(found['instructions']) or 'none known'}"
-    quota = found["cpu_quota"]
-    limit = "no quota" if quota is None else f"a quota of {quota:g}"
-    yield f"  cores: {found['cores']}, usable {found['usable_cores']}, {limit}; threads of torch: {found['threads']}"
-    if found["memory_bytes"]:
-        yield f"  memory: {_size(found['memory_bytes'])}"
-    yield "Devices:"
-    for device in found["devices"]:
-        more = [device[key] for key in ("name", "runtime") if key in device]
-        if "capability" in device:
-            more += [f"compute capability {device['capability']}", _size(device["memory_bytes"])]
-        yield f"  {device.get('error') or ', '.join([device['device'], *more])}"
-    yield from _kernel_lines(found["kernels"])
-    cache = found["cache"]
-    summary = cache.get("error") or f"{cache['folder']}, {_size(cache['bytes'])} in {cache['files']} files"
-    yield f"Cache: {summary}"
-    yield "Packages:"
-    yield f"  {', '.join(f'{name} {version}' for name, version in found['packages'].items() if version)}"
-    missing = [name for name, version in found["packages"].items() if not version]
-    if missing:
-        yield f"  not installed: {', '.join(missing)}"
-    if found["extras"]:
-        yield "Extras:"
-        yield f"  complete: {', '.join(extra for extra, lacks in found['extras'].items() if not lacks) or 'none'}"
-        yield from (f"  {extra} lacks {', '.join(lacks)}" for extra, lacks in found["extras"].items() if lacks)
-    if found["environment"]:
-        yield "Environment:"
-        yield from (f"  {name}={value}" for name, value in found["environment"].items())
-
-
-def _kernel_lines(kernels: dict[str, Any]) -> Iterator[str]:
-    yield f"C++ kernels: {'on' if kernels['enabled'] else 'switched off'}"
-    version = f" ({kernels['compiler_version']})" if kernels["compiler"] else ""
-    yield f"  compiler: {kernels['compiler'] or 'none found'}{version}"
-    if kernels["operators"]:
-        able = kernels["enabled"] and any(kernels.get(key) for key in ("variant", "built", "compiler"))
-        by = "these kernels" if able else "PyTorch's own operations"
-        yield f"  operators, which run by {by}: {', '.join(kernels['operators'])}"
-    if "error" in kernels:
-        yield f"  {kernels['error']}"
-        return
-    if "variant" in kernels:
-        best = kernels["runs"][-1]
-        by = "" if kernels["variant"] == best else f", by LOCANT_KERNELS_VARIANT; the best one here is {best}"
-        yield f"  variant: {kernels['variant']}, which came with the package{by}"
-        yield from (f"  not {name}: this processor lacks {', '.join(of)}" for name, of in kernels["lacking"].items())
-    else:
-        yield f"  built for this processor: {kernels['built'] or 'not yet'}"
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**30:.1f} GB" if count >= 2**30 else f"{count / 2**20:.1f} MB"

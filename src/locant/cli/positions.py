@@ -19,7 +19,7 @@ _EPILOG = """examples:
   locant positions
   locant positions rotary
   locant positions --json | jq '.sinusoidal.properties'
-  locant positions --identify numbers.txt          (printed arrays and worked lines, or an array in a .npy file)
+  locant positions --identify numbers.txt          (an array as text, or in a .npy file)
   python listing.py | locant positions --identify -"""
 
 _HEADINGS = ("unique", "even", "extends", "bounded", "fixed")
@@ -31,13 +31,12 @@ _COLOURS = {"yes": "green", "no": "red", "partly": "yellow"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("name", nargs="?", metavar="NAME", help="scheme to describe; all are listed without one")
     parser.add_argument(
         "--identify",
         metavar="FILE",
-        help="say which formula gave the numbers in a text or .npy file (- for standard input), and name known errors",
+        help="say which formula gave an array in a text or .npy file (- for standard input), and name known errors",
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
@@ -47,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     if options.identify is not None:
         if options.name is not None:
             raise UsageError("--identify is about the numbers in a file; leave out the name of a scheme.")
-        _print_findings(_findings(options.identify), as_json=options.json)
+        _print_finding(_finding(options.identify), as_json=options.json)
         return 0
     from locant.positions import SCHEMES
 
@@ -71,56 +70,49 @@ def run(options: argparse.Namespace) -> int:
 _LARGEST = 16 * 2**20  # bytes of a text
 
 
-def _findings(source: str) -> list[NumberFinding]:
+def _finding(source: str) -> NumberFinding:
     """Return what the numbers in a file, or from standard input, are."""
-    from locant.figures.errata import identify_array, identify_printed
+    from locant.figures.errata import identify_array, identify_text
 
     path = Path(source)
     if source != "-" and not path.is_file():
-        raise UsageError(f"There is no file {source}. Give a text with printed numbers, a .npy file, or - for input.")
+        raise UsageError(f"There is no file {source}. Give an array as text, a .npy file, or - for input.")
+    where = "Standard input" if source == "-" else source
     if path.suffix == ".npy":
         import numpy as np
         import torch
 
         try:
-            return [identify_array(torch.tensor(np.load(path, allow_pickle=False)))]
+            return identify_array(torch.tensor(np.load(path, allow_pickle=False)))
         except (OSError, ValueError, TypeError) as error:
             raise DataError(f"{source} is not an array of numbers: {error}") from error
     content = sys.stdin.buffer.read(_LARGEST + 1) if source == "-" else path.read_bytes()
-    where = "Standard input" if source == "-" else source
     if len(content) > _LARGEST:
-        raise DataError(f"{where} is larger than {_LARGEST // 2**20} MiB; give the part that holds the numbers.")
+        raise DataError(f"{where} is larger than {_LARGEST // 2**20} MiB; give a .npy file.")
     try:
-        findings = identify_printed(content.decode("utf-8"))
+        return identify_text(content.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise DataError(
             f"{where} is not text in UTF-8 (byte {error.start:,}); arrays are read from .npy files."
         ) from error
-    if not findings:
-        raise DataError(
-            f"{where} holds no numbers that can be identified: an array or rows of a table, or lines such as "
-            "PE(1)[2] = 0.0464 with d = 6 somewhere in the text."
-        )
-    return findings
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
 
 
-def _print_findings(findings: list[NumberFinding], *, as_json: bool) -> None:
+def _print_finding(finding: NumberFinding, *, as_json: bool) -> None:
     import dataclasses
     import json
 
     if as_json:
-        print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2, ensure_ascii=False))
+        print(json.dumps(dataclasses.asdict(finding), indent=2, ensure_ascii=False))
         return
-    named = {key: None for finding in findings for key in finding.errata}
-    for finding in findings:
-        keys = f" ({', '.join(key.upper() for key in finding.errata)})" if finding.errata else ""
-        print(f"line {finding.line}: {'WRONG ' if finding.wrong else ''}{finding.said}{keys}.")
-    if named:
+    keys = f" ({', '.join(key.upper() for key in finding.errata)})" if finding.errata else ""
+    print(f"{'WRONG ' if finding.wrong else ''}{finding.said}{keys}.")
+    if finding.errata:
         from locant.figures.errata import get_erratum
 
         print()
-        for key in named:
-            entry = get_erratum(key)
+        for entry in map(get_erratum, finding.errata):
             print(f"{entry.number}: {entry.title}. Source: {entry.source}.")
         print("All errata with their values: locant figures errata -o FOLDER, or docs/errata.md.")
 

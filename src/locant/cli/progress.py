@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
+from collections.abc import Hashable
 from typing import Any, Self
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -17,25 +17,23 @@ from locant.lab.comparison import Job
 from locant.lab.runner import ComparisonCallback
 from locant.training import Choice, PreparedReport, StepReport, TrainingCallback, TrainingPlan, ValidationReport
 
-_PARTS = 10_000  # of a bar
 _LINES = 20  # of a whole bar, where there is no terminal
 _SHORT = 3.0  # seconds of preparing a text, of which nothing is shown
 _BETWEEN_LINES = 30.0  # seconds
 
 
 class WorkBar:
-    """Draws a bar on a terminal, and nothing elsewhere; used in a ``with`` block.
+    """Draws bars on a terminal, and nothing elsewhere; used in a ``with`` block.
 
     Args:
-        after: What follows the bar, a format of rich with ``{task.fields[name]}``.
+        after: What follows a bar, a format of rich with ``{task.fields[name]}``.
         before: What stands before it.
     """
 
     def __init__(self, after: str, before: str = "") -> None:
         self.console = PlainConsole(stderr=True)
-        columns = [TextColumn(before, markup=False)] if before else []
-        self._bar = Progress(
-            *columns,
+        self._bars = Progress(
+            *([TextColumn(before, markup=False)] if before else []),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f}%"),
             TextColumn(after, markup=False),
@@ -45,28 +43,38 @@ class WorkBar:
             console=self.console,
             disable=not self.console.is_terminal,
         )
-        self._task: TaskID | None = None
+        self._tasks: dict[Hashable, TaskID] = {}
+        self._lines = 0
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
+    def __exit__(self, *error: object) -> None:
+        self._bars.stop()
 
-    def show(self, done: float, **fields: Any) -> None:
-        """Show the bar, or move it.
+    def show(self, done: float, *, task: Hashable = None, **fields: Any) -> None:
+        """Show a bar, or move it.
 
         Args:
             done: Share of the work, 0 to 1.
+            task: Which of several bars.
             fields: What the formats name.
         """
-        if self._task is None:
-            self._bar.start()
-            self._task = self._bar.add_task("", total=_PARTS, completed=round(_PARTS * done), **fields)
-        else:
-            self._bar.update(self._task, completed=_PARTS * done, **fields)
+        if task not in self._tasks:
+            self._bars.start()
+            self._tasks[task] = self._bars.add_task("", total=1.0, **fields)
+        self._bars.update(self._tasks[task], completed=min(1.0, done), **fields)
+
+    def remove(self, task: Hashable) -> None:
+        """Remove one of several bars, where it is shown."""
+        if task in self._tasks:
+            self._bars.remove_task(self._tasks.pop(task))
+
+    def write_now_and_then(self, done: float, line: str) -> None:
+        """Write a line where there is no terminal, some twenty times in all."""
+        if not self.console.is_terminal and int(done * _LINES) > self._lines:
+            self._lines = int(done * _LINES)
+            self.console.print(line, soft_wrap=True)
 
 
 class PreparationProgress:
@@ -104,7 +112,7 @@ class PreparationProgress:
     def end(self) -> None:
         """Remove the bar."""
         if self._bar:
-            self._bar.__exit__(None, None, None)
+            self._bar.__exit__()
         self._bar, self._what = None, ""
 
 
@@ -117,11 +125,9 @@ class TrainingProgress(WorkBar, TrainingCallback):
         self._numbers = ""
         self._preparing = PreparationProgress()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._preparing.end()
-        super().__exit__(kind, error, trace)
+        super().__exit__(*error)
 
     def on_preparing(self, what: str, share: float) -> None:
         """Show how far it is, where that takes long."""
@@ -220,9 +226,7 @@ class ExtensionProgress(WorkBar):
         """Move the bar."""
         numbers = f"of {step.steps}  loss {step.loss:.4f}"
         self.show(step.step / step.steps, step=step.step, numbers=numbers)
-        is_line = step.step == step.steps or step.step % max(1, step.steps // _LINES) == 0
-        if is_line and not self.console.is_terminal:
-            self.console.print(f"step {step.step:>6} {numbers}", soft_wrap=True)
+        self.write_now_and_then(step.step / step.steps, f"step {step.step:>6} {numbers}")
 
 
 class EvaluationProgress(WorkBar, EvaluationCallback):
@@ -230,7 +234,6 @@ class EvaluationProgress(WorkBar, EvaluationCallback):
 
     def __init__(self) -> None:
         super().__init__("{task.fields[what]}")
-        self._line = 0
 
     def on_plan(self, measurements: int, kept: int) -> None:
         """Say what is to come, and show the bar."""
@@ -244,9 +247,7 @@ class EvaluationProgress(WorkBar, EvaluationCallback):
     def on_progress(self, done: float, what: str) -> None:
         """Move the bar."""
         self.show(done, what=what)
-        if not self.console.is_terminal and int(done * _LINES) > self._line:
-            self._line = int(done * _LINES)
-            self.console.print(f"{100 * done:>3.0f}%  {what}", soft_wrap=True)
+        self.write_now_and_then(done, f"{100 * done:>3.0f}%  {what}")
 
 
 def format_duration(seconds: float) -> str:
@@ -256,50 +257,29 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
-class ComparisonProgress(ComparisonCallback):
+class ComparisonProgress(WorkBar, ComparisonCallback):
     """Progress of ``locant compare``: a bar for every trial that runs."""
 
     def __init__(self) -> None:
-        self._console = PlainConsole(stderr=True)
-        self._bars = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TimeElapsedColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
-        self._shown: dict[Job, TaskID] = {}
+        super().__init__("", before="{task.fields[job]}")
         self._done, self._all = 0, 0
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
 
     def on_start(self, waiting: int, finished: int, at_once: int) -> None:
         """Say how much there is to do."""
         self._all = waiting
         done = f"{finished} are finished already; " if finished else ""
-        self._console.print(f"{done}{waiting} trials to run, {at_once} at once.")
+        self.console.print(f"{done}{waiting} trials to run, {at_once} at once.")
 
     def on_progress(self, job: Job, share: float) -> None:
         """Move a trial's bar."""
-        if job not in self._shown:
-            self._shown[job] = self._bars.add_task(str(job), total=1.0)
-        self._bars.update(self._shown[job], completed=min(1.0, share))
+        self.show(share, task=job, job=str(job))
 
     def on_end(self, job: Job, error: str) -> None:
         """Write a line that stays."""
-        if job in self._shown:
-            self._bars.remove_task(self._shown.pop(job))
+        self.remove(job)
         self._done += bool(job.variant)
         number = f"{self._done}/{self._all} " if job.variant else ""
-        self._console.print(f"{number}{job}: {f'FAILED: {error}' if error else 'done'}", soft_wrap=True)
+        self.console.print(f"{number}{job}: {f'FAILED: {error}' if error else 'done'}", soft_wrap=True)
 
 
 def show_plan(plan: TrainingPlan, console: PlainConsole) -> None:

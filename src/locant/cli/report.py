@@ -12,7 +12,6 @@ _EPILOG = """example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
     parser.add_argument("--output", "-o", type=Path, metavar="FILE", help="the page; by default RUN/report.html")

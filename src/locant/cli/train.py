@@ -35,7 +35,6 @@ _WHOSE = {"parent": "the parent's test set", "new": "new test set", "both": "tes
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.usage = "locant train [RECIPE] [key=value ...] --output RUN [options]"
     parser.add_argument(
@@ -133,8 +132,7 @@ def run(options: argparse.Namespace) -> int:
 def _how_to_go_on(run: Path) -> str:
     """Return how to go on with a run that was interrupted."""
     from locant.training.checkpoint import checkpoint_folders
-    from locant.training.commands import resume_command
-    from locant.training.run_folder import has_run
+    from locant.training.run_folder import has_run, resume_command
 
     if not has_run(run):
         return "Training had not begun; the same command begins it again."
@@ -187,7 +185,7 @@ def _show_summary(summary: RunSummary) -> None:
     """Show how the run ended and what can be done with it."""
     from locant.cli.console import PlainConsole
     from locant.cli.progress import format_duration
-    from locant.training.commands import evaluate_command, translate_command
+    from locant.training.run_folder import evaluate_command, translate_command
 
     console = PlainConsole(stderr=True)
     if summary.before_after:

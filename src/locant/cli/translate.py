@@ -38,7 +38,6 @@ in parts."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("model", type=Path, metavar="RUN", help="folder of a run or of a saved model")
     parser.add_argument("text", nargs="*", metavar="TEXT", help="sentences; without any, standard input is read")

@@ -10,3 +10,5 @@ from locant.documents.translate import open_documents as open_documents
 from locant.documents.translate import translate_document as translate_document
 from locant.documents.translate import translate_file as translate_file
 from locant.documents.translate import write_documents as write_documents
+
+__all__ = ["DocumentOptions", "translate_document", "translate_file"]

@@ -24,9 +24,14 @@ _NUMBER = (
     rf"(?:{_VERSION}|\d++(?:[.,:/'’\u00a0\u202f]\d++)*+{_FRACTION}?|{_FRACTION})"  # noqa: RUF001
     rf"(?:[{_BLANK}]?(?:%(?![\w%({{])|(?:°[CFK]?|[‰{_CURRENCY}])(?!\w)))?"
 )
+# A moment as ISO 8601 and logs write it, and a UUID.
+_IDENTIFIER = (
+    r"(?<![\w-])(?:\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[-+]\d\d:?\d\d)?"
+    r"|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})(?![\w-])"
+)
 _CONVERSION = (
     r"(?:\d+\$)?(?:\([^()]{1,80}\)|<\w{1,80}>)?[-+#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLzjtq])?"
-    r"(?:[dsiu@]|<PRI\w+>|(?<=[^%])[oxXeEfFgGaAcCpnS]|[oxXeEfFgGaAcCpnS](?![A-Za-z]))"
+    r"(?:[dsiu@]|<PRI\w+>|(?<=[^%])[oxXeEfFgGaAcCpnS]|[oxXeEfFgGaAcCpnSvqTtbUw](?![A-Za-z]))"
 )
 # Arrows, notes, stars, emoji and what belongs to them: no model translates them, and few have them in the vocabulary.
 _SIGN = "(?:[©®\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f\u20e3]*)++"
@@ -36,6 +41,7 @@ _FAMILIES = (
     ("mail", "prose", r"(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,63}(?:\.[\w-]{1,63})+"),
     ("tag", "messages", r"</?[A-Za-z][\w:-]{0,60}+(?:\s[^<>]*+)?/?>|</?\d{1,3} ?/?>"),
     ("entity", "messages", r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,31});"),
+    ("template", "prose", r"<%[^%]*+%>"),
     ("braces", "prose", r"[$%#]?\{"),
     ("call", "prose", r"\$t\([^()]*\)"),
     ("variable", "prose", r"(?<![\w$])\$[A-Za-z_]\w*+\$?"),
@@ -52,6 +58,7 @@ _FAMILIES = (
     ("position", "positions", r"%L?(?:\d{1,2}(?!\w|\$|\.\d)(?:%(?![\w(]))?|n(?!\w))"),
     ("colon name", "messages", r"(?<![\w:]):[A-Za-z_]\w*+(?!:)"),
     ("accelerator", "messages", r"(?:(?<![\w&])[_&](?=[^\W\d_])|(?<=[A-Za-z])[_&](?=[a-z]))(?!\w{1,40}[_;])"),
+    ("identifier", "prose", _IDENTIFIER),
     ("number", "prose", _NUMBER),
     ("sign", "prose", _SIGN),
 )

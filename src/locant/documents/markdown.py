@@ -30,10 +30,13 @@ _INLINE = {"Emphasis", "Strong", "Strikethrough", "Link", "Image", "Superscript"
 _WITHOUT_TEXT = {"CodeBlock", "MetadataBlock", "HtmlBlock"}
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^<>]*?(/?)>\Z", re.DOTALL)
 
-# What generators of sites have besides Markdown: commands in braces, fences of colons, blocks that are indented.
+# What generators of sites have besides Markdown: commands in braces, lines that include files, say what letters mean
+# (*[HTML]: ...) or are comments of MyST (% ...), fences of colons, directives, blocks that are indented.
 _COMMAND = re.compile(
     r"\{\{[^{}`]*\}\}|\{%[^{}`]*%\}|\{[:#.][^{}`\n]*\}|(?i:\[\[_?toc_?\]\]|\[toc\](?![(\[:]))"
     r"|\{[A-Za-z][\w:+-]*\}(?=`)|^\([\w.-]+\)=[ \t]*(?=\r?$)"
+    r"|\{![^{}\n]*!\}|(?<=[)\]`*_])\{[\w-]+=[^{}\n]*\}|^\*\[[^\]\n]+\]:|^-+8<-+[^\n]*|^<<<[ \t]*@?[\w./][^\n]*"
+    r"|(?<![^\r\n]\n)(?<![^\r\n]\r\n)^%[ \t][^\n]*(?:\n%[^\n]*)*|^\+\+\+[ \t]+\{[^\n]*"
     r"|^(?:import|export)[ ][^\n]*?[ ]from[ ]+['\"][^\n'\"]*['\"];?[ \t]*(?=\r?$)",
     re.MULTILINE,
 )
@@ -41,12 +44,16 @@ _ROLE = re.compile(r"\{[A-Za-z][\w:+-]*\}")  # of the code that follows
 _NAME = re.compile(r"\{[{%][<%-]*\s*(/|end)?([\w-]+)")
 _AROUND_CODE = {"highlight", "code", "mermaid", "katex", "comment"}
 _FENCE = re.compile(
-    r"^(?P<indent>[ \t>]*)(?P<head>:{3,}[ \t]*(?P<name>\{[^{}\n]*\}|[\w.-]+)?[ \t]*\[?)(?P<rest>[^\r\n]*)"
-    r"(?P<options>(?:\r?\n[ \t>]*:[\w-]+:(?=\s)[^\r\n]*)*)",
+    r"^(?P<indent>[ \t>]*)(?P<head>(?P<sign>:{3,}|`{3,}|~{3,})[ \t]*(?P<name>\{[^{}\n]*\}|[\w.-]+)?[ \t]*\[?)"
+    r"(?P<rest>[^\r\n]*)(?P<options>(?:\r?\n[ \t>]*:[\w-]+:(?=\s)[^\r\n]*)*)",
     re.MULTILINE,
 )
 _CODE_INSIDE = re.compile(
     r"\{?(?:code|code-block|code-cell|sourcecode|math|raw|mermaid|toctree|csv-table|eval-rst|include|literalinclude)\}?"
+)
+_PROSE_INSIDE = re.compile(
+    r"\{(?:admonition|attention|caution|danger|dropdown|error|hint|important|margin|note|seealso|sidebar|tip|topic|warning"
+    r"|versionadded|versionchanged|deprecated)\}"
 )
 _PATH = re.compile(r"\S*[./]\w\S*")
 _BLOCK = re.compile(
@@ -161,21 +168,22 @@ def _blank(text: str) -> str:
 
 
 def _without_fences(text: str) -> str:
-    """Return text with blanks for fences of colons and heads of blocks, and with headings for their titles."""
-    open_fences: list[bool] = []  # whether there is code inside
+    """Return text with blanks for fences and heads of blocks around text, and with headings for their titles."""
+    open_fences: list[tuple[str, bool]] = []  # their signs, and whether there is code inside
 
     def fence(found: re.Match[str]) -> str:
-        indent, head, name, rest, options = found["indent"], found["head"], found["name"] or "", found["rest"], found[5]
-        if not name and rest.strip():
+        indent, head, sign, name, rest, options = (found[key] or "" for key in _FENCE.groupindex)
+        is_colons = sign[0] == ":"
+        opened, is_code = open_fences[-1] if open_fences else ("", False)
+        if not name and not rest.strip() and sign[0] in opened and (is_colons or len(sign) >= len(opened)):
+            open_fences.pop()
+        elif is_code or (is_colons and not name and (opened or rest.strip())) or (sign[0] == "`" and "`" in rest):
             return found[0]
-        is_code = bool(open_fences and open_fences[-1])
-        if not name:
-            is_code = open_fences.pop() if open_fences else False
-        elif is_code:
+        elif name or not is_colons:
+            is_code = bool(_CODE_INSIDE.fullmatch(name)) if is_colons else not _PROSE_INSIDE.fullmatch(name)
+            open_fences.append((sign, is_code))
+        if is_code and not is_colons:
             return found[0]
-        else:
-            is_code = bool(_CODE_INSIDE.fullmatch(name))
-            open_fences.append(is_code)
         if is_code:
             return f"{indent}~~~{_blank(found[0][len(indent) + 3 :])}"
         title = rest[: rest.rfind("]")] if head.endswith("[") else re.sub(r"\{[^{}]*\}$", "", rest.rstrip(" \t:"))
@@ -292,7 +300,8 @@ def _passage(raw: bytes, line: Sequence[_Event]) -> tuple[int, int, list[Item]]:
         place = max(place, event.end)
         if event.kind == "Hidden":
             commands = _COMMAND.findall(written)
-            items += [Mark("void", each) for each in (commands if "".join(commands) == written else [written])]
+            commands = commands if "".join(commands) == written else [written]
+            items += [Mark("break" if each.startswith("*[") else "void", each) for each in commands]
         elif event.kind == "Text":
             items += _texts(str(event.value), own, written)
         else:
@@ -406,6 +415,7 @@ def _write(passage: Written, *, source: Passage, labels: Set[str], in_heading: b
     if not any(kind == "translated" for _, kind in theirs):
         return whole
     own, found = _signs(ours), _signs(theirs)
+    may_end_tag = any("<" in piece for piece, kind in ours if kind == "text")
     places: set[int] = set()
     for family, signs in found.items():
         same = [key for _, _, key in signs] == [key for _, _, key in own.get(family, [])]
@@ -417,11 +427,11 @@ def _write(passage: Written, *, source: Passage, labels: Set[str], in_heading: b
             same = True
         elif family == "cell":
             same = not in_table
-        if not same:  # text of the source could be code with a new sign
+        if not same:  # text of the source could be markup with a new sign, or beside another one
             places.update(
                 at
                 for at, is_translated, key in signs
-                if (is_translated or family in ("code", "escape")) and key[0] != ">"
+                if (is_translated or family in ("code", "escape", "star", "wave")) and (key[0] != ">" or may_end_tag)
             )
     edges = _line_starts(ours), _line_starts(theirs)
     firsts = [_LINE_START.match("".join(piece for piece, _ in ours), at) for at, _ in edges[0]]
@@ -481,7 +491,7 @@ def _signs(pieces: Sequence[_Piece]) -> dict[str, list[tuple[int, bool, tuple[st
                 continue
             key = (match[0], *beside, str(pairs))
         else:
-            key = (match[0], match["inside"] or "", str(pairs))
+            key = (match[0], beside[1] if family == "escape" else match["inside"] or "", str(pairs))
         found.setdefault(family, []).append((match.start(), kind == "translated", key))
     return found
 

@@ -30,13 +30,14 @@ from locant.languages import parse_language
 _INLINE = frozenset(
     re.findall(
         r"\w+",
-        "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark q rb ruby s samp small span "
-        "strike strong sub sup time tt u var wbr",
+        "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math q rb ruby s samp small "
+        "span strike strong sub sup svg time tt u var wbr",
     )
 )
 KEPT_TAGS = frozenset(re.findall(r"\w+", "script style noscript template textarea svg math code pre samp kbd var"))
 VOID_TAGS = frozenset(re.findall(r"\w+", "area base br col embed hr img input link meta param source track wbr"))
 _READINGS = frozenset({"rt", "rp"})  # of a word, which are no part of the sentence
+_UNSEEN = _READINGS | {""}  # and comments
 _RAW = frozenset({"script", "style", "textarea"})  # in which tags are none
 _RIGHT_TO_LEFT = {"Adlm", "Arab", "Hebr", "Nkoo", "Rohg", "Syrc", "Thaa"}  # scripts
 _TAG = re.compile(
@@ -91,7 +92,8 @@ def stretches(source: str, *, is_xml: bool = False) -> Iterator[Token]:
             return
         place = found.end()
         if not found["name"]:
-            yield Token("break", found[0])
+            is_comment = found[0].startswith("<!--") and not is_xml  # which is not seen
+            yield Token("void" if is_comment else "break", found[0])
             continue
         name = found["name"].lower()
         is_void = (name in VOID_TAGS and not is_xml) or found["attributes"].endswith("/")
@@ -161,7 +163,7 @@ def read_tokens(source: str) -> Iterator[Token]:
                 yield _one_token(kept)
                 kept = []
         else:
-            is_inside = token.kind in ("text", "break") or token.name in _INLINE
+            is_inside = not token.name or token.name in _INLINE
             yield token if is_inside else Token("break", token.raw, token.name)
     if kept:
         yield _one_token(kept)
@@ -172,11 +174,12 @@ def _one_token(kept: Sequence[Token]) -> Token:
     raw = "".join(token.raw for token in kept)
     if kept[0].kind == "open" and kept[0].name in _READINGS:
         return Token("void", raw, kept[0].name)
-    words = _SPACES.sub(" ", unescaped("".join(token.raw for token in kept if token.kind == "text"))).strip()
+    texts = () if kept[0].name == "svg" else (token.raw for token in kept if token.kind == "text")
+    words = _SPACES.sub(" ", unescaped("".join(texts))).strip()
     is_whole = kept[0].kind == "open" and kept[-1].kind == "close" and kept[0].name in _INLINE
     if not is_whole or len(words) > LONGEST_KEPT:
         return Token("break", raw)  # what has no end is not inside a line
-    return Token("kept", raw, text=words) if words else Token("void", raw)
+    return Token("kept", raw, text=words) if words else Token("void", raw, kept[0].name)
 
 
 def read_html(content: bytes, options: DocumentOptions) -> Document:
@@ -236,7 +239,7 @@ def _in_language(tag: str, language: str | None) -> str:
 def _ends_in_space(block: list[Item]) -> bool:
     """Whether white space that follows is not shown: it is behind other white space, and no picture is between."""
     for item in reversed(block):
-        if item.text or (isinstance(item, Mark) and item.kind == "void" and item.name not in _READINGS):
+        if item.text or (isinstance(item, Mark) and item.kind == "void" and item.name not in _UNSEEN):
             return item.text.endswith(" ")
     return False
 

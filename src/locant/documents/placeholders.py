@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 
 from locant.documents.kept import find_kept, message_families
 from locant.documents.passages import Item, Mark, Text, cut_items, width
@@ -48,6 +49,14 @@ def tag_mark(name: str, *, is_end: bool, is_empty: bool = False) -> Mark:
     """Return the mark for a tag, but for its ``raw``."""
     name = name.lower()
     return Mark("void" if is_empty or name in _VOID else "close" if is_end else "open", None, name)
+
+
+def in_messages(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items with the marks that messages of programs have in their texts."""
+    for _, row in groupby(items, type):
+        group = list(row)
+        texts = [item for item in group if isinstance(item, Text)]
+        yield from with_marks(texts, message_marks) if texts else group
 
 
 def with_marks(items: Sequence[Text], find: Callable[[str], Iterable[Found]]) -> list[Item]:

@@ -10,6 +10,7 @@ from locant.documents.formats import Document, DocumentOptions, Layout, decode, 
 from locant.documents.markup import Token, attributes, escaping, shown_texts, stretches, unescaped
 from locant.documents.office import parse_xml
 from locant.documents.passages import Item, Mark, Passage, Text, Written
+from locant.documents.placeholders import in_messages
 from locant.errors import DataError
 from locant.languages import parse_language
 
@@ -140,7 +141,7 @@ def _items(tokens: Sequence[Token], preserved: bool) -> list[Item]:
                 items.append(Mark("kept", raw, text=words) if is_word else Mark("void", raw))
                 kept = []
         elif token.kind == "text":
-            items += _lines(token.raw) if preserved else shown_texts(token.raw, follows_space=False)
+            items += in_messages(_lines(token.raw) if preserved else shown_texts(token.raw, follows_space=False))
         elif token.kind == "void":
             items.append(Mark("void", token.raw))
         elif token.kind == "close":

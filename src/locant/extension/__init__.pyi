@@ -30,3 +30,14 @@ from locant.extension.load import load_model as load_model
 from locant.extension.load import load_tokenizer as load_tokenizer
 from locant.extension.source import resolve_model as resolve_model
 from locant.rotary_configs.fields import Finding as Finding
+
+__all__ = [
+    "EvaluationSettings",
+    "FineTuning",
+    "apply_method",
+    "convert_layout",
+    "evaluate_context",
+    "extend_model",
+    "inspect_model",
+    "to_engine_config",
+]

@@ -26,7 +26,7 @@ from locant.figures.errata import NumberFinding as NumberFinding
 from locant.figures.errata import errata_markdown as errata_markdown
 from locant.figures.errata import get_erratum as get_erratum
 from locant.figures.errata import identify_array as identify_array
-from locant.figures.errata import identify_printed as identify_printed
+from locant.figures.errata import identify_text as identify_text
 from locant.figures.files import FORMATS as FORMATS
 from locant.figures.files import save_figure as save_figure
 from locant.figures.files import write_figures as write_figures
@@ -37,9 +37,6 @@ from locant.figures.layer_norm import NormedBatch as NormedBatch
 from locant.figures.layer_norm import layer_norm as layer_norm
 from locant.figures.masks import MaskedWeights as MaskedWeights
 from locant.figures.masks import masks as masks
-from locant.figures.number_of_heads import number_of_heads as number_of_heads
-from locant.figures.pre_post_norm import NormedTraining as NormedTraining
-from locant.figures.pre_post_norm import pre_post_norm as pre_post_norm
 from locant.figures.probe import ProbeCurve as ProbeCurve
 from locant.figures.probe import probe as probe
 from locant.figures.quality_by_length import LengthCurve as LengthCurve
@@ -69,3 +66,17 @@ from locant.figures.word_energy import PairGroup as PairGroup
 from locant.figures.word_energy import word_energy as word_energy
 from locant.figures.word_plus_position import WordPlane as WordPlane
 from locant.figures.word_plus_position import word_plus_position as word_plus_position
+
+__all__ = [
+    "FIGURES",
+    "Caption",
+    "FigureData",
+    "draw_figure",
+    "get_erratum",
+    "heatmap",
+    "identify_array",
+    "identify_text",
+    "register_figure",
+    "save_figure",
+    "write_figures",
+]

@@ -115,7 +115,7 @@ def _items(
         items.append(
             _Item(
                 "positions",
-                (f"positions: {scheme}", "told to the embeddings"),
+                (f"positions: {scheme}", "added to the embeddings"),
                 (tokens, width),
             )
         )
@@ -284,7 +284,7 @@ def _draw_way(axes: Axes, x: float, side: int, items: list[_Item], layers: int, 
             zorder=0,
         )
     )
-    repeated = f"{layers} of these" if layers > 1 else "1 layer"
+    repeated = f"\N{MULTIPLICATION SIGN} {layers}" if layers > 1 else "1 layer"
     _write(axes, x - side * wide, frame[1] + 0.05, repeated, align="left" if side > 0 else "right", colour=INK)
     return y + _ARROW, crossing
 
@@ -294,7 +294,7 @@ def _draw_simple(
 ) -> None:
     """Draw the view with one box each under a height, above the encoder."""
     middle, width = top - 1.15, config.d_model
-    _write(axes, 0.35, top - 0.25, "With one box each:", align="left")
+    _write(axes, 0.35, top - 0.25, "Overview", align="left")
     for x, stack in ((1.45, encoder), (4.35, decoder)):
         text = (stack.name.capitalize(), f"{stack.layers} layer{'s' if stack.layers > 1 else ''}", _million(stack))
         fill = "self-attention" if stack is encoder else "feed-forward"

@@ -76,7 +76,12 @@ def attention_numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
     kinds = [
         HeadWeights("Encoder: source to source", _stacked(seen.encoder_attention), source, source),
         HeadWeights("Decoder: target to earlier target", _stacked(seen.decoder_attention), target, target),
-        HeadWeights("Cross-attention: target to source", _stacked(seen.cross_attention), target, source),
+        HeadWeights(
+            "Cross-attention: word being written to source",
+            _stacked(seen.cross_attention),
+            [*target[1:], "(end)"],
+            source,
+        ),
     ]
     return {"kinds": kinds}
 
@@ -197,7 +202,7 @@ register_figure(
         "Where every head looks",
         "Each image is one head of one layer for one sentence: a row is a token that asks, a column a token that is "
         "looked at, and each row sums to 1. Stripes beside the diagonal are heads that follow position rather than "
-        "content; in the last block the translation looks for its source.",
+        "content; in the last block a row is named by the word that is about to be written.",
         "A&nbsp;= softmax( Q&thinsp;K<sup>T</sup>&thinsp;/&thinsp;√D + bias ), &nbsp; output&nbsp;= A&thinsp;V",
     ),
 )

@@ -135,7 +135,7 @@ def _lines(steps: AttentionSteps, tokens: Sequence[str], *, first: bool) -> list
     if first:
         inputs = [Step(r"embeddings $\cdot\,\sqrt{d}$", of(steps.words), "input", tokens)]
         if not torch.equal(steps.words, steps.received):
-            inputs.append(Step("what positions add", of(steps.received - steps.words), "input"))
+            inputs.append(Step("+ position", of(steps.received - steps.words), "input"))
             inputs.append(Step(r"= $X$", of(steps.received), "input"))
     if not torch.equal(steps.x, steps.received):
         inputs.append(Step("layer norm", of(steps.x), "input"))
@@ -163,7 +163,7 @@ def _lines(steps: AttentionSteps, tokens: Sequence[str], *, first: bool) -> list
         )
     lines.append(
         [
-            Step("heads beside each other", of(steps.joined), "contexts", tokens, splits=splits),
+            Step("heads, concatenated", of(steps.joined), "contexts", tokens, splits=splits),
             Step(r"$W_O$", of(steps.output_weight), "matrix"),
             Step(r"output $= $ heads $\cdot\,W_O$", of(steps.output), "output"),
         ]
@@ -304,7 +304,7 @@ register_figure(
         "Attention, step by step",
         "Every number between the embeddings and the output of one layer's self-attention, with the shapes. Each head "
         "projects the whole input to a few features of its own, compares its queries with its keys, hides what the "
-        "mask hides, and mixes its values; the results stand beside each other again, and W_O mixes them.",
+        "mask hides, and mixes its values; the results are concatenated, and W_O mixes them.",
         "head<sub>h</sub>&nbsp;= softmax( Q<sub>h</sub>&thinsp;K<sub>h</sub><sup>T</sup>&thinsp;/&thinsp;"
         "√d<sub>k</sub> + mask )&thinsp;V<sub>h</sub>, &nbsp; Q<sub>h</sub>&nbsp;= X&thinsp;W<sub>h</sub><sup>Q</sup>, "
         "… &nbsp; output&nbsp;= [head<sub>1</sub> … head<sub>H</sub>]&thinsp;W<sub>O</sub>",

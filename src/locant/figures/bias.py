@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from locant.errors import ConfigError, UsageError
+from locant.errors import ConfigError
 from locant.figures.drawing import FAINT, FigureData, Numbers, colour_scale, colours, drawing, new_figure, settle
-from locant.figures.numbers import example_scheme, seeded_scheme
+from locant.figures.numbers import example_scheme
+from locant.figures.record import read_record
 from locant.figures.registry import Caption, register_figure
 from locant.figures.trained import load_trained
 from locant.positions import SCHEMES, AttentionShape, PositionScheme
+from locant.positions.registry import build_scheme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,41 +41,35 @@ class HeadBiases:
 
 
 _FAR = 512  # tokens up to which it is asked whether distances share values
+_HEADS = 8
 
 
-def bias_schemes() -> list[str]:
-    """Return the names of the schemes that add a bias of the distance alone to the score, and do nothing else."""
-    return [name for name in SCHEMES if is_distance_bias(example_scheme(name))]
+def distance_biases(scheme: PositionScheme, length: int) -> Numbers | None:
+    """Return the bias ``[H, length]`` of keys 0, 1, 2 ... tokens before a query, where the distance alone sets it."""
+    keys, query = torch.arange(length), torch.zeros(1, dtype=torch.long)
+    with torch.no_grad():
+        # A query at 0 and keys before it: a bias may depend on more than the distance far from the beginning.
+        found = scheme.distance_bias(query, -keys)
+    return None if found is None else found[0].flip(-1).double().numpy()
 
 
-def is_distance_bias(scheme: PositionScheme) -> bool:
-    """Whether a scheme adds a bias of the distance alone to the score, and does nothing else."""
-    return scheme.acts_on == {"scores"} and _by_distance(scheme, 1) is not None
-
-
-def head_biases(scheme: str, *, length: int, d_model: int, heads: int = 8) -> HeadBiases:
-    """Return a scheme's score biases of each head at distances 0 to ``length - 1``, the key before the query.
-
-    Trained schemes have their initial values, drawn from a fixed seed.
+def shown_biases(length: int) -> list[HeadBiases]:
+    """Return the biases of the schemes that are fixed, and of those that are trained what a small model has learned.
 
     Args:
-        scheme: One of :func:`bias_schemes`.
-        length: Number of distances.
-        d_model: Width of the model, which sets the scale of T5's initial values.
-        heads: Number of heads.
-
-    Returns:
-        Values ``[heads, length]`` with what they are.
-
-    Raises:
-        ConfigError: A value is out of range.
+        length: Number of distances; the learned ones are recorded up to 200.
     """
-    built = seeded_scheme(scheme, AttentionShape(d_model, heads, causal=True), length=length)
-    trained = any(True for _ in built.parameters())
-    title = f"{SCHEMES[scheme].title} ({'initial values' if trained else 'fixed'})"
-    values = _by_distance(built, length)
-    assert values is not None
-    return HeadBiases(title, values, stepped=_is_stepped(built))
+    shape, found = AttentionShape(64 * _HEADS, _HEADS, causal=True), []
+    for name, scheme in SCHEMES.items():
+        example = example_scheme(name)
+        if example.acts_on == {"scores"} and not list(example.parameters()):
+            values = distance_biases(build_scheme(name, shape), length)
+            if values is not None:
+                found.append(HeadBiases(f"{scheme.title} (fixed)", values))
+    for name, recorded in read_record("biases")["schemes"].items():
+        values = np.array(recorded)[:, :length]
+        found.append(HeadBiases(f"{SCHEMES[name].title} (learned)", values, stepped=name == "t5"))
+    return found
 
 
 def learned_biases(run: Path, *, length: int) -> tuple[Numbers, list[HeadBiases]]:
@@ -88,45 +84,32 @@ def learned_biases(run: Path, *, length: int) -> tuple[Numbers, list[HeadBiases]
     schemes = []
     for title, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
         scheme = stack.scheme(0)
-        values = _by_distance(scheme, length)
+        values = distance_biases(scheme, length)
         if values is None:
             raise ConfigError(
                 f"The model of {run} tells positions by '{name}', which is no bias of the distance. Leave out --run "
-                "for the biases of all schemes as they begin."
+                "for the biases of other schemes."
             )
         schemes.append(HeadBiases(f"{name}, {title} of {run.name}", values, stepped=_is_stepped(scheme)))
     return np.arange(length, dtype=float), schemes
 
 
-def _by_distance(scheme: PositionScheme, length: int) -> Numbers | None:
-    """Return the bias ``[H, length]`` of keys 0, 1, 2 ... tokens before a query, where the distance alone sets it."""
-    keys, query = torch.arange(length), torch.zeros(1, dtype=torch.long)
-    with torch.no_grad():
-        # A query at 0 and keys before it: a bias may depend on more than the distance far from the beginning.
-        found = scheme.distance_bias(query, -keys)
-    return None if found is None else found[0].flip(-1).double().numpy()
-
-
 def _is_stepped(scheme: PositionScheme) -> bool:
     """Whether most distances have the value of their neighbour, as buckets do."""
-    values = _by_distance(scheme, _FAR)
+    values = distance_biases(scheme, _FAR)
     return values is not None and bool((np.diff(values) == 0).mean() > 0.5)
 
 
-def bias_numbers(*, d_model: int | None = None, length: int = 200, run: Path | None = None) -> dict[str, Any]:
-    """Return the biases of every such scheme as it begins, or with ``run`` those that a model has learned.
+def bias_numbers(*, length: int = 200, run: Path | None = None) -> dict[str, Any]:
+    """Return the biases of every such scheme, or with ``run`` those that a model has learned.
 
     Raises:
-        UsageError: Both ``d_model`` and ``run`` are given.
-        LocantError: As for :func:`head_biases` and :func:`learned_biases`.
+        LocantError: As for :func:`learned_biases`.
     """
     if run is not None:
-        if d_model is not None:
-            raise UsageError("--d-model is for schemes as they begin; the model of --run has a width of its own.")
         distances, schemes = learned_biases(run, length=length)
         return {"distances": distances, "schemes": schemes}
-    biases = [head_biases(scheme, length=length, d_model=d_model or 512) for scheme in bias_schemes()]
-    return {"distances": np.arange(length, dtype=float), "schemes": biases}
+    return {"distances": np.arange(length, dtype=float), "schemes": shown_biases(length)}
 
 
 def bias(distances: Numbers, schemes: Sequence[HeadBiases]) -> FigureData:
@@ -151,7 +134,7 @@ def bias(distances: Numbers, schemes: Sequence[HeadBiases]) -> FigureData:
 
         figure = new_figure(11 / _COLUMNS * columns, 3.3 * rows)
         panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-        shades = colormaps["viridis"](np.linspace(0, 0.92, heads))
+        shades = colormaps["viridis"](np.linspace(0, 0.8, heads))
         for axes, scheme in zip(panels, schemes, strict=False):
             if scheme.stepped:
                 _draw_rows(axes, scheme.values)
@@ -191,9 +174,10 @@ register_figure(
     caption=Caption(
         "Distance as a handicap",
         "Another family leaves queries and keys alone and adds a number to each attention score, which depends on the "
-        "distance and the head. ALiBi and Sandwich are fixed; the others are trained and are shown as they begin.",
+        "distance and the head. ALiBi and Sandwich are fixed. T5, KERPLE and FIRE are trained; shown is what they "
+        "learned in a small language model of characters.",
         "score(h, i, j)&nbsp;= q<sub>i</sub> · k<sub>j</sub>&thinsp;/&thinsp;√D + b<sub>h</sub>(i &minus; j); &nbsp; "
         "ALiBi: b<sub>h</sub>(k)&nbsp;= &minus;2<sup>&minus;8h/H</sup>&thinsp;k",
     ),
-    limits={"length": (2, 512), "d_model": (2, 8192)},
+    limits={"length": (2, 200)},
 )

@@ -89,10 +89,18 @@ def clocks(
             for column, label in enumerate(reversed(head)):
                 axes.text(start + column, -0.75, label, ha="center", va="center", fontsize=8, color=FAINT)
         axes.text(
-            float(starts[2]) + (pairs - 1) / 2, -1.2, "tokens a turn", ha="center", va="center", fontsize=8, color=FAINT
+            float(starts[2]) + (pairs - 1) / 2,
+            -1.2,
+            "tokens per turn",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=FAINT,
         )
         for start, head in zip(starts[:2], heads[:2], strict=True):
-            axes.text(start + (len(head) - 1) / 2, -1.2, "worth", ha="center", va="center", fontsize=8, color=FAINT)
+            axes.text(
+                start + (len(head) - 1) / 2, -1.2, "place value", ha="center", va="center", fontsize=8, color=FAINT
+            )
         settle(figure)
     data = {
         "positions": positions,

@@ -152,7 +152,7 @@ def masks(kinds: Sequence[MaskedWeights]) -> FigureData:
 
 
 def _share(weight: float) -> str:
-    return str(Fraction(weight).limit_denominator(64)) if weight > 0 else "\N{MINUS SIGN}∞"
+    return str(Fraction(weight).limit_denominator(64))
 
 
 register_figure(

@@ -8,7 +8,7 @@ else (``locant figures``, the page, the list of options) asks the registry.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -18,39 +18,42 @@ from locant.figures.drawing import FigureData
 
 _LARGEST_BASE = 10**12
 
-# Name and module of Locant's own figures, in the order that tells the story.
-_MODULES = {
-    "clocks": "clocks",
-    "waves": "waves",
-    "heatmap": "heatmap",
-    "heatmaps": "heatmaps",
-    "sinusoid-forms": "sinusoid_forms",
-    "circle": "circle",
-    "shift-derivation": "shift_derivation",
-    "sine-alone": "sine_alone",
-    "turning-pairs": "turning_pairs",
-    "dot-products": "dot_products",
-    "distance": "distance",
-    "spectrum": "spectrum",
-    "bias": "bias",
-    "criteria": "criteria",
-    "tutorial-errors": "tutorial_errors",
-    "architecture": "architecture",
-    "attention-steps": "attention_steps",
-    "dot-product-scaling": "dot_product_scaling",
-    "number-of-heads": "number_of_heads",
-    "masks": "masks",
-    "teacher-forcing": "teacher_forcing",
-    "layer-norm": "layer_norm",
-    "pre-post-norm": "pre_post_norm",
-    "recurrence": "recurrence",
-    "training": "training_curves",
-    "embedding-sum": "embedding_sum",
-    "word-plus-position": "word_plus_position",
-    "word-energy": "word_energy",
-    "attention": "attention",
-    "heads": "heads",
-    "probe": "probe",
+_ACTS: dict[str, tuple[str, ...]] = {
+    "The code of a position": (
+        "clocks",
+        "waves",
+        "heatmap",
+        "heatmaps",
+        "sinusoid-forms",
+        "circle",
+        "shift-derivation",
+        "sine-alone",
+    ),
+    "Distance": ("turning-pairs", "dot-products", "distance", "spectrum", "bias"),
+    "Right and wrong": ("criteria", "tutorial-errors"),
+    "The Transformer": (
+        "architecture",
+        "attention-steps",
+        "dot-product-scaling",
+        "masks",
+        "teacher-forcing",
+        "layer-norm",
+        "recurrence",
+    ),
+    "A trained model": (
+        "training",
+        "embedding-sum",
+        "word-plus-position",
+        "word-energy",
+        "attention",
+        "heads",
+        "probe",
+    ),
+}
+"""Locant's own figures in the order that tells the story."""
+
+_MODULES = {name: name.replace("-", "_") for names in _ACTS.values() for name in names} | {
+    "training": "training_curves"
 }
 
 
@@ -232,3 +235,12 @@ def draw_figure(name: str, /, **options: Any) -> FigureData:
 
 def _spelled(option: str) -> str:
     return "--" + option.replace("_", "-")
+
+
+def acts(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return names of figures by the act of the story that they belong to; others than Locant's own come last."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        act = next((act for act, known in _ACTS.items() if name in known), "More")
+        found.setdefault(act, []).append(name)
+    return found

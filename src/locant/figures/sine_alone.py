@@ -114,7 +114,7 @@ def sine_alone(
             right.plot(offsets, values, style, color=colour, label=name)
         right.set_ylim(-0.03, 1)
         right.set_xlabel("offset k in tokens")
-        right.set_ylabel("left over by the best linear map")
+        right.set_ylabel("unexplained variance")
         right.set_title("From the code of p to that of p + k", pad=10)
         right.legend(loc="upper left", fontsize=9.5, labelcolor=FAINT)
         settle(figure)

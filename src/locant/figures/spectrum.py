@@ -246,7 +246,7 @@ register_figure(
         "A pair that made a full turn in training has seen every angle; the slower ones, above the dashed line, have "
         "not, and a longer text would turn them to angles the model never met. Each scaling slows pairs down in its "
         "own way: all alike (PI, position interpolation), more towards the slow end (NTK), or only those that need it.",
-        "λ<sub>i</sub>&nbsp;= 2π&thinsp;/&thinsp;ω<sub>i</sub> tokens a turn; &nbsp; "
+        "λ<sub>i</sub>&nbsp;= 2π&thinsp;/&thinsp;ω<sub>i</sub> tokens per turn; &nbsp; "
         "turns in training&nbsp;= L&thinsp;/&thinsp;λ<sub>i</sub>",
     ),
 )

@@ -99,7 +99,7 @@ def _higher_is_faster(width: int) -> Refutation:
         finding=f"pair 0 turns once in {wavelengths[0]:.2f} tokens, pair {width // 2 - 1} once in "
         f"{wavelengths[-1]:,.0f}:\nthe higher i, the lower the frequency and the longer the wave",
         curves=[Curve("frequency", pairs, 1 / wavelengths)],
-        axes=("pair i", "turns a token"),
+        axes=("pair i", "turns per token"),
         logarithmic="y",
     )
 

@@ -143,9 +143,9 @@ def word_energy(
         left.legend(loc="upper right", fontsize=9)
         places = np.arange(len(groups))
         for offset, colour, hatch, name, values in (
-            (-0.28, FAINT, "", "of the pairs", [group.share for group in groups]),
-            (0.0, BLUE, "//", "of the energy of all tokens", [group.energy for group in groups]),
-            (0.28, GREEN, "..", f"of that of the first {_FREQUENT}", [group.frequent for group in groups]),
+            (-0.28, FAINT, "", "pairs", [group.share for group in groups]),
+            (0.0, BLUE, "//", "energy of all tokens", [group.energy for group in groups]),
+            (0.28, GREEN, "..", f"energy of the first {_FREQUENT} tokens", [group.frequent for group in groups]),
         ):
             bars = right.bar(places + offset, values, 0.27, color=colour, hatch=hatch, edgecolor="white", label=name)
             right.bar_label(bars, [f"{100 * value:.0f} %" for value in values], fontsize=9, color=INK, padding=2)

@@ -58,7 +58,7 @@ def _directions(scheme: PositionScheme, codes: torch.Tensor) -> dict[str, torch.
         slow = min(range(len(pairs)), key=lambda i: abs(math.log(pairs[i][0] / 40)))
         identity = torch.eye(codes.shape[-1], dtype=torch.float64)
         return {
-            f"Pair {pair}: {pairs[pair][0]:.3g} tokens a turn": identity[:, list(pairs[pair][1:])]
+            f"Pair {pair}: {pairs[pair][0]:.3g} tokens per turn": identity[:, list(pairs[pair][1:])]
             for pair in dict.fromkeys((0, slow))
         }
     _, _, principal = torch.linalg.svd(codes - codes.mean(0), full_matrices=True)

@@ -7,3 +7,14 @@ from locant.interop.m2m100 import import_m2m100_weights as import_m2m100_weights
 from locant.interop.marian import export_huggingface as export_huggingface
 from locant.interop.marian import import_marian as import_marian
 from locant.interop.onnx_export import export_onnx as export_onnx
+
+__all__ = [
+    "export_argos",
+    "export_ctranslate2",
+    "export_huggingface",
+    "export_onnx",
+    "import_argos",
+    "import_m2m100",
+    "import_marian",
+    "import_model",
+]

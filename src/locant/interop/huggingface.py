@@ -18,13 +18,15 @@ from pydantic import Field
 from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
-from locant.files import read_json
+from locant.files import read_json, replacing_folder
 from locant.interop.assembling import Parts, assemble, sinusoid_of, stacked
 from locant.interop.huggingface_files import Foreign, Row, read_rows, read_weights
+from locant.interop.sentencepiece_models import Side
 from locant.models.config import TransformerConfig
 from locant.models.decoding_settings import LONGEST_SOURCE, MOST_HYPOTHESES, DecodingSettings
-from locant.models.model_folder import ModelFolder
+from locant.models.model_folder import ModelFolder, save_model_folder
 from locant.models.transformer import Transformer
+from locant.text.tokenizer_pair import LanguageTokens, TokenizerPair
 from locant.version import __version__
 
 _SETTINGS = {
@@ -417,6 +419,25 @@ class StoredModel:
             options, scaled[self._source], scaled[self._target], matrices[self._output], self._bias, self._weight
         )
         return assemble(parts, source_rows, target_rows, str(self._path))
+
+    def save(
+        self, run: Path, source: Side, target: Side, languages: LanguageTokens | None = None, **named: str | None
+    ) -> list[str]:
+        """Write the Locant model with its tokenizers as a model folder, and return what was not taken over.
+
+        Args:
+            run: The folder.
+            source: Of the tokenizers.
+            target: Likewise.
+            languages: Tokens that a model for several languages is told.
+            named: ``source_language`` and ``target_language``, where the model has one of each.
+        """
+        model = self.build(source.rows, target.rows)
+        tokenizers = TokenizerPair(source.tokenizer, target.tokenizer, languages)
+        decoding, notes = read_search(self._path.parent, self._config, special_tokens=2 if languages else 1)
+        with replacing_folder(run) as temporary:
+            save_model_folder(temporary, model, tokenizers, decoding, **named)
+        return notes
 
     def _weight(self, name: str) -> Tensor:
         module, _, part = name.rpartition(".")

@@ -27,7 +27,6 @@ from locant.interop.huggingface import (
     StoredModel,
     TokenizerConfig,
     read_config,
-    read_search,
     require_same,
     write_config,
     write_search,
@@ -46,11 +45,11 @@ from locant.interop.sentencepiece_models import (
 from locant.interop.tokenizer_json import MASK, nllb_tokenizer
 from locant.models.architectures import require_transformer
 from locant.models.model_card import CARD, model_card
-from locant.models.model_folder import ModelFolder, save_model_folder
+from locant.models.model_folder import ModelFolder
 from locant.models.transformer import Transformer
 from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, normalize
-from locant.text.tokenizer_pair import LanguageTokens, TokenizerPair, language_token
+from locant.text.tokenizer_pair import LanguageTokens, language_token
 
 _MODEL_FILE = "sentencepiece.bpe.model"
 _M2M100, _NLLB = "M2M100Tokenizer", "NllbTokenizer"
@@ -126,10 +125,7 @@ def import_m2m100(folder: Path | str, run: Path | str) -> list[str]:
         )
     stored = StoredModel(folder, config)
     source, target, languages = read_multilingual(folder, config)
-    model = stored.build(source.rows, target.rows)
-    decoding, notes = read_search(folder, config, special_tokens=2)
-    with replacing_folder(run) as temporary:
-        save_model_folder(temporary, model, TokenizerPair(source.tokenizer, target.tokenizer, languages), decoding)
+    notes = stored.save(run, source, target, languages)
     known = list(languages.ids)
     notes.append(
         f"The model knows {len(known)} languages ({', '.join(known[:8])}{' ...' if known[8:] else ''}): name two of "

@@ -24,7 +24,6 @@ from locant.interop.huggingface import (
     StoredModel,
     TokenizerConfig,
     read_config,
-    read_search,
     require_same,
     write_config,
     write_search,
@@ -36,10 +35,10 @@ from locant.interop.sentencepiece_models import GROUP_LANGUAGE, Side, Special, b
 from locant.interop.tokenizer_json import SPECIAL_TOKENS, fast_tokenizer
 from locant.models.architectures import require_transformer
 from locant.models.model_card import CARD, model_card
-from locant.models.model_folder import ModelFolder, load_model_folder, save_model_folder
+from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from locant.text.tokenizer_pair import LanguageTokens, TokenizerPair
+from locant.text.tokenizer_pair import LanguageTokens
 
 _CLASS = "MarianTokenizer"
 _TARGET_TOKENIZER = "target_tokenizer"
@@ -75,18 +74,9 @@ def import_marian(folder: Path | str, run: Path | str) -> list[str]:
     stored = StoredModel(folder, config)
     source, target, languages = read_sides(folder, config)
     about = TokenizerConfig.of_model(folder, config, [_CLASS])
-    model = stored.build(source.rows, target.rows)
-    decoding, notes = read_search(folder, config, special_tokens=2 if languages else 1)
-    with replacing_folder(run) as temporary:
-        save_model_folder(
-            temporary,
-            model,
-            TokenizerPair(source.tokenizer, target.tokenizer, languages),
-            decoding,
-            # Of several languages these are the names of groups.
-            source_language=None if languages else about.source_lang or None,
-            target_language=None if languages else about.target_lang or None,
-        )
+    # The name of several languages is that of their group.
+    named = {"source_language": about.source_lang, "target_language": None if languages else about.target_lang}
+    notes = stored.save(run, source, target, languages, **{side: code or None for side, code in named.items()})
     if languages:
         notes.append(
             f"The model translates into {len(languages.ids)} languages ({', '.join(list(languages.ids)[:8])}): "

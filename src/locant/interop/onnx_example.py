@@ -2,7 +2,7 @@
 
 python translate.py "Two dogs play." "A man is riding a horse."
 
-A model for several languages is told which, in its own codes (language_ids in config.json):
+A model for several languages is told which, by codes in any form (config.json lists them):
 
 python translate.py --source-language en --target-language fr "Two dogs play."
 """
@@ -62,14 +62,19 @@ class OnnxTranslator:
         before, after = self.config["source_prefix"], self.config["target_prefix"]
         chosen = dict(self.languages)
         for side, language in (("source", source), ("target", target)):
-            if language and side not in before + after:
+            code = self._code(language) if language else chosen[side]
+            if language and side not in before + after and code != self.config[f"{side}_language"]:
                 raise ValueError(f"The model cannot be told its {side} language. Leave the {side} language out.")
-            chosen[side] = language or chosen[side]
+            chosen[side] = code
         # What the encoder reads before the tokens of a source, and the decoder before it writes.
         self.before_source = [self._language_id(side, chosen[side]) for side in before]
         language_ids = [self._language_id(side, chosen[side]) for side in after]
         self.before_target = [self.config["decoder_start_token_id"], *language_ids]
         self.languages = chosen
+
+    def _code(self, language: str) -> str:
+        """Return the model's own code of a language, whatever form was given, or what was given."""
+        return str(self.config["language_codes"].get(language.lower().replace("_", "-"), language))
 
     def _language_id(self, side: str, language: str | None) -> int:
         ids: dict[str, int] = self.config["language_ids"]
@@ -133,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Translate with the ONNX files beside this program.")
     parser.add_argument("text", nargs="+", metavar="TEXT", help="sentences")
     for side in ("source", "target"):
-        text = f"{side} language of a model for several, in its own codes"
+        text = f"{side} language of a model for several"
         parser.add_argument(f"--{side}-language", metavar="CODE", help=text)
     options = parser.parse_args()
     try:

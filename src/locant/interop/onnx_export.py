@@ -22,6 +22,7 @@ from locant.errors import MissingExtraError
 from locant.files import replacing_folder, require_new_folder, write_json, write_text
 from locant.interop.ctranslate2 import require_ended_source
 from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph
+from locant.languages import other_codes
 from locant.models.architectures import require_transformer
 from locant.models.config import TransformerConfig
 from locant.models.model_card import CARD, model_card
@@ -188,6 +189,7 @@ def _quiet() -> Iterator[None]:
 def _config(found: ModelFolder, config: TransformerConfig, rows: int) -> dict[str, Any]:
     decoding, languages = found.decoding, found.tokenizers.languages
     before, after = languages.places if languages else ((), ())
+    own = found.source_language, found.target_language
     return {
         "model_type": "locant",
         "locant_version": __version__,
@@ -197,6 +199,8 @@ def _config(found: ModelFolder, config: TransformerConfig, rows: int) -> dict[st
         "source_prefix": list(before),
         "target_prefix": list(after),
         "language_ids": languages.ids if languages else {},
+        # Other codes of the languages, in lower case and with hyphens.
+        "language_codes": other_codes([*(languages.ids if languages else ()), *filter(None, own)]),
         "lowercase": found.tokenizers.source.lowercase,
         "pad_token_id": PAD,
         "bos_token_id": BOS,

@@ -253,7 +253,7 @@ void forward(const Work& work, const Heads& q, const Heads& k, const Heads& v, c
   const int64_t queries = work.queries, length = work.length, features = work.features, width = padded(queries);
   const int64_t row = row_of(queries);
   using Rows = Head<Element>;
-  const Rooms rooms(threads, features * width + 2 * Rows::size(queries, features) + 2 * Rows::size(length, features));
+  const ThreadBuffers rooms(threads, features * width + 2 * Rows::size(queries, features) + 2 * Rows::size(length, features));
   const int64_t units = work.batch * work.heads;
   locant::parallel_for(units, locant::grain_of(units, threads, 1), threads, [&](int64_t begin, int64_t end, int member) {
     float* const transposed = rooms.of(member);
@@ -284,7 +284,7 @@ void backward(const Work& work, const Heads& q, const Heads& k, const Heads& v, 
   const int64_t queries = work.queries, length = work.length, features = work.features, width = padded(queries);
   const int64_t row = row_of(queries);
   using Rows = Head<Element>;
-  const Rooms rooms(threads, features * width + length * row + 3 * Rows::size(queries, features) +
+  const ThreadBuffers rooms(threads, features * width + length * row + 3 * Rows::size(queries, features) +
                                  3 * Rows::size(length, features));
   const int64_t units = work.batch * work.heads;
   locant::parallel_for(units, locant::grain_of(units, threads, 1), threads, [&](int64_t begin, int64_t end, int member) {
@@ -313,19 +313,19 @@ void backward(const Work& work, const Heads& q, const Heads& k, const Heads& v, 
 }
 
 // Says what is wrong with what to attend with.
-Complaint complaint_about(const Work& work, int threads, std::initializer_list<const Heads*> tensors) {
+Error check(const Work& work, int threads, std::initializer_list<const Heads*> tensors) {
   if (work.batch < 0 || work.heads < 0)
-    return complain("Attention has no %lld texts of %lld heads.", work.batch, work.heads);
+    return error_of("Attention has no %lld texts of %lld heads.", work.batch, work.heads);
   for (int64_t size : {work.queries, work.length, work.features}) {
-    if (size < 1 || size > kMost) return complain("Attention has no texts or heads of size %lld.", size);
+    if (size < 1 || size > kMost) return error_of("Attention has no texts or heads of size %lld.", size);
   }
-  if (!some_threads(threads)) return complain("Attention has no team of %lld threads.", threads);
-  if (work.features % 16) return complain("Attention needs heads of a multiple of 16 features, not %lld.", work.features);
+  if (!some_threads(threads)) return error_of("Attention has no team of %lld threads.", threads);
+  if (work.features % 16) return error_of("Attention needs heads of a multiple of 16 features, not %lld.", work.features);
   if (!work.batch || !work.heads) return nullptr;
-  if (!work.probabilities) return complain("Attention has no place for its probabilities.");
+  if (!work.probabilities) return error_of("Attention has no place for its probabilities.");
   for (const Heads* x : tensors) {
-    if (!x || !x->data) return complain("Attention lacks a tensor.");
-    if (x->b < 0 || x->h < 0 || x->l < 0) return complain("Attention needs strides that are not negative.");
+    if (!x || !x->data) return error_of("Attention lacks a tensor.");
+    if (x->b < 0 || x->h < 0 || x->l < 0) return error_of("Attention needs strides that are not negative.");
   }
   return nullptr;
 }
@@ -333,21 +333,21 @@ Complaint complaint_about(const Work& work, int threads, std::initializer_list<c
 }  // namespace
 
 // `small` says whether the elements are bfloat16; else they are float32.
-extern "C" Complaint locant_attention(const Work* work, const Heads* q, const Heads* k, const Heads* v,
-                                      const Heads* out, int small, float scale, int threads) {
-  if (const Complaint found = complaint_about(*work, threads, {q, k, v, out})) return found;
+extern "C" Error locant_attention(const Work* work, const Heads* q, const Heads* k, const Heads* v,
+                                  const Heads* out, int small, float scale, int threads) {
+  if (const Error found = check(*work, threads, {q, k, v, out})) return found;
   return within_memory([&] {
     (small ? forward<BFloat16> : forward<float>)(*work, *q, *k, *v, *out, scale, threads);
-    return Complaint{};
+    return Error{};
   });
 }
 
-extern "C" Complaint locant_attention_backward(const Work* work, const Heads* q, const Heads* k, const Heads* v,
-                                               const Heads* outer, const Heads* q_out, const Heads* k_out,
-                                               const Heads* v_out, int small, float scale, int threads) {
-  if (const Complaint found = complaint_about(*work, threads, {q, k, v, outer, q_out, k_out, v_out})) return found;
+extern "C" Error locant_attention_backward(const Work* work, const Heads* q, const Heads* k, const Heads* v,
+                                           const Heads* outer, const Heads* q_out, const Heads* k_out,
+                                           const Heads* v_out, int small, float scale, int threads) {
+  if (const Error found = check(*work, threads, {q, k, v, outer, q_out, k_out, v_out})) return found;
   return within_memory([&] {
     (small ? backward<BFloat16> : backward<float>)(*work, *q, *k, *v, *outer, *q_out, *k_out, *v_out, scale, threads);
-    return Complaint{};
+    return Error{};
   });
 }

@@ -21,7 +21,7 @@ constexpr float kNone = -std::numeric_limits<float>::infinity();
 constexpr size_t kRoom = 16;
 
 // What is asked for a sentence, as Python fills it.
-struct Wish {
+struct SearchOptions {
   int64_t number;  // what the caller knows it by
   int64_t beam;
   int64_t limit;   // most tokens, the end included
@@ -31,7 +31,7 @@ struct Wish {
 };
 
 // A place in a beam: a partial hypothesis, or none where its log-probability is -inf.
-struct Place {
+struct Hypothesis {
   float total = kNone;
   int64_t last = 0, row = 0;  // its last token, and the row that it goes on from: where there is none, any of the sentence
 
@@ -39,12 +39,12 @@ struct Place {
 };
 
 // A token of a hypothesis, and the place that it had before that.
-struct Link {
+struct BackPointer {
   int32_t parent, token;
 };
 
 // A hypothesis that has ended: its tokens, and the place that it would have had after the last.
-struct Ended {
+struct FinishedHypothesis {
   float total, score;
   int64_t length, place;
 };
@@ -59,18 +59,18 @@ bool exceeds(float one, float other) { return one > other || (one != one && othe
 // A sentence, with the hypotheses of its beam.
 class Sentence {
  public:
-  Sentence(const Wish& wish, const int64_t* prefix)
-      : wish_(wish), prefix_(prefix, prefix + wish.prefix), penalty_(length_penalty(wish.limit, wish.alpha)),
-        places_(wish.beam), next_(wish.beam) {
-    ended_.reserve(wish.beam);
+  Sentence(const SearchOptions& options, const int64_t* prefix)
+      : options_(options), prefix_(prefix, prefix + options.prefix), penalty_(length_penalty(options.limit, options.alpha)),
+        places_(options.beam), next_(options.beam) {
+    ended_.reserve(options.beam);
     places_[0].total = 0;  // of one alone: beams that begin alike would stay alike
     places_[0].last = prefix_[0];
   }
 
-  int64_t number() const { return wish_.number; }
-  int64_t beam() const { return wish_.beam; }
-  std::vector<Place>& places() { return places_; }
-  const std::vector<Place>& places() const { return places_; }
+  int64_t number() const { return options_.number; }
+  int64_t beam() const { return options_.beam; }
+  std::vector<Hypothesis>& places() { return places_; }
+  const std::vector<Hypothesis>& places() const { return places_; }
   bool done() const { return done_; }
 
   // Whether what comes after the next token counts: before that it reads its prefix.
@@ -78,8 +78,9 @@ class Sentence {
 
   // Makes room for another token.
   void prepare() {
-    const size_t needed = links_.size() + places_.size();
-    if (needed > links_.capacity()) links_.reserve(std::max(2 * links_.capacity(), kRoom * places_.size()));
+    const size_t needed = back_pointers_.size() + places_.size();
+    if (needed > back_pointers_.capacity())
+      back_pointers_.reserve(std::max(2 * back_pointers_.capacity(), kRoom * places_.size()));
   }
 
   // Takes a step, by at least K best tokens of each row, `[R, k]`. Nothing here can fail.
@@ -88,7 +89,7 @@ class Sentence {
       places_[0].last = prefix_[++read_];
       return;
     }
-    const int64_t beam = wish_.beam;
+    const int64_t beam = options_.beam;
     // The best continuations, of equal ones the first.
     int64_t found = 0;
     for (int64_t parent = 0; parent < beam; parent++) {
@@ -102,14 +103,14 @@ class Sentence {
       }
     }
     length_++;
-    const bool at_limit = wish_.limit <= length_;
+    const bool at_limit = options_.limit <= length_;
     const int64_t room = beam - static_cast<int64_t>(ended_.size());  // a beam is one narrower for each that has ended
     float highest = kNone;
     for (int64_t place = 0; place < beam; place++) {
-      Place& own = next_[place];
-      const Place& parent = places_[own.row];
-      links_.push_back({static_cast<int32_t>(own.row), static_cast<int32_t>(columns[parent.row * k + own.last])});
-      own.last = links_.back().token;
+      Hypothesis& own = next_[place];
+      const Hypothesis& parent = places_[own.row];
+      back_pointers_.push_back({static_cast<int32_t>(own.row), static_cast<int32_t>(columns[parent.row * k + own.last])});
+      own.last = back_pointers_.back().token;
       own.row = parent.row;
       if (place >= room) own.total = kNone;
       if ((own.last == end || at_limit) && own.total > kNone) close(own, place);
@@ -117,7 +118,7 @@ class Sentence {
     }
     places_.swap(next_);
     // Log-probabilities only fall. At its limit a sentence is done even where they are not numbers.
-    done_ = highest / penalty_ <= bar() || at_limit || highest == kNone;
+    done_ = highest / penalty_ <= threshold() || at_limit || highest == kNone;
   }
 
   // Counts what `write` writes.
@@ -129,15 +130,15 @@ class Sentence {
 
   // Writes its number, that of its hypotheses, and of each the number of its tokens and the tokens; and log-probabilities.
   void write(int64_t*& integers, float*& totals) const {
-    *integers++ = wish_.number;
+    *integers++ = options_.number;
     *integers++ = wanted();
     for (int64_t i = 0; i < wanted(); i++) {
-      const Ended& one = ended_[i];
+      const FinishedHypothesis& one = ended_[i];
       *integers++ = one.length;
       for (int64_t step = one.length - 1, place = one.place; step >= 0; step--) {
-        const Link& link = links_[step * wish_.beam + place];
-        integers[step] = link.token;
-        place = link.parent;
+        const BackPointer& pointer = back_pointers_[step * options_.beam + place];
+        integers[step] = pointer.token;
+        place = pointer.parent;
       }
       integers += one.length;
       *totals++ = one.total;
@@ -145,11 +146,11 @@ class Sentence {
   }
 
  private:
-  int64_t wanted() const { return std::min<int64_t>(wish_.n_best, ended_.size()); }
+  int64_t wanted() const { return std::min<int64_t>(options_.n_best, ended_.size()); }
 
   // Notes that the hypothesis in a place of the beam has ended.
-  void close(Place& own, int64_t place) {
-    const Ended made{own.total, own.total / length_penalty(length_, wish_.alpha), length_, place};
+  void close(Hypothesis& own, int64_t place) {
+    const FinishedHypothesis made{own.total, own.total / length_penalty(length_, options_.alpha), length_, place};
     own.total = kNone;
     ended_.push_back(made);
     size_t rank = ended_.size() - 1;
@@ -158,17 +159,17 @@ class Sentence {
   }
 
   // The score that a partial hypothesis must beat: that of the last one wanted.
-  float bar() const {
-    return static_cast<int64_t>(ended_.size()) < wish_.n_best ? kNone : ended_[wish_.n_best - 1].score;
+  float threshold() const {
+    return static_cast<int64_t>(ended_.size()) < options_.n_best ? kNone : ended_[options_.n_best - 1].score;
   }
 
-  Wish wish_;
+  SearchOptions options_;
   std::vector<int64_t> prefix_;
   size_t read_ = 0;  // tokens of the prefix
   float penalty_;    // of the greatest length
-  std::vector<Place> places_, next_;
-  std::vector<Link> links_;   // K for each token
-  std::vector<Ended> ended_;  // best first, of equal ones the first
+  std::vector<Hypothesis> places_, next_;
+  std::vector<BackPointer> back_pointers_;     // K for each token
+  std::vector<FinishedHypothesis> ended_;  // best first, of equal ones the first
   int64_t length_ = 0;
   bool done_ = false;
 };

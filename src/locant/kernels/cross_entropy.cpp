@@ -21,7 +21,7 @@ void cross_entropy(Element* logits, const int64_t* labels, int64_t rows, int64_t
   };
   std::vector<Losses> losses(rows);
   // Exponentials need float32: those of bfloat16 logits have a row of their own.
-  const Rooms rooms(threads, kPlain ? 0 : vocabulary);
+  const ThreadBuffers rooms(threads, kPlain ? 0 : vocabulary);
   locant::parallel_for(rows, locant::grain_of(rows, threads, 1), threads, [&](int64_t begin, int64_t end, int member) {
     float* const space = rooms.of(member);
     for (int64_t row = begin; row < end; row++) {
@@ -65,15 +65,15 @@ void cross_entropy(Element* logits, const int64_t* labels, int64_t rows, int64_t
   for (const Losses& of : losses) sums[0] += of.smoothed, sums[1] += of.likelihood;
 }
 
-Complaint complaint_about(const void* logits, const int64_t* labels, int64_t rows, int64_t vocabulary, const double* sums,
-                          int threads) {
+Error check(const void* logits, const int64_t* labels, int64_t rows, int64_t vocabulary, const double* sums,
+            int threads) {
   if (rows < 0 || vocabulary < 1 || vocabulary > int64_t{1} << 31)
-    return complain("The loss has no logits of %lld rows and %lld columns.", rows, vocabulary);
-  if (!some_threads(threads)) return complain("The loss has no team of %lld threads.", threads);
-  if ((rows && (!logits || !labels)) || !sums) return complain("The loss lacks a tensor.");
+    return error_of("The loss has no logits of %lld rows and %lld columns.", rows, vocabulary);
+  if (!some_threads(threads)) return error_of("The loss has no team of %lld threads.", threads);
+  if ((rows && (!logits || !labels)) || !sums) return error_of("The loss lacks a tensor.");
   for (int64_t row = 0; row < rows; row++) {
     if (labels[row] < 0 || labels[row] >= vocabulary)
-      return complain("The label %lld is outside the vocabulary of %lld tokens.", labels[row], vocabulary);
+      return error_of("The label %lld is outside the vocabulary of %lld tokens.", labels[row], vocabulary);
   }
   return nullptr;
 }
@@ -83,26 +83,26 @@ Complaint complaint_about(const void* logits, const int64_t* labels, int64_t row
 // Adds the smoothed losses and the negative log-likelihoods of all rows to sums[0] and sums[1]; with `gradient`, the
 // logits become the gradient of the smoothed loss, else they are used up. `small` says whether they are bfloat16; else
 // they are float32.
-extern "C" Complaint locant_cross_entropy(void* logits, int small, const int64_t* labels, int64_t rows,
-                                          int64_t vocabulary, float smoothing, int gradient, double* sums,
-                                          int threads) {
-  if (const Complaint found = complaint_about(logits, labels, rows, vocabulary, sums, threads)) return found;
+extern "C" Error locant_cross_entropy(void* logits, int small, const int64_t* labels, int64_t rows,
+                                      int64_t vocabulary, float smoothing, int gradient, double* sums,
+                                      int threads) {
+  if (const Error found = check(logits, labels, rows, vocabulary, sums, threads)) return found;
   return within_memory([&] {
     small ? cross_entropy(static_cast<BFloat16*>(logits), labels, rows, vocabulary, smoothing, gradient, sums, threads)
           : cross_entropy(static_cast<float*>(logits), labels, rows, vocabulary, smoothing, gradient, sums, threads);
-    return Complaint{};
+    return Error{};
   });
 }
 
 // to += from.
-extern "C" Complaint locant_accumulate(const BFloat16* from, float* to, int64_t size, int threads) {
+extern "C" Error locant_accumulate(const BFloat16* from, float* to, int64_t size, int threads) {
   if (size < 0 || (size && (!from || !to)) || !some_threads(threads))
-    return complain("There is no sum of %lld numbers by %lld threads.", size, threads);
+    return error_of("There is no sum of %lld numbers by %lld threads.", size, threads);
   return within_memory([&] {
     locant::parallel_for(size, locant::grain_of(size, threads, 32768), threads, [=](int64_t begin, int64_t end, int) {
 #pragma omp simd
       for (int64_t i = begin; i < end; i++) to[i] += widen(from[i]);
     });
-    return Complaint{};
+    return Error{};
   });
 }

@@ -112,7 +112,7 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
     });
   };
   const Task task{cuts, width, (longest + 63) / 64 * 64, engine.decoder_bytes};
-  Passage(engine, batch.threads, task, 1, batch.spaces).advance(batch.threads, locant::Deadline(), work);
+  StageRunner(engine, batch.threads, task, 1, batch.spaces).advance(batch.threads, locant::Deadline(), work);
   for (int64_t i = 0; i < rows; i++) {
     batch.rows[i].past.push_back(here[i]);
     batch.rows[i].sentence->decoded++;

@@ -67,15 +67,15 @@ struct Call {
 }  // namespace
 
 // `small_...` says whether the elements are bfloat16; else they are float32.
-extern "C" Complaint locant_dropout(const void* x, const void* added, void* out, int small_x, int small_added,
-                                    int small_out, int64_t size, uint64_t seed, int dropped, float scale,
-                                    int threads) {
+extern "C" Error locant_dropout(const void* x, const void* added, void* out, int small_x, int small_added,
+                                int small_out, int64_t size, uint64_t seed, int dropped, float scale,
+                                int threads) {
   if (size < 0 || (size && (!x || !out)) || !some_threads(threads))
-    return complain("There is no dropout of %lld numbers by %lld threads.", size, threads);
-  if (dropped < 0 || dropped > 255) return complain("Dropout takes 0 to 255 of 256 elements, not %lld.", dropped);
+    return error_of("There is no dropout of %lld numbers by %lld threads.", size, threads);
+  if (dropped < 0 || dropped > 255) return error_of("Dropout takes 0 to 255 of 256 elements, not %lld.", dropped);
   const Call call{x, added, out, size, seed, dropped, scale, threads};
   return within_memory([&] {
     small_x ? call.run<BFloat16>(small_added, small_out) : call.run<float>(small_added, small_out);
-    return Complaint{};
+    return Error{};
   });
 }

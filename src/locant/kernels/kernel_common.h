@@ -1,4 +1,4 @@
-// What the kernels share: saying why a call was refused, room for each thread, reading and writing float32 and bfloat16, an
+// What the kernels share: saying what was wrong with a call, room for each thread, reading and writing float32 and bfloat16, an
 // exponential function that vectorises, and random numbers.
 
 #pragma once
@@ -15,32 +15,32 @@ namespace {
 
 // What a function of a kernel returns: null when it has done its work; one sentence on what was wrong when it has done
 // nothing, which lasts until the thread's next call; or this when memory did not suffice.
-using Complaint = const char*;
-constexpr Complaint kNoMemory = "";
+using Error = const char*;
+constexpr Error kOutOfMemory = "";
 
 // The sentence, in the form of printf with %lld for every number.
 template <class... Number>
-inline Complaint complain(const char* form, Number... numbers) {
+inline Error error_of(const char* form, Number... numbers) {
   static thread_local char text[256];
   std::snprintf(text, sizeof text, form, static_cast<long long>(numbers)...);
   return text;
 }
 
-inline Complaint complain(const char* text) { return text; }
+inline Error error_of(const char* text) { return text; }
 
-// Runs what returns a complaint. Memory is made before threads share work, which no exception may leave.
+// Runs what returns an error. Memory is made before threads share work, which no exception may leave.
 template <class Work>
 #ifdef __wasm__  // which has no exceptions: it stops where memory fails
-inline Complaint within_memory(const Work& work) {
+inline Error within_memory(const Work& work) {
   return work();
 }
 #else
-inline Complaint within_memory(const Work& work) try {
+inline Error within_memory(const Work& work) try {
   return work();
 } catch (const std::bad_alloc&) {
-  return kNoMemory;
+  return kOutOfMemory;
 } catch (const std::length_error&) {
-  return kNoMemory;
+  return kOutOfMemory;
 }
 #endif
 
@@ -48,9 +48,9 @@ inline Complaint within_memory(const Work& work) try {
 inline bool some_threads(int64_t threads) { return 0 < threads && threads <= 1 << 16; }
 
 // Room for some float32 for each thread of a team, made before the team begins. It holds anything at first.
-class Rooms {
+class ThreadBuffers {
  public:
-  Rooms(int64_t threads, int64_t size)
+  ThreadBuffers(int64_t threads, int64_t size)
       : size_((size + 31) / 16 * 16), data_(size ? new float[threads * size_] : nullptr) {}
   // The room of a member of the team.
   float* of(int member) const { return data_ ? data_.get() + member * size_ : nullptr; }

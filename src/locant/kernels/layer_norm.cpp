@@ -39,7 +39,7 @@ template <class X, class Out>
 void forward(const Work& work, const void* x, const void* residual, const float* gamma, const float* beta, void* out,
              void* normalised, float* inverse, float scale, float epsilon) {
   const int64_t width = work.width, grain = locant::grain_of(work.rows, work.threads, 8192 / width);
-  const Rooms rooms(work.threads, width);
+  const ThreadBuffers rooms(work.threads, width);
   locant::parallel_for(work.rows, grain, work.threads, [&](int64_t begin, int64_t end, int member) {
     // GCC vectorises no loop of a lambda that reads what was captured.
     const float *const weight = gamma, *const bias = beta;
@@ -84,7 +84,7 @@ template <class X, class Out>
 void backward(const Work& work, const void* outer, const void* normalised, const float* inverse, const float* gamma,
               void* of_x, void* of_residual, float* sums, float scale) {
   const int64_t width = work.width;
-  const Rooms rooms(work.threads, width);
+  const ThreadBuffers rooms(work.threads, width);
   // One share of the rows for each thread asked for, whichever takes it: sums never depend on that.
   locant::parallel_for(work.threads, 1, work.threads, [&](int64_t thread, int64_t, int member) {
     const float* const weight = gamma;
@@ -123,14 +123,14 @@ void backward(const Work& work, const void* outer, const void* normalised, const
   });
 }
 
-Complaint complaint_about(const Work& work, std::initializer_list<const void*> tensors) {
+Error check(const Work& work, std::initializer_list<const void*> tensors) {
   if (work.rows < 0 || work.width < 1 || work.width > int64_t{1} << 31 || work.width % kRandomBlock)
-    return complain("Layer norm has no %lld rows of %lld features, which must be a multiple of 64.", work.rows, work.width);
+    return error_of("Layer norm has no %lld rows of %lld features, which must be a multiple of 64.", work.rows, work.width);
   if (work.dropped < 0 || work.dropped > 255)
-    return complain("Dropout takes 0 to 255 of 256 elements, not %lld.", work.dropped);
-  if (!some_threads(work.threads)) return complain("Layer norm has no team of %lld threads.", work.threads);
+    return error_of("Dropout takes 0 to 255 of 256 elements, not %lld.", work.dropped);
+  if (!some_threads(work.threads)) return error_of("Layer norm has no team of %lld threads.", work.threads);
   for (const void* x : tensors) {
-    if (work.rows && !x) return complain("Layer norm lacks a tensor.");
+    if (work.rows && !x) return error_of("Layer norm lacks a tensor.");
   }
   return nullptr;
 }
@@ -138,29 +138,29 @@ Complaint complaint_about(const Work& work, std::initializer_list<const void*> t
 }  // namespace
 
 // `small_...` says whether x with the residual, and the output with `normalised`, are bfloat16; else they are float32.
-extern "C" Complaint locant_layer_norm(const Work* work, const void* x, const void* residual, const float* gamma,
-                                       const float* beta, void* out, void* normalised, float* inverse, float scale,
-                                       float epsilon, int small_x, int small_out) {
-  if (const Complaint found = complaint_about(*work, {x, gamma, beta, out, normalised, inverse})) return found;
+extern "C" Error locant_layer_norm(const Work* work, const void* x, const void* residual, const float* gamma,
+                                   const float* beta, void* out, void* normalised, float* inverse, float scale,
+                                   float epsilon, int small_x, int small_out) {
+  if (const Error found = check(*work, {x, gamma, beta, out, normalised, inverse})) return found;
   const auto run = small_x     ? forward<BFloat16, BFloat16>
                    : small_out ? forward<float, BFloat16>
                                : forward<float, float>;
   return within_memory([&] {
     run(*work, x, residual, gamma, beta, out, normalised, inverse, scale, epsilon);
-    return Complaint{};
+    return Error{};
   });
 }
 
-extern "C" Complaint locant_layer_norm_backward(const Work* work, const void* outer, const void* normalised,
-                                                const float* inverse, const float* gamma, void* of_x,
-                                                void* of_residual, float* sums, float scale, int small_x,
-                                                int small_out) {
-  if (const Complaint found = complaint_about(*work, {outer, normalised, inverse, gamma, of_x, sums})) return found;
+extern "C" Error locant_layer_norm_backward(const Work* work, const void* outer, const void* normalised,
+                                            const float* inverse, const float* gamma, void* of_x,
+                                            void* of_residual, float* sums, float scale, int small_x,
+                                            int small_out) {
+  if (const Error found = check(*work, {outer, normalised, inverse, gamma, of_x, sums})) return found;
   const auto run = small_x     ? backward<BFloat16, BFloat16>
                    : small_out ? backward<float, BFloat16>
                                : backward<float, float>;
   return within_memory([&] {
     run(*work, outer, normalised, inverse, gamma, of_x, of_residual, sums, scale);
-    return Complaint{};
+    return Error{};
   });
 }

@@ -226,26 +226,26 @@ void rotate(const Work& at, float direction, int64_t begin, int64_t end) {
                  : rotate<T, interleaved, false>(at, direction, begin, end);
 }
 
-Complaint complaint_about(const Work* works, int count, int threads) {
-  if (count < 0 || (count && !works)) return complain("There are no %lld tensors to rotate.", count);
-  if (!some_threads(threads)) return complain("The rotation has no team of %lld threads.", threads);
+Error check(const Work* works, int count, int threads) {
+  if (count < 0 || (count && !works)) return error_of("There are no %lld tensors to rotate.", count);
+  if (!some_threads(threads)) return error_of("The rotation has no team of %lld threads.", threads);
   for (int i = 0; i < count; i++) {
     const Work& at = works[i];
     for (int64_t size : {at.batch, at.heads, at.length, at.features, at.pairs}) {
-      if (size < 0) return complain("There is nothing of size %lld to rotate.", size);
+      if (size < 0) return error_of("There is nothing of size %lld to rotate.", size);
     }
     if (at.pairs > at.features / 2)
-      return complain("%lld pairs of features are rotated, but there are %lld features.", at.pairs, at.features);
+      return error_of("%lld pairs of features are rotated, but there are %lld features.", at.pairs, at.features);
     const bool some = at.batch && at.heads && at.length && at.features;
     if (some && (!at.x || !at.out || (at.pairs && (!at.cosine || !at.sine))))
-      return complain("The rotation lacks a tensor.");
+      return error_of("The rotation lacks a tensor.");
   }
   return nullptr;
 }
 
 template <class T>
-Complaint rotate_all(const Work* works, int count, int interleaved, float direction, int threads) {
-  if (const Complaint found = complaint_about(works, count, threads)) return found;
+Error rotate_all(const Work* works, int count, int interleaved, float direction, int threads) {
+  if (const Error found = check(works, count, threads)) return found;
   int64_t elements = 0, blocks = 0;
   for (int i = 0; i < count; i++) {
     elements += works[i].batch * works[i].heads * works[i].length * works[i].features;
@@ -266,10 +266,10 @@ Complaint rotate_all(const Work* works, int count, int interleaved, float direct
 
 }  // namespace
 
-extern "C" Complaint locant_rotate_float32(const Work* works, int count, int interleaved, float direction, int threads) {
+extern "C" Error locant_rotate_float32(const Work* works, int count, int interleaved, float direction, int threads) {
   return within_memory([&] { return rotate_all<float>(works, count, interleaved, direction, threads); });
 }
 
-extern "C" Complaint locant_rotate_bfloat16(const Work* works, int count, int interleaved, float direction, int threads) {
+extern "C" Error locant_rotate_bfloat16(const Work* works, int count, int interleaved, float direction, int threads) {
   return within_memory([&] { return rotate_all<BFloat16>(works, count, interleaved, direction, threads); });
 }

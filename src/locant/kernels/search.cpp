@@ -20,16 +20,16 @@
 extern "C" {  // of translation.cpp
 
 int64_t locant_engine_vocabulary(const void* engine);
-Complaint locant_batch(const void* engine, int threads, void** made);
-Complaint locant_batch_join(void* batch, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
-                            const float* positions, int64_t position_rows);
-Complaint locant_batch_encode(void* batch, int64_t nanoseconds, int64_t* unfinished);
+Error locant_batch(const void* engine, int threads, void** made);
+Error locant_batch_join(void* batch, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
+                        const float* positions, int64_t position_rows);
+Error locant_batch_encode(void* batch, int64_t nanoseconds, int64_t* unfinished);
 void locant_batch_abandon(void* batch);
-Complaint locant_batch_threads(void* batch, int threads);
+Error locant_batch_threads(void* batch, int threads);
 int64_t locant_batch_length(const void* batch);
-Complaint locant_batch_select(void* batch, int64_t count, const int64_t* rows);
-Complaint locant_batch_step(void* batch, const int64_t* tokens, int64_t count, const float* positions,
-                            int64_t position_rows, int64_t k, float* values, int64_t* columns);
+Error locant_batch_select(void* batch, int64_t count, const int64_t* rows);
+Error locant_batch_step(void* batch, const int64_t* tokens, int64_t count, const float* positions,
+                        int64_t position_rows, int64_t k, float* values, int64_t* columns);
 void locant_batch_free(void* batch);
 
 }  // extern "C"
@@ -44,7 +44,7 @@ struct FreeBatch {
 };
 
 // A sentence that is not encoded yet, and whether it has been left meanwhile.
-struct Joining {
+struct Pending {
   Sentence sentence;
   bool left = false;
 };
@@ -55,7 +55,7 @@ struct Search {
   int threads;
   int64_t end;
   std::vector<Sentence> sentences, finished;
-  std::vector<Joining> joining;
+  std::vector<Pending> joining;
   std::unique_ptr<void, FreeBatch> batch;
   int64_t rows = 0;
   std::vector<int64_t> kept, tokens, columns;
@@ -63,10 +63,10 @@ struct Search {
 };
 
 // Drops the rows that no hypothesis goes on from, and brings the others into order.
-Complaint arrange(Search& all) {
+Error reorder_rows(Search& all) {
   all.kept.clear();
   for (const Sentence& sentence : all.sentences)
-    for (const Place& place : sentence.places())
+    for (const Hypothesis& place : sentence.places())
       if (place.open()) all.kept.push_back(place.row);
   const auto count = static_cast<int64_t>(all.kept.size());
   bool same = count == all.rows;
@@ -75,33 +75,33 @@ Complaint arrange(Search& all) {
     if (!all.joining.empty()) return nullptr;  // the batch that encodes them stays
     all.batch.reset();
   } else if (!same) {
-    if (const Complaint failed = locant_batch_select(all.batch.get(), count, all.kept.data())) return failed;
+    if (const Error failed = locant_batch_select(all.batch.get(), count, all.kept.data())) return failed;
   }
   all.rows = count;
   int64_t next = 0;
   for (Sentence& sentence : all.sentences) {
-    for (Place& place : sentence.places())
+    for (Hypothesis& place : sentence.places())
       if (place.open()) place.row = next++;
-    for (Place& place : sentence.places())
+    for (Hypothesis& place : sentence.places())
       if (!place.open()) place.row = next - 1;
   }
   return nullptr;
 }
 
 // Begins to encode sentences.
-Complaint join(Search& all, int64_t count, const int64_t* lengths, const int64_t* tokens, int64_t token_count,
-               const float* positions, int64_t position_rows, const Wish* wishes, const int64_t* prefixes) {
-  std::vector<Joining> made;
+Error join(Search& all, int64_t count, const int64_t* lengths, const int64_t* tokens, int64_t token_count,
+           const float* positions, int64_t position_rows, const SearchOptions* options, const int64_t* prefixes) {
+  std::vector<Pending> made;
   made.reserve(count);
-  for (int64_t i = 0; i < count; prefixes += wishes[i++].prefix) made.push_back({{wishes[i], prefixes}});
+  for (int64_t i = 0; i < count; prefixes += options[i++].prefix) made.push_back({{options[i], prefixes}});
   all.sentences.reserve(all.sentences.size() + made.size());
-  if (const Complaint failed = arrange(all)) return failed;
+  if (const Error failed = reorder_rows(all)) return failed;
   if (!all.batch) {
     void* batch = nullptr;
-    if (const Complaint failed = locant_batch(all.engine, all.threads, &batch)) return failed;
+    if (const Error failed = locant_batch(all.engine, all.threads, &batch)) return failed;
     all.batch.reset(batch);
   }
-  if (const Complaint failed =
+  if (const Error failed =
           locant_batch_join(all.batch.get(), count, lengths, tokens, token_count, positions, position_rows))
     return failed;
   all.joining.swap(made);
@@ -109,13 +109,13 @@ Complaint join(Search& all, int64_t count, const int64_t* lengths, const int64_t
 }
 
 // Goes on with that; sentences that are encoded have a row each, and are searched for.
-Complaint encode(Search& all, int64_t nanoseconds, int64_t* unfinished) {
+Error encode(Search& all, int64_t nanoseconds, int64_t* unfinished) {
   *unfinished = 0;
   if (all.joining.empty()) return nullptr;
-  if (const Complaint failed = locant_batch_encode(all.batch.get(), nanoseconds, unfinished)) return failed;
+  if (const Error failed = locant_batch_encode(all.batch.get(), nanoseconds, unfinished)) return failed;
   if (*unfinished) return nullptr;
   for (auto& [sentence, left] : all.joining) {
-    for (Place& place : sentence.places()) place.row = all.rows;
+    for (Hypothesis& place : sentence.places()) place.row = all.rows;
     all.rows++;
     if (!left) all.sentences.push_back(std::move(sentence));
   }
@@ -123,21 +123,21 @@ Complaint encode(Search& all, int64_t nanoseconds, int64_t* unfinished) {
   return nullptr;
 }
 
-Complaint step(Search& all, const float* positions, int64_t position_rows) {
-  if (const Complaint failed = arrange(all)) return failed;
+Error step(Search& all, const float* positions, int64_t position_rows) {
+  if (const Error failed = reorder_rows(all)) return failed;
   if (all.sentences.empty()) return nullptr;
   int64_t k = 1;
   all.tokens.clear();
   for (Sentence& sentence : all.sentences) {
     if (sentence.writes()) k = std::max(k, sentence.beam());
-    for (const Place& place : sentence.places())
+    for (const Hypothesis& place : sentence.places())
       if (place.open()) all.tokens.push_back(place.last);
     sentence.prepare();
   }
   all.finished.reserve(all.finished.size() + all.sentences.size());
   all.values.resize(all.rows * k), all.columns.resize(all.rows * k);
-  if (const Complaint failed = locant_batch_step(all.batch.get(), all.tokens.data(), all.rows, positions, position_rows, k,
-                                                 all.values.data(), all.columns.data()))
+  if (const Error failed = locant_batch_step(all.batch.get(), all.tokens.data(), all.rows, positions, position_rows, k,
+                                             all.values.data(), all.columns.data()))
     return failed;
   auto stays = all.sentences.begin();
   for (Sentence& sentence : all.sentences) {
@@ -151,31 +151,31 @@ Complaint step(Search& all, const float* positions, int64_t position_rows) {
   return nullptr;
 }
 
-Complaint complaint_about(const Search& all, int64_t count, const Wish* wishes, const int64_t* prefixes,
-                          int64_t prefix_tokens) {
+Error check(const Search& all, int64_t count, const SearchOptions* options, const int64_t* prefixes,
+            int64_t prefix_tokens) {
   const auto outside = [](int64_t size, int64_t least, int64_t most) { return size < least || size > most; };
-  if (outside(count, 1, kLongest) || outside(prefix_tokens, 1, kLongest) || !wishes || !prefixes)
-    return complain("There are no %lld sentences with prefixes of %lld tokens.", count, prefix_tokens);
+  if (outside(count, 1, kLongest) || outside(prefix_tokens, 1, kLongest) || !options || !prefixes)
+    return error_of("There are no %lld sentences with prefixes of %lld tokens.", count, prefix_tokens);
   int64_t left = prefix_tokens;
   for (int64_t i = 0; i < count; i++) {
-    const Wish& wish = wishes[i];
-    if (outside(wish.beam, 1, kWidestBeam)) return complain("There is no beam of %lld hypotheses.", wish.beam);
-    if (outside(wish.n_best, 1, wish.beam))
-      return complain("A beam of %lld does not find %lld hypotheses.", wish.beam, wish.n_best);
-    if (outside(wish.limit, 1, kLongest)) return complain("There is no translation of %lld tokens.", wish.limit);
-    if (!(wish.alpha >= 0)) return complain("The exponent of a length penalty is negative or not a number.");
-    if (outside(wish.prefix, 1, left))
-      return complain("The prefix of sentence %lld has %lld tokens, but %lld are left.", i + 1, wish.prefix, left);
-    left -= wish.prefix;
-    const auto same = [&](const auto& other) { return other.number() == wish.number; };
+    const SearchOptions& own = options[i];
+    if (outside(own.beam, 1, kWidestBeam)) return error_of("There is no beam of %lld hypotheses.", own.beam);
+    if (outside(own.n_best, 1, own.beam))
+      return error_of("A beam of %lld does not find %lld hypotheses.", own.beam, own.n_best);
+    if (outside(own.limit, 1, kLongest)) return error_of("There is no translation of %lld tokens.", own.limit);
+    if (!(own.alpha >= 0)) return error_of("The exponent of a length penalty is negative or not a number.");
+    if (outside(own.prefix, 1, left))
+      return error_of("The prefix of sentence %lld has %lld tokens, but %lld are left.", i + 1, own.prefix, left);
+    left -= own.prefix;
+    const auto same = [&](const auto& other) { return other.number() == own.number; };
     if (std::any_of(all.sentences.begin(), all.sentences.end(), same))
-      return complain("There is a sentence %lld already.", wish.number);
+      return error_of("There is a sentence %lld already.", own.number);
   }
-  if (left) return complain("The prefixes have %lld tokens, not %lld.", prefix_tokens - left, prefix_tokens);
+  if (left) return error_of("The prefixes have %lld tokens, not %lld.", prefix_tokens - left, prefix_tokens);
   const int64_t vocabulary = locant_engine_vocabulary(all.engine);
   for (int64_t i = 0; i < prefix_tokens; i++)
     if (outside(prefixes[i], 0, vocabulary - 1))
-      return complain("Token %lld is outside the target vocabulary of %lld tokens.", prefixes[i], vocabulary);
+      return error_of("Token %lld is outside the target vocabulary of %lld tokens.", prefixes[i], vocabulary);
   return nullptr;
 }
 
@@ -185,20 +185,20 @@ extern "C" {
 
 // Makes a search without sentences, whose hypotheses end with the token `end`; it is freed by locant_search_free, before the
 // engine.
-Complaint locant_search(const void* engine, int threads, int64_t end, void** made) {
-  if (!some_threads(threads)) return complain("There is no team of %lld threads.", threads);
-  if (end < 0 || end >= locant_engine_vocabulary(engine)) return complain("No hypothesis ends with the token %lld.", end);
+Error locant_search(const void* engine, int threads, int64_t end, void** made) {
+  if (!some_threads(threads)) return error_of("There is no team of %lld threads.", threads);
+  if (end < 0 || end >= locant_engine_vocabulary(engine)) return error_of("No hypothesis ends with the token %lld.", end);
   return within_memory([&] {
     *made = new Search{engine, threads, end, {}, {}, {}, nullptr, 0, {}, {}, {}, {}};
-    return Complaint{};
+    return Error{};
   });
 }
 
 void locant_search_free(void* search) { delete static_cast<Search*>(search); }
 
 // From now on there are so many threads at most.
-Complaint locant_search_threads(void* search, int threads) {
-  if (!some_threads(threads)) return complain("There is no team of %lld threads.", threads);
+Error locant_search_threads(void* search, int threads) {
+  if (!some_threads(threads)) return error_of("There is no team of %lld threads.", threads);
   auto& found = *static_cast<Search*>(search);
   found.threads = threads;
   return found.batch ? locant_batch_threads(found.batch.get(), threads) : nullptr;
@@ -213,19 +213,19 @@ int64_t locant_search_length(const void* search) {
 // Begins to encode sentences, which locant_batch_join describes, with what is asked for each and the tokens of their prefixes,
 // packed one after the other; locant_search_encode does it, after which they are searched for. Whatever goes wrong, the search
 // stays as it was.
-Complaint locant_search_join(void* search, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
-                             const float* positions, int64_t position_rows, const Wish* wishes, const int64_t* prefixes,
-                             int64_t prefix_tokens) {
+Error locant_search_join(void* search, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
+                         const float* positions, int64_t position_rows, const SearchOptions* options, const int64_t* prefixes,
+                         int64_t prefix_tokens) {
   auto& found = *static_cast<Search*>(search);
-  if (const Complaint wrong = complaint_about(found, sentences, wishes, prefixes, prefix_tokens)) return wrong;
+  if (const Error wrong = check(found, sentences, options, prefixes, prefix_tokens)) return wrong;
   return within_memory(
-      [&] { return join(found, sentences, lengths, tokens, count, positions, position_rows, wishes, prefixes); });
+      [&] { return join(found, sentences, lengths, tokens, count, positions, position_rows, options, prefixes); });
 }
 
 // Encodes the sentences that have joined, as locant_batch_encode does. Meanwhile the others may take steps, and all can be
 // removed.
-Complaint locant_search_encode(void* search, int64_t nanoseconds, int64_t* unfinished) {
-  if (!unfinished) return complain("There is no room for whether sentences are encoded.");
+Error locant_search_encode(void* search, int64_t nanoseconds, int64_t* unfinished) {
+  if (!unfinished) return error_of("There is no room for whether sentences are encoded.");
   return within_memory([&] { return encode(*static_cast<Search*>(search), nanoseconds, unfinished); });
 }
 
@@ -235,8 +235,8 @@ void locant_search_remove(void* search, int64_t number) {
   // Of those that are finished there are some left where a step after their last one has failed.
   for (auto* all : {&found.sentences, &found.finished})
     all->erase(std::remove_if(all->begin(), all->end(), [&](const Sentence& one) { return one.number() == number; }), all->end());
-  for (Joining& one : found.joining) one.left = one.left || one.sentence.number() == number;
-  const auto left = [](const Joining& one) { return one.left; };
+  for (Pending& one : found.joining) one.left = one.left || one.sentence.number() == number;
+  const auto left = [](const Pending& one) { return one.left; };
   if (!found.joining.empty() && std::all_of(found.joining.begin(), found.joining.end(), left)) {
     locant_batch_abandon(found.batch.get());
     found.joining.clear();
@@ -247,13 +247,13 @@ void locant_search_remove(void* search, int64_t number) {
 // nanoseconds have passed, or the next step needs another position; `positions` as for locant_batch_join. `sizes` receives how
 // many integers and log-probabilities locant_search_take has to write. Whatever goes wrong, the sentences stay as they were
 // before the step.
-Complaint locant_search_steps(void* search, const float* positions, int64_t position_rows, int64_t most, int64_t enough,
-                              int64_t nanoseconds, int64_t* sizes) {
+Error locant_search_steps(void* search, const float* positions, int64_t position_rows, int64_t most, int64_t enough,
+                          int64_t nanoseconds, int64_t* sizes) {
   auto& found = *static_cast<Search*>(search);
-  if (!sizes) return complain("There is no room for sizes.");
+  if (!sizes) return error_of("There is no room for sizes.");
   const locant::Deadline deadline(nanoseconds);
-  if (const Complaint failed = within_memory([&] {
-        Complaint failed = step(found, positions, position_rows);
+  if (const Error failed = within_memory([&] {
+        Error failed = step(found, positions, position_rows);
         while (!failed && --most > 0 && !found.sentences.empty() && static_cast<int64_t>(found.finished.size()) < enough &&
                !deadline.passed() && (!positions || locant_batch_length(found.batch.get()) < position_rows))
           failed = step(found, positions, position_rows);

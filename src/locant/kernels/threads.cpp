@@ -77,7 +77,7 @@ class Worker {
   std::atomic<const Job*> next_{nullptr};
   std::atomic<bool> working_{false};
   int member_ = 0;
-  WaitingRoom given_, done_;
+  Event given_, done_;
 };
 
 // Workers without work. They live as long as the process.
@@ -134,9 +134,9 @@ Pool& pool() { return *the_pool.load(); }
 
 }  // namespace
 
-Duration WaitingRoom::longest_awake() { return kAwake; }
+Duration Event::longest_awake() { return kAwake; }
 
-bool WaitingRoom::spin(bool (*ready)(const void*), const void* of, Duration awake, Duration& waited) {
+bool Event::spin(bool (*ready)(const void*), const void* of, Duration awake, Duration& waited) {
   for (int i = 0; i < 16; i++) {
     if (ready(of)) return true;
     pause();
@@ -155,7 +155,7 @@ bool WaitingRoom::spin(bool (*ready)(const void*), const void* of, Duration awak
   return ready(of);
 }
 
-void WaitingRoom::wake() {
+void Event::wake() {
   if (asleep_.load() == 0) return;
   { std::lock_guard<std::mutex> lock(mutex_); }
   changed_.notify_all();

@@ -73,7 +73,7 @@ class Deadline {
 
 // Where threads wait for something that others change: a short while awake, giving way to whoever wants the core, then
 // asleep. It must outlive all calls.
-class WaitingRoom {
+class Event {
  public:
   // Returns once `ready` does, which reads atomics in sequentially consistent order. Says for how long it has waited where
   // that was longer than it stays awake.
@@ -138,7 +138,7 @@ class Sections {
   std::atomic<int64_t> waited_{0};
   std::atomic<bool> crowded_{false};
   const Moment begun_ = std::chrono::steady_clock::now();
-  WaitingRoom room_;
+  Event room_;
 };
 
 // A member's way through the sections of its team; all members go through the same ones in the same order.

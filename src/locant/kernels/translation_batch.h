@@ -66,13 +66,13 @@ class Encoding {
     tokens_.assign(tokens, tokens + starts_.back());
     const Task task{starts_, 0, *std::max_element(lengths, lengths + sentences), engine.encoder_bytes};
     const int64_t stages = 1 + 2 * engine.shape.encoder_layers + engine.shape.decoder_layers;
-    passage_ = std::make_unique<Passage>(engine, threads, task, stages, spaces_);
+    runner_ = std::make_unique<StageRunner>(engine, threads, task, stages, spaces_);
   }
 
   // Goes on until all sentences are encoded, which it returns, or a deadline has passed. Nothing here can fail but getting
   // threads, before anything is done.
   bool advance(int threads, const locant::Deadline& deadline) {
-    return passage_->advance(threads, deadline, [this](Worker& worker, float* scores, int64_t first, int64_t stage) {
+    return runner_->advance(threads, deadline, [this](Worker& worker, float* scores, int64_t first, int64_t stage) {
       if (stage == 0) {
         worker.embed(engine_.source_embedding, tokens_.data() + first, places(first), engine_.encoder_norms);
       } else if (const int64_t layers = 2 * engine_.shape.encoder_layers; stage <= layers) {
@@ -120,7 +120,7 @@ class Encoding {
   std::vector<int64_t> tokens_, starts_, places_, owner_;  // first token of each sentence, and the end; of each token
   std::vector<Row> made_;
   std::vector<Workspace> spaces_;
-  std::unique_ptr<Passage> passage_;
+  std::unique_ptr<StageRunner> runner_;
 };
 
 // Sentences being translated, each of which may have come at another time.

@@ -69,10 +69,10 @@ struct Task {
 
 // The way of rows through the stages of some work, which may pause between two of them. Shares are taken by threads one
 // after the other, and nobody waits for a share; where there are few rows, threads share all of them in every stage.
-class Passage {
+class StageRunner {
  public:
   // Makes all memory that threads need, before they begin: the workspaces that are lacking, which hold what is kept in a pause.
-  Passage(const Engine& engine, int most, const Task& task, int64_t stages, std::vector<Workspace>& spaces)
+  StageRunner(const Engine& engine, int most, const Task& task, int64_t stages, std::vector<Workspace>& spaces)
       : shape_(engine.shape), cuts_(task.cuts), stages_(stages), spaces_(spaces) {
     const int64_t rows = cuts_.back(), parts = static_cast<int64_t>(cuts_.size()) - 1;
     threads_ = worth(most, rows, task.bytes);
@@ -85,7 +85,7 @@ class Passage {
     for (int64_t number = 0; number < shares_; number++) largest = std::max(largest, share(number).end - share(number).begin);
     const int workers = shares_ > 1 ? threads_ : 1;
     for (int worker = 0; worker < workers; worker++) spaces[worker].resize(shape_, largest, widest);
-    courses_.resize(workers);
+    progress_.resize(workers);
   }
 
   // Goes on, in so many threads at most, until all is done, which it returns, or a deadline has passed: each thread then
@@ -98,7 +98,7 @@ class Passage {
 
  private:
   // Where a worker is: in which share, if in any, and before which stage.
-  struct Course {
+  struct Progress {
     int64_t share = -1, stage = 0;
   };
 
@@ -109,7 +109,7 @@ class Passage {
 
   template <class Work>
   bool advance_together(int threads, const locant::Deadline& deadline, const Work& work) {
-    const int64_t begun = courses_[0].stage;
+    const int64_t begun = progress_[0].stage;
     std::atomic<int64_t> reached{begun};
     locant::in_team(threads, [&](const locant::Member& member) {
       Worker worker(shape_, spaces_[0], member, cuts_.back());
@@ -122,15 +122,15 @@ class Passage {
       for (int64_t known = reached.load(); known < stage && !reached.compare_exchange_weak(known, stage);) {
       }
     });
-    courses_[0].stage = reached.load();
-    return courses_[0].stage == stages_;
+    progress_[0].stage = reached.load();
+    return progress_[0].stage == stages_;
   }
 
   template <class Work>
   bool advance_apart(int threads, const locant::Deadline& deadline, const Work& work) {
     std::atomic<int64_t> next{taken_};
-    locant::parallel_for(static_cast<int64_t>(courses_.size()), 1, threads, [&](int64_t number, int64_t, int) {
-      Course& own = courses_[number];
+    locant::parallel_for(static_cast<int64_t>(progress_.size()), 1, threads, [&](int64_t number, int64_t, int) {
+      Progress& own = progress_[number];
       for (bool moved = false;;) {
         if (own.share < 0) {
           if (moved && deadline.passed()) return;
@@ -149,8 +149,8 @@ class Passage {
       }
     });
     taken_ = std::min(next.load(), shares_);
-    const auto ended = [](const Course& one) { return one.share < 0; };
-    return taken_ == shares_ && std::all_of(courses_.begin(), courses_.end(), ended);
+    const auto ended = [](const Progress& one) { return one.share < 0; };
+    return taken_ == shares_ && std::all_of(progress_.begin(), progress_.end(), ended);
   }
 
   const Shape& shape_;
@@ -159,7 +159,7 @@ class Passage {
   std::vector<Workspace>& spaces_;
   int threads_ = 1;
   int64_t shares_ = 1, taken_ = 0;  // shares, and those that workers have begun
-  std::vector<Course> courses_;     // of each worker; where all rows are together there is one
+  std::vector<Progress> progress_;     // of each worker; where all rows are together there is one
 };
 
 }  // namespace

@@ -22,3 +22,5 @@ from locant.lab.task import Outcome as Outcome
 from locant.lab.task import Trial as Trial
 from locant.lab.variants import all_schemes as all_schemes
 from locant.training import Budget as Budget
+
+__all__ = ["Comparison", "ComparisonTask", "Outcome", "compare", "load_records", "result_tables", "run_comparison"]

@@ -12,11 +12,11 @@ from pydantic import Field
 from torch import nn
 from torch.optim import AdamW
 
+from locant.lab.digests import ids_digest
 from locant.models.language_model import LanguageModel
 from locant.settings import Settings
 from locant.training import LanguageModelBatch, LanguageModelLoss, TrainingLoop, TrainingSettings, learning_rate
 from locant.training.budget import Budget, Clock
-from locant.training.digests import ids_digest
 from locant.training.loop import Update
 from locant.training.optimizers import OptimizerSet
 from locant.training.parallel import DistributedModel

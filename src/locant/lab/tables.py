@@ -17,6 +17,13 @@ from locant.lab.task import ComparisonTask, Metric, MetricValue, Published, Spli
 _LENGTHS_SHOWN = 6
 
 
+_LEARNED = 90.0
+"""Percent right on lengths of the training, from which on a task counts as learned."""
+
+_SAME_UPDATES = 1.05
+"""Most updates over fewest, up to which they count as the same."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """A number over seeds.
@@ -298,6 +305,37 @@ def rank_sentences(records: Sequence[Record]) -> list[str]:
 
 
 COST_COLUMNS = ("parameters", "of the scheme", "updates", "tokens/s", "memory (MB)", "seeds")
+
+
+def verdict(tables: Sequence[ResultTable]) -> list[str]:
+    """Say which variant is best at each task, which have not learned it, and whether all had as many updates."""
+    said = []
+    for table in tables:
+        column = "unseen" if "unseen" in table.columns else next(iter(table.columns))
+        metric = table.columns[column]
+        known = [(mean, row) for row in table.rows if (mean := row.cells[column].mean) is not None]
+        if not known:
+            continue
+        value, best = (max if metric.higher_is_better else min)(known, key=lambda one: one[0])
+        where = f" on {column} lengths" if column in ("seen", "unseen") else ""
+        condition = f" ({best.condition})" if best.condition else ""
+        said.append(
+            f"{table.task.name}: {best.variant}{condition} is best{where}, {metric.name} {value:.{metric.digits}f}."
+        )
+        if "seen" in table.columns:
+            failed = [row.variant for row in table.rows if (row.cells["seen"].mean or 0.0) < _LEARNED]
+            if failed:
+                named = ", ".join(dict.fromkeys(failed))
+                said.append(
+                    f"Not learned (below {_LEARNED:.0f}% on lengths of the training): {named}; longer training may "
+                    "change the order."
+                )
+        steps = [row.steps for row in table.rows if row.steps]
+        if steps and max(steps) > _SAME_UPDATES * min(steps):
+            said.append(
+                f"The variants had the same time, not the same updates: {min(steps):,.0f} to {max(steps):,.0f}."
+            )
+    return said
 
 
 def lines_of(table: ResultTable) -> list[list[str]]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from locant.lab.digests import ids_digest
 from locant.lab.language_model_training import TrainingResult, mean_of_last_tenth
 from locant.lab.variants import check_scheme, position_fields, require_options, share_weights, split_variant
 from locant.models.architectures import build_model
@@ -21,8 +22,8 @@ from locant.models.transformer import Transformer, count_parameters
 from locant.text import BatchStream, Corpus, PreparedData
 from locant.training import Recipe, StepReport, TrainingCallback, ValidationReport
 from locant.training.budget import Clock
-from locant.training.digests import ids_digest
 from locant.training.evaluation import validation
+from locant.training.losses import TranslatorLoss
 from locant.training.trainer import Trainer
 
 RECURRENT = "rnn"
@@ -150,7 +151,7 @@ def train_translator(
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
             Path(folder),
-            model,
+            TranslatorLoss.of(model, recipe.training, device),
             recipe.training,
             batches=stream,
             stages=corpus.stages,

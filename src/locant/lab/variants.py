@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import nn
 
 from locant.errors import ConfigError, nearest
+from locant.lab.digests import weights_digest
 from locant.models.config import FeedForwardKind
 from locant.models.language_model import LanguageModel, LanguageModelConfig
 from locant.models.transformer import count_parameters
@@ -19,7 +20,6 @@ from locant.positions import SCHEMES, AttentionShape, PositionScheme, check_opti
 from locant.positions.registry import option_names
 from locant.positions.scaling import SCALINGS
 from locant.settings import Settings
-from locant.training.digests import weights_digest
 
 
 class ModelSettings(Settings):

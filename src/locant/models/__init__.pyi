@@ -26,3 +26,16 @@ from locant.models.rnn import AdditiveAttention as AdditiveAttention
 from locant.models.rnn import RNNConfig as RNNConfig
 from locant.models.transformer import Transformer as Transformer
 from locant.models.transformer import count_parameters as count_parameters
+
+__all__ = [
+    "RNN",
+    "DecodingSettings",
+    "LanguageModel",
+    "LanguageModelConfig",
+    "Transformer",
+    "TransformerConfig",
+    "count_parameters",
+    "load_model_folder",
+    "preset",
+    "save_model_folder",
+]

@@ -10,6 +10,9 @@ from typing import Any
 
 from locant.errors import ConfigError, LocantError, MissingExtraError
 
+DEMO = Path(__file__).parent / "demo"
+"""The small model that comes with Locant; tools/demo_model.py trains it."""
+
 # A Path has one slash where the name has two.
 _NAME = re.compile(r"hf:/{1,2}(?P<repository>[^/@]+/[^/@]+)(@(?P<revision>[^@]+))?$")
 
@@ -23,7 +26,8 @@ def local_folder(name: Path | str, *, other_formats: bool = False) -> Path:
     """Return the folder of a model; one on the Hub is downloaded to the cache of ``huggingface_hub`` first.
 
     Args:
-        name: A folder, or a name that begins with ``hf://``.
+        name: A folder; a name that begins with ``hf://``; or ``demo``, where no folder of that name holds a model, for
+            the small model that comes with Locant, which translates the English numbers from 1 to 999 to German.
         other_formats: Whether to fetch the files of models that can be imported, too.
 
     Raises:
@@ -32,7 +36,7 @@ def local_folder(name: Path | str, *, other_formats: bool = False) -> Path:
         MissingExtraError: The package ``huggingface_hub`` is not installed.
     """
     if not str(name).startswith("hf:/"):
-        return Path(name)
+        return DEMO if str(name) == DEMO.name and not (Path(name) / "config.json").exists() else Path(name)
     found = _NAME.match(str(name))
     if not found:
         raise ConfigError(f"'{name}' is no model on the Hub. Write hf://user/model or hf://user/model@revision.")

@@ -18,3 +18,21 @@ from locant.rotary_configs.scaling import register_form as register_form
 from locant.rotary_configs.vllm import served_length as served_length
 from locant.rotary_configs.vllm import write_sglang as write_sglang
 from locant.rotary_configs.vllm import write_vllm as write_vllm
+
+__all__ = [
+    "Form",
+    "LayerType",
+    "ParsedConfig",
+    "identify",
+    "read_ctranslate2",
+    "read_gguf",
+    "read_huggingface",
+    "read_llamacpp",
+    "register_form",
+    "write_ctranslate2",
+    "write_gguf",
+    "write_huggingface",
+    "write_llamacpp",
+    "write_sglang",
+    "write_vllm",
+]

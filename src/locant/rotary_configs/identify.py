@@ -87,7 +87,7 @@ class Identification:
         return ". ".join(sentences) + "."
 
 
-def identify(tensor: Tensor) -> Identification:
+def identify(tensor: Tensor, *, decimals: int | None = None) -> Identification:
     """Return which dialect, layout, base and scaling produced a table or a vector of frequencies, or which mistake did.
 
     What is found is checked against exact values in float64 before it is said; anything else is ``unknown``.
@@ -96,6 +96,8 @@ def identify(tensor: Tensor) -> Identification:
         tensor: A table of positions ``[L, E]``, a cache of rotary cosines and sines (``[L, D]``, ``[L, n, 2]`` or
             complex ``[L, n]``) or a vector of frequencies ``[n]`` in radians a token; any floating dtype. Dimensions
             of size one are ignored.
+        decimals: Digits after the point to which the values were rounded when they were printed, if they were; each
+            value must then be right in all of them.
 
     Raises:
         ConfigError: It is not a tensor of floating or complex numbers.
@@ -113,14 +115,15 @@ def identify(tensor: Tensor) -> Identification:
     unknown = Identification(kind="unknown", shape=shape)
     if values.numel() < 2 or not bool(torch.isfinite(values).all()):
         return replace(unknown, reason="it holds fewer than two numbers, or some that are not finite")
+    printed = 0.0 if decimals is None else 0.5 * 10.0**-decimals
     is_cache = values.is_complex()
     values = (torch.view_as_real(values) if is_cache else values).squeeze()
     if values.dim() == 3 and values.shape[-1] == 2:
         is_cache, values = True, values.flatten(1)
     if values.dim() == 1:
-        return _of_vector(values, unknown)
+        return _of_vector(values, unknown, printed)
     if values.dim() == 2:
-        return _of_table(values, unknown, is_cache=is_cache)
+        return _of_table(values, unknown, printed, is_cache=is_cache)
     return replace(unknown, reason="a table has two dimensions and a vector of frequencies one")
 
 
@@ -133,10 +136,10 @@ def _stored_as(values: Tensor) -> torch.dtype:
     return torch.float64 if values.dtype == torch.float64 else torch.float32
 
 
-def _of_vector(values: Tensor, unknown: Identification) -> Identification:
+def _of_vector(values: Tensor, unknown: Identification, printed: float) -> Identification:
     dtype, measured = _stored_as(values), values.double()
     reason = "these numbers are not the frequencies of any known formula"
-    for found in candidates(measured, FLOAT32_FREQUENCY * measured, table=False):
+    for found in candidates(measured, FLOAT32_FREQUENCY * measured + printed, table=False):
         base = found.said["base"]
         if base < _SMALLEST_BASE and len(values) >= _FEWEST_PAIRS:
             reason = (
@@ -170,19 +173,19 @@ class _Explanation(NamedTuple):
         return self.amplitude * values, angles.abs()
 
 
-def _of_table(values: Tensor, unknown: Identification, *, is_cache: bool) -> Identification:
+def _of_table(values: Tensor, unknown: Identification, printed: float, *, is_cache: bool) -> Identification:
     dtype, table = _stored_as(values), values.double()
     empty = (~table.any(1)).nonzero().flatten().tolist()
     if len(table) < 4 or table.shape[1] < 2 or table.shape[1] % 2 or len(empty) > 1:
         why = "a table needs four rows or more, an even number of features, and one row of zeros at most"
         return replace(unknown, reason=why)
     rows = torch.tensor([row for row in range(len(table)) if row not in empty])
-    table, where, precision = table[rows], rows.double().unsqueeze(1), rounding(dtype)
+    table, where, precision = table[rows], rows.double().unsqueeze(1), max(rounding(dtype), printed)
     for each in _explanations(table, where, precision, is_cache=is_cache):
         found, positions = each.found, where + each.first_row
         used = found.exact if found.rounded_to is None else found.exact.to(found.rounded_to).double()
         exact, angles = each.exact(positions, used)
-        limit = each.amplitude * (2 * precision + FLOAT32_FREQUENCY * angles)
+        limit = each.amplitude * (2 * rounding(dtype) + printed + FLOAT32_FREQUENCY * angles)
         few = len(found.exact) < _FEWEST_PAIRS and found.said["base"] not in COMMON_BASES
         if few or bool(((table - exact).abs() > limit).any()):
             continue

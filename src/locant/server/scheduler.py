@@ -25,7 +25,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
 from locant.server.metrics import ModelMetrics
-from locant.translation.continuous import ContinuousSearch, Outcome
+from locant.translation.compiled import Outcome
+from locant.translation.continuous import ContinuousSearch
 
 _LOG = logging.getLogger("locant.server")
 

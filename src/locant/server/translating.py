@@ -25,7 +25,8 @@ from locant.server.metrics import ModelMetrics
 from locant.server.models import Models, Route, Way
 from locant.server.scheduler import Scheduler, Sentence, TextThreads, Ticket
 from locant.server.settings import ServerSettings
-from locant.translation.continuous import Outcome, continuous_search, rows_at_once, searches_at_once
+from locant.translation.compiled import Outcome
+from locant.translation.continuous import continuous_search, rows_at_once, searches_at_once
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.lines import split_to_fit
 

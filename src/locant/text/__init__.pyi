@@ -66,3 +66,15 @@ from locant.text.tokenizer_pair import Prefixes as Prefixes
 from locant.text.tokenizer_pair import TokenizerPair as TokenizerPair
 from locant.text.translation_filters import TranslationFilters as TranslationFilters
 from locant.text.vocabulary import train_tokenizers as train_tokenizers
+
+__all__ = [
+    "BOS",
+    "EOS",
+    "PAD",
+    "Batch",
+    "NoiseSettings",
+    "TokenizerPair",
+    "add_noise",
+    "sampling_shares",
+    "train_tokenizers",
+]

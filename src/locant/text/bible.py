@@ -25,7 +25,8 @@ from locant.errors import ConfigError, DataError, MissingExtraError, nearest
 from locant.text.corpus import Corpus, CorpusPart
 from locant.text.corpus_settings import BibleCorpus
 from locant.text.directions import Direction
-from locant.text.pairs import Pair, hash64, in_memory
+from locant.text.facts import hash64
+from locant.text.pairs import Pair, in_memory
 
 Verse = tuple[int, int, int]
 """Book (1 to 66), chapter and verse, each counted from 1."""

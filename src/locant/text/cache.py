@@ -10,7 +10,6 @@ each epoch is tokenised anew. Tokens and text have checksums (see :mod:`locant.t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -99,11 +98,6 @@ class Column:
         ids: Tokens = self.tokens[start : start + int(self.lengths[index])]
         return ids
 
-    def between(self, start: int, end: int) -> tuple[Tokens, Lengths]:
-        """Return the ids and the lengths of sentences that follow one another; not of a selection."""
-        ends = np.array([self.offsets(row) if row < len(self.lengths) else len(self.tokens) for row in (start, end)])
-        return self.tokens[ends[0] : ends[1]], self.lengths[start:end]
-
     def select(self, rows: RowNumbers) -> Column:
         """Return some of the sentences, each as often as it is named."""
         return replace(self, lengths=_taken(self.lengths, rows), rows=rows if self.rows is None else self.rows[rows])
@@ -153,13 +147,17 @@ class TokenCache:
     def __len__(self) -> int:
         return len(self.source.lengths)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, (self.folder, self._rows)  # opened anew in another process
+
     def select(self, rows: RowNumbers) -> TokenCache:
         """Return some of the pairs, each as often as it is named, without copying their tokens.
 
         Args:
             rows: Indices of pairs in ascending order, so that parts stay together; [M].
         """
-        selected = copy(self)
+        selected = object.__new__(TokenCache)
+        selected.__dict__.update(self.__dict__)
         selected.source, selected.target = self.source.select(rows), self.target.select(rows)
         # Of the same type, or all of the rows would be copied to another.
         bounds = np.searchsorted(rows, np.cumsum([0, *(part.pairs for part in self.parts)]).astype(rows.dtype))
@@ -208,6 +206,11 @@ class TokenCache:
             offsets = CheckedNumbers(places, mapped(places, np.int64, self._count + 1))
             columns.append((offsets, CheckedNumbers(path, mapped(path, np.uint8, int(offsets[-1])))))
         return columns
+
+
+def _opened(folder: Path, rows: RowNumbers | None) -> TokenCache:
+    cache = TokenCache(folder)
+    return cache if rows is None else cache.select(rows)
 
 
 def chunk_bounds(pairs: int) -> Iterator[tuple[int, int]]:

@@ -16,7 +16,6 @@ from locant.errors import DataError
 from locant.files import publish, readable_errors, sealed, write_json
 from locant.text.cache import SIDES, TokenCache
 from locant.text.checksums import write_checksums
-from locant.text.cleaning import CleanText
 from locant.text.encoding import Encoded, Encoder, Task, id_types
 from locant.text.growing import GrowingColumns
 from locant.text.pairs import Pair, ParallelText, memory_blocks
@@ -97,13 +96,8 @@ def write_parts(
 
 def _tasks(parts: Sequence[TextPart]) -> Iterator[Task]:
     for number, (text, _) in enumerate(parts):
-        if isinstance(text, CleanText):
-            for block, rows in text.blocks():
-                yield Task(number, block, None if len(rows) == len(block) else rows)
-        else:
-            blocks = text.blocks() if isinstance(text, ParallelText) else memory_blocks(text)
-            for block in blocks:
-                yield Task(number, block)
+        for block in text.open_blocks() if isinstance(text, ParallelText) else memory_blocks(text):
+            yield Task(number, block)
 
 
 class CacheWriter:
@@ -168,25 +162,16 @@ class CacheWriter:
         self._columns.append(offsets, end + np.cumsum(lengths, dtype=np.int64))
         self._columns.append(name, values)
 
-    def append_cache(self, cache: TokenCache) -> None:
-        """Write all rows of another cache, each behind those of its part."""
-        first = 0
-        for number, part in enumerate(cache.parts):
-            source, target = (side.between(first, first + part.pairs) for side in (cache.source, cache.target))
-            self.append(Encoded(number, part.dropped, (source[0], target[0]), (source[1], target[1])))
-            first += part.pairs
-
-    def finish(self, what: str = "pairs", *, may_be_empty: bool = False) -> None:
+    def finish(self, what: str = "pairs") -> None:
         """Give the cache its name.
 
         Args:
             what: As for :func:`write_parts`.
-            may_be_empty: Whether it may be without pairs.
 
         Raises:
             DataError: No pair is left.
         """
-        if not sum(self._counts) and not may_be_empty:
+        if not sum(self._counts):
             raise DataError(
                 f"All {sum(self._dropped)} {what} have {self._encoder.max_tokens} tokens or more on a side, so nothing "
                 "is left. Allow more tokens, or use a larger vocabulary."

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
-from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -17,14 +14,8 @@ from pydantic import Field
 
 from locant.errors import DataError
 from locant.settings import Settings
-from locant.text.pairs import Block, Pair, ParallelText, Rows
-
-# Scripts written without spaces (Thai, Lao, Burmese, Khmer, kana, Han): each character counts as a word.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
-_UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
-_FIRST_BYTE = 0xE0
-_WHITE_SPACE = [sign for sign in map(chr, range(0x3001)) if sign.isspace() and sign not in " \n"]
+from locant.text.facts import Facts, folded
+from locant.text.pairs import Block, ChangedBlock, Pair, ParallelText, Rows, among
 
 _SORTED_AT_ONCE = 1 << 22
 """Hashes, of which each takes some 40 bytes while they are sorted."""
@@ -94,126 +85,26 @@ class CleaningReport:
 
 @dataclass(frozen=True)
 class CleanText:
-    """The pairs that survived cleaning: re-iterable, streamed, one byte of memory a pair."""
+    """The pairs that survived cleaning: re-iterable, streamed, one byte of memory a pair.
+
+    Attributes:
+        text: These pairs.
+        report: What was removed.
+    """
 
     text: ParallelText
-    keep: npt.NDArray[np.bool_]
     report: CleaningReport
 
     @classmethod
     def nothing(cls, text: ParallelText) -> CleanText:
         """Return a text none of which is trained on, so that there is nothing to clean."""
-        return cls(text, np.zeros(len(text), dtype=bool), CleaningReport(0, dict.fromkeys(_REASONS.values(), 0)))
+        return cls(text, CleaningReport(0, dict.fromkeys(_REASONS.values(), 0)))
 
     def __iter__(self) -> Iterator[Pair]:
-        return compress(self.text, self.keep)
+        return iter(self.text)
 
     def __len__(self) -> int:
-        return self.report.kept
-
-    def blocks(self) -> Iterator[tuple[Block, Rows]]:
-        """Yield blocks of the text, each with the rows of it that survived."""
-        start = 0
-        for block in self.text.blocks():
-            yield block, np.flatnonzero(self.keep[start : start + len(block)])
-            start += len(block)
-
-    def some(self, rows: Rows) -> Iterator[Pair]:
-        """Yield some of the pairs.
-
-        Args:
-            rows: Which of those that survived, in ascending order.
-        """
-        first = 0
-        for block, kept in self.blocks():
-            begin, end = np.searchsorted(rows, (first, first + len(kept)))
-            if end > begin:
-                yield from block.read(kept[rows[begin:end] - first])
-            first += len(kept)
-
-
-def split_words(text: str) -> list[str]:
-    """Return the words; each character of a script without spaces is one."""
-    return _WORD.findall(text)
-
-
-def count_words(text: str) -> int:
-    """Return the number of words; each character of a script without spaces counts as one."""
-    return len(split_words(text))
-
-
-class Facts(NamedTuple):
-    """What cleaning looks at of n pairs, in numbers.
-
-    Attributes:
-        words: Of source and target; [n, 2] uint32.
-        folded: CRC-32 of both, as :func:`folded` writes them; [n, 2] uint32.
-        stripped: 64-bit hash of the pair without white space around its sides; [n] uint64.
-    """
-
-    words: npt.NDArray[np.uint32]
-    folded: npt.NDArray[np.uint32]
-    stripped: npt.NDArray[np.uint64]
-
-
-def facts_of(pairs: Sequence[Pair], hashes: npt.NDArray[np.uint64] | None = None) -> Facts:
-    """Return what cleaning looks at.
-
-    Args:
-        pairs: The text.
-        hashes: Those of the pairs as they are, where they are known.
-    """
-    sentences = list(chain.from_iterable(pairs))
-    lines = _lines(sentences)
-    text = lines.encode("utf-8", "surrogatepass")
-    letters = np.frombuffer(text, dtype=np.uint8)
-    ends = np.flatnonzero(letters == ord("\n"))
-    spaces = np.searchsorted(np.flatnonzero(letters == ord(" ")), ends)
-    words = np.diff(spaces, prepend=0).astype(np.uint32) + (np.diff(ends, prepend=-1) > 1)
-    # All scripts without spaces are from U+0800 on, of which the first byte is at least this.
-    for row in np.unique(np.searchsorted(ends, np.flatnonzero(letters >= _FIRST_BYTE))).tolist():
-        if _UNSPACED_CHARACTER.search(sentences[row]):
-            words[row] = count_words(sentences[row])
-    plain = lines.casefold().encode("utf-8", "surrogatepass").split(b"\n")
-    checksums = np.fromiter(map(crc32, plain), np.uint32, len(sentences))
-    return Facts(words.reshape(-1, 2), checksums.reshape(-1, 2), _stripped(pairs, hashes))
-
-
-def _lines(sentences: Sequence[str]) -> str:
-    """Return sentences as lines, each without white space at its sides and with single spaces; all of them at once."""
-    text = "\n".join([*sentences, ""])
-    if text.count("\n") > len(sentences):
-        text = "\n".join([*(sentence.replace("\n", " ") for sentence in sentences), ""])
-    for sign in _WHITE_SPACE:
-        if sign in text:
-            text = text.replace(sign, " ")
-    while "  " in text:
-        text = text.replace("  ", " ")
-    return text.replace("\n ", "\n").replace(" \n", "\n").removeprefix(" ")
-
-
-def _stripped(pairs: Sequence[Pair], hashes: npt.NDArray[np.uint64] | None) -> npt.NDArray[np.uint64]:
-    """Return the hashes of pairs without white space around their sides, given those of the pairs as they are."""
-    if hashes is None:
-        return hashes64(utf8(f"{source.strip()}\n{target.strip()}" for source, target in pairs))
-    found = hashes.copy()
-    rows = [
-        row for row, (one, other) in enumerate(pairs) if len(one.strip()) < len(one) or len(other.strip()) < len(other)
-    ]
-    if rows:
-        found[rows] = _stripped([pairs[row] for row in rows], None)
-    return found
-
-
-def utf8(texts: Iterable[str]) -> Iterator[bytes]:
-    """Yield texts as bytes, lone surrogates too."""
-    return (text.encode("utf-8", "surrogatepass") for text in texts)
-
-
-def hashes64(texts: Iterable[bytes]) -> npt.NDArray[np.uint64]:
-    """Return the hashes of :func:`~locant.text.pairs.hash64` of texts in UTF-8."""
-    found = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
-    return np.frombuffer(found, dtype="<u8").astype(np.uint64)
+        return len(self.text)
 
 
 def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSettings, *, of: str = "") -> CleanText:
@@ -234,9 +125,8 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
     reasons = np.zeros(len(text), dtype=np.uint8)
     hashes = np.zeros(len(text) if settings.duplicates else 0, dtype=np.uint64)
     start = 0
-    for block in text.blocks():
-        facts = _facts(block)
-        end = start + len(block)
+    for (block, size), facts in zip(text.blocks(), text.facts(), strict=True):
+        end = start + size
         reasons[start:end] = _judged(block, facts, reserved, settings)
         if settings.duplicates:
             hashes[start:end] = facts.stripped
@@ -250,14 +140,7 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
         listed = ", ".join(f"{count} {reason}" for reason, count in report.removed.items() if count)
         pairs = f"{report.total} training pairs{f' of {of!r}' if of else ''}"
         raise DataError(f"Cleaning removed all {pairs}: {listed}. Relax the 'cleaning' settings.")
-    return CleanText(text, reasons == _KEPT, report)
-
-
-def _facts(block: Block) -> Facts:
-    words, checksums, stripped = (block.column(name) for name in Facts._fields)
-    if words is None or checksums is None or stripped is None:
-        return facts_of(block.read())
-    return Facts(words, checksums, stripped)
+    return CleanText(text.select(reasons == _KEPT, f"{text.digest}-clean"), report)
 
 
 class _Reserved:
@@ -290,18 +173,9 @@ def _judged(block: Block, facts: Facts, reserved: _Reserved, settings: CleaningS
     reasons = np.select(wrong, [np.uint8(code) for code in (1, 2, 3)], np.uint8(_KEPT))
     doubtful = np.flatnonzero((reasons == _KEPT) & reserved.may_hold(facts.folded))
     if len(doubtful):
-        held = [reserved.holds(pair) for pair in block.read(doubtful)]
+        held = [reserved.holds(pair) for pair in ChangedBlock(block, doubtful).read()]
         reasons[doubtful[held]] = 4
     return reasons
-
-
-def among(values: npt.NDArray[Any], known: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which values occur in a sorted array."""
-    if not len(known):
-        return np.zeros(len(values), dtype=bool)
-    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    found: npt.NDArray[np.bool_] = known[places] == values
-    return found
 
 
 def repeated(hashes: npt.NDArray[np.uint64]) -> Rows:
@@ -324,8 +198,3 @@ def repeated(hashes: npt.NDArray[np.uint64]) -> Rows:
         rows = rows[np.argsort(hashes[rows], kind="stable")]
         found.append(rows[1:][hashes[rows[1:]] == hashes[rows[:-1]]])
     return np.concatenate(found)
-
-
-def folded(sentence: str) -> str:
-    """Return a sentence without differences of case and white space."""
-    return " ".join(sentence.split()).casefold()

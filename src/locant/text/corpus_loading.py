@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from locant.errors import ConfigError, DataError
+from locant.languages import LanguageTag, parse_language
 from locant.text.bible import load_bible, load_bible_languages
 from locant.text.corpus import Corpus, CorpusPart, CorpusStage
 from locant.text.corpus_settings import (
@@ -24,11 +25,10 @@ from locant.text.corpus_settings import (
     SourceCorpusSettings,
     TsvCorpus,
 )
-from locant.text.dataset_rows import DatasetSplit, open_dataset
 from locant.text.directions import Direction
-from locant.text.line_blocks import Columns, JsonFields, ParallelLines, TextFiles
 from locant.text.pairs import ParallelText, count_different, hold_out, in_memory, survey, turned
-from locant.text.store import StoredText, TextStore
+from locant.text.readers import Columns, DatasetSplit, JsonFields, ParallelLines, TextFiles, open_dataset
+from locant.text.store import TextStore
 
 _SHOWN_FILES = 4
 """Files that the description of a corpus names."""
@@ -111,7 +111,7 @@ def _agreed(side: str, corpora: Mapping[str, Corpus]) -> str | None:
         ConfigError: They do not agree.
     """
     known = {name: language for name, corpus in corpora.items() if (language := getattr(corpus, side))}
-    if len(set(known.values())) > 1:
+    if len(set(map(parse_language, known.values()))) > 1:
         listed = ", ".join(f"{language} in '{name}'" for name, language in known.items())
         raise ConfigError(
             f"The sources of a mixture must be of one pair of languages, but the {side.replace('_', ' ')} is {listed}."
@@ -130,11 +130,10 @@ def _load_plain(settings: SourceCorpusSettings, store: TextStore | None, *, hold
     if isinstance(settings, BibleCorpus):
         return load_bible_languages(settings) if settings.languages else load_bible(settings)
     survey_split = partial(_survey_split, settings, store)
-    kept = survey_split("train", settings.train)
-    train = _plain(kept)
-    test = None if settings.test is None else _plain(survey_split("test", settings.test))
+    train = whole = survey_split("train", settings.train)
+    test = None if settings.test is None else survey_split("test", settings.test)
     if settings.valid is not None:
-        valid: ParallelText | None = _plain(survey_split("valid", settings.valid))
+        valid: ParallelText | None = survey_split("valid", settings.valid)
     else:
         usual = max(1, min(1000, len(train) // 20)) if hold_out_some else 0
         size = usual if settings.valid_size is None else settings.valid_size
@@ -145,17 +144,15 @@ def _load_plain(settings: SourceCorpusSettings, store: TextStore | None, *, hold
                 "Give 'valid', or a smaller 'valid_size'."
             )
         if size:
-            hold_some_out = partial(hold_out, kept) if isinstance(kept, ParallelText) else kept.hold_out
-            rest, valid = hold_some_out(size)
-            if settings.valid_size is None and 2 * len(rest) < len(train):  # so few are different
-                rest, valid = hold_some_out(max(1, count_different(train) // 20))
-            if not len(rest):
-                different = count_different(train)
+            train, valid = hold_out(whole, size)
+            if settings.valid_size is None and 2 * len(train) < len(whole):  # so few are different
+                train, valid = hold_out(whole, max(1, count_different(whole) // 20))
+            if not len(train):
+                different = count_different(whole)
                 raise DataError(
                     f"The training text has {different} different pair(s), too few to hold out {size} for validation. "
                     "Give 'valid', or a smaller 'valid_size'."
                 )
-            train = rest
     languages = f"{settings.source_language or 'source'}-{settings.target_language or 'target'}"
     name = settings.name or f"{settings.kind} {languages}"
     part = CorpusPart(name, settings.source_language, settings.target_language, train, valid, test)
@@ -165,6 +162,7 @@ def _load_plain(settings: SourceCorpusSettings, store: TextStore | None, *, hold
 def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpus:
     corpora = [load_corpus(pair, store) for pair in settings.pairs]
     texts: dict[Direction, list[CorpusPart]] = {}
+    codes: dict[LanguageTag, str] = {}
     for number, corpus in enumerate(corpora, start=1):
         if corpus.layout is not None:
             raise ConfigError(f"Pair {number} of the corpus has 'languages' itself; a pair has two languages.")
@@ -178,13 +176,18 @@ def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpu
                 raise ConfigError(
                     f"Pair {number} of the corpus ({corpus.name}) lacks source_language, target_language or both."
                 )
-            if part.source_language == part.target_language:
+            # Whatever form a code has, that of the first pair with the language holds.
+            source, target = (
+                codes.setdefault(parse_language(code), code) for code in (part.source_language, part.target_language)
+            )
+            if source == target:
                 raise ConfigError(
                     f"Pair {number} of the corpus ({corpus.name}) is of one language, '{part.source_language}'."
                 )
-            texts.setdefault(Direction(part.source_language, part.target_language), []).append(part)
+            part = replace(part, source_language=source, target_language=target)
+            texts.setdefault(Direction(source, target), []).append(part)
             if part.tag is None:  # tagged text is synthetic on one side, which should not become a target
-                texts.setdefault(Direction(part.target_language, part.source_language), []).append(_turned(part))
+                texts.setdefault(Direction(target, source), []).append(_turned(part))
     parts = []
     for direction, trained in settings.chosen(texts).items():
         for number, part in enumerate(texts[direction], start=1):
@@ -222,13 +225,12 @@ def _measured(parts: list[CorpusPart]) -> tuple[CorpusPart, ...]:
 
 def _survey_split(
     settings: FileCorpus, store: TextStore | None, name: str, split: FilePair | Sequence[Path] | str
-) -> ParallelText | StoredText:
+) -> ParallelText:
     """Read a split once; a large one is kept in the store."""
-    open_pairs = _opener(settings, split)
-    text: ParallelText | StoredText | None = store.open(open_pairs) if store else None
-    text = text or survey(open_pairs)
-    if not text.count:
-        files = list(chain.from_iterable(open_pairs.paths)) if isinstance(open_pairs, TextFiles) else []
+    reader = _reader(settings, split)
+    text = (store.open(reader) if store else None) or survey(reader.blocks)
+    if not len(text):
+        files = list(chain.from_iterable(reader.paths)) if isinstance(reader, TextFiles) else []
         raise DataError(
             f"The '{name}' text of the corpus is empty: there is no pair in {_shown(files) or 'the dataset'}. Name "
             "what has the sentences."
@@ -236,11 +238,7 @@ def _survey_split(
     return text
 
 
-def _plain(text: ParallelText | StoredText) -> ParallelText:
-    return text.whole() if isinstance(text, StoredText) else text
-
-
-def _opener(settings: FileCorpus, split: FilePair | Sequence[Path] | str) -> TextFiles | DatasetSplit:
+def _reader(settings: FileCorpus, split: FilePair | Sequence[Path] | str) -> TextFiles | DatasetSplit:
     """Return what reads the pairs of one split."""
     if isinstance(settings, HuggingFaceCorpus) and isinstance(split, str):
         return open_dataset(

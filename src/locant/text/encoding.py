@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from locant.text.pairs import Block, Pair, Rows
+from locant.text.pairs import Block, Pair
 from locant.text.tokenizer_pair import Prefixes, TokenizerPair
 from locant.text.word_table import FlatIds
 
@@ -44,12 +44,10 @@ class Task(NamedTuple):
     Attributes:
         part: Number of the part of the corpus.
         block: Pairs of it.
-        rows: Those that are taken; None for all.
     """
 
     part: int
     block: Block
-    rows: Rows | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Encoder:
 
     def __call__(self, task: Task) -> Encoded:
         """Return the token ids of a task, in one thread."""
-        pairs = task.block.read(task.rows)
+        pairs = task.block.read()
         before = self.prefixes[task.part]
         sources = self.tokenizers.source.encode_flat([source for source, _ in pairs]).after(before.source)
         targets = self.tokenizers.target.encode_flat([target for _, target in pairs]).after(before.target[1:])

@@ -1,16 +1,20 @@
-"""Parallel text: a stream of (source, target) sentence pairs that can be read as often as needed."""
+"""Parallel text: (source, target) sentence pairs in blocks, which any process can read, as often as needed."""
 
 from __future__ import annotations
 
 import hashlib
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, islice
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from locant.errors import DataError
+from locant.files import explaining_damage, read_json, sealed, write_json
+from locant.text.facts import Facts, encoded, facts_of
 
 Pair = tuple[str, str]
 Rows = npt.NDArray[np.int64]
@@ -18,46 +22,51 @@ RowNumbers = npt.NDArray[np.integer[Any]]
 """Rows of a text of any number of pairs, in as few bytes as they take."""
 
 _BLOCK = 8192
+_CHANGED = "The text of the corpus was changed while it was being read. Begin again."
 
 
 class Block(Protocol):
-    """Pairs of a text that follow one another; it can be handed to another process."""
+    """Pairs of a text that follow one another; it can be handed to another process, which reads them."""
 
-    def __len__(self) -> int: ...
-
-    def read(self, rows: Rows | None = None) -> list[Pair]:
-        """Return the pairs, or some of them.
-
-        Args:
-            rows: Their indices in the block, in ascending order.
-        """
-
-    def column(self, name: str) -> npt.NDArray[Any] | None:
-        """Return numbers that were found when the text was read, see :mod:`locant.text.store`; None without such."""
-
-    def turned(self) -> Block:
-        """Return the same pairs with source and target exchanged."""
+    def read(self) -> list[Pair]:
+        """Return the pairs."""
 
 
-@dataclass(frozen=True)
-class MemoryBlock:
+class MemoryBlock(NamedTuple):
     """A block whose pairs are in memory."""
 
     pairs: list[Pair]
 
-    def __len__(self) -> int:
-        return len(self.pairs)
+    def read(self) -> list[Pair]:
+        """Return the pairs."""
+        return self.pairs
 
-    def read(self, rows: Rows | None = None) -> list[Pair]:
-        """Return the pairs, or some of them."""
-        return self.pairs if rows is None else [self.pairs[row] for row in rows.tolist()]
 
-    def column(self, name: str) -> None:
-        """Return None: nothing is known of the pairs."""
+class ChangedBlock(NamedTuple):
+    """Some pairs of a block, or all of them with source and target exchanged.
 
-    def turned(self) -> MemoryBlock:
-        """Return the same pairs with source and target exchanged."""
-        return MemoryBlock([(target, source) for source, target in self.pairs])
+    Attributes:
+        block: The block.
+        rows: Which of its pairs, in ascending order; None for all.
+        is_turned: Whether sides are exchanged.
+    """
+
+    block: Block
+    rows: Rows | None = None
+    is_turned: bool = False
+
+    def read(self) -> list[Pair]:
+        """Return the pairs.
+
+        Raises:
+            DataError: The block is no longer what it was.
+        """
+        pairs = self.block.read()
+        if self.rows is not None:
+            if len(self.rows) and self.rows[-1] >= len(pairs):
+                raise DataError(_CHANGED)
+            pairs = [pairs[row] for row in self.rows.tolist()]
+        return [(target, source) for source, target in pairs] if self.is_turned else pairs
 
 
 def memory_blocks(pairs: Iterable[Pair]) -> Iterator[Block]:
@@ -71,54 +80,90 @@ def memory_blocks(pairs: Iterable[Pair]) -> Iterator[Block]:
 class ParallelText:
     """A counted stream of sentence pairs; every ``iter()`` reads it again from the start.
 
-    Nothing is held in memory unless ``open`` itself returns an iterator over a list.
+    Nothing is held in memory but a block, unless the blocks themselves are there.
 
     Attributes:
-        open: Returns a fresh iterator over the (source, target) pairs.
-        count: The number of pairs.
+        open_blocks: Returns a fresh iterator over blocks of the pairs.
+        sizes: How many pairs each block has.
         digest: A hash of the text; two streams with the same digest hold the same pairs in the same order.
-        open_blocks: Returns a fresh iterator over blocks of the same pairs, where these can be read by themselves.
-        release: Removes what is on disk of the text besides its files, which are then read again where it is needed.
+        open_facts: Returns the facts of each block, where they are known; else they are found anew.
+        folder: Where something may be kept that is found of the text; None for nowhere.
+        release: Removes what is on disk of the text besides its files and what it is known by.
     """
 
-    open: Callable[[], Iterator[Pair]] = field(repr=False)
-    count: int
+    open_blocks: Callable[[], Iterator[Block]] = field(repr=False)
+    sizes: Sequence[int] = field(repr=False)
     digest: str
-    open_blocks: Callable[[], Iterator[Block]] | None = field(default=None, repr=False)
+    open_facts: Callable[[], Iterator[Facts]] | None = field(default=None, repr=False)
+    folder: Path | None = None
     release: Callable[[], None] | None = field(default=None, repr=False)
 
     def __iter__(self) -> Iterator[Pair]:
-        return self.open()
+        return chain.from_iterable(block.read() for block in self.open_blocks())
 
     def __len__(self) -> int:
-        return self.count
+        return sum(self.sizes)
 
-    def blocks(self) -> Iterator[Block]:
-        """Yield the pairs in blocks."""
-        return self.open_blocks() if self.open_blocks else memory_blocks(self)
+    def blocks(self) -> Iterator[tuple[Block, int]]:
+        """Yield the blocks, each with the number of its pairs.
+
+        Raises:
+            DataError: The text is no longer what it was.
+        """
+        for block, size in zip_longest(self.open_blocks(), self.sizes):
+            if block is None or size is None:
+                raise DataError(_CHANGED)
+            yield block, size
+
+    def facts(self) -> Iterator[Facts]:
+        """Yield the facts of each block.
+
+        Raises:
+            DataError: The text is no longer what it was.
+        """
+        found = self.open_facts() if self.open_facts else (facts_of(block.read()) for block in self.open_blocks())
+        for facts, size in zip_longest(found, self.sizes):
+            if facts is None or len(facts.pair) != size:
+                raise DataError(_CHANGED)
+            yield facts
+
+    def select(self, keep: npt.NDArray[np.bool_], digest: str) -> ParallelText:
+        """Return a stream of some of the pairs.
+
+        Args:
+            keep: Which; [n].
+            digest: Of what is left.
+        """
+
+        def shares() -> Iterator[npt.NDArray[np.bool_]]:
+            start = 0
+            for size in self.sizes:
+                yield keep[start : start + size]
+                start += size
+
+        def blocks() -> Iterator[Block]:
+            for (block, _), kept in zip(self.blocks(), shares(), strict=True):
+                yield block if kept.all() else ChangedBlock(block, np.flatnonzero(kept))
+
+        def facts() -> Iterator[Facts]:
+            for found, kept in zip(self.facts(), shares(), strict=True):
+                yield found if kept.all() else found.select(np.flatnonzero(kept))
+
+        return ParallelText(blocks, [int(kept.sum()) for kept in shares()], digest, facts, release=self.release)
 
 
-def hash64(text: str) -> int:
-    """Return a 64-bit hash of a text, the same in every process and on every machine."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-
-
-def hash_pair(pair: Pair) -> int:
-    """Return a 64-bit hash of a sentence pair."""
-    return hash64(f"{pair[0]}\n{pair[1]}")
-
-
-def survey(open_pairs: Callable[[], Iterator[Pair]]) -> ParallelText:
-    """Read a stream once, so that every mistake in it surfaces now, and return it with its count and digest.
+def survey(open_blocks: Callable[[], Iterator[Block]]) -> ParallelText:
+    """Read a text once, so that every mistake in it surfaces now, and return it with its sizes and digest.
 
     Raises:
-        DataError: Whatever is wrong in the files behind the stream.
+        DataError: Whatever is wrong in the files behind the blocks.
     """
-    count, digest = 0, hashlib.sha256()
-    for source, target in open_pairs():
-        count += 1
-        digest.update(f"{source}\n{target}\n".encode("utf-8", "surrogatepass"))
-    return ParallelText(open_pairs, count, digest.hexdigest())
+    sizes, digest = [], hashlib.sha256()
+    for block in open_blocks():
+        pairs = block.read()
+        sizes.append(len(pairs))
+        digest.update(b"\n".join([*encoded(pairs), b""]))
+    return ParallelText(open_blocks, sizes, digest.hexdigest())
 
 
 def hold_out(text: ParallelText, size: int) -> tuple[ParallelText, ParallelText]:
@@ -129,30 +174,57 @@ def hold_out(text: ParallelText, size: int) -> tuple[ParallelText, ParallelText]
 
     Returns:
         The remaining pairs (streamed) and the held-out pairs (in memory, each once, in the order of the text).
+
+    Raises:
+        CheckpointError: What was kept of an earlier choice is damaged.
     """
-    chosen = _smallest(map(hash_pair, text), size)
-    held: dict[int, Pair] = {}
-    removed = 0
-    for pair in text:
-        key = hash_pair(pair)
-        if key in chosen:
-            held.setdefault(key, pair)
-            removed += 1
+    path = text.folder / f"held-out-{size}.json" if text.folder else None
+    if path and path.exists():
+        kept = read_json(path)
+        with explaining_damage(path):
+            held = [(str(source), str(target)) for source, target in kept["pairs"]]
+            rows = np.array(kept["rows"], dtype=np.int64)
+            if not (np.diff(np.concatenate(([-1], rows, [len(text)]))) > 0).all():
+                raise ValueError(f"its rows are not some of {len(text)}, in ascending order")
+    else:
+        smallest = np.zeros(0, dtype=np.uint64)
+        hashes = []  # 8 bytes a pair
+        for facts in text.facts():
+            hashes.append(np.array(facts.pair))
+            smallest = np.unique(np.concatenate((smallest, hashes[-1])))[:size]
+        chosen: dict[Pair, None] = {}
+        places, start = [np.zeros(0, dtype=np.int64)], 0
+        for (block, count), found in zip(text.blocks(), hashes, strict=True):
+            inside = np.flatnonzero(among(found, smallest))
+            if len(inside):
+                chosen.update(dict.fromkeys(ChangedBlock(block, inside).read()))
+                places.append(inside + start)
+            start += count
+        rows, held = np.concatenate(places), list(chosen)
+        if path:
+            write_json(path, sealed({"rows": rows.tolist(), "pairs": held}))
+    keep = np.ones(len(text), dtype=bool)
+    keep[rows] = False
+    return text.select(keep, f"{text.digest}-{size}"), in_memory(held)
 
-    def rest() -> Iterator[Pair]:
-        return (pair for pair in text if hash_pair(pair) not in chosen)
 
-    return ParallelText(rest, text.count - removed, f"{text.digest}-{size}"), in_memory(held.values())
+def among(values: npt.NDArray[Any], known: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which values occur in a sorted array."""
+    if not len(known):
+        return np.zeros(len(values), dtype=bool)
+    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    found: npt.NDArray[np.bool_] = known[places] == values
+    return found
 
 
 def count_different(text: ParallelText) -> int:
     """Return how many pairs of a text are different, in 8 bytes of memory for each pair."""
-    return len(np.unique(np.fromiter(map(hash_pair, text), np.uint64, len(text))))
+    return len(np.unique(np.concatenate([np.zeros(0, np.uint64), *(facts.pair for facts in text.facts())])))
 
 
 def in_memory(pairs: Iterable[Pair]) -> ParallelText:
     """Return a stream over pairs that are kept in a list; for small texts."""
-    kept = list(pairs)
+    kept = list(memory_blocks(pairs))
     return survey(lambda: iter(kept))
 
 
@@ -160,37 +232,20 @@ def concatenated(texts: Sequence[ParallelText]) -> ParallelText:
     """Return one stream over several texts, one after the other; a single text is returned as it is."""
     if len(texts) == 1:
         return texts[0]
-    digest = hashlib.sha256("+".join(text.digest for text in texts).encode()).hexdigest()
     return ParallelText(
-        lambda: chain.from_iterable(texts),
-        sum(map(len, texts)),
-        digest,
-        lambda: chain.from_iterable(text.blocks() for text in texts),
+        lambda: chain.from_iterable(text.open_blocks() for text in texts),
+        [size for text in texts for size in text.sizes],
+        hashlib.sha256("+".join(text.digest for text in texts).encode()).hexdigest(),
+        lambda: chain.from_iterable(text.facts() for text in texts),
     )
 
 
 def turned(text: ParallelText) -> ParallelText:
     """Return a stream of the same pairs with source and target exchanged."""
-    return ParallelText(
-        lambda: ((target, source) for source, target in text),
-        text.count,
-        f"{text.digest}-turned",
-        lambda: (block.turned() for block in text.blocks()),
-        text.release,
+    return replace(
+        text,
+        open_blocks=lambda: (ChangedBlock(block, is_turned=True) for block in text.open_blocks()),
+        digest=f"{text.digest}-turned",
+        open_facts=lambda: (facts.turned() for facts in text.facts()),
+        folder=None,
     )
-
-
-def _smallest(values: Iterable[int], size: int) -> set[int]:
-    """Return the ``size`` smallest distinct values, holding no more than that many at a time."""
-    heap: list[int] = []  # negated, so that the root is the largest value held
-    held: set[int] = set()
-    for value in values:
-        if value in held:
-            continue
-        if len(heap) < size:
-            heapq.heappush(heap, -value)
-            held.add(value)
-        elif value < -heap[0]:
-            held.discard(-heapq.heapreplace(heap, -value))
-            held.add(value)
-    return held

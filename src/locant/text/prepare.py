@@ -12,8 +12,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, read_json, sealed, write_json
 from locant.text.cache import TokenCache
@@ -22,7 +20,7 @@ from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettin
 from locant.text.corpus import Corpus, CorpusPart
 from locant.text.epochs import RowSampler, TrainingEpochs
 from locant.text.noise import NoiseSettings
-from locant.text.pairs import Pair, Rows
+from locant.text.pairs import Pair, concatenated
 from locant.text.sampled_epochs import SampledEpochs
 from locant.text.store import Progress, no_progress
 from locant.text.tokenizer import TokenizerSettings
@@ -171,9 +169,8 @@ def prepare(
         record.unlink(missing_ok=True)
         progress("cleaning", 0.0)
         texts = [_cleaned(corpus, part, cleaning) for part in corpus.parts]
-        joined = _Joined(texts)
         if make_tokenizers:
-            tokenizers = make_tokenizers(joined)
+            tokenizers = make_tokenizers(concatenated([text.text for text in texts]))
         else:
             progress("learning the vocabulary", 0.0)
             tokenizers = _learned(corpus, texts, tokenizer, folder, fingerprint)
@@ -188,11 +185,11 @@ def prepare(
             for part, before in zip(corpus.parts, prefixes, strict=True)
         ]
         train = write(
-            list(map(TextPart, texts, tagged)),
+            [TextPart(text.text, before) for text, before in zip(texts, tagged, strict=True)],
             folder=cache / "train",
             keep_text=keep_text,
             processes=processes,
-            made_from=[fingerprint, tokenizers.digest, [text.text.open_blocks is None for text in texts]],
+            made_from=[fingerprint, tokenizers.digest, list(chain.from_iterable(text.text.sizes for text in texts))],
             progress=partial(progress, "tokenising"),
         )
         valid = write(
@@ -257,27 +254,6 @@ def _known(record: Path) -> _Known:
         return _Known(about["fingerprint"], [CleaningReport.from_dict(part) for part in parts])
 
 
-@dataclass(frozen=True)
-class _Joined:
-    """Pairs of several texts, one after the other."""
-
-    texts: Sequence[CleanText]
-
-    def __iter__(self) -> Iterator[Pair]:
-        return chain.from_iterable(self.texts)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.texts))
-
-    def some(self, rows: Rows) -> Iterator[Pair]:
-        """Yield the pairs of some rows, which are in ascending order."""
-        first = 0
-        for text in self.texts:
-            begin, end = np.searchsorted(rows, (first, first + len(text)))
-            yield from text.some(rows[begin:end] - first)
-            first += len(text)
-
-
 def _cleaned(corpus: Corpus, part: CorpusPart, cleaning: CleaningSettings) -> CleanText:
     if part.zero_shot:
         return CleanText.nothing(part.train)
@@ -304,16 +280,17 @@ def _learned(
 
 def _trained_tokenizers(corpus: Corpus, texts: Sequence[CleanText], settings: TokenizerSettings) -> TokenizerPair:
     if corpus.layout is None:
-        return train_tokenizers(_Joined(texts), settings, tags=corpus.tags)
+        return train_tokenizers(concatenated([text.text for text in texts]), settings, tags=corpus.tags)
     seen: set[tuple[str | None, str | None]] = set()
     used = []
     for part, text in zip(corpus.parts, texts, strict=True):
         # A joint vocabulary learns nothing from the other direction of the same text.
         if not (settings.joint and (part.target_language, part.source_language) in seen):
-            used.append(text)
+            used.append(text.text)
         if len(text):
             seen.add((part.source_language, part.target_language))
-    return train_tokenizers(_Joined(used), settings, tags=corpus.tags, languages=corpus.languages, layout=corpus.layout)
+    joined = concatenated(used)
+    return train_tokenizers(joined, settings, tags=corpus.tags, languages=corpus.languages, layout=corpus.layout)
 
 
 def held_out(corpus: Corpus, part: CorpusPart) -> Iterator[Pair]:

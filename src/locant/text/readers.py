@@ -1,21 +1,31 @@
-"""Readers of text: lines of files (plain or gzipped), tab-separated columns, JSON lines."""
+"""Readers of text: lines of files (plain or gzipped), tab-separated columns, JSON lines, and rows of datasets.
+
+Files are read in blocks of whole lines, which processes decode and parse each for itself.
+"""
 
 from __future__ import annotations
 
 import codecs
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, Protocol, cast
 
-from locant.errors import DataError, nearest
+import numpy as np
+
+from locant.errors import DataError, MissingExtraError, nearest
 from locant.parsing import parse_json
 from locant.text.pairs import Pair
 
 LONGEST_LINE = 64 << 20
 """Bytes of the longest line that is read."""
+_LINES = 1 << 14
+_BYTES = 1 << 20
+"""Most lines of a block, and about how many bytes of a file it takes."""
+_ROWS = 1 << 13
 
 
 @contextmanager
@@ -26,14 +36,14 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         DataError: The file is missing or unreadable, also where that shows while it is read.
     """
     with (
-        reading(path),
+        _reading(path),
         cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb") as file,
     ):
         yield file
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def _reading(path: Path) -> Iterator[None]:
     """Turn what the system says while a file is read into a DataError."""
     try:
         yield
@@ -49,30 +59,15 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file (gzipped when the name ends in ``.gz``); see :func:`decode_lines`.
+    r"""Yield the lines of a UTF-8 file (gzipped when the name ends in ``.gz``) without their line ends, as they come.
+
+    Lines end at ``\n`` or ``\r\n`` only; other Unicode separators belong to the text.
 
     Raises:
         DataError: The file is missing, unreadable or not UTF-8, or a line is too long (with its number).
     """
-    with open_bytes(path) as file:
-        yield from decode_lines(_bounded(file, str(path)), str(path))
-
-
-def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
-    """Yield the lines of a file that are no longer than any of use."""
-    number = 1
-    while line := file.readline(LONGEST_LINE + 1):
-        if len(line) > LONGEST_LINE:
-            raise too_long(name, number)
-        if number == 1:
-            require_line_feeds(line, name)
-        yield line
-        number += 1
-
-
-def too_long(name: str, number: int) -> DataError:
-    """Return what is said of a line that is too long."""
-    return DataError(f"{name}, line {number}: the line has more than {LONGEST_LINE:,} bytes, so this is no text.")
+    for block in _cut((path,), ParallelLines()):
+        yield from block.lines()
 
 
 def require_line_feeds(start: bytes, name: str) -> None:
@@ -87,23 +82,6 @@ def require_line_feeds(start: bytes, name: str) -> None:
             f"{name} has no line feeds, but carriage returns, so all of it would be one line. End its lines with line "
             "feeds: tr '\\r' '\\n' < OLD > NEW."
         )
-
-
-def decode_lines(file: Iterable[bytes], name: str, first: int = 1) -> Iterator[str]:
-    r"""Yield UTF-8 lines without their line ends, as they come.
-
-    Lines end at ``\n`` or ``\r\n`` only; other Unicode separators belong to the text.
-
-    Args:
-        file: Lines of bytes.
-        name: What they come from, for messages.
-        first: The number of the first of them.
-
-    Raises:
-        DataError: A line is not UTF-8.
-    """
-    for number, line in enumerate(file, start=first):
-        yield decode_line(line, name, number)
 
 
 def decode_line(line: bytes, name: str, number: int) -> str:
@@ -125,77 +103,124 @@ def decode_line(line: bytes, name: str, number: int) -> str:
     return text.removeprefix("\ufeff") if number == 1 else text
 
 
-def tsv_pairs(
-    lines: Iterable[str], name: str, source_column: int, target_column: int, header: bool, *, first: int = 1
-) -> Iterator[Pair]:
-    """Yield two columns (numbered from 1) of tab-separated lines; quotation marks have no special meaning.
+class LineBlock(NamedTuple):
+    """Whole lines of a file, or as many of each of two files.
 
-    Args:
-        lines: Without their line ends.
-        name: Of the file, for messages.
-        source_column: The column of the source text.
-        target_column: The column of the target text.
-        header: Whether the first line of the file is none of text.
-        first: The number of the first of the lines.
-
-    Raises:
-        DataError: A line has too few columns.
+    Attributes:
+        names: Of the files, for messages.
+        first: The number of the first line, from 1.
+        data: The bytes of each file.
+        format: How the lines say pairs.
+        on_disk: The bytes that have been read of the files on disk.
     """
-    needed = max(source_column, target_column)
-    for number, line in enumerate(lines, start=first):
-        if header and number == 1:
-            continue
-        columns = line.split("\t")
-        if len(columns) < needed:
-            raise DataError(
-                f"{name}, line {number}: found {len(columns)} tab-separated column(s), but column {needed} is needed."
-            )
-        yield columns[source_column - 1], columns[target_column - 1]
 
+    names: tuple[str, ...]
+    first: int
+    data: tuple[bytes, ...]
+    format: LineFormat
+    on_disk: int
 
-def jsonl_pairs(
-    lines: Iterable[str], name: str, source_field: str, target_field: str, *, first: int = 1
-) -> Iterator[Pair]:
-    """Yield two fields of lines that hold a JSON object each; blank lines are skipped.
+    def read(self) -> list[Pair]:
+        """Return the pairs.
 
-    Args:
-        lines: Without their line ends.
-        name: Of the file, for messages.
-        source_field: The field of the source text.
-        target_field: The field of the target text.
-        first: The number of the first of the lines.
+        Raises:
+            DataError: The lines are not UTF-8, or without the expected columns or fields.
+        """
+        return list(self.format.parse(self))
 
-    Raises:
-        DataError: A line is not a JSON object, or a field is missing or not text.
-    """
-    for number, line in enumerate(lines, start=first):
-        if not line.strip():
-            continue
-        where = f"{name}, line {number}"
+    def lines(self, file: int = 0) -> list[str]:
+        """Return the lines of one file.
+
+        Raises:
+            DataError: A line is not UTF-8.
+        """
         try:
-            row = parse_json(line)
-        except ValueError as error:
-            raise DataError(f"{where}: this is not JSON ({error}). Each line must be one JSON object.") from None
-        yield field_of(row, source_field, where), field_of(row, target_field, where)
+            text = self.data[file].decode("utf-8")
+        except UnicodeDecodeError:
+            lines = self.data[file].split(b"\n")
+            return [decode_line(line, self.names[file], number) for number, line in enumerate(lines, self.first)]
+        found = text.split("\n")
+        if not found[-1]:
+            found.pop()
+        if "\r" in text:
+            found = [line.removesuffix("\r") for line in found]
+        if self.first == 1 and found:
+            found[0] = found[0].removeprefix("\ufeff")
+        return found
 
 
-def field_of(row: Any, field: str, where: str) -> str:
-    """Return the text under a dotted field name such as ``translation.en``.
+class LineFormat(Protocol):
+    """How lines say sentence pairs; a dataclass."""
 
-    Raises:
-        DataError: The field is missing or does not hold text.
-    """
+    def parse(self, block: LineBlock) -> Iterable[Pair]:
+        """Return the pairs of a block."""
+
+
+@dataclass(frozen=True)
+class ParallelLines:
+    """Two files, line by line translations."""
+
+    def parse(self, block: LineBlock) -> Iterable[Pair]:
+        """Return the pairs of a block."""
+        return zip(block.lines(0), block.lines(1), strict=True)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Two columns, numbered from 1, of tab-separated files; quotation marks have no special meaning."""
+
+    source: int
+    target: int
+    header: bool
+
+    def parse(self, block: LineBlock) -> Iterable[Pair]:
+        """Return the pairs of a block."""
+        needed = max(self.source, self.target)
+        for number, line in enumerate(block.lines(), start=block.first):
+            if self.header and number == 1:
+                continue
+            columns = line.split("\t")
+            if len(columns) < needed:
+                raise DataError(
+                    f"{block.names[0]}, line {number}: found {len(columns)} tab-separated column(s), but column "
+                    f"{needed} is needed."
+                )
+            yield columns[self.source - 1], columns[self.target - 1]
+
+
+@dataclass(frozen=True)
+class JsonFields:
+    """Two fields of one JSON object a line; dots descend. Blank lines are skipped."""
+
+    source: str
+    target: str
+
+    def parse(self, block: LineBlock) -> Iterable[Pair]:
+        """Return the pairs of a block."""
+        for number, line in enumerate(block.lines(), start=block.first):
+            if not line.strip():
+                continue
+            where = f"{block.names[0]}, line {number}"
+            try:
+                row = parse_json(line)
+            except ValueError as error:
+                raise DataError(f"{where}: this is not JSON ({error}). Each line must be one JSON object.") from None
+            yield _field_of(row, self.source, where), _field_of(row, self.target, where)
+
+
+def _field_of(row: Any, name: str, where: str) -> str:
+    """Return the text under a dotted field name such as ``translation.en``."""
     value = row
-    for part in field.split("."):
+    for part in name.split("."):
         if not isinstance(value, Mapping) or part not in value:
             known = _fields(row)
             raise DataError(
-                f"{where}: there is no field '{field}'.{nearest(field, known)} "
+                f"{where}: there is no field '{name}'.{nearest(name, known)} "
                 f"Fields found: {', '.join(known) or 'none'}."
             )
         value = value[part]
     if not isinstance(value, str):
-        raise DataError(f"{where}: the field '{field}' holds {type(value).__name__}, not text.")
+        raise DataError(f"{where}: the field '{name}' holds {type(value).__name__}, not text.")
     return value
 
 
@@ -203,3 +228,237 @@ def _fields(row: Any, prefix: str = "") -> list[str]:
     if not isinstance(row, Mapping):
         return [prefix.removesuffix(".")] if prefix else []
     return [name for key, value in row.items() for name in _fields(value, f"{prefix}{key}.")]
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """Text files of one split, that follow one another.
+
+    Attributes:
+        paths: Files that are read side by side, one or two of them, in their order.
+        format: How their lines say pairs.
+    """
+
+    paths: tuple[tuple[Path, ...], ...]
+    format: LineFormat
+
+    def blocks(self) -> Iterator[LineBlock]:
+        """Yield blocks of lines.
+
+        Raises:
+            DataError: A file is missing or damaged, or two parallel files have different numbers of lines.
+        """
+        before = 0
+        for paths in self.paths:
+            for block in _cut(paths, self.format):
+                yield block._replace(on_disk=before + block.on_disk)
+            before += sum(_version(path)[0] for path in paths)
+
+    def size(self) -> int:
+        """Return the bytes of all files on disk."""
+        return sum(_version(path)[0] for paths in self.paths for path in paths)
+
+    def text_size(self) -> int:
+        """Return the bytes of the text, where files are compressed about as many as they will have."""
+        return sum(_version(path)[0] * (4 if path.suffix == ".gz" else 1) for paths in self.paths for path in paths)
+
+    def made_from(self) -> dict[str, Any]:
+        """Return which files these are, in plain data that changes when one of them is written."""
+        found = [[[str(path.absolute()), *_version(path)] for path in paths] for paths in self.paths]
+        return {"files": found, "format": [type(self.format).__name__, asdict(self.format)]}  # type: ignore[call-overload]
+
+
+def read_files(sources: Sequence[Path], targets: Sequence[Path]) -> Iterator[Pair]:
+    """Yield the pairs of files whose lines correspond one to one; several files a side follow one another.
+
+    Raises:
+        DataError: A file cannot be read, or two corresponding files have different numbers of lines.
+    """
+    for block in TextFiles(tuple(zip(sources, targets, strict=True)), ParallelLines()).blocks():
+        yield from block.read()
+
+
+def _cut(paths: Sequence[Path], format: LineFormat) -> Iterator[LineBlock]:
+    """Yield blocks of files that are read side by side."""
+    names, first = tuple(map(str, paths)), 1
+    with ExitStack() as stack:
+        files = [_Lines(path, stack.enter_context(open_bytes(path))) for path in paths]
+        while lines := min(file.fill() for file in files):
+            data = tuple(file.take(lines) for file in files)
+            if first == 1:
+                for name, start in zip(names, data, strict=True):
+                    require_line_feeds(start, name)
+            yield LineBlock(names, first, data, format, sum(file.read_on_disk() for file in files))
+            first += lines
+        counts = [first - 1 for _ in files]
+        for number, file in enumerate(files):
+            while lines := file.fill():
+                file.take(lines)
+                counts[number] += lines
+    if len(set(counts)) > 1:
+        raise DataError(
+            f"{names[0]} has {counts[0]} lines but {names[1]} has {counts[1]}. "
+            "Parallel files need one translation on each line, so the same number of lines."
+        )
+
+
+class _Lines:
+    """A file that is read by whole lines, many at a time."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path, self._file, self._line = path, file, 1
+        self._buffer = b""
+        self._ends = np.zeros(0, dtype=np.int64)
+
+    def fill(self) -> int:
+        """Read a block's bytes, or as many as a line takes, and return how many lines are there for a block."""
+        while len(self._ends) < _LINES and (len(self._buffer) < _BYTES or not len(self._ends)):
+            with _reading(self._path):
+                more = self._file.read(_BYTES)
+            if not more:
+                if len(self._buffer) > (int(self._ends[-1]) if len(self._ends) else 0):
+                    self._ends = np.append(self._ends, len(self._buffer))  # the last line lacks its end
+                break
+            ends = np.flatnonzero(np.frombuffer(more, dtype=np.uint8) == ord("\n")) + len(self._buffer) + 1
+            self._ends = np.concatenate((self._ends, ends))
+            self._buffer += more
+            if (self._ends[0] if len(self._ends) else len(self._buffer)) > LONGEST_LINE:
+                raise DataError(
+                    f"{self._path}, line {self._line}: the line has more than {LONGEST_LINE:,} bytes, so this is no "
+                    "text."
+                )
+        return min(len(self._ends), _LINES)
+
+    def take(self, lines: int) -> bytes:
+        """Return that many lines, no more than :meth:`fill` counted."""
+        end = int(self._ends[lines - 1])
+        data, self._buffer = self._buffer[:end], self._buffer[end:]
+        self._ends = self._ends[lines:] - end
+        self._line += lines
+        return data
+
+    def read_on_disk(self) -> int:
+        """Return how many bytes of the file on disk have been read, those that wait included."""
+        raw = self._file.fileobj if isinstance(self._file, gzip.GzipFile) else self._file
+        return int(cast(Any, raw).tell())
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """Return the size of a file and when it was written; zeros where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_size, found.st_mtime_ns
+
+
+class RowBlock(NamedTuple):
+    """Rows of a dataset that follow one another.
+
+    Attributes:
+        name: Of the dataset and its split, for messages.
+        first: The number of the first row, from 1.
+        columns: What the rows hold, by field.
+        fields: Which are the source and the target; dots descend.
+        on_disk: The number of the last row.
+    """
+
+    name: str
+    first: int
+    columns: dict[str, list[Any]]
+    fields: tuple[str, str]
+    on_disk: int
+
+    def read(self) -> list[Pair]:
+        """Return the pairs.
+
+        Raises:
+            DataError: A field is missing or does not hold text.
+        """
+        found = []
+        for number, values in enumerate(zip(*self.columns.values(), strict=True), start=self.first):
+            row = dict(zip(self.columns, values, strict=True))
+            source, target = (_field_of(row, name, f"{self.name}, row {number}") for name in self.fields)
+            found.append((source, target))
+        return found
+
+
+@dataclass(frozen=True)
+class DatasetSplit:
+    """One split of a dataset, that is read as :class:`TextFiles` are.
+
+    Attributes:
+        name: Of the dataset and its split, for messages.
+        fields: Which fields are the source and the target; dots descend.
+        rows: The fields in question, as the library gives them.
+    """
+
+    name: str
+    fields: tuple[str, str]
+    rows: Any = field(repr=False)
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield blocks of rows."""
+        for start in range(0, len(self.rows), _ROWS):
+            end = min(len(self.rows), start + _ROWS)
+            yield RowBlock(self.name, start + 1, self.rows[start:end], self.fields, end)
+
+    def size(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    def text_size(self) -> int:
+        """Return the bytes of the fields in memory."""
+        return int(self.rows.data.nbytes)
+
+    def made_from(self) -> dict[str, Any]:
+        """Return what the rows are, in plain data that changes with the dataset."""
+        return {"files": [[[self.name, self.rows._fingerprint, len(self.rows)]]], "format": list(self.fields)}
+
+
+def open_dataset(
+    dataset: str,
+    *,
+    folder: Path,
+    config: str | None,
+    revision: str | None,
+    split: str,
+    source_field: str,
+    target_field: str,
+) -> DatasetSplit:
+    """Load one split of a dataset.
+
+    Args:
+        dataset: A folder (absolute, or relative to ``folder``) or an identifier such as ``wmt/wmt14``.
+        folder: Where relative folders start.
+        config: The configuration of the dataset, such as ``de-en``.
+        revision: The branch, tag or commit of the dataset on the Hub.
+        split: The name of the split, such as ``train``; slices such as ``train[:10000]`` work too.
+        source_field: The field of the source text; dots descend, as in ``translation.de``.
+        target_field: The field of the target text.
+
+    Raises:
+        MissingExtraError: The package `datasets` is not installed.
+        DataError: The dataset, configuration, split or field does not exist or cannot be fetched.
+    """
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtraError("A corpus of kind 'huggingface'", "datasets", "datasets") from None
+    local = folder / Path(dataset).expanduser()
+    try:
+        loaded = datasets.load_dataset(
+            str(local) if local.is_dir() else dataset, config, split=split, revision=revision
+        )
+    # The library and the network code below it raise errors of many unrelated classes.
+    except Exception as error:
+        raise DataError(f"The dataset '{dataset}' (split '{split}') cannot be loaded: {error}") from error
+
+    columns = {source_field.split(".")[0], target_field.split(".")[0]}
+    for column in sorted(columns - set(loaded.column_names)):
+        raise DataError(
+            f"The dataset '{dataset}' has no field '{column}'.{nearest(column, loaded.column_names)} "
+            f"Fields found: {', '.join(loaded.column_names)}."
+        )
+    selected = loaded.select_columns(sorted(columns))
+    return DatasetSplit(f"Dataset '{dataset}', split '{split}'", (source_field, target_field), selected)

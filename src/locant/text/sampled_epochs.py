@@ -11,10 +11,9 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import compress, islice
+from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from locant.text.workers import in_order, usable_processes
 _SEVERAL_PROCESSES = 100_000
 """Pairs of an epoch from which other processes are started."""
 _PATIENCE = 4 * 3600.0
-"""Seconds after which a process of a training that shows no sign of its share of an epoch is given up."""
+"""Seconds after which an epoch that another process tokenises is given up."""
 
 
 class _Chunk(NamedTuple):
@@ -52,9 +51,9 @@ class SampledEpochs:
     """Tokenises the training text anew for each epoch: random segmentations (subword regularisation), noise in sources.
 
     The tokens of an epoch depend on the seed and the epoch alone, so a resumed run sees the same ones, whatever the
-    number of processes. A sentence that would then exceed the cache's ``max_tokens`` keeps its usual tokens. The
-    processes of a training on one machine each tokenise their share of an epoch, beside the cache that they read; of a
-    large text, the next one while they train on the one before.
+    number of processes. A sentence that would then exceed the cache's ``max_tokens`` keeps its usual tokens. One
+    process of a training on each machine tokenises an epoch beside the cache, and all read it; of a large text, the
+    next one while they train on the one before.
 
     Args:
         cache: The usual segmentations, written with ``keep_text``.
@@ -106,16 +105,25 @@ class SampledEpochs:
             stage: Of the corpus, which decides what is drawn.
 
         Raises:
-            TrainingError: Another process of the training has not done its share, or it was interrupted.
+            TrainingError: The process that tokenises has not done so, or the training was interrupted.
         """
         ahead, self._ahead = self._ahead, None
         if ahead:
             ahead.join()
         earlier = list(self._folder.iterdir())
         folder = self._place(epoch, stage)
-        if not folder.exists():
-            self._make(folder, self._cache if drawn is None else drawn, epoch)
-        _wait_for(folder, self._stopped)
+        if self._rank == 0 and not folder.exists():
+            self._write(folder, self._cache if drawn is None else drawn, epoch)
+        until = time.monotonic() + _PATIENCE
+        while not folder.exists():
+            if self._stopped.is_set():
+                raise TrainingError("The training has ended.")
+            if time.monotonic() > until:
+                raise TrainingError(
+                    f"Another process of the training has not tokenised an epoch: {folder} is missing. All processes "
+                    "of a machine must see the folder of the run."
+                )
+            time.sleep(0.05)
         sampled = TokenCache(folder)
         for old in earlier if self._rank == 0 else ():
             # Another process may open the epoch before this one only now.
@@ -131,13 +139,13 @@ class SampledEpochs:
             draw: Returns the rows of the cache that it has.
             stage: As before.
         """
-        if self._ahead or len(self._cache) // self._world_size < _SEVERAL_PROCESSES:
+        if self._rank or self._ahead or len(self._cache) < _SEVERAL_PROCESSES:
             return
 
         def work() -> None:
             # Whatever goes wrong does so again, and is said, when the epoch is asked for.
             with suppress(Exception):
-                self._make(self._place(epoch, stage), draw(), epoch, meanwhile=True)
+                self._write(self._place(epoch, stage), draw(), epoch, meanwhile=True)
 
         self._ahead = threading.Thread(target=work, name="locant-next-epoch", daemon=True)
         self._ahead.start()
@@ -149,7 +157,7 @@ class SampledEpochs:
     def interrupt(self) -> None:
         """End what is waited for or done meanwhile, without waiting for the end.
 
-        When a training ends, another process may have ended before it began its share of an epoch that this one is
+        When a training ends, the process that tokenises may have ended before it began an epoch that this one is
         reading ahead for.
         """
         self._stopped.set()
@@ -164,50 +172,21 @@ class SampledEpochs:
     def _place(self, epoch: int, stage: int) -> Path:
         return self._folder / f"{epoch}.{stage}"
 
-    def _make(self, folder: Path, cache: TokenCache, epoch: int, *, meanwhile: bool = False) -> None:
-        """Tokenise an epoch into a folder, or the share of this process of it."""
-        if self._world_size == 1:
-            self._write(folder, cache, epoch, meanwhile)
-            return
-        count = self._world_size
-        shares = [folder.with_name(f"{folder.name}-{number}-of-{count}") for number in range(count)]
-        if not shares[self._rank].exists() and not folder.exists():
-            self._write(shares[self._rank], cache, epoch, meanwhile)
-        if self._rank == 0:
-            self._join(folder, cache, shares)
-
-    def _encoder(self, cache: TokenCache) -> Encoder:
-        return Encoder(self._tokenizers, [part.prefixes for part in cache.parts], cache.max_tokens)
-
-    def _write(self, folder: Path, cache: TokenCache, epoch: int, meanwhile: bool) -> None:
-        """Tokenise the share of this process."""
-        count = sum(1 for part in cache.parts for _ in chunk_bounds(part.pairs))
-        begin, end = (count * number // self._world_size for number in (self._rank, self._rank + 1))
-        encoder = self._encoder(cache)
-        work = _Sampling(self._cache.folder, encoder, self._noise, self._alpha, self._seed, epoch)
-        processes = self._processes
-        if processes is None:
-            large = len(cache) // self._world_size >= _SEVERAL_PROCESSES
-            processes = max(1, usable_processes() // self._world_size) if large else 1
+    def _write(self, folder: Path, cache: TokenCache, epoch: int, *, meanwhile: bool = False) -> None:
+        """Tokenise an epoch into a folder."""
+        encoder = Encoder(self._tokenizers, [part.prefixes for part in cache.parts], cache.max_tokens)
+        work = _Sampling(self._cache, encoder, self._noise, self._alpha, self._seed, epoch)
+        large = len(cache) >= _SEVERAL_PROCESSES
+        processes = self._processes or (usable_processes() if large else 1)
         with (
             CacheWriter(folder, encoder) as writer,
-            closing(in_order(work, islice(_chunks(cache), begin, end), processes, meanwhile=meanwhile)) as results,
+            closing(in_order(work, _chunks(cache), processes, meanwhile=meanwhile)) as results,
         ):
             for encoded in results:
                 if self._stopped.is_set():
                     raise TrainingError("The training has ended.")
                 writer.append(encoded)
-            writer.finish(may_be_empty=True)
-
-    def _join(self, folder: Path, cache: TokenCache, shares: Sequence[Path]) -> None:
-        """Write the shares of all processes into one cache."""
-        with CacheWriter(folder, self._encoder(cache)) as writer:
-            for share in shares:
-                _wait_for(share, self._stopped)
-                writer.append_cache(TokenCache(share))
             writer.finish()
-        for share in shares:
-            shutil.rmtree(share, ignore_errors=True)
 
 
 def _chunks(cache: TokenCache) -> Iterator[_Chunk]:
@@ -220,23 +199,10 @@ def _chunks(cache: TokenCache) -> Iterator[_Chunk]:
 
 
 def _epoch_of(folder: Path) -> int:
-    """Return the number of the epoch of which a folder is, or a share or a beginning of one."""
+    """Return the number of the epoch of which a folder is, or a beginning of one."""
     found = re.match(r"\.?(\d+)", folder.name)
     assert found is not None
     return int(found[1])
-
-
-def _wait_for(folder: Path, stopped: threading.Event) -> None:
-    until = time.monotonic() + _PATIENCE
-    while not folder.exists():
-        if stopped.is_set():
-            raise TrainingError("The training has ended.")
-        if time.monotonic() > until:
-            raise TrainingError(
-                f"Another process of the training has not tokenised its share of an epoch: {folder} is missing. All "
-                "processes of a machine must see the folder of the run."
-            )
-        time.sleep(0.05)
 
 
 @dataclass(frozen=True)
@@ -244,7 +210,7 @@ class _Sampling:
     """What is done with a chunk.
 
     Attributes:
-        folder: Of the cache.
+        cache: All of it.
         encoder: Holds tokenizers, prefixes and limits.
         noise: Of the sources of each part, or None.
         alpha: How random segmentations are.
@@ -252,22 +218,15 @@ class _Sampling:
         epoch: From 0.
     """
 
-    folder: Path
+    cache: TokenCache
     encoder: Encoder
     noise: Sequence[NoiseSettings | None]
     alpha: float
     seed: int
     epoch: int
 
-    @cached_property
-    def _cache(self) -> TokenCache:
-        return TokenCache(self.folder)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_cache"}
-
     def __call__(self, chunk: _Chunk) -> Encoded:
-        pairs: list[Pair] = self._cache.texts(chunk.rows)
+        pairs: list[Pair] = self.cache.texts(chunk.rows)
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
         noise = self.noise[chunk.part]
         # Of the chunk's seeds, 0 and 1 sample the sides.
@@ -276,7 +235,7 @@ class _Sampling:
         prefixes = self.encoder.prefixes[chunk.part]
         columns = []
         for side, (texts, before) in enumerate(((noisy, prefixes.source), (targets, prefixes.target[1:]))):
-            usual = (self._cache.source, self._cache.target)[side]
+            usual = (self.cache.source, self.cache.target)[side]
             own = self._segmented(texts, chunk.number, changed if side == 0 else None, side=side)
             chosen = [
                 before + ids

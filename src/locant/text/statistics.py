@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
+import numpy.typing as npt
 
 from locant.errors import DataError
-from locant.text.cleaning import CleaningSettings, clean, count_words
-from locant.text.pairs import Block, Pair, ParallelText, in_memory
+from locant.text.cleaning import CleaningSettings, clean
+from locant.text.facts import Facts, count_words
+from locant.text.pairs import Block, ChangedBlock, MemoryBlock, Pair, ParallelText, in_memory
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import VocabularyTooLargeError, train_tokenizers
@@ -64,11 +66,13 @@ def text_statistics(
     sample: list[Pair] = []
     found: tuple[set[str], set[str]] = (set(), set())
     first = 0
-    for block in text.blocks():
-        sample += block.read(np.arange(-first % step, len(block), step))
-        if step > 1:
-            _add_some(block, step, found)
-        first += len(block)
+    facts: Iterator[Facts | None] = text.facts() if step > 1 else repeat(None)
+    for (block, size), known in zip(text.blocks(), facts, strict=False):
+        pairs = MemoryBlock(block.read())
+        sample += ChangedBlock(pairs, np.arange(-first % step, size, step)).read()
+        if known is not None:
+            _add_some(pairs, known.checksums % step == 0, found)
+        first += size
     looked_at = len(sample)
     if cleaning is not None:
         sample = _cleaned(sample, cleaning, evaluation, whole=step == 1)
@@ -97,18 +101,10 @@ def _cleaned(sample: list[Pair], cleaning: CleaningSettings, evaluation: Iterabl
         return sample
 
 
-def _add_some(block: Block, step: int, found: tuple[set[str], set[str]]) -> None:
-    """Add the sentences of a block, by side, whose checksums a number divides."""
-    checksums = block.column("checksums")
-    if checksums is None:
-        for pair in block.read():
-            for sentence, different in zip(pair, found, strict=True):
-                if zlib.crc32(sentence.encode("utf-8", "surrogatepass")) % step == 0:
-                    different.add(sentence)
-        return
-    chosen = checksums % step == 0
+def _add_some(block: Block, chosen: npt.NDArray[np.bool_], found: tuple[set[str], set[str]]) -> None:
+    """Add chosen sentences of a block, by side; [n, 2]."""
     rows = np.flatnonzero(chosen.any(axis=1))
-    for pair, sides in zip(block.read(rows), chosen[rows].tolist(), strict=True):
+    for pair, sides in zip(ChangedBlock(block, rows).read(), chosen[rows].tolist(), strict=True):
         for sentence, different, taken in zip(pair, found, sides, strict=True):
             if taken:
                 different.add(sentence)

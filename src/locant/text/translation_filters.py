@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from locant.settings import Settings
-from locant.text.cleaning import count_words, folded, split_words
+from locant.text.facts import count_words, folded, split_words
 
 _LONGEST_PHRASE = 4  # words of a phrase whose repetitions are counted
 

@@ -7,13 +7,12 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
-import numpy as np
 import sentencepiece
 
 from locant.errors import ConfigError, DataError
-from locant.text.pairs import Pair, Rows
+from locant.text.pairs import Pair
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerSettings, normalize
 from locant.text.tokenizer_pair import LanguageLayout, LanguageTokens, TokenizerPair, language_token
 
@@ -65,14 +64,6 @@ class Pairs(Protocol):
 
     def __iter__(self) -> Iterator[Pair]: ...
     def __len__(self) -> int: ...
-
-
-@runtime_checkable
-class PairsByRow(Protocol):
-    """Sentence pairs of which some can be read without the others."""
-
-    def some(self, rows: Rows) -> Iterator[Pair]:
-        """Yield the pairs of some rows, which are in ascending order."""
 
 
 def train_tokenizers(
@@ -187,15 +178,9 @@ def _sample(pairs: Pairs, sides: Sequence[int]) -> Iterator[str]:
 
 
 def _spaced(pairs: Pairs, sides: Sequence[int], step: int) -> Iterator[str]:
-    """Yield every so-manieth sentence, with an odd step, so that source and target sentences come in turn."""
-    step |= 1
-    if step == 1 or not isinstance(pairs, PairsByRow):
-        sentences = (pair[side] for pair in pairs for side in sides)
-        yield from islice(sentences, 0, None, step)
-        return
-    rows, chosen = np.divmod(np.arange(0, len(sides) * len(pairs), step), len(sides))
-    for pair, number in zip(pairs.some(rows), chosen.tolist(), strict=True):
-        yield pair[sides[number]]
+    """Return every n-th sentence, with an odd n, so that source and target sentences alternate."""
+    sentences = (pair[side] for pair in pairs for side in sides)
+    return islice(sentences, 0, None, step | 1)
 
 
 def _readable(message: str, settings: TokenizerSettings) -> ConfigError | DataError:

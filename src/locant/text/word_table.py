@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ END = "\x01"
 _SPACE = "▁"
 _MOST = 1 << 18
 """Words that are kept, of which each takes about 200 bytes; when there are more all are learned anew."""
+_END_IDS, _ODD_IDS = (-1,), (-2,)
+"""What stands for the end of a text, and for a word of which the subwords depend on others."""
 
 # NFKC, case folding and the removal of what cannot be seen change these; what changes none of them has no rules.
 _CHANGED_BY_RULES = "\uff21\u2460\ufb01\u00bd\uff76\uff9e\u3000\u200b\u00ad\u00c4\u017f"
@@ -68,7 +70,7 @@ class WordTable:
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
         self._processor = processor
-        self._forget()
+        self._table: dict[str, tuple[int, ...]] = {END: _END_IDS}
 
     @staticmethod
     def suits(processor: sentencepiece.SentencePieceProcessor) -> bool:
@@ -78,69 +80,32 @@ class WordTable:
             return False
         return bool(processor.normalize(f"x {_CHANGED_BY_RULES} y") == f"{_SPACE}x{_SPACE}{_CHANGED_BY_RULES}{_SPACE}y")
 
-    def _forget(self) -> None:
-        self._rows: dict[str, int] = {END: 0}
-        self._ids = np.zeros(0, dtype=np.int32)
-        self._starts = np.zeros(1, dtype=np.int64)
-        self._lengths = np.zeros(1, dtype=np.int32)
-        self._odd = np.zeros(1, dtype=bool)
-
     def encode(self, words: Sequence[str]) -> FlatIds:
         """Return the token ids of texts.
 
         Args:
             words: Of all texts, normalised, with :data:`END` behind each.
         """
-        rows = self._rows_of(words)
-        ends = np.flatnonzero(rows == 0)
-        lengths = self._lengths[rows]
-        behind = np.cumsum(lengths, dtype=np.int64)
-        # Where the ids of a word stand in the table, less where they come to stand.
-        shifts = np.repeat(self._starts[rows] - (behind - lengths), lengths)
-        flat = FlatIds(self._ids[shifts + np.arange(len(shifts))], _sums(behind, ends).astype(np.int32))
-        odd = np.flatnonzero(_sums(np.cumsum(self._odd[rows]), ends))
+        new = set(words).difference(self._table)
+        if len(self._table) > _MOST:
+            self._table, new = {END: _END_IDS}, set(words).difference((END,))
+        if new:
+            unknown, found = self._processor.unk_id(), self._processor.encode(learned := list(new), num_threads=1)
+            for word, ids in zip(learned, found, strict=True):
+                self._table[word] = _ODD_IDS if unknown in ids or _SPACE in word else tuple(ids)
+        ids = np.fromiter(chain.from_iterable(map(self._table.__getitem__, words)), np.int32)
+        ends = np.flatnonzero(ids == _END_IDS[0])
+        flat = FlatIds(np.delete(ids, ends), (np.diff(ends, prepend=-1) - 1).astype(np.int32))
+        odd = np.unique(np.searchsorted(ends, np.flatnonzero(ids == _ODD_IDS[0])))
         if not len(odd):
             return flat
-        begins = np.concatenate(([0], ends + 1))
-        texts = [" ".join(words[begins[text] : ends[text]]) for text in odd.tolist()]
-        return _replaced(flat, odd, self._processor.encode(texts, num_threads=1))
-
-    def _rows_of(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return the rows of words in the table, which learns new ones."""
-        try:
-            return np.fromiter(map(self._rows.__getitem__, words), np.int64, len(words))
-        except KeyError:
-            if len(self._rows) > _MOST:
-                self._forget()
-            self._learn([word for word in dict.fromkeys(words) if word not in self._rows])
-            return np.fromiter(map(self._rows.__getitem__, words), np.int64, len(words))
-
-    def _learn(self, words: list[str]) -> None:
-        found = self._processor.encode(words, num_threads=1)
-        unknown = self._processor.unk_id()
-        new = flat_ids(found)
-        starts = len(self._ids) + np.cumsum(new.lengths, dtype=np.int64) - new.lengths
-        odd = [unknown in ids or _SPACE in word for word, ids in zip(words, found, strict=True)]
-        self._rows.update(zip(words, range(len(self._rows), len(self._rows) + len(words)), strict=True))
-        self._ids = np.concatenate((self._ids, new.ids))
-        self._starts = np.concatenate((self._starts, starts))
-        self._lengths = np.concatenate((self._lengths, new.lengths))
-        self._odd = np.concatenate((self._odd, np.array(odd, dtype=bool)))
-
-
-def _sums(behind: npt.NDArray[Any], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the sum of each stretch, given the sums up to each value and where the stretches end."""
-    upto = np.concatenate(([0], behind))[ends]
-    return np.diff(upto, prepend=0)
-
-
-def _replaced(flat: FlatIds, rows: npt.NDArray[np.int64], others: Sequence[Sequence[int]]) -> FlatIds:
-    """Return flat ids with those of some texts, in ascending order, replaced."""
-    ends = np.cumsum(flat.lengths, dtype=np.int64)
-    parts, begin = [], 0
-    for row, ids in zip(rows.tolist(), others, strict=True):
-        parts += [flat.ids[begin : ends[row] - flat.lengths[row]], np.array(ids, dtype=np.int32)]
-        begin = ends[row]
-    lengths = flat.lengths.copy()
-    lengths[rows] = list(map(len, others))
-    return FlatIds(np.concatenate((*parts, flat.ids[begin:])), lengths)
+        last = np.flatnonzero(np.array(words) == END)
+        begins = np.concatenate(([0], last + 1))
+        texts = [" ".join(words[begins[text] : last[text]]) for text in odd.tolist()]
+        whole = flat_ids(self._processor.encode(texts, num_threads=1))
+        others = np.ones(len(ends), dtype=bool)
+        others[odd] = False
+        places = np.cumsum(flat.lengths * others)[odd]
+        ids = np.insert(flat.select(others).ids, np.repeat(places, whole.lengths), whole.ids)
+        flat.lengths[odd] = whole.lengths
+        return FlatIds(ids, flat.lengths)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -58,10 +58,8 @@ def in_order(
         for task in tasks:
             yield _done_here(work, task)
         return
-    threads = ThreadPoolExecutor(processes)
     workers: list[_Worker] = []
-    idle: SimpleQueue[_Worker] = SimpleQueue()
-    waiting: deque[Future[Any]] = deque()
+    idle, waiting = SimpleQueue[_Worker](), deque[Future[Any]]()
 
     def done_by_one(task: T) -> Any:
         worker = idle.get()
@@ -70,27 +68,27 @@ def in_order(
         finally:
             idle.put(worker)
 
-    failure: Exception | None = None
+    threads = ThreadPoolExecutor(processes)
+
+    def submitted() -> Iterator[Future[Any]]:
+        try:
+            for task in tasks:
+                yield threads.submit(done_by_one, task)
+        except Exception as error:
+            failed: Future[Any] = Future()
+            failed.set_exception(error)
+            yield failed
+
     try:
         for _ in range(processes):
             workers.append(_Worker(work, _NICE if meanwhile else 0))
             idle.put(workers[-1])
-        iterator = iter(tasks)
-        while failure is None:
-            try:
-                task = next(iterator)
-            except StopIteration:
-                break
-            except Exception as error:
-                failure = error
-                break
-            waiting.append(threads.submit(done_by_one, task))
+        for future in submitted():
+            waiting.append(future)
             if len(waiting) > _AHEAD * processes:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-        if failure is not None:
-            raise failure
     finally:
         for future in waiting:
             future.cancel()

@@ -12,7 +12,6 @@ from locant.training.evaluation import Evaluation as Evaluation
 from locant.training.evaluation import PartScores as PartScores
 from locant.training.evaluation import evaluate as evaluate
 from locant.training.evaluation import load_run_evaluation as load_run_evaluation
-from locant.training.finetuning_settings import FineTuningSettings as FineTuningSettings
 from locant.training.generated_corpus import GenerationReport as GenerationReport
 from locant.training.generation import GeneratedText as GeneratedText
 from locant.training.generation import generate_corpus as generate_corpus
@@ -32,5 +31,23 @@ from locant.training.run import RunSummary as RunSummary
 from locant.training.run import plan_training as plan_training
 from locant.training.run import resume_training as resume_training
 from locant.training.run import train as train
+from locant.training.settings import FineTuningSettings as FineTuningSettings
 from locant.training.settings import TrainingSettings as TrainingSettings
 from locant.training.settings import learning_rate as learning_rate
+
+__all__ = [
+    "Recipe",
+    "TrainingCallback",
+    "builtin_recipes",
+    "evaluate",
+    "generate_corpus",
+    "learning_rate",
+    "load_before_after",
+    "load_recipe",
+    "load_run_recipe",
+    "plan_training",
+    "projected_cross_entropy",
+    "read_metrics",
+    "resume_training",
+    "train",
+]

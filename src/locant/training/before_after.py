@@ -13,10 +13,10 @@ from locant.analysis.significance import PairedComparison, paired_bootstrap
 from locant.errors import LocantError
 from locant.files import explaining_damage, read_json, sealed, write_json
 from locant.text import Corpus, FilePair, Pair
-from locant.text.line_blocks import read_files
-from locant.training.finetuning_settings import FineTuningSettings
+from locant.text.readers import read_files
 from locant.training.parent import Parent
 from locant.training.recipe import run_text_store
+from locant.training.settings import FineTuningSettings
 from locant.translation.engines import fastest_engine
 from locant.translation.translator import Translator
 

@@ -5,15 +5,16 @@ A run keeps two kinds of states::
     checkpoints/step-00001000/   weights, optimiser and state; the newest two are kept, the older in case of damage
     snapshots/step-00001000.safetensors   weights alone, for averaging; the last or best few are kept
 
-Both appear under their final name only when complete and flushed to disk. Of a sharded model each process writes a part
-of the checkpoint, see ``sharded_checkpoint``.
+Both appear under their final name only when complete and flushed to disk. The first process writes
+the whole state, also of a sharded model, so that any number of processes can resume from it.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,16 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from locant.errors import CheckpointError
-from locant.files import file_digest, read_json, remove_folder, replacing_folder, sealed, write_tensors
+from locant.files import (
+    file_digest,
+    read_json,
+    remove_folder,
+    replacing_file,
+    replacing_folder,
+    sealed,
+    write_tensors,
+)
 from locant.training.loop import LoopProgress
-from locant.training.sharded_checkpoint import BackgroundSave, read_parts, read_whole, stored_shapes
-from locant.training.snapshots import Snapshot, step_name, step_of
 
 _logger = logging.getLogger("locant")
 
@@ -35,9 +42,20 @@ _KEPT = 2
 _MOST = 2.0**53
 _FORMAT = 1
 _FORMAT_OF_PARTS = 2
+"""Format of earlier versions, where each process wrote its part of a sharded model. It is only read."""
 _WEIGHTS, _OPTIMIZER, STATE_FILE = "weights.safetensors", "optimizer.safetensors", "state.json"
-_PART_OF_WEIGHTS = "weights"
-"""Begins the names of the weights in checkpoints in parts; other kinds are those of the optimiser."""
+
+
+@dataclass
+class Snapshot:
+    """Weights saved at a validation, how good they were, and the digest of the file that holds them."""
+
+    step: int
+    loss: float
+    bleu: float | None = None
+    chrf: float | None = None
+    parts: dict[str, float] = field(default_factory=dict)
+    sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,41 +163,15 @@ class StoredCheckpoint:
         folder: Where it is.
         progress: Where the run stood.
         evaluated: As of a :class:`Checkpoint`.
-        in_parts: Whether it is of a sharded model.
     """
 
     folder: Path
     progress: Progress
     evaluated: bool
-    in_parts: bool
 
     def read(self) -> Checkpoint:
         """Read all of it."""
-        weights, optimizer = _tensors(self.folder, self.in_parts)
-        return Checkpoint(weights, optimizer, self.progress, self.evaluated)
-
-    def shapes_of_weights(self) -> dict[str, list[int]]:
-        """Return the shapes of the weights by name; of a checkpoint in parts."""
-        kept = ((path.partition("/"), shape) for path, shape in stored_shapes(self.folder).items())
-        return {name: shape for (kind, _, name), shape in kept if kind == _PART_OF_WEIGHTS}
-
-    def read_share(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Read this process's share of a checkpoint in parts.
-
-        Args:
-            weights: Those of the model by name, sharded; they are written in place.
-
-        Returns:
-            What the checkpoint holds besides, by name: sharded like the weights, or as it is.
-        """
-        wanted = {}
-        for path in stored_shapes(self.folder):
-            kind, _, name = path.partition("/")
-            own = weights[name].detach()
-            wanted[path] = own if kind == _PART_OF_WEIGHTS else torch.zeros_like(own)
-        read_parts(self.folder, wanted)
-        others = {path: each for path, each in wanted.items() if not path.startswith(f"{_PART_OF_WEIGHTS}/")}
-        return {**others, **load_file(self.folder / _OPTIMIZER)}
+        return Checkpoint(*_tensors(self.folder), self.progress, self.evaluated)
 
 
 def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
@@ -189,56 +181,13 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
         CheckpointError: The disk is full or not writable; earlier checkpoints stay.
     """
     folder = run / "checkpoints" / step_name(checkpoint.progress.step)
-    write_state(folder, checkpoint.weights, checkpoint.optimizer, _about(checkpoint))
-    _prune_checkpoints(folder)
-    return folder
-
-
-def save_checkpoint_in_parts(
-    run: Path, checkpoint: Checkpoint, saving: BackgroundSave, then: Callable[[], None]
-) -> None:
-    """Begin to write the checkpoint of a sharded model, each process its part, as :func:`save_checkpoint` does.
-
-    Args:
-        run: The run folder, on a file system that all processes share.
-        checkpoint: Its tensors may change when this returns.
-        saving: Writes it.
-        then: Called on the first process when it is written.
-
-    Raises:
-        CheckpointError: The disk is full or not writable, found now or while the checkpoint before was written.
-    """
-    folder = run / "checkpoints" / step_name(checkpoint.progress.step)
-    about = _about(checkpoint)
-    tensors = {f"{_PART_OF_WEIGHTS}/{name}": tensor for name, tensor in checkpoint.weights.items()}
-    common = {}
-    for name, tensor in checkpoint.optimizer.items():
-        if hasattr(tensor, "full_tensor"):
-            tensors[name] = tensor
-        else:
-            common[name] = tensor.detach().clone()
-
-    def finish(temporary: Path, digests: dict[str, str]) -> None:
-        write_tensors(temporary / _OPTIMIZER, common)
-        digests = {**digests, _OPTIMIZER: file_digest(temporary / _OPTIMIZER)}
-        _write_about(temporary, _FORMAT_OF_PARTS, digests, about)
-
-    def finished() -> None:
-        _prune_checkpoints(folder)
-        then()
-
-    saving.start(folder, tensors, finish, finished)
-
-
-def _about(checkpoint: Checkpoint) -> dict[str, Any]:
-    return {"progress": asdict(checkpoint.progress), "evaluated": checkpoint.evaluated}
-
-
-def _prune_checkpoints(newest: Path) -> None:
-    folders = checkpoint_folders(newest.parent.parent)
-    end = folders.index(newest) + 1
+    about = {"progress": asdict(checkpoint.progress), "evaluated": checkpoint.evaluated}
+    write_state(folder, checkpoint.weights, checkpoint.optimizer, about)
+    folders = checkpoint_folders(run)
+    end = folders.index(folder) + 1
     for other in (*folders[:end][:-_KEPT], *folders[end:]):
         remove_folder(other)
+    return folder
 
 
 def find_checkpoint(folder: Path) -> StoredCheckpoint:
@@ -255,7 +204,7 @@ def find_checkpoint(folder: Path) -> StoredCheckpoint:
     except (KeyError, TypeError, ValueError) as error:
         said = ", ".join(str(error).splitlines()[:2])
         raise _damaged(folder, f"{STATE_FILE} lacks what it should say ({said})") from None
-    return StoredCheckpoint(folder, progress, about.get("evaluated", True), _in_parts(about))
+    return StoredCheckpoint(folder, progress, about.get("evaluated", True))
 
 
 def find_newest_checkpoint(run: Path) -> StoredCheckpoint | None:
@@ -297,12 +246,8 @@ def write_state(
         write_tensors(temporary / _WEIGHTS, weights)
         write_tensors(temporary / _OPTIMIZER, optimizer)
         digests = {name: file_digest(temporary / name) for name in (_WEIGHTS, _OPTIMIZER)}
-        _write_about(temporary, _FORMAT, digests, about)
-
-
-def _write_about(folder: Path, number: int, digests: Mapping[str, str], about: Mapping[str, Any]) -> None:
-    state = sealed({"format": number, "sha256": digests, **about})
-    (folder / STATE_FILE).write_text(json.dumps(state, indent=2), encoding="utf-8")
+        state = sealed({"format": _FORMAT, "sha256": digests, **about})
+        (temporary / STATE_FILE).write_text(json.dumps(state, indent=2), encoding="utf-8")
 
 
 def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
@@ -312,7 +257,7 @@ def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict
         CheckpointError: A file is missing, or its content is not what was written.
     """
     about = _verified(folder)
-    return *_tensors(folder, _in_parts(about)), about
+    return *_tensors(folder), about
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -343,22 +288,28 @@ def _verified(folder: Path) -> dict[str, Any]:
     return state
 
 
-def _in_parts(about: Mapping[str, Any]) -> bool:
-    return bool(about.get("format") == _FORMAT_OF_PARTS)
-
-
-def _tensors(folder: Path, in_parts: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _tensors(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return weights, and what else is kept, of a state."""
-    if not in_parts:
+    if not (folder / "parts").is_dir():
         return load_file(folder / _WEIGHTS), load_file(folder / _OPTIMIZER)
-    weights, others = {}, load_file(folder / _OPTIMIZER)
-    for path, tensor in read_whole(folder).items():
-        kind, _, name = path.partition("/")
-        if kind == _PART_OF_WEIGHTS:
-            weights[name] = tensor
-        else:
-            others[path] = tensor
-    return weights, others
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader  # takes seconds to import
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    reader = HuggingFaceStorageReader(str(folder / "parts"))
+    stored = reader.read_metadata().state_dict_metadata.items()
+    tensors = {
+        path: torch.empty(each.size, dtype=each.properties.dtype)
+        for path, each in stored
+        if isinstance(each, TensorStorageMetadata)
+    }
+    with warnings.catch_warnings():
+        # It is what is wanted here.
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
+        load(tensors, storage_reader=reader, no_dist=True)
+    weights = {path.removeprefix("weights/"): each for path, each in tensors.items() if path.startswith("weights/")}
+    others = {path: each for path, each in tensors.items() if not path.startswith("weights/")}
+    return weights, {**others, **load_file(folder / _OPTIMIZER)}
 
 
 def _damaged(folder: Path, how: str) -> CheckpointError:
@@ -369,3 +320,62 @@ def checkpoint_folders(run: Path) -> list[Path]:
     """Return the complete checkpoints of a run, oldest first; what is not called as one is not taken for one."""
     found = [(step_of(path.name), path) for path in (run / "checkpoints").glob("step-*") if path.is_dir()]
     return [path for _, path in sorted((step, path) for step, path in found if step is not None)]
+
+
+def snapshot_path(run: Path, step: int) -> Path:
+    """Return where the weights of a step are kept for averaging."""
+    return run / "snapshots" / f"{step_name(step)}.safetensors"
+
+
+def save_snapshot(run: Path, step: int, weights: dict[str, Tensor]) -> str:
+    """Write weights for averaging, and return the digest of the file."""
+    with replacing_file(snapshot_path(run, step)) as temporary:
+        write_tensors(temporary, weights)
+        return file_digest(temporary)
+
+
+def whole_snapshots(run: Path, snapshots: list[Snapshot]) -> list[Snapshot]:
+    """Return those snapshots that are as they were written; a warning tells of each of the others."""
+    whole = []
+    for each in snapshots:
+        path = snapshot_path(run, each.step)
+        # Earlier versions kept no digests.
+        if path.is_file() and each.sha256 in ("", file_digest(path)):
+            whole.append(each)
+        else:
+            _logger.warning(f"{path} is missing or differs from what was written, so it is not used.")
+    return whole
+
+
+def prune_snapshots(run: Path, kept: list[Snapshot]) -> None:
+    """Delete snapshots that are not in ``kept``."""
+    steps = {snapshot.step for snapshot in kept}
+    for path in (run / "snapshots").glob("step-*.safetensors"):
+        if step_of(path.stem) not in (None, *steps):
+            path.unlink()
+
+
+def average_snapshots(run: Path, snapshots: list[Snapshot]) -> dict[str, Tensor]:
+    """Return the mean of the snapshots' weights, computed in float64.
+
+    Source: checkpoint averaging as in Vaswani et al. 2017, section 6.1.
+    """
+    total: dict[str, Tensor] = {}
+    dtypes = {}
+    for snapshot in snapshots:
+        for name, tensor in load_file(snapshot_path(run, snapshot.step)).items():
+            dtypes[name] = tensor.dtype
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(snapshots)).to(dtypes[name]) for name, tensor in total.items()}
+
+
+def step_name(step: int) -> str:
+    """Return the name of what is kept of a step."""
+    return f"step-{step:08d}"
+
+
+def step_of(name: str) -> int | None:
+    """Return the step of which a name is, ``None`` for one that :func:`step_name` does not give."""
+    number = name.removeprefix("step-")
+    step = int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else None
+    return step if step is not None and step_name(step) == name else None

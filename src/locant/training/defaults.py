@@ -12,13 +12,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 
 from locant.analysis.scores import bleu_tokenizer
 from locant.models.architectures import ModelConfig
 from locant.models.config import TransformerConfig
 from locant.runtime import explaining_memory
-from locant.text import Corpus, TokenizerPair, TokenizerSettings
+from locant.text import Corpus, TokenCache, TokenizerPair, TokenizerSettings
 from locant.text.pairs import ParallelText
 from locant.text.statistics import TextStatistics, TokenStatistics, text_statistics, token_statistics
 from locant.text.vocabulary import VocabularyTooSmallError
@@ -74,6 +75,12 @@ _LEAST_BETWEEN_VALIDATIONS = 10
 """Updates; a validation takes as long as several of them."""
 _FILLED = 0.93
 """Share of a batch that is no padding."""
+_OFTEN, _OFTEN_SHARE = 1000, 0.05
+"""Training sentences, and share of all of them where that is fewer, that make a length one which was seen often."""
+_ROWS = 1 << 20
+"""Rows that are looked at at once, so that a large text needs no memory."""
+_LEAST_USUAL = 24
+"""Tokens that a sentence of a document may have in any case: parts would be too short to be understood."""
 
 
 def leaves_open(recipe: Recipe) -> bool:
@@ -417,6 +424,37 @@ class _Planner:
         if name not in values:
             values[name] = value
             self._choices.append(Choice(key, value, reason))
+
+
+def choose_usual_length(recipe: Recipe, train: TokenCache) -> tuple[Recipe, tuple[Choice, ...]]:
+    """Choose ``decoding.usual_source_length``: as many tokens as many training sentences have, or more of them.
+
+    Args:
+        recipe: Complete but for that.
+        train: The tokenised training text.
+
+    Returns:
+        The complete recipe, and what was chosen; nothing where the recipe says it, ``null`` included.
+    """
+    if "usual_source_length" in recipe.decoding.model_fields_set:
+        return recipe, ()
+    counts, end = np.zeros(train.max_tokens, np.int64), 0
+    for part in train.parts:
+        begin, end = end, end + part.pairs
+        for first in range(begin, end, _ROWS):
+            # Rows hold what says the languages, which no sentence of a document has.
+            lengths = train.source.lengths[first : min(end, first + _ROWS)] - len(part.prefixes.source)
+            counts += np.bincount(lengths, minlength=len(counts))
+    often = max(1, min(_OFTEN, round(_OFTEN_SHARE * end)))
+    as_long = counts[::-1].cumsum()[::-1]
+    seen = int(np.flatnonzero(as_long >= often)[-1])
+    if seen >= _LEAST_USUAL:
+        reason = f"{often:,} training sentences are as long or longer"
+    else:
+        reason = f"the least; {often:,} training sentences have {seen} tokens or more"
+    chosen = Choice("decoding.usual_source_length", max(seen, _LEAST_USUAL), reason)
+    decoding = recipe.decoding.model_copy(update={"usual_source_length": chosen.value})
+    return recipe.model_copy(update={"decoding": decoding}), (chosen,)
 
 
 def _statistics(corpus: Corpus, text: ParallelText, recipe: Recipe) -> TextStatistics:

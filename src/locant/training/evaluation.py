@@ -18,14 +18,17 @@ from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_card import weights_digest
 from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, plan_batches
 from locant.text.doubts import tokenised_texts
-from locant.text.line_blocks import read_files
+from locant.text.readers import read_files
 from locant.training.checkpoint import ValidationScores
-from locant.training.commands import evaluate_command
 from locant.training.losses import TranslatorLoss
 from locant.training.recipe import Recipe, load_run_recipe, run_text_store
+from locant.training.run_folder import evaluate_command
 from locant.training.trainer import Validate
 from locant.translation.engines import fastest_engine
 from locant.translation.translator import Translator
+
+_GIVEN = "given"
+"""What the evaluation of files that were given is called, beside the splits of the corpus."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,8 @@ def evaluate(
 ) -> Evaluation:
     """Translate a held-out text and score the result.
 
-    Without ``source`` and ``target`` the text is a split of the run's own corpus, and the result is saved in the run
-    folder too. A corpus of several parts is scored as a whole and part by part.
+    Without ``source`` and ``target`` the text is a split of the run's own corpus. The result is saved in the run
+    folder. A corpus of several parts is scored as a whole and part by part.
 
     Args:
         model: The folder of a run; with ``source`` and ``target`` any model folder.
@@ -120,7 +123,10 @@ def evaluate(
         pairs = list(read_files([Path(source)], [Path(target)]))
         if not pairs:
             raise DataError(f"{source} and {target} are empty; there is nothing to evaluate.")
-        return _evaluate(translator or Translator.from_pretrained(folder), pairs, str(source), tokenize, overrides)
+        result = _evaluate(translator or Translator.from_pretrained(folder), pairs, str(source), tokenize, overrides)
+        if (folder / "recipe.yaml").is_file():
+            write_json(_evaluation_path(folder, _GIVEN), asdict(result))
+        return result
     if (folder / "config.json").is_file() and not (folder / "recipe.yaml").is_file():
         raise UsageError(
             f"{folder} is a model without a run, so it has no test set of its own. Give one: --source FILE and "
@@ -190,12 +196,12 @@ def _pooled(
 
 
 def load_run_evaluation(folder: Path) -> Evaluation:
-    """Read the evaluation of a run on its test split, or else on validation.
+    """Read the evaluation of a run on its test split, or else on validation, or else on files that were given.
 
     Raises:
         CheckpointError: The run has not been evaluated.
     """
-    for split in ("test", "valid"):
+    for split in ("test", "valid", _GIVEN):
         path = _evaluation_path(folder, split)
         if path.exists():
             with explaining_damage(path):

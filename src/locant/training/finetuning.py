@@ -22,10 +22,10 @@ from locant.text.vocabulary import Pairs
 from locant.training import parallel
 from locant.training.before_after import BeforeAfter, compare_after, measure_before, require_readable
 from locant.training.checkpoint import Checkpoint, Progress, read_about, read_state, write_state
-from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.lora import add_adapters, merged_weights, require_peft
 from locant.training.parent import Parent, fitted_recipe, new_tags, open_parent, require_fitting
 from locant.training.recipe import Recipe
+from locant.training.settings import FineTuningSettings
 from locant.training.state import average_in
 from locant.training.trained_parts import freeze, learning_rate_scales, part_parameters
 

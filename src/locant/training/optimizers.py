@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from locant.errors import ConfigError, MissingExtraError
 from locant.models.encoder_decoder import EncoderDecoder
@@ -192,3 +193,37 @@ def _schedule_free(parameters: list[nn.Parameter], settings: TrainingSettings) -
     )
     optimizer.train()  # type: ignore[attr-defined]
     return optimizer
+
+
+class WeightAverage:
+    """Exponential moving average of a model's weights (Polyak averaging, as in Adam's section 7.2).
+
+    ``average <- d * average + (1 - d) * weights`` after every update; ``d`` rises from 0.1 to ``decay`` as
+    ``(1 + n) / (10 + n)`` with the updates ``n``, so that the first, random weights are soon forgotten.
+
+    Args:
+        parameters: Names and parameters, sharded ones too; the average begins as a copy of them.
+        decay: From 0 to below 1; 0.999 looks back over about a thousand updates.
+    """
+
+    def __init__(self, parameters: Iterable[tuple[str, nn.Parameter]], decay: float) -> None:
+        self.decay = decay
+        named = dict(parameters)
+        self._parameters = [parameter.detach() for parameter in named.values()]
+        self.tensors: dict[str, Tensor] = {name: parameter.detach().clone() for name, parameter in named.items()}
+
+    def update(self, number: int) -> None:
+        """Take in the weights after an update.
+
+        Args:
+            number: Updates taken in, this one included.
+        """
+        decay = min(self.decay, (1 + number) / (10 + number))
+        take_in = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+        take_in(list(self.tensors.values()), self._parameters, number)
+
+    @torch.no_grad()
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go back to an average, given by the names of the parameters."""
+        for name, tensor in self.tensors.items():
+            tensor.copy_(tensors[name])

@@ -47,9 +47,7 @@ def process_group() -> Iterator[None]:
         yield
         return
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-    talking = new_group()
-    assert talking is not None
-    _talking.append(talking)
+    _talking.append(dist.new_group(backend="gloo", timeout=_PATIENCE))
     me = f"Process {rank()} of {world_size()} on {platform.node()}"
     try:
         yield
@@ -122,18 +120,8 @@ def sum_of_numbers(number: int, device: torch.device) -> int:
     return int(sum_over_processes(total).item())
 
 
-def new_group() -> dist.ProcessGroup | None:
-    """Return a group of all processes for exchanges beside those of other groups; every process must call this."""
-    return dist.new_group(backend="gloo", timeout=_PATIENCE) if dist.is_initialized() else None
-
-
-def from_first_process(compute: Callable[[], Result], group: dist.ProcessGroup | None = None) -> Result:
-    """Run ``compute`` on the first process alone and give every process its result, or its error.
-
-    Args:
-        compute: What the first process does.
-        group: Over which it tells the others; by default that of the training.
-    """
+def from_first_process(compute: Callable[[], Result]) -> Result:
+    """Run ``compute`` on the first process alone and give every process its result, or its error."""
     if not dist.is_initialized():
         return compute()
     box: list[object] = [None, None]
@@ -142,7 +130,7 @@ def from_first_process(compute: Callable[[], Result], group: dist.ProcessGroup |
             box[0] = compute()
         except Exception as error:
             box[1] = error
-    dist.broadcast_object_list(box, group=group or _talking[0])
+    dist.broadcast_object_list(box, group=_talking[0])
     if box[1] is not None:
         raise box[1]  # type: ignore[misc]
     return box[0]  # type: ignore[return-value]
@@ -164,7 +152,7 @@ def tensors_from_first_process(tensors: Mapping[str, Tensor]) -> Iterator[tuple[
         yield name, one
 
 
-def on_some_processes(mine: bool, compute: Callable[[], object], group: dist.ProcessGroup | None = None) -> None:
+def on_some_processes(mine: bool, compute: Callable[[], object]) -> None:
     """Run ``compute`` where ``mine`` is true, wait until all have done so, and raise the first error everywhere."""
     failed: Exception | None = None
     if mine:
@@ -172,17 +160,17 @@ def on_some_processes(mine: bool, compute: Callable[[], object], group: dist.Pro
             compute()
         except Exception as error:
             failed = error
-    for each in gather(failed, group):
+    for each in gather(failed):
         if each is not None:
             raise each
 
 
-def gather(value: Result, group: dist.ProcessGroup | None = None) -> list[Result]:
+def gather(value: Result) -> list[Result]:
     """Return what every process has, by rank."""
     if not dist.is_initialized():
         return [value]
     values: list[Result | None] = [None] * world_size()
-    dist.all_gather_object(values, value, group=group or _talking[0])
+    dist.all_gather_object(values, value, group=_talking[0])
     return values  # type: ignore[return-value]
 
 
@@ -289,23 +277,14 @@ class DistributedModel:
         parameters = dict(self.model.named_parameters())
         for name, value in tensors_from_first_process(weights):
             parameters[name].copy_(_like(value, parameters[name]))
-        found = {}
-        for path, value in tensors_from_first_process(state):
-            parameter = parameters.get(path.split("/", 1)[1])
-            found[path] = value if parameter is None or not value.dim() else _like(value, parameter)
-        self.restore_optimizer(optimizer, found)
-
-    def restore_optimizer(self, optimizer: OptimizerSet, state: Mapping[str, Tensor]) -> None:
-        """Set the state of the optimiser of this process, as :meth:`optimizer_state` returned it."""
-        parameters = dict(self.model.named_parameters())
         kept: dict[str, dict[str, Tensor]] = {name: {} for name in parameters}
         counters = {}
-        for path, value in state.items():
+        for path, value in tensors_from_first_process(state):
             kind, name = path.split("/", 1)
             if kind == "counter":
                 counters[path] = value
             else:
-                kept[name][kind] = value
+                kept[name][kind] = _like(value, parameters[name]) if value.dim() else value
         for name, own in kept.items():
             optimizer.restore(parameters[name], own)
         optimizer.restore_counters(counters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from locant.models.hub import local_folder
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.text import UNK, Corpus, TokenizerSettings
 from locant.training.checkpoint import Checkpoint, find_newest_checkpoint
-from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.recipe import Recipe, load_run_recipe
+from locant.training.settings import FineTuningSettings
+
+_logger = logging.getLogger("locant")
 
 _DROPOUTS = ("dropout", "attention_dropout", "feed_forward_dropout")
 """What may differ from the parent: it changes how the model learns, not what it is."""
@@ -66,7 +69,8 @@ def open_parent(settings: FineTuningSettings) -> Parent:
         found = load_model_folder(folder, device="cpu")
     else:
         with tempfile.TemporaryDirectory(prefix="locant-") as work:
-            import_model(folder, Path(work) / "model")
+            for note in import_model(folder, Path(work) / "model"):
+                _logger.warning(note)
             found = load_model_folder(Path(work) / "model", device="cpu")
     if not found.tokenizers.ends_source:
         raise ConfigError(

@@ -34,8 +34,7 @@ from locant.text import (
     load_corpus,
 )
 from locant.text.store import Progress, no_progress
-from locant.training.finetuning_settings import FineTuningSettings
-from locant.training.settings import TrainingSettings
+from locant.training.settings import FineTuningSettings, TrainingSettings
 
 _logger = logging.getLogger("locant")
 

@@ -17,40 +17,66 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from locant.files import workplace
+from locant.files import replacing_file, workplace
 from locant.languages import require_language
 from locant.models.architectures import ModelConfig, build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
+from locant.models.transformer import count_parameters
 from locant.runtime import choose_device
-from locant.text import BatchStream, Corpus, TextStore, aligner_command
+from locant.text import (
+    BatchStream,
+    Corpus,
+    PreparedData,
+    TextStore,
+    TokenizerPair,
+    TokenLinks,
+    aligner_command,
+    prepare,
+    prepared_links,
+    sampling_shares,
+    summarize_plan,
+)
 from locant.text.doubts import Doubt, corpus_doubts
+from locant.text.vocabulary import Pairs
+from locant.text.workers import usable_processes
 from locant.training import parallel, run_folder
 from locant.training.before_after import BeforeAfter
-from locant.training.callback import TrainingCallback
+from locant.training.callback import PartReport, PreparedReport, TrainingCallback
 from locant.training.checkpoint import find_newest_checkpoint
-from locant.training.defaults import complete_recipe, leaves_open
+from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
 from locant.training.forecast import memory_warning, warmup_warning
+from locant.training.losses import TranslatorLoss
 from locant.training.plan import Choice, TrainingPlan
-from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, merged, with_changes
+from locant.training.recipe import (
+    Recipe,
+    apply_overrides,
+    load_recipe,
+    load_run_recipe,
+    merged,
+    run_text_store,
+    with_changes,
+)
 from locant.training.resuming import continued_recipe
-from locant.training.run_data import align_data, open_corpus, prepare_data, report_data
 from locant.training.trainer import Trainer
-from locant.training.usual_length import choose_usual_length
 from locant.version import __version__
 
 _logger = logging.getLogger("locant")
+
+_ALIGNED_ALONE = 100_000
+"""Most pairs whose links one process makes symmetric."""
 
 
 @dataclass(frozen=True)
@@ -203,59 +229,164 @@ def _train(
     goes_on: bool = True,
     callback: TrainingCallback | None,
 ) -> RunSummary:
-    """Begin a run or go on with one.
+    """Begin a run or go on with one; see :meth:`Run.open`."""
+    with parallel.process_group(), ExitStack() as held:
+        run = Run(folder, callback, held)
+        run.open(wanted, begins=begins, goes_on=goes_on)
+        run.plan()
+        return run.train(run.prepare())
+
+
+class Run:
+    """A training run in this process: open, plan, prepare, train. Under torchrun every process takes the same steps.
 
     Args:
-        wanted: The recipe; of a run that goes on what is given of it.
         folder: The run folder.
-        begins: Whether there may be no run yet.
-        goes_on: Whether there may be one.
         callback: Is told how training goes.
+        held: Holds the folder until it is closed.
+
+    Attributes:
+        recipe: As far as it is complete.
+        resume: Whether the run goes on.
+        choices: What the recipe left open, and what was chosen.
     """
-    with parallel.process_group(), ExitStack() as held:
-        parallel.require_same({"the version of Locant": __version__, "the recipe": _digest(wanted)})
-        recipe, resume, seen = parallel.from_first_process(lambda: _start(held, wanted, folder, begins, goes_on))
-        apart = not (folder / seen).exists()  # on a machine that does not share the folder
-        prepares = apart and parallel.node_place().rank == 0
-        if recipe.training.guided_alignment and not resume:
-            parallel.on_some_processes(prepares or parallel.rank() == 0, aligner_command)  # before long work
-        device = parallel.use_device(choose_device(recipe.training.device))
-        callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
+
+    def __init__(self, folder: Path, callback: TrainingCallback | None, held: ExitStack) -> None:
+        self.folder, self.held = folder, held
+        self.callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
+        self.choices: tuple[Choice, ...] = ()
+
+    def open(self, wanted: Recipe | Mapping[str, Any], *, begins: bool, goes_on: bool) -> None:
+        """Hold the folder, and read the recipe, the corpus and the model to start from.
+
+        Args:
+            wanted: The recipe; of a run that goes on what is given of it.
+            begins: Whether there may be no run yet.
+            goes_on: Whether there may be one.
+        """
+        given = wanted.model_dump(mode="json", exclude_unset=True) if isinstance(wanted, Recipe) else wanted
+        digest = hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
+        parallel.require_same({"the version of Locant": __version__, "the recipe": digest})
+        recipe, self.resume, seen = parallel.from_first_process(
+            lambda: _start(self.held, wanted, self.folder, begins, goes_on)
+        )
+        # One process prepares the text on each machine that does not share the folder.
+        self._prepares = not (self.folder / seen).exists() and parallel.node_place().rank == 0
+        if recipe.training.guided_alignment and not self.resume:
+            self._once_a_folder(aligner_command)  # before long work
+        self.device = parallel.use_device(choose_device(recipe.training.device))
         # The caller's random numbers are those of a program that has not trained.
-        held.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
-        corpus = open_corpus(recipe, folder, callback, prepares=prepares)
-        finetuning = FineTuning(recipe, corpus, folder, resume=resume) if recipe.finetuning else None
-        if finetuning:
-            recipe, corpus = finetuning.recipe, finetuning.corpus
-        doubts = _doubts(recipe, corpus) if parallel.rank() == 0 else []
-        for doubt in doubts if not resume else ():
+        self.held.enter_context(torch.random.fork_rng([self.device] if self.device.type == "cuda" else []))
+        store = run_text_store(self.folder, self.callback.on_preparing)
+        mine: list[Corpus] = []
+        self._once_a_folder(lambda: mine.append(recipe.open_corpus(store)))
+        # The others find what is large of it read.
+        self.recipe, self.corpus = recipe, mine[0] if mine else recipe.open_corpus(store)
+        self.finetuning: FineTuning | None = None
+        if recipe.finetuning:
+            self.finetuning = FineTuning(recipe, self.corpus, self.folder, resume=self.resume)
+            self.recipe, self.corpus = self.finetuning.recipe, self.finetuning.corpus
+
+    def _once_a_folder(self, compute: Callable[[], object]) -> None:
+        """Run something on the first process and on one of each machine that does not share the folder; all wait."""
+        parallel.on_some_processes(self._prepares or parallel.rank() == 0, compute)
+
+    def plan(self) -> None:
+        """Choose what the recipe leaves open, and warn of what is likely not meant."""
+        self._doubts = _doubts(self.recipe, self.corpus) if parallel.rank() == 0 else []
+        if self.resume:
+            return
+        for doubt in self._doubts:
             _warn(doubt.sentence)
-        choices: tuple[Choice, ...] = ()
-        if not resume and leaves_open(recipe):
-            plan = _plan_together(recipe, corpus, device, finetuning)
-            recipe, choices = plan.recipe, plan.choices
-            callback.on_plan(plan)
+        if leaves_open(self.recipe):
+            processes = parallel.world_size()
+            tokenizers = self.finetuning.parent_tokenizers if self.finetuning else None
+            # On the first process: clocks differ, and the others must train the same.
+            plan = parallel.from_first_process(
+                lambda: complete_recipe(
+                    self.recipe, self.corpus, self.device, processes=processes, tokenizers=tokenizers
+                )
+            )
+            self.recipe, self.choices = plan.recipe, plan.choices
+            self.callback.on_plan(plan)
             _warn(plan.memory_warning)
             _warn(plan.passes_warning)
-        if not resume:
-            _warn(warmup_warning(recipe.training))
-        data = prepare_data(
-            recipe, corpus, folder, resume=resume, finetuning=finetuning, callback=callback, prepares=prepares
+        _warn(warmup_warning(self.recipe.training))
+
+    def prepare(self) -> PreparedData:
+        """Prepare the text on the first process, then once on each machine that does not share the folder.
+
+        The others read what these wrote.
+        """
+        folder, recipe, resume, finetuning = self.folder, self.recipe, self.resume, self.finetuning
+
+        def prepared(resume: bool, make_tokenizers: Callable[[Pairs], TokenizerPair] | None = None) -> PreparedData:
+            return prepare(
+                self.corpus,
+                recipe.cleaning,
+                recipe.tokenizer,
+                max_tokens=recipe.max_tokens,
+                folder=folder,
+                resume=resume,
+                made_before=run_folder.recorded_fingerprint(folder) if resume else None,
+                make_tokenizers=make_tokenizers or (finetuning.tokenizers if finetuning else None),
+                progress=self.callback.on_preparing,
+            )
+
+        def first() -> dict[str, bytes]:
+            for stale in (folder / "cache").glob("sampled-*"):  # left by a killed process
+                shutil.rmtree(stale)
+            # Those of the model, also where what was prepared is there no more.
+            mine.append(prepared(resume, (lambda _: TokenizerPair.load(folder)) if resume else None))
+            if finetuning and not resume:
+                finetuning.keep_start()
+            return {path.name: path.read_bytes() for path in folder.glob("tokenizer.*")}
+
+        def elsewhere() -> None:
+            for name, content in models.items():
+                with replacing_file(folder / name) as temporary:
+                    temporary.write_bytes(content)
+            mine.append(prepared(resume, lambda _: TokenizerPair.load(folder)))
+
+        mine: list[PreparedData] = []
+        models = parallel.from_first_process(first)
+        parallel.on_some_processes(self._prepares, elsewhere)
+        data = mine[0] if mine else prepared(resume=True)
+        vocabulary = hashlib.sha256(data.tokenizers.source.model + data.tokenizers.target.model).hexdigest()
+        parallel.require_same(
+            {"the text": data.fingerprint, "the vocabulary": vocabulary, "the pairs": str(data.sizes)}
         )
+        return data
+
+    def _align(self, data: PreparedData) -> TokenLinks:
+        """Align the training text on the first process of each folder; the others read what it wrote."""
+        place, text = self.folder / "cache" / "links", data.train
+        processes = usable_processes() if len(text) > _ALIGNED_ALONE else 1
+
+        def align() -> None:
+            self.callback.on_preparing("aligning", 0.0)
+            prepared_links(text, place, made_from=data.fingerprint, processes=processes)
+
+        self._once_a_folder(align)
+        return TokenLinks(place, len(text), data.fingerprint)
+
+    def train(self, data: PreparedData) -> RunSummary:
+        """Train on the prepared text until the budget is used, from the newest checkpoint where there is one."""
+        folder, corpus, finetuning, device = self.folder, self.corpus, self.finetuning, self.device
         lengths: tuple[Choice, ...] = ()
-        if not resume:
-            recipe, lengths = choose_usual_length(recipe, data.train)
+        if not self.resume:
+            self.recipe, lengths = choose_usual_length(self.recipe, data.train)
+        recipe = self.recipe
         for choice in lengths:
-            callback.on_chosen(choice)
-        checkpoint = parallel.from_first_process(lambda: find_newest_checkpoint(folder)) if resume else None
+            self.callback.on_chosen(choice)
+        checkpoint = parallel.from_first_process(lambda: find_newest_checkpoint(folder)) if self.resume else None
         torch.manual_seed(recipe.seed)
-        sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
-        config = recipe.sized_model(*sizes)
-        if not choices and parallel.world_size() == 1:
+        config = recipe.sized_model(data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size)
+        if not self.choices and parallel.world_size() == 1:
             _warn(memory_warning(config, recipe.training, recipe.batches.tokens, device))
         links = None
         if recipe.training.guided_alignment:
-            links = align_data(data, folder, callback, prepares=prepares)
+            links = self._align(data)
             config = config.model_copy(update={"alignment_head": True})
         model = new_model(config, recipe.training.parallel)
         kept = finetuning.prepare_model(model, begins=checkpoint is None) if finetuning else None
@@ -270,7 +401,7 @@ def _train(
         )
         trainer = Trainer(
             folder,
-            model,
+            TranslatorLoss.of(model, recipe.training, device),
             recipe.training,
             batches=stream,
             stages=corpus.stages,
@@ -283,25 +414,24 @@ def _train(
                 source_language=corpus.source_language,
                 target_language=corpus.target_language,
             ),
-            callback=callback,
+            callback=self.callback,
             device=device,
             lr_scales=finetuning.learning_rate_scales(model) if finetuning else None,
             plain_weights=finetuning.plain_weights(model) if finetuning else None,
-            shared_folder=not any(parallel.gather(apart)),
         )
         if checkpoint:
             trainer.resume(checkpoint)
         elif kept:
             trainer.begin_with(kept)
         if parallel.rank() == 0:
-            report = report_data(recipe, corpus, doubts, data, model)
-            run_folder.record(recipe, folder, report, (*choices, *lengths), trainer.progress.step)
-            callback.on_prepared(report)
+            report = _report_data(recipe, corpus, self._doubts, data, model)
+            run_folder.record(recipe, folder, report, (*self.choices, *lengths), trainer.progress.step)
+            self.callback.on_prepared(report)
         reason = trainer.train()
         before_after = parallel.from_first_process(finetuning.compare_after) if finetuning else None
-    known, learned = data.tokenizers.languages, next(part for part in corpus.parts if not part.zero_shot)
-    languages = known.told(learned.source_language, learned.target_language) if known else {}
-    return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds, before_after, languages)
+        known, learned = data.tokenizers.languages, next(part for part in corpus.parts if not part.zero_shot)
+        languages = known.told(learned.source_language, learned.target_language) if known else {}
+        return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds, before_after, languages)
 
 
 def _start(
@@ -337,19 +467,6 @@ def _start(
     return recipe, True, seen
 
 
-def _digest(wanted: Recipe | Mapping[str, Any]) -> str:
-    given = wanted.model_dump(mode="json", exclude_unset=True) if isinstance(wanted, Recipe) else wanted
-    return hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _plan_together(recipe: Recipe, corpus: Corpus, device: torch.device, finetuning: FineTuning | None) -> TrainingPlan:
-    """Complete the recipe on the first process; clocks differ, and the others must train the same."""
-    processes, tokenizers = parallel.world_size(), finetuning.parent_tokenizers if finetuning else None
-    return parallel.from_first_process(
-        lambda: complete_recipe(recipe, corpus, device, processes=processes, tokenizers=tokenizers)
-    )
-
-
 def _doubts(recipe: Recipe, corpus: Corpus) -> list[Doubt]:
     return corpus_doubts(recipe.corpus, corpus, lowercase=recipe.tokenizer.lowercase)
 
@@ -379,3 +496,55 @@ def new_model(config: ModelConfig, mode: str) -> EncoderDecoder[Any]:
         if parallel.is_sharded(shapes, mode):
             return shapes
     return build_model(config)
+
+
+def _report_data(
+    recipe: Recipe, corpus: Corpus, doubts: Sequence[Doubt], data: PreparedData, model: EncoderDecoder[Any]
+) -> PreparedReport:
+    """Return what will be trained on what."""
+    first = data.epochs(recipe.seed).drawn(0)
+    plan = summarize_plan(first.source.lengths, first.target.lengths, recipe.batches, seed=recipe.seed, epoch=0)
+    parts = _parts(corpus, data)
+    tokenizers = data.tokenizers
+    return PreparedReport(
+        corpus=corpus.name,
+        description=corpus.description,
+        licence=corpus.licence,
+        source_language=corpus.source_language,
+        target_language=corpus.target_language,
+        cleaning=data.report.to_dict(),
+        train_pairs=len(data.train),
+        valid_pairs=len(data.valid),
+        test_pairs=len(data.test_pairs or ()),
+        train_tokens={side: sum(part.train_tokens[side] for part in parts) for side in ("source", "target")},
+        vocabulary={"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size},
+        batches_per_epoch=plan.batches,
+        padding_waste={"source": plan.padding_waste[0], "target": plan.padding_waste[1]},
+        parameters=count_parameters(model),
+        trained_parameters=sum(one.numel() for one in model.parameters() if one.requires_grad),
+        parts=parts,
+        languages=corpus.languages,
+        zero_shot=tuple(part.name for part in corpus.parts if part.zero_shot),
+        fingerprint=data.fingerprint,
+        doubts=[asdict(doubt) for doubt in doubts],
+    )
+
+
+def _parts(corpus: Corpus, data: PreparedData) -> list[PartReport]:
+    """Return what is trained on in each part of the corpus."""
+    reports, end = [], 0
+    shares = [sampling_shares(data.sizes, weights, data.temperature) for weights in data.weights]
+    for number, (part, rows) in enumerate(zip(corpus.parts, data.train.parts, strict=True)):
+        start, end = end, end + rows.pairs
+        lengths = {"source": data.train.source.lengths, "target": data.train.target.lengths}
+        reports.append(
+            PartReport(
+                name=part.name,
+                cleaning=data.reports[part.name].to_dict(),
+                valid_pairs=data.valid.parts[number].pairs,
+                test_pairs=len(data.tests.get(part.name, ())),
+                train_tokens={side: int(column[start:end].sum()) for side, column in lengths.items()},
+                shares=[stage[number] for stage in shares],
+            )
+        )
+    return reports

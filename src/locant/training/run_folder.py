@@ -12,8 +12,9 @@ The files come in an order that lets a run that is killed between any two of the
 from __future__ import annotations
 
 import logging
+import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +26,6 @@ from locant.locks import LOCK_FILE, holding
 from locant.runtime import environment
 from locant.training import parallel
 from locant.training.callback import PreparedReport
-from locant.training.commands import resume_command
 from locant.training.plan import Choice
 from locant.training.recipe import Recipe, save_recipe
 from locant.version import __version__
@@ -161,3 +161,35 @@ def _check_format(folder: Path) -> None:
             f"The run in {folder} was written by Locant {found.get('locant')} in format {number}; this is Locant "
             f"{__version__}, which reads formats up to {FORMAT}. Go on with it by that version or a later one."
         )
+
+
+def translate_command(model: Path, text: str | None, languages: Mapping[str, str]) -> str:
+    """Return the command that translates a text.
+
+    Args:
+        model: The folder of the model.
+        text: To translate; ``None`` leaves a place for it.
+        languages: What a model for several languages is told, by side.
+
+    Example:
+        >>> translate_command(Path("runs/four"), "Guten Tag", {"source": "de", "target": "fr"})
+        "locant translate runs/four --source-language de --target-language fr 'Guten Tag'"
+    """
+    words = ["locant", "translate", str(model)]
+    for side, language in languages.items():
+        words += [f"--{side}-language", language]
+    if text is None:
+        return f'{shlex.join(words)} "..."'
+    if text.startswith("-"):
+        words.append("--")  # or it is taken for an option
+    return shlex.join([*words, text])
+
+
+def evaluate_command(run: Path) -> str:
+    """Return the command that evaluates a run."""
+    return shlex.join(["locant", "evaluate", str(run)])
+
+
+def resume_command(run: Path) -> str:
+    """Return the command that goes on with a run."""
+    return shlex.join(["locant", "train", "--resume", str(run)])

@@ -13,8 +13,7 @@ from locant.errors import ConfigError
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.training import parallel
 from locant.training.checkpoint import Checkpoint, Progress, StoredCheckpoint
-from locant.training.optimizers import OptimizerSet
-from locant.training.weight_average import WeightAverage
+from locant.training.optimizers import OptimizerSet, WeightAverage
 
 # Begins the names of a checkpoint's tensors that hold the moving average of the weights.
 _AVERAGE = "average/"
@@ -29,7 +28,6 @@ class TrainingState:
         optimizer: Its optimiser.
         average: The moving average of the weights, if there is one.
         device: Where the model is trained; its random numbers are kept.
-        in_parts: Whether each process keeps its part of a sharded model, and else the first one all.
     """
 
     def __init__(
@@ -39,16 +37,12 @@ class TrainingState:
         optimizer: OptimizerSet,
         average: WeightAverage | None,
         device: torch.device,
-        *,
-        in_parts: bool,
     ) -> None:
         self.model, self.distributed, self.optimizer = model, distributed, optimizer
-        self.average, self.device, self.in_parts = average, device, in_parts
+        self.average, self.device = average, device
 
     def content(self, progress: Progress, *, evaluated: bool) -> Checkpoint:
-        """Return what a checkpoint holds; every process must call this.
-
-        Each gets its part where parts are kept, and else the first one all.
+        """Return what a checkpoint holds, on the first process; every process must call this.
 
         Args:
             progress: How far training has come.
@@ -57,21 +51,18 @@ class TrainingState:
         weights, states = self.distributed.weights(), self.distributed.optimizer_state(self.optimizer)
         if self.average:
             states |= {f"{_AVERAGE}{name}": tensor for name, tensor in self.average.tensors.items()}
-        if not self.in_parts:
-            weights, states = self.distributed.whole(weights), self.distributed.whole(states)
+        weights, states = self.distributed.whole(weights), self.distributed.whole(states)
         for number, generators in enumerate(parallel.gather(_random_states(self.device))):
             states |= {f"random/{kind}/{number}": state for kind, state in generators.items()}
         return Checkpoint(weights, states, progress, evaluated)
 
     def usable_weights(self, content: Checkpoint) -> dict[str, Tensor]:
-        """Return the weights that translate: those of the moving average where there is one.
-
-        All of them on the first process; every process must call this where parts are kept.
-        """
-        usable = content.weights
-        if self.average:
-            usable = {name: each for name in usable if (each := content.optimizer.get(f"{_AVERAGE}{name}")) is not None}
-        return self.distributed.whole(usable) if self.in_parts else usable
+        """Return the weights that translate: those of the moving average where there is one."""
+        return (
+            {name: content.optimizer[f"{_AVERAGE}{name}"] for name in content.weights}
+            if self.average
+            else content.weights
+        )
 
     def restore_stored(self, stored: StoredCheckpoint) -> None:
         """Go back to a checkpoint on disk.
@@ -79,14 +70,6 @@ class TrainingState:
         Raises:
             ConfigError: The model is not the one that the checkpoint was written of.
         """
-        if self.in_parts and stored.in_parts:
-            parallel.from_first_process(lambda: _require_same_model(self.model, stored.shapes_of_weights()))
-            with self.optimizer.evaluated_weights() if stored.evaluated else nullcontext():
-                weights = self.distributed.weights()
-                states, average, generators = _apart(stored.read_share(weights))
-                self.distributed.restore_optimizer(self.optimizer, states)
-                self._restore_beside(average or weights, generators)
-            return
         mine: list[Checkpoint] = []
         parallel.from_first_process(lambda: mine.append(stored.read()))
         # The others get the tensors one by one when they are put in their places.
@@ -105,13 +88,8 @@ class TrainingState:
         generators = parallel.from_first_process(lambda: mine)
         with self.optimizer.evaluated_weights() if checkpoint.evaluated else nullcontext():
             self.distributed.restore(checkpoint.weights, self.optimizer, states)
-        weights = average or checkpoint.weights
-        self._restore_beside(self.distributed.sharded_as(weights) if self.average else {}, generators)
-
-    def _restore_beside(self, average: Mapping[str, Tensor], generators: Mapping[str, Tensor]) -> None:
-        """Restore the moving average and the random numbers of this process."""
         if self.average:
-            self.average.restore(average)
+            self.average.restore(self.distributed.sharded_as(average or checkpoint.weights))
         rank = parallel.rank()
         if (own := generators.get(f"random/cpu/{rank}")) is not None:  # on a GPU earlier versions did not keep it
             torch.set_rng_state(own)

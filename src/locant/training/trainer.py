@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from locant.errors import CheckpointError, ConfigError, LocantError, StoppedError, TrainingError
 from locant.kernels.library import build_all
-from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import load_model_folder
 from locant.models.transformer import Transformer
@@ -26,22 +25,22 @@ from locant.training.callback import MetricsLog, StepReport, TrainingCallback, V
 from locant.training.checkpoint import (
     Checkpoint,
     Progress,
+    Snapshot,
     StoredCheckpoint,
     ValidationScores,
+    average_snapshots,
     checkpoint_folders,
+    prune_snapshots,
     save_checkpoint,
-    save_checkpoint_in_parts,
+    save_snapshot,
+    whole_snapshots,
 )
-from locant.training.commands import resume_command
 from locant.training.loop import DivergedError, TrainingLoop, Update
-from locant.training.losses import TranslatorLoss
-from locant.training.optimizers import build_optimizer
-from locant.training.settings import TrainingSettings, learning_rate, training_precision
-from locant.training.sharded_checkpoint import BackgroundSave, parts_can_be_written
-from locant.training.snapshots import Snapshot, average_snapshots, prune_snapshots, save_snapshot, whole_snapshots
+from locant.training.optimizers import WeightAverage, build_optimizer
+from locant.training.run_folder import resume_command
+from locant.training.settings import TrainingSettings, learning_rate
 from locant.training.state import TrainingState
 from locant.training.stopping import Interruption, StopRequest
-from locant.training.weight_average import WeightAverage
 
 # Batches prepared ahead of the one that trains.
 _PREFETCH = 4
@@ -60,7 +59,8 @@ class Trainer:
 
     Args:
         run: The run folder.
-        model: The model, on CPU; moved to ``device``. Where it is sharded, only that of the first process has weights.
+        loss: Returns the summed loss and the summed negative log-likelihood of a batch, and holds the ``model`` that is
+            trained, on CPU; it is moved to ``device``. Where it is sharded, only that of the first process has weights.
         settings: How to train.
         batches: The training batches of this process.
         stages: The stages of the corpus; none where it has only one.
@@ -70,13 +70,12 @@ class Trainer:
         device: Where to train.
         lr_scales: Factor of each parameter's learning rate, by name; 1 where it is not named.
         plain_weights: Returns the weights of a plain model from those that are trained, where adapters are.
-        shared_folder: Whether all processes see the run folder, so that each can write its part of a sharded model.
     """
 
     def __init__(
         self,
         run: Path,
-        model: EncoderDecoder[Any],
+        loss: nn.Module,
         settings: TrainingSettings,
         *,
         batches: BatchStream,
@@ -87,33 +86,21 @@ class Trainer:
         device: torch.device,
         lr_scales: Mapping[str, float] | None = None,
         plain_weights: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
-        shared_folder: bool = True,
     ) -> None:
         self.run, self.settings, self.device = run, settings, device
         self.batches, self.validate, self.publish, self.callback = batches, validate, publish, callback
         self.plain_weights = plain_weights
         self.stages = stages
         self.progress = Progress()
-        self.model = model
-        loss = TranslatorLoss(
-            self.model,
-            settings.label_smoothing,
-            training_precision(settings, device),
-            r_drop=settings.r_drop,
-            guided_alignment=settings.guided_alignment,
-        )
+        self.model: EncoderDecoder[Any] = loss.model  # type: ignore[assignment]
         self.distributed = parallel.DistributedModel(loss, self.model, settings.parallel, device)
         if settings.compile and isinstance(self.model, Transformer):
             self.model.encoder.compile(dynamic=True)
             self.model.decoder.compile(dynamic=True)
-        in_parts = self.distributed.sharded and shared_folder and parts_can_be_written()
-        self.saving = BackgroundSave() if in_parts else None
         self.optimizer = build_optimizer(self.model, settings, sharded=self.distributed.sharded, lr_scales=lr_scales)
         decay = settings.ema_decay
         self.average = WeightAverage(self.model.named_parameters(), decay) if decay else None
-        self.state = TrainingState(
-            self.model, self.distributed, self.optimizer, self.average, device, in_parts=in_parts
-        )
+        self.state = TrainingState(self.model, self.distributed, self.optimizer, self.average, device)
         self.loop: TrainingLoop[Batch] = TrainingLoop(
             self.distributed,
             self.optimizer,
@@ -176,7 +163,6 @@ class Trainer:
         self.callback.on_start(self.loop.used(), str(self.device))
         self._saved = self.progress.seconds
         with (
-            self.saving or nullcontext(),
             self._request.listening(),
             attention_of_any_shape(),
             closing(self._in_place()) as batches,
@@ -273,22 +259,16 @@ class Trainer:
         self.progress.interval["since"] = since + self.loop.clock.seconds - before
 
     def _write(self, content: Checkpoint) -> None:
-        """Write a checkpoint, and remove the snapshots that are not needed with it; parts are written meanwhile."""
-        kept, best = list(content.progress.snapshots), content.progress.best
+        """Write a checkpoint, and remove the snapshots that are not needed with it."""
+        kept, best = content.progress.snapshots, content.progress.best
         if self._log:
             content.progress.rows = self._log.rows
 
-        def prune() -> None:
-            prune_snapshots(self.run, [*kept, best] if best else kept)
-
         def write() -> None:
             save_checkpoint(self.run, content)
-            prune()
+            prune_snapshots(self.run, [*kept, best] if best else kept)
 
-        if self.saving:
-            save_checkpoint_in_parts(self.run, content, self.saving, prune)
-        else:
-            parallel.from_first_process(write)
+        parallel.from_first_process(write)
 
     def _validate_and_save(self) -> None:
         """Validate, keep the weights for averaging and write a checkpoint."""
@@ -394,7 +374,7 @@ class Trainer:
 
     def _with_weights(self, weights: dict[str, Tensor]) -> EncoderDecoder[Any]:
         """Return a model of its own, on the device, with the given weights."""
-        model = build_model(self.model.config)
+        model = type(self.model)(self.model.config)
         model.load_state_dict(weights, strict=False)  # tied matrices are stored once
         return model.to(self.device)
 

@@ -16,9 +16,11 @@ from locant.translation.glossary import Glossary as Glossary
 from locant.translation.hypotheses import Hypothesis as Hypothesis
 from locant.translation.hypotheses import length_penalty as length_penalty
 from locant.translation.results import Translation as Translation
-from locant.translation.sampling import ancestral_sampling as ancestral_sampling
+from locant.translation.search import ancestral_sampling as ancestral_sampling
 from locant.translation.search import beam_search as beam_search
 from locant.translation.search import greedy_search as greedy_search
 from locant.translation.search import search as search
 from locant.translation.translator import Translator as Translator
 from locant.translation.translator import load_translator as load_translator
+
+__all__ = ["Glossary", "Translation", "Translator", "length_penalty", "load_translator"]

@@ -18,8 +18,7 @@ from locant.models.transformer import Transformer
 from locant.runtime import explaining_memory
 from locant.text.subword_spans import Span, encode_with_spans, word_spans
 from locant.text.tokenizer_pair import Prefixes, TokenizerPair
-from locant.translation.batching import padded
-from locant.translation.search_model import evaluated
+from locant.translation.search import evaluated, padded
 
 # Weights of a head that are in memory at once, unless one pair alone has more.
 _MOST_WEIGHTS = 1 << 20
@@ -94,23 +93,8 @@ def align(
 ) -> list[Alignment]:
     """Align sentences with their translations, in one pass of the model that reads both.
 
-    See :meth:`locant.translation.Translator.align`.
-
-    Args:
-        model: The model, with its weights.
-        tokenizers: Of its vocabularies.
-        prefixes: What tells the model its languages.
-        sources: Sentences.
-        translations: Their translations.
-        limits: The longest pairs.
-        batch_tokens: Tokens of a batch, padding included.
-        layer: The decoder layer whose attention is taken, from 0; ``None`` for the one that does it best.
-        step: The step whose attention is taken; ``None`` for the one that does it best.
-        say: Called with a line about each pair that is too long, which has no links then; ``None`` makes it an error.
-
-    Raises:
-        DataError: There are not as many translations as sources, or a pair is too long or no text.
-        ConfigError: There is no such layer or step.
+    Arguments and errors are those of :meth:`locant.translation.Translator.align`; besides, the model has its weights,
+    and pairs are no longer than the limits.
     """
     if isinstance(sources, str) or isinstance(translations, str):  # whose letters would be taken for sentences
         raise DataError("Sources and translations are lists of sentences; put one sentence into a list.")

@@ -1,13 +1,17 @@
-"""The compiled engine: a Transformer run by the C++ kernel ``translation`` on the CPU."""
+"""The compiled engine: a Transformer and its search, run by the C++ kernels on the CPU."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+import math
+import struct
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -21,13 +25,20 @@ from locant.models.architectures import require_transformer
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
-from locant.translation.batching import batches, require_ids, require_sentences
-from locant.translation.compiled_search import INTERVAL, CompiledSearch, Searched
-from locant.translation.hypotheses import Hypothesis
+from locant.text.tokenizer import EOS
+from locant.translation.hypotheses import NOT_A_NUMBER, Hypothesis, hypothesis_of
 from locant.translation.kernel_weights import kernel_weights
-from locant.translation.search import search
-from locant.translation.side_by_side import SideBySide
-from locant.translation.thread_limit import ThreadLimit
+from locant.translation.search import batches, require_ids, require_sentences, search
+from locant.translation.threads import ThreadLimit, side_by_side
+
+Outcome: TypeAlias = list[Hypothesis] | LocantError
+"""The hypotheses of a sentence, best first, or why there are none."""
+
+INTERVAL = 0.1
+"""Seconds after which a call that takes longer pauses, at the end of a sub-layer of the encoder or of a step: other
+Python threads and signals, such as that of Ctrl-C, then have their turn."""
+
+_ALL = 1 << 40  # more sentences than there are
 
 # The instructions that a precision needs; activations.h numbers precisions as above.
 _INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX2 or ARM's dot products"}
@@ -35,7 +46,11 @@ _INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX2 or ARM'
 # Rows of a group, fewer of which take as long.
 _LEAST_ROWS = 8
 
-_TOO_LARGE = "The batch does not fit into memory. Lower decoding.batch_tokens."
+_TOO_LARGE = "The sentences do not fit into memory. Translate fewer at once (decoding.batch_tokens), or shorter ones."
+
+# Of a sentence, as ``search.cpp`` has it: number, beam, limit, n_best, prefix, alpha. An array of ctypes' would be of a
+# class of its own for every length, which takes longer to make, and to find again as garbage, than the call does.
+_OPTIONS = struct.Struct("=qqqqqd")
 
 
 class CompiledEngine:
@@ -56,7 +71,7 @@ class CompiledEngine:
         if device.type != "cpu":
             raise ConfigError(f"Compiled translation is for the CPU, but the model is on {device}.")
         self.model = CompiledTransformer(require_transformer(model, "Compiled translation"), precision)
-        self._copied_from, self._threads = model, SideBySide()
+        self._copied_from = model
 
     def __reduce__(self) -> tuple[type[CompiledEngine], tuple[EncoderDecoder[Any], str]]:
         """Return how a copy is made, in this process or in another one: from the model."""
@@ -81,9 +96,7 @@ class CompiledEngine:
             return
         require_sentences(sources, max_lengths, prefix)
 
-        def searched(
-            group: list[int], threads: int, wanted: Callable[[], bool]
-        ) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+        def searched(group: list[int], threads: int, wanted: Callable[[], bool]) -> list[tuple[int, Outcome]]:
             running = CompiledSearch(self.model, threads)
             sentences = {index: Searched(sources[index], max_lengths[index], prefix, settings) for index in group}
             return running.run(wanted) if running.join(sentences, wanted) else []
@@ -93,7 +106,7 @@ class CompiledEngine:
             threads = self.model.threads
             groups = self._groups(batch, settings.rows, threads)
             work = [partial(searched, group, threads if len(groups) == 1 else 1) for group in groups]
-            for outcomes in self._threads.run(work, threads):
+            for outcomes in side_by_side(work, threads):
                 for index, outcome in outcomes:
                     if isinstance(outcome, LocantError):
                         raise outcome
@@ -255,16 +268,8 @@ class CompiledSearchState:
         require_done(self._library.locant_batch(model.handle, model.threads, ctypes.byref(made)), _TOO_LARGE)
         self._batch = made.value
         weakref.finalize(self, self._library.locant_batch_free, self._batch).atexit = False
-        self.join(source, source_lengths)
-
-    def join(self, source: Tensor, source_lengths: Tensor) -> None:
-        """Encode more sentences, whose translations begin at the next step; their rows come after those there are.
-
-        Arguments and errors are those of :meth:`CompiledTransformer.start_search`. Whatever goes wrong, the state stays
-        as it was. Now and then other Python threads and signals have their turn, as in :class:`CompiledSearch`.
-        """
         lengths, tokens = _packed(source, source_lengths)
-        positions = self._model.positions(0, source.shape[1])
+        positions = model.positions(0, source.shape[1])
         said = self._library.locant_batch_join(
             self._batch,
             len(lengths),
@@ -333,6 +338,222 @@ class CompiledSearchState:
         """
         rows = _ids(rows)
         require_done(self._library.locant_batch_select(self._batch, rows.numel(), rows.data_ptr()), _TOO_LARGE)
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """A sentence to be searched for.
+
+    Attributes:
+        source: Source ids as the encoder reads them, EOS included.
+        max_length: Most target tokens, EOS included, at least 1.
+        prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypotheses.
+        settings: Beam, length penalty and number of hypotheses.
+    """
+
+    source: list[int]
+    max_length: int
+    prefix: Sequence[int]
+    settings: DecodingSettings
+
+
+class CompiledSearch:
+    """Sentences that join a search by the kernels at any step, and leave it when they are finished.
+
+    It finds what :func:`~locant.translation.search.beam_search` finds, and at a beam of 1
+    :func:`~locant.translation.search.greedy_search`. A hypothesis that has ended takes no more of the steps.
+
+    Args:
+        model: What is compiled.
+        threads: The most threads.
+
+    Raises:
+        MemoryError: Memory does not suffice.
+    """
+
+    def __init__(self, model: CompiledTransformer, threads: int) -> None:
+        self._model, self._library = model, model.library
+        made = ctypes.c_void_p()
+        require_done(self._library.locant_search(model.handle, threads, EOS, ctypes.byref(made)), _TOO_LARGE)
+        self._search = made.value
+        self._sizes, self._unfinished = (ctypes.c_int64 * 2)(), ctypes.c_int64()
+        self._limits: dict[int, tuple[int, float]] = {}  # by number: greatest length, and length penalty's exponent
+        self._joining: set[int] = set()  # the numbers of those that are not encoded yet
+        self._read: Tensor | None = None  # the table of positions that they read
+        weakref.finalize(self, self._library.locant_search_free, self._search).atexit = False
+
+    def __len__(self) -> int:
+        """Number of sentences that are searched for."""
+        return len(self._limits)
+
+    def limit_threads(self, threads: int) -> None:
+        """Let the next calls have so many threads at most, at least 1."""
+        require_done(self._library.locant_search_threads(self._search, threads), _TOO_LARGE)
+
+    def join(self, sentences: Mapping[int, Searched], wanted: Callable[[], bool] = lambda: True) -> bool:
+        """Encode sentences, at least one, whose translations begin at the next step.
+
+        After each :data:`INTERVAL` other Python threads and signals have their turn. Whatever goes wrong, the search
+        stays as it was.
+
+        Args:
+            sentences: By numbers that no others have.
+            wanted: Asked after each interval whether to go on; if not, the search stays as it was.
+
+        Returns:
+            Whether the sentences have joined.
+
+        Raises:
+            ConfigError: An id is outside the vocabulary, a number is taken, or a greatest length is too large.
+            DataError: A sentence is longer than the positions that the model knows.
+            MemoryError: Memory does not suffice.
+        """
+        self.begin(sentences)
+        try:
+            while not self.encode(INTERVAL):
+                if not wanted():
+                    self.abandon()
+                    return False
+        except BaseException:
+            self.abandon()
+            raise
+        return True
+
+    def begin(self, sentences: Mapping[int, Searched]) -> None:
+        """Begin to encode sentences, which :meth:`encode` does; arguments and errors are those of :meth:`join`."""
+        options = array("b", b"".join([_options(number, sentence) for number, sentence in sentences.items()]))
+        lengths, tokens, prefixes = array("q"), array("q"), array("q")
+        try:
+            for sentence in sentences.values():
+                lengths.append(len(sentence.source))
+                tokens.extend(sentence.source)
+                prefixes.extend(sentence.prefix)
+        except OverflowError:  # the kernels, which look at all other ids, cannot be given this one
+            require_ids(sentence.source, self._model.source_vocabulary, "source")
+            require_ids(sentence.prefix, self._model.vocabulary, "target")
+            raise
+        positions = self._model.positions(0, max(lengths))
+        said = self._library.locant_search_join(
+            self._search,
+            len(lengths),
+            _place(lengths),
+            _place(tokens),
+            len(tokens),
+            _address(positions),
+            _rows(positions),
+            _place(options),
+            _place(prefixes),
+            len(prefixes),
+        )
+        require_done(said, _TOO_LARGE)
+        self._joining, self._read = set(sentences), positions
+        for number, of in sentences.items():
+            self._limits[number] = of.max_length, of.settings.length_penalty
+
+    def encode(self, seconds: float) -> bool:
+        """Go on encoding the sentences that join; returns whether it is done, and their translations begin.
+
+        Until then the others may take steps, and all can be removed, but no more can join.
+
+        Args:
+            seconds: After which to pause.
+
+        Raises:
+            MemoryError: Memory does not suffice; the sentences are still to be encoded.
+        """
+        require_done(
+            self._library.locant_search_encode(self._search, nanoseconds(seconds), ctypes.byref(self._unfinished)),
+            _TOO_LARGE,
+        )
+        if not self._unfinished.value:
+            self._joining, self._read = set(), None
+        return not self._unfinished.value
+
+    def abandon(self) -> None:
+        """Drop the sentences that join and are not encoded yet."""
+        for number in tuple(self._joining):
+            self.remove(number)
+        self._read = None
+
+    def remove(self, number: int) -> None:
+        """Drop a sentence; a number that is not known is ignored."""
+        self._library.locant_search_remove(self._search, number)
+        self._limits.pop(number, None)
+        self._joining.discard(number)
+
+    def step(self, most: int = 1, enough: int = 1, seconds: float = math.inf) -> list[tuple[int, Outcome]]:
+        """Take a decoding step of all sentences, or more of them until some sentences are finished.
+
+        Whatever goes wrong, the search stays as it was before the step that failed.
+
+        Args:
+            most: The most steps.
+            enough: How many sentences that are finished end them.
+            seconds: After which they end.
+
+        Returns:
+            The numbers of the sentences that are finished, and their hypotheses, best first, or an error where the
+            model's output was not a number.
+
+        Raises:
+            DataError: The translation is longer than the positions that the model knows.
+            MemoryError: Memory does not suffice.
+        """
+        library = self._library
+        positions = self._model.positions(1, library.locant_search_length(self._search) + 1)
+        table, rows = _address(positions), _rows(positions)
+        said = library.locant_search_steps(self._search, table, rows, most, enough, nanoseconds(seconds), self._sizes)
+        require_done(said, _TOO_LARGE)
+        return self._take(*self._sizes) if self._sizes[0] else []
+
+    def run(self, wanted: Callable[[], bool] = lambda: True) -> list[tuple[int, Outcome]]:
+        """Take steps until all sentences are finished; see :meth:`step`. Python is hardly needed meanwhile.
+
+        After each :data:`INTERVAL` other Python threads and signals have their turn.
+
+        Args:
+            wanted: Asked there whether to go on.
+        """
+        outcomes: list[tuple[int, Outcome]] = []
+        while len(self) and wanted():
+            outcomes += self.step(_ALL, _ALL, INTERVAL)
+        return outcomes
+
+    def _take(self, integers: int, totals: int) -> list[tuple[int, Outcome]]:
+        """Return the sentences that are finished, whose description has so many integers and log-probabilities."""
+        written, scored = array("q", bytes(8 * integers)), array("f", bytes(4 * totals))
+        self._library.locant_search_take(self._search, _place(written), _place(scored))
+        described, probabilities = written.tolist(), iter(scored)
+        outcomes: list[tuple[int, Outcome]] = []
+        place = 0
+        while place < integers:
+            number, count = described[place : place + 2]
+            place += 2
+            limit, alpha = self._limits.pop(number)
+            hypotheses: list[Hypothesis] = []
+            outcome: Outcome = hypotheses if count else LocantError(NOT_A_NUMBER)
+            for _ in range(count):
+                first = place + 1
+                place = first + described[place]
+                try:
+                    hypotheses.append(hypothesis_of(described[first:place], next(probabilities), limit, alpha))
+                except LocantError as error:
+                    outcome = error
+            outcomes.append((number, outcome))
+        return outcomes
+
+
+def _options(number: int, of: Searched) -> bytes:
+    settings = of.settings
+    limit, prefix = of.max_length, len(of.prefix)
+    try:
+        return _OPTIONS.pack(number, settings.beam, limit, settings.n_best, prefix, settings.length_penalty)
+    except struct.error:  # as the kernels say of fewer that are too many
+        raise ConfigError(f"There is no translation of {limit} tokens.") from None
+
+
+def _place(values: array[Any]) -> int:
+    return values.buffer_info()[0]
 
 
 def _ids(x: Tensor) -> Tensor:

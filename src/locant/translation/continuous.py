@@ -9,7 +9,6 @@ iterations).
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol
 
@@ -17,13 +16,9 @@ import torch
 
 from locant.errors import ConfigError, DataError, LocantError
 from locant.models.decoding_settings import DecodingSettings
-from locant.translation.batching import require_ids, require_sentences
-from locant.translation.compiled import CompiledEngine
-from locant.translation.compiled_search import INTERVAL, CompiledSearch
+from locant.translation.compiled import INTERVAL, CompiledEngine, CompiledSearch, Outcome, Searched
 from locant.translation.engines import Engine
-from locant.translation.hypotheses import Hypothesis
-from locant.translation.sampling import Pausing, samples
-from locant.translation.waiting import Line, Request, Room
+from locant.translation.search import counted_tokens, require_sentences
 
 # More searches beside each other would wait for Python more often than for the kernels.
 _MOST_SEARCHES = 4
@@ -35,9 +30,6 @@ _STEPS = 8
 # The part of the sentences that run for whose end those that wait wait together: encoding them together, and telling of
 # several ends at once, takes less time than one by one.
 _TOGETHER = 2
-
-Outcome = list[Hypothesis] | LocantError
-"""The hypotheses of a sentence, best first, or why there are none."""
 
 
 class ContinuousSearch(Protocol):
@@ -65,7 +57,7 @@ class ContinuousSearch(Protocol):
             max_length: Most target tokens, EOS included, at least 1.
             prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypotheses.
             settings: Beam, length penalty, number of hypotheses and size of a batch; where they sample, the sentence
-                is drawn like the first one of a text of its own.
+                is drawn like the first one of a text of its own, to its end in one step.
 
         Raises:
             ConfigError: A sentence with the same key has not been finished yet.
@@ -138,61 +130,108 @@ def rows_at_once(engine: Engine, searches: int) -> int | None:
     return 3 * engine.model.rows_of_a_thread[1] // 2 * -(-engine.model.threads // searches)
 
 
-class _BatchByBatch(Line):
+class _Room:
+    """The room that there is for sentences, and what those that are in it take of it.
+
+    Args:
+        rows: How many rows there are.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._most = rows
+        self._sentences = self._rows = self._tokens = 0
+
+    def put(self, sentence: Searched, count: int = 1) -> None:
+        """Put in a sentence, or take it out again where ``count`` is -1."""
+        self._sentences += count
+        self._rows += count * sentence.settings.rows
+        self._tokens += count * counted_tokens(len(sentence.source), sentence.settings)
+
+    def fits(self, tokens: int, settings: DecodingSettings) -> bool:
+        """Return whether a source of so many tokens fits beside those that are in it; it does where there is none."""
+        if not self._sentences:
+            return True
+        taken = self._tokens + counted_tokens(tokens, settings)
+        return self._rows + settings.rows <= self._most and taken <= settings.batch_tokens
+
+
+class _BatchByBatch:
     """A continuous search with any engine: each step translates a batch of sentences to their ends."""
 
     def __init__(self, engine: Engine, rows: int) -> None:
-        super().__init__(rows)
-        self._engine = engine
+        self._engine, self._rows = engine, rows
+        self._waiting: dict[Hashable, Searched] = {}
+        self._running: dict[Hashable, Searched] = {}
+        self._room = _Room(rows)  # with all that wait or run
+        self._latest = DecodingSettings()
+
+    def add(
+        self,
+        key: Hashable,
+        source: list[int],
+        max_length: int,
+        prefix: Sequence[int],
+        settings: DecodingSettings,
+    ) -> None:
+        """Add a sentence; see :meth:`ContinuousSearch.add`."""
+        if key in self._waiting or key in self._running:
+            raise ConfigError(f"There is a sentence with the key {key!r} already, which is not finished yet.")
+        self._latest = settings
+        self._waiting[key] = sentence = Searched(source, max_length, tuple(prefix), settings)
+        self._room.put(sentence)
 
     def remove(self, key: Hashable) -> None:
         """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
-        self._leave(self._waiting, key)
+        sentence = self._waiting.pop(key, None)
+        if sentence is not None:
+            self._room.put(sentence, -1)
+
+    def has_room(self, tokens: int) -> bool:
+        """Return whether a source fits besides; see :meth:`ContinuousSearch.has_room`."""
+        return self._room.fits(tokens, self._latest)
+
+    @property
+    def active(self) -> int:
+        """Number of sentences that wait or run."""
+        return len(self._waiting) + len(self._running)
 
     def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[Hashable, Outcome]]:
         """Translate the sentence that has waited longest, and those that can be translated with it."""
-        batch: dict[Hashable, Request] = {}
-        room = Room(self._rows)
-        for key, request in self._waiting.items():
-            first = next(iter(batch.values()), request)
-            if (request.prefix, request.settings) != (first.prefix, first.settings):
+        batch: dict[Hashable, Searched] = {}
+        room = _Room(self._rows)
+        for key, sentence in self._waiting.items():
+            first = next(iter(batch.values()), sentence)
+            if (sentence.prefix, sentence.settings) != (first.prefix, first.settings):
                 continue
             # A sample depends on its place in a batch, so it has one of its own.
-            if batch and (request.settings.sampling or not room.fits(request.load, request.settings)):
+            if batch and (sentence.settings.sampling or not room.fits(len(sentence.source), sentence.settings)):
                 break
-            batch[key] = request
-            room.put(request.load)
+            batch[key] = sentence
+            room.put(sentence)
         for key in batch:
-            self._leave(self._waiting, key)
+            self.remove(key)
         return _translations(self._engine, batch)
 
 
-class _StepByStep(Line):
+class _StepByStep(_BatchByBatch):
     """A continuous search by the compiled kernels, which take new sentences between any two steps."""
 
     def __init__(self, engine: CompiledEngine, rows: int) -> None:
-        super().__init__(rows)
-        self._engine, self._model = engine, engine.model
-        self._threads = engine.model.threads
+        super().__init__(engine, rows)
+        self._model, self._threads = engine.model, engine.model.threads
         self._search = CompiledSearch(engine.model, self._threads)
-        self._beside = Room(rows)  # with those that run
+        self._beside = _Room(rows)  # with those that run
         self._numbers = itertools.count()
         self._keys: dict[int, Hashable] = {}  # of the sentences that run, by the numbers that the search knows them by
         self._joining: list[int] = []  # the numbers of those of them that are not encoded yet
-        self._sampled: tuple[Hashable, Pausing[list[list[Hypothesis]]]] | None = None  # one that runs, by itself
+        self._alone = 0  # how many of those that wait longest are to be encoded alone
 
     def remove(self, key: Hashable) -> None:
         """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
-        self._leave(self._waiting, key)
-        if self._end(key):
-            if self._sampled and self._sampled[0] == key:
-                self._sampled = None
-                return
-            (number,) = (number for number, own in self._keys.items() if own == key)
-            del self._keys[number]
-            if number in self._joining:
-                self._joining.remove(number)
+        super().remove(key)
+        for number in [number for number, own in self._keys.items() if own == key]:
             self._search.remove(number)
+            self._room.put(self._end(number), -1)
 
     def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[Hashable, Outcome]]:
         """Take a decoding step of all that run, or some; see :meth:`ContinuousSearch.step`."""
@@ -202,139 +241,72 @@ class _StepByStep(Line):
             self._search.limit_threads(threads)
             self._threads = threads
         try:
-            if self._joining:
-                self._encode(outcomes)
-            else:
+            if not self._joining:
                 self._begin(outcomes)
-            self._sample(outcomes)
+            if self._joining and self._search.encode(INTERVAL):
+                self._joining = []
             # Where there is no room, nothing can join before a sentence is finished, and Python is not needed.
             most = 1 if self._joining or self.has_room(1) else _STEPS
             enough = max(1, min(waiting, len(self._running) // _TOGETHER))
             for number, outcome in self._search.step(most, enough, INTERVAL):
-                key = self._keys.pop(number)
-                self._end(key)
-                outcomes.append((key, outcome))
-        except MemoryError as error:
+                outcomes.append((self._keys[number], outcome))
+                self._room.put(self._end(number), -1)
+        except (LocantError, MemoryError) as error:
             if not self._running:
                 raise
-            # The search is as it was. The sentence that came last makes room for the others.
-            key = next(reversed(self._running))
-            self.remove(key)
-            outcomes.append((key, _failure(error)))
+            # The search is as it was. Sentences that could not join together are tried again one by one; of others the
+            # one that came last makes room.
+            if len(self._joining) > 1:
+                self._alone = len(self._joining)
+                for number in reversed(self._joining[:]):
+                    self._search.remove(number)
+                    self._waiting = {self._keys[number]: self._end(number), **self._waiting}
+            else:
+                key = next(reversed(self._running))
+                self.remove(key)
+                outcomes.append((key, _failure(error)))
         return outcomes
 
-    def _end(self, key: Hashable) -> bool:
-        """Take a sentence out of those that run; returns whether it was there."""
-        request = self._running.get(key)
-        if request is not None:
-            self._beside.put(request.load, -1)
-        return self._leave(self._running, key)
+    def _end(self, number: int) -> Searched:
+        """Take a sentence out of those that run."""
+        sentence = self._running.pop(self._keys.pop(number))
+        self._beside.put(sentence, -1)
+        if number in self._joining:
+            self._joining.remove(number)
+        return sentence
 
     def _begin(self, outcomes: list[tuple[Hashable, Outcome]]) -> None:
-        """Encode the sentences that wait, as many as fit, and add to what is known of those that cannot be."""
-        if not self._waiting:
-            return
-        joining: dict[Hashable, Request] = {}
-        for key, request in list(self._waiting.items()):
-            if not self._beside.fits(request.load, request.settings):
+        """Let sentences that wait join, as many as fit, and add to what is known of those that cannot."""
+        most = 1 if self._alone else self._rows
+        self._alone = max(0, self._alone - 1)
+        for key, sentence in list(self._waiting.items()):
+            if len(self._joining) == most or not self._beside.fits(len(sentence.source), sentence.settings):
                 break
-            if request.settings.sampling:  # one at a time
-                if not self._sampled:
-                    self._beside.put(request.load)
-                    self._running[key] = self._waiting.pop(key)
-                    self._sampled = key, self._samples(request)
-                break
+            if sentence.settings.sampling:  # which the kernels' search does not do
+                super().remove(key)
+                outcomes += _translations(self._engine, {key: sentence})
+                continue
             try:
-                self._require_possible(request)
+                require_sentences([sentence.source], [sentence.max_length], sentence.prefix)
+                known, needed = self._model.target_positions, len(sentence.prefix) - 1 + sentence.max_length
+                if known and needed > known:
+                    raise DataError(
+                        f"The translation needs {needed} positions, but the model knows {known}. Lower its greatest "
+                        "length."
+                    )
             except LocantError as error:
-                self._leave(self._waiting, key)
+                super().remove(key)
                 outcomes.append((key, error))
-            else:
-                joining[key] = request
-                self._beside.put(request.load)
-        self._join(joining, outcomes)
-
-    def _samples(self, request: Request) -> Pausing[list[list[Hypothesis]]]:
-        require_sentences([request.source], [request.max_length], request.prefix)
-        self._model.require_ids([request.source], request.prefix)
-        taken = [request.source], [request.max_length], request.settings
-        return (yield from samples(self._model, *taken, numbers=[0], prefix=request.prefix))
-
-    def _sample(self, outcomes: list[tuple[Hashable, Outcome]]) -> None:
-        """Go on drawing the sentence that is sampled, for a while."""
-        if not self._sampled:
-            return
-        (key, drawing), end = self._sampled, time.monotonic() + INTERVAL
-        outcome: Outcome
-        try:
-            while True:
-                next(drawing)
-                if time.monotonic() >= end:
-                    return
-        except StopIteration as ended:
-            (outcome,) = ended.value
-        except (LocantError, MemoryError, torch.OutOfMemoryError) as error:
-            outcome = _failure(error)
-        self.remove(key)
-        outcomes.append((key, outcome))
-
-    def _require_possible(self, request: Request) -> None:
-        require_sentences([request.source], [request.max_length], request.prefix)
-        require_ids(request.prefix, self._model.vocabulary, "target")
-        known, needed = self._model.target_positions, len(request.prefix) - 1 + request.max_length
-        if known and needed > known:
-            raise DataError(
-                f"The translation needs {needed} positions, but the model knows {known}. Lower its greatest length."
-            )
-
-    def _join(self, joining: Mapping[Hashable, Request], outcomes: list[tuple[Hashable, Outcome]]) -> None:
-        """Begin to encode sentences together, or where that fails encode each alone."""
-        if not joining:
-            return
-        numbers = dict(zip(self._numbers, joining, strict=False))
-        try:
-            self._search.begin({number: joining[key] for number, key in numbers.items()})
-        except (LocantError, MemoryError):
-            self._join_one_by_one(joining, outcomes)
-            return
-        self._joining = list(numbers)
-        for number, key in numbers.items():
-            self._run(number, key, joining[key])
-        self._encode(outcomes)
-
-    def _encode(self, outcomes: list[tuple[Hashable, Outcome]]) -> None:
-        """Go on encoding the sentences that join, for a while."""
-        try:
-            if self._search.encode(INTERVAL):
-                self._joining = []
-        except MemoryError:
-            self._search.abandon()
-            keys = [self._keys.pop(number) for number in self._joining]
-            self._joining = []
-            self._join_one_by_one({key: self._running[key] for key in keys}, outcomes)
-
-    def _join_one_by_one(self, joining: Mapping[Hashable, Request], outcomes: list[tuple[Hashable, Outcome]]) -> None:
-        """Encode sentences each alone, to its end, and add to what is known of those that cannot be."""
-        for key, request in joining.items():
+                continue
             number = next(self._numbers)
-            try:
-                self._search.join({number: request})
-            except (LocantError, MemoryError) as error:
-                self._beside.put(request.load, -1)
-                if not self._leave(self._waiting, key):
-                    self._leave(self._running, key)
-                outcomes.append((key, _failure(error)))
-            else:
-                self._run(number, key, request)
-
-    def _run(self, number: int, key: Hashable, request: Request) -> None:
-        """Note that a sentence runs."""
-        self._keys[number] = key
-        self._running[key] = request
-        self._waiting.pop(key, None)
+            self._joining.append(number)
+            self._keys[number], self._running[key] = key, self._waiting.pop(key)
+            self._beside.put(sentence)
+        if self._joining:
+            self._search.begin({number: self._running[self._keys[number]] for number in self._joining})
 
 
-def _translations(engine: Engine, batch: Mapping[Hashable, Request]) -> list[tuple[Hashable, Outcome]]:
+def _translations(engine: Engine, batch: Mapping[Hashable, Searched]) -> list[tuple[Hashable, Outcome]]:
     """Translate sentences with the same prefix and settings; where that fails, each alone."""
     if not batch:
         return []

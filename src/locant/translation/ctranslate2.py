@@ -37,8 +37,8 @@ from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer
 from locant.rotary_configs import write_ctranslate2
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from locant.translation.batching import require_ids
 from locant.translation.hypotheses import Hypothesis, length_penalty
+from locant.translation.search import require_ids
 from locant.version import __version__
 
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32")

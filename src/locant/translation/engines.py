@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from locant.errors import ConfigError, MissingExtraError, UsageError, nearest
 from locant.kernels.translation import PRECISIONS
@@ -15,11 +16,9 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.runtime import choose_device, explaining_memory
-from locant.translation.batching import require_ids
 from locant.translation.compiled import CompiledEngine
 from locant.translation.hypotheses import Hypothesis
-from locant.translation.search import search
-from locant.translation.search_model import Evaluated
+from locant.translation.search import SearchState, evaluated, require_ids, search
 
 ENGINES = ("pytorch", "compiled", "ctranslate2", "auto")
 
@@ -83,7 +82,15 @@ class PyTorchEngine:
         with explaining_memory(
             f"Lower --batch-tokens (batch_tokens), now {settings.batch_tokens}, or the beam, now {settings.beam}."
         ):
-            yield from search(Evaluated(self.model), sources, max_lengths, settings, prefix=prefix, device=device)
+            yield from search(self, sources, max_lengths, settings, prefix=prefix, device=device)
+
+    def start_search(self, source: Tensor, source_lengths: Tensor) -> SearchState:
+        """Encode source ids; see :class:`~locant.translation.search.SearchModel`.
+
+        Others may use the model and change its mode between two batches.
+        """
+        state: SearchState = evaluated(self.model).start_search(source, source_lengths)
+        return state
 
 
 def fastest_engine(model: EncoderDecoder[Any]) -> Engine:

@@ -1,4 +1,4 @@
-"""Lines to be translated: in windows that fit into memory, as they arrive, and cut where they are too long."""
+"""Lines to be translated: in windows that fit into memory, as they arrive, and as parts where they are too long."""
 
 from __future__ import annotations
 
@@ -94,58 +94,56 @@ def arriving_windows(raw: IO[bytes], name: str) -> Iterator[list[Line]]:
 
     # A daemon: at the end of the program it may be waiting for input that never comes.
     Thread(target=read, name="standard input", daemon=True).start()
-    assembler = _Assembler(name)
-    window: list[Line] = []
-    try:
+
+    def arrived() -> Iterator[bytes | None]:
         while True:
             try:
-                # Waits only where there is no line that could be translated meanwhile.
-                block = blocks.get(block=not window)
+                block = blocks.get(block=False)
             except Empty:
-                yield window
-                window = []
-                continue
+                yield None
+                block = blocks.get()
             room.release()
             if isinstance(block, Exception):
                 raise DataError(f"{name} cannot be read: {block}")
-            for line in assembler.feed(block) if block else assembler.end():
-                window.append(line)
-                if len(window) == _MOST_ARRIVING:
-                    yield window
-                    window = []
             if not block:
-                break
-    except DataError:
-        if window:
-            yield window
-        raise
-    if window:
-        yield window
+                return
+            yield block
+
+    yield from _windows(_lines(arrived(), name, returns_end_lines=True), _MOST_ARRIVING)
 
 
-def _windows(lines: Iterable[Line], most: int) -> Iterator[list[Line]]:
-    """Gather lines into windows; an error of the lines comes after those before it."""
+def _windows(lines: Iterable[Line | None], most: int) -> Iterator[list[Line]]:
+    """Gather lines into windows, which end where ``None`` says that there are no more yet.
+
+    An error of the lines comes after those before it.
+    """
     window: list[Line] = []
     characters = 0
-    try:
-        for line in lines:
+    failed = None
+    lines = iter(lines)
+    while not failed:
+        try:
+            line = next(lines)
+        except (StopIteration, DataError) as error:
+            failed, line = error, None
+        if line:
             window.append(line)
             characters += len(line.text)
-            if len(window) == most or characters >= _MOST_CHARACTERS:
-                yield window
-                window, characters = [], 0
-    except DataError:
-        if window:
+        if window and (not line or len(window) == most or characters >= _MOST_CHARACTERS):
             yield window
-        raise
-    if window:
-        yield window
+            window, characters = [], 0
+    if isinstance(failed, DataError):
+        raise failed
 
 
-def _lines(blocks: Iterable[bytes], name: str, *, returns_end_lines: bool) -> Iterator[Line]:
+def _lines(blocks: Iterable[bytes | None], name: str, *, returns_end_lines: bool) -> Iterator[Line | None]:
+    """Yield the lines of blocks, and ``None`` where a block is."""
     assembler = _Assembler(name)
     start = b""
     for block in blocks:
+        if block is None:
+            yield None
+            continue
         yield from assembler.feed(block)
         if not assembler.number and len(start) <= LONGEST_LINE:
             start += block
@@ -236,3 +234,67 @@ def split_to_fit(text: str, fits: Callable[[str], bool], whole: WholeSpans | Non
         places = [place for place in range(1, len(text)) if place not in barred] if barred else []
         place = min(places, key=lambda end: abs(end - middle), default=middle)
     return split_to_fit(text[:place], fits, whole) + split_to_fit(text[place:], fits, whole)
+
+
+Part = tuple[str, list[int]]
+"""A text and its token ids, at least one."""
+
+
+@dataclass(frozen=True)
+class LongSentences:
+    """What becomes of sentences that are too long.
+
+    Attributes:
+        most: Tokens of the longest sentence that is translated whole.
+        reason: What sets that limit.
+        on_long: What becomes of longer ones; see :meth:`locant.translation.Translator.translate_chunks`.
+        say: Called with a line about each of them that is not an error.
+        whole: Returns what is not cut in a sentence that is split; ``None`` for nothing.
+    """
+
+    most: int
+    reason: str
+    on_long: OnLong = "error"
+    say: Callable[[str], None] = lambda sentence: None
+    whole: WholeSpans | None = None
+
+
+def parts_of(
+    sentences: Sequence[str], encode: Callable[[Sequence[str]], list[list[int]]], long: LongSentences, *, first: int = 1
+) -> list[list[Part]]:
+    """Return of each sentence its parts: itself, more where it is split, none where its translation is empty.
+
+    Args:
+        sentences: Texts.
+        encode: Returns the token ids of each text.
+        long: What becomes of those that are too long.
+        first: Number of the first sentence in messages.
+
+    Raises:
+        DataError: A sentence is too long, or has half of a character in it.
+    """
+    for number, sentence in enumerate(sentences, start=first):
+        try:
+            sentence.encode("utf-8")
+        except UnicodeEncodeError:
+            raise DataError(
+                f"Sentence {number} has half of a character (a lone surrogate), which is no text. Remove it."
+            ) from None
+    parts: list[list[Part]] = []
+    for number, (sentence, source) in enumerate(zip(sentences, encode(sentences), strict=True), start=first):
+        parts.append([(sentence, source)] if source else [])
+        if len(source) <= long.most:
+            continue
+        message = f"Sentence {number} has {len(source)} tokens, but at most {long.most} can be translated"
+        message += f" ({long.reason})."
+        if long.on_long == "error":
+            raise DataError(f"{message} Split it into shorter sentences.")
+        parts[-1] = []
+        if long.on_long == "split":
+            texts = split_to_fit(sentence, lambda part: len(encode([part])[0]) <= long.most, long.whole)
+            pieces = [(text, ids) for text, ids in zip(texts, encode(texts), strict=True) if ids]
+            if all(len(ids) <= long.most for _, ids in pieces):
+                parts[-1] = pieces
+        how = f"It is translated in {len(parts[-1])} parts." if parts[-1] else "It is not translated."
+        long.say(f"{message} {how}")
+    return parts

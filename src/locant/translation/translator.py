@@ -13,7 +13,7 @@ from typing import Any, Self, overload
 import torch
 
 from locant.errors import ConfigError
-from locant.languages import find_language, require_language
+from locant.languages import english_name, find_language, require_language
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import AlignmentStep, EncoderDecoder
 from locant.models.hub import upload
@@ -23,8 +23,7 @@ from locant.text.tokenizer_pair import Prefixes, TokenizerPair
 from locant.translation.alignment import Alignment, AlignmentLimits, align
 from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
 from locant.translation.glossary import Glossary
-from locant.translation.lines import OnLong
-from locant.translation.parts import LongSentences, parts_of
+from locant.translation.lines import LongSentences, OnLong, parts_of
 from locant.translation.results import Translation, joined, of_hypotheses
 from locant.translation.terms import place_terms
 
@@ -75,7 +74,8 @@ class Translator:
     def choose_languages(self, source: str | None, target: str | None) -> None:
         """Tell a model for several languages between which ones it translates from now on.
 
-        Of a model for two languages it names those that the model does not know itself; documents are then cut into
+        Languages that the model is not told, as both of a model for two and the source of many from OPUS-MT, it names
+        where the model does not know them itself, or only a group that they are of; documents are then cut into
         sentences by the rules of the source's, and BLEU has the words of the target's.
 
         Args:
@@ -83,25 +83,24 @@ class Translator:
             target: Code of the target language, likewise.
 
         Raises:
-            ConfigError: A language is unknown to the model, is not that of a model for two, or is missing.
+            ConfigError: A language is unknown to the model, is not the one that it has on that side, or is missing.
         """
         languages = self.tokenizers.languages
-        known = {"source": self.source_language, "target": self.target_language}
-        chosen = {}
+        chosen = {"source": self.source_language, "target": self.target_language}
         for side, code in (("source", source), ("target", target)):
-            chosen[side] = code or known[side]
-            if code is not None and languages:
+            own = chosen[side]
+            if code is None:
+                continue
+            if languages and (side == "target" or languages.takes_source):
                 chosen[side] = find_language(code, languages.ids) or code
-            elif code is not None:
-                require_language(code, f"The {side} language")
-                if known[side] and not find_language(code, [str(known[side])]):
-                    raise ConfigError(
-                        f"The model translates from {known['source'] or 'one language'} to "
-                        f"{known['target'] or 'one language'} alone, so its {side} language cannot be '{code}'."
-                    )
-                chosen[side] = known[side] or code
+                continue
+            require_language(code, f"The {side} language")
+            if own is None or english_name(own) is None:  # a group of languages
+                chosen[side] = code
+            elif not find_language(code, [own]):
+                raise ConfigError(f"The {side} language of the model is '{own}' alone, so it cannot be '{code}'.")
         if languages:
-            languages.prefixes(chosen["source"] if languages.takes_source else source, chosen["target"])
+            languages.prefixes(chosen["source"] if languages.takes_source else None, chosen["target"])
         self.source_language, self.target_language = chosen["source"], chosen["target"]
 
     @property

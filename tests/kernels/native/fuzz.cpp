@@ -56,7 +56,7 @@ Said locant_batch_select(void* batch, int64_t count, const int64_t* rows);
 Said locant_batch_step(void* batch, const int64_t* tokens, int64_t count, const float* positions, int64_t position_rows,
                        int64_t k, float* values, int64_t* columns);
 void locant_batch_free(void* batch);
-struct Wish {
+struct SearchOptions {
   int64_t number, beam, limit, n_best, prefix;
   double alpha;
 };
@@ -65,7 +65,7 @@ void locant_search_free(void* search);
 Said locant_search_threads(void* search, int threads);
 int64_t locant_search_length(const void* search);
 Said locant_search_join(void* search, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
-                        const float* positions, int64_t position_rows, const Wish* wishes, const int64_t* prefixes,
+                        const float* positions, int64_t position_rows, const SearchOptions* options, const int64_t* prefixes,
                         int64_t prefix_tokens);
 Said locant_search_encode(void* search, int64_t nanoseconds, int64_t* unfinished);
 void locant_search_remove(void* search, int64_t number);
@@ -505,16 +505,16 @@ std::vector<float> searched(uint64_t seed, const Model& model, const void* engin
   for (int step = 0; step < 14; step++) {
     if (step < 9 && r.chance(2)) {
       const Sentences more(r, model, r.from(1, 4));
-      std::vector<Wish> wishes;
+      std::vector<SearchOptions> options;
       std::vector<int64_t> prefixes;
       for (size_t i = 0; i < more.lengths.size(); i++) {
         const int64_t beam = r.from(1, 5), prefix = r.from(1, 3);
-        wishes.push_back({number++, beam, r.from(1, Model::rows - prefix), r.from(1, beam), prefix, 0.3 * r.from(0, 3)});
+        options.push_back({number++, beam, r.from(1, Model::rows - prefix), r.from(1, beam), prefix, 0.3 * r.from(0, 3)});
         for (int64_t j = 0; j < prefix; j++) prefixes.push_back(r.from(0, model.shape[6] - 1));
       }
       call([&] {
-        return locant_search_join(search, static_cast<int64_t>(wishes.size()), more.lengths.data(), more.tokens.data(),
-                                  static_cast<int64_t>(more.tokens.size()), model.positions, Model::rows, wishes.data(),
+        return locant_search_join(search, static_cast<int64_t>(options.size()), more.lengths.data(), more.tokens.data(),
+                                  static_cast<int64_t>(more.tokens.size()), model.positions, Model::rows, options.data(),
                                   prefixes.data(), static_cast<int64_t>(prefixes.size()));
       });
       encode(locant_search_encode, search, pause, call);
@@ -550,19 +550,19 @@ void search(Random& r) {
   done("search", locant_search(engine, threads, 3, &search));
   refused("no threads", locant_search_threads(search, -r.from(0, 9)));
   const Sentences sentences(r, model, 2);
-  const auto join = [&](const std::vector<Wish>& wishes, const std::vector<int64_t>& prefixes, int64_t known) {
-    return locant_search_join(search, static_cast<int64_t>(wishes.size()), sentences.lengths.data(),
+  const auto join = [&](const std::vector<SearchOptions>& options, const std::vector<int64_t>& prefixes, int64_t known) {
+    return locant_search_join(search, static_cast<int64_t>(options.size()), sentences.lengths.data(),
                               sentences.tokens.data(), static_cast<int64_t>(sentences.tokens.size()), model.positions, known,
-                              wishes.data(), prefixes.data(), static_cast<int64_t>(prefixes.size()));
+                              options.data(), prefixes.data(), static_cast<int64_t>(prefixes.size()));
   };
   const int64_t beyond = int64_t{1} << r.from(33, 62), wrong[] = {-beyond, -1, 0, beyond};
-  const std::vector<Wish> right{{7, 2, 5, 1, 2, 0.5}, {8, 1, 5, 1, 1, 0.5}};
-  for (int64_t Wish::*field : {&Wish::beam, &Wish::limit, &Wish::n_best, &Wish::prefix}) {
-    std::vector<Wish> changed = right;
+  const std::vector<SearchOptions> right{{7, 2, 5, 1, 2, 0.5}, {8, 1, 5, 1, 1, 0.5}};
+  for (int64_t SearchOptions::*field : {&SearchOptions::beam, &SearchOptions::limit, &SearchOptions::n_best, &SearchOptions::prefix}) {
+    std::vector<SearchOptions> changed = right;
     changed[r.from(0, 1)].*field = wrong[r.from(0, 3)];
-    refused("a wrong wish", join(changed, {1, 1, 1}, Model::rows));
+    refused("wrong options", join(changed, {1, 1, 1}, Model::rows));
   }
-  std::vector<Wish> changed = right;
+  std::vector<SearchOptions> changed = right;
   changed[1].alpha = r.chance(2) ? -0.1 : std::nan("");
   refused("a wrong exponent", join(changed, {1, 1, 1}, Model::rows));
   refused("too short prefixes", join(right, {1, 1}, Model::rows));
@@ -590,7 +590,7 @@ void removed_when_finished(Random& r) {
   void* engine = nullptr;
   done("engine", model.make(&engine));
   const Sentences sentences(r, model, 2);
-  const std::vector<Wish> wishes{{7, 1, 1, 1, 1, 0.6}, {8, 3, Model::rows, 1, 1, 0.6}};
+  const std::vector<SearchOptions> options{{7, 1, 1, 1, 1, 0.6}, {8, 3, Model::rows, 1, 1, 0.6}};
   const std::vector<int64_t> prefixes{1, 1};
   bool failed = true;
   for (int64_t allowed = 0; failed; allowed++) {
@@ -598,7 +598,7 @@ void removed_when_finished(Random& r) {
     done("search", locant_search(engine, 1, 3, &search));
     done("join", locant_search_join(search, 2, sentences.lengths.data(), sentences.tokens.data(),
                                     static_cast<int64_t>(sentences.tokens.size()), model.positions, Model::rows,
-                                    wishes.data(), prefixes.data(), 2));
+                                    options.data(), prefixes.data(), 2));
     encode(locant_search_encode, search, kNever, plainly);
     int64_t sizes[2];
     const auto step = [&] { return locant_search_steps(search, model.positions, Model::rows, 1000, 1000, kNever, sizes); };
@@ -632,12 +632,12 @@ void interrupted(Random& r) {
   for (int step = 0; step < 40; step++) {
     if (!unfinished && r.chance(3)) {
       const Sentences more(r, model, r.from(1, 9));
-      std::vector<Wish> wishes;
+      std::vector<SearchOptions> options;
       std::vector<int64_t> prefixes(more.lengths.size(), 1);
-      for (size_t i = 0; i < more.lengths.size(); i++) wishes.push_back({number++, r.from(1, 4), r.from(1, 9), 1, 1, 0.6});
-      done("join", locant_search_join(search, static_cast<int64_t>(wishes.size()), more.lengths.data(), more.tokens.data(),
+      for (size_t i = 0; i < more.lengths.size(); i++) options.push_back({number++, r.from(1, 4), r.from(1, 9), 1, 1, 0.6});
+      done("join", locant_search_join(search, static_cast<int64_t>(options.size()), more.lengths.data(), more.tokens.data(),
                                       static_cast<int64_t>(more.tokens.size()), model.positions, Model::rows,
-                                      wishes.data(), prefixes.data(), static_cast<int64_t>(prefixes.size())));
+                                      options.data(), prefixes.data(), static_cast<int64_t>(prefixes.size())));
     }
     if (r.chance(2)) locant_search_remove(search, r.from(0, number));
     if (r.chance(9)) for (int64_t one = 0; one < number; one++) locant_search_remove(search, one);

@@ -119,7 +119,7 @@ void training(Numbers& numbers) {
   }
 }
 
-struct Wish {
+struct SearchOptions {
   int64_t number, beam, limit, n_best, prefix;
   double alpha;
 };
@@ -134,13 +134,13 @@ void encode(const char* name, void* of) {
 void search(void* engine, const int64_t* lengths, const std::vector<int64_t>& tokens, const float* positions) {
   const int64_t rows = 5;
   const std::vector<int64_t> prefixes(rows, 2);
-  std::vector<Wish> wishes;
-  for (int64_t i = 0; i < rows; i++) wishes.push_back({i, 1 + i % 3, 9, 1, 1, 0.6});
+  std::vector<SearchOptions> options;
+  for (int64_t i = 0; i < rows; i++) options.push_back({i, 1 + i % 3, 9, 1, 1, 0.6});
   void* made = nullptr;
   done("search", function<Said(const void*, int, int64_t, void**)>("locant_search")(engine, 2, 3, &made));
-  done("join", function<Said(void*, int64_t, const int64_t*, const int64_t*, int64_t, const float*, int64_t, const Wish*,
+  done("join", function<Said(void*, int64_t, const int64_t*, const int64_t*, int64_t, const float*, int64_t, const SearchOptions*,
                              const int64_t*, int64_t)>("locant_search_join")(
-                   made, rows, lengths, tokens.data(), static_cast<int64_t>(tokens.size()), positions, 16, wishes.data(),
+                   made, rows, lengths, tokens.data(), static_cast<int64_t>(tokens.size()), positions, 16, options.data(),
                    prefixes.data(), rows));
   encode("locant_search_encode", made);
   int64_t sizes[2] = {};

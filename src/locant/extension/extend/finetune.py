@@ -7,8 +7,8 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,11 @@ from torch import Tensor, nn
 
 from locant.errors import CheckpointError, ConfigError, DataError, MissingExtraError, TrainingError
 from locant.extension.evaluate.perplexity import next_token_loss
-from locant.training.checkpoint import read_about, read_state, write_state
-from locant.training.snapshots import step_name
+from locant.training.budget import Budget
+from locant.training.checkpoint import read_about, read_state, step_name, write_state
+from locant.training.loop import DivergedError, LoopProgress, TrainingLoop, Update
+from locant.training.optimizers import OptimizerSet
+from locant.training.parallel import DistributedModel
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -217,22 +220,29 @@ def finetune(
     state = TrainingState(work, weights, optimizer, _fingerprint(settings, tokens, identity))
     device = next(model.parameters()).device
     done = state.load()
-    for step in range(done + 1, settings.steps + 1):
-        for group in optimizer.param_groups:
-            group["lr"] = (settings.learning_rate or 0.0) * min(1.0, step / _WARM_UP)
-        piece = _piece(tokens, settings, step).to(device)
-        with _arithmetic(device):
-            loss = next_token_loss(model, piece[None])
-        if not math.isfinite(loss.item()):
-            raise TrainingError(f"The loss is {loss.item()} at step {step}. Lower the learning rate.")
-        optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(list(weights.values()), _LARGEST_GRADIENT)
-        optimizer.step()
+    loop: TrainingLoop[_Piece] = TrainingLoop(
+        DistributedModel(_PieceLoss(model), model, "auto", device),
+        OptimizerSet([optimizer]),
+        lambda step, _: (settings.learning_rate or 0.0) * min(1.0, step / _WARM_UP),
+        Budget(steps=settings.steps),
+        device=device,
+        max_grad_norm=_LARGEST_GRADIENT,
+        progress=LoopProgress(done),
+    )
+
+    def after_update(update: Update) -> None:
+        step = loop.progress.step
         if step % settings.save_every == 0 or step == settings.steps:
             state.save(step)
         if on_step is not None:
-            on_step(FineTuningStep(step, settings.steps, loss.item()))
+            on_step(FineTuningStep(step, settings.steps, update.loss / update.tokens))
+
+    try:
+        loop.run((_Piece(_piece(tokens, settings, step)) for step in count(done + 1)), after_update)
+    except DivergedError as error:
+        raise TrainingError(
+            f"Fine-tuning stopped at step {error.step}: {error.found}. Lower the learning rate."
+        ) from None
     model.config.use_cache = True
     merged: Any = trained.merge_and_unload() if settings.kind == "lora" else model
     return merged.eval().requires_grad_(False)
@@ -264,8 +274,32 @@ def _piece(tokens: Tensor, settings: FineTuning, step: int) -> Tensor:
     return tokens[start : start + settings.length]
 
 
-def _arithmetic(device: torch.device) -> AbstractContextManager[Any]:
-    return nullcontext() if device.type == "cpu" else torch.autocast(device.type, torch.bfloat16)
+@dataclass(frozen=True)
+class _Piece:
+    """A piece of text as a batch: its tokens ``[L]``."""
+
+    tokens: Tensor
+
+    @property
+    def target_tokens(self) -> int:
+        return len(self.tokens) - 1
+
+    def to(self, device: torch.device) -> _Piece:
+        return _Piece(self.tokens.to(device))
+
+
+class _PieceLoss(nn.Module):
+    """The summed negative log-likelihood of a piece, with gradients and without; on CUDA of products in bfloat16."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, piece: _Piece) -> tuple[Tensor, Tensor]:
+        kind = piece.tokens.device.type
+        with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
+            loss = next_token_loss(self.model, piece.tokens[None]) * piece.target_tokens
+        return loss, loss.detach()
 
 
 def _fingerprint(settings: FineTuning, tokens: Tensor, identity: str) -> dict[str, Any]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from locant.errors import UsageError, nearest
-from locant.figures.errata import first_ideas, geometry, rotary, sinusoids, transformer
 from locant.figures.errata.entry import Erratum
+from locant.figures.errata.transformer_values import TRANSFORMER_VALUES
+from locant.figures.errata.values import VALUES
 
 
 @dataclass(frozen=True)
@@ -24,54 +28,21 @@ class Topic:
     entries: tuple[Erratum, ...]
 
 
-TOPICS: tuple[Topic, ...] = (
-    Topic("order", "Order, and the first ideas", first_ideas.ERRATA),
-    Topic("formula", "The formula of the sinusoids", sinusoids.ERRATA),
-    Topic("sinusoids", "What sinusoids do", geometry.ERRATA),
-    Topic("transformer", "Attention and the architecture", transformer.ERRATA),
-    Topic("rotary", "Rotary positions and longer contexts", rotary.ERRATA),
+_DATA = tomllib.loads(Path(__file__).with_name("errata.toml").read_text(encoding="utf-8"))
+_VALUES = VALUES | TRANSFORMER_VALUES
+
+
+def _entry(data: dict[str, Any]) -> Erratum:
+    return Erratum(**{**data, "figures": tuple(data["figures"])}, values=_VALUES[data["key"]])
+
+
+TOPICS: tuple[Topic, ...] = tuple(
+    Topic(topic["key"], topic["title"], tuple(map(_entry, topic["entries"]))) for topic in _DATA["topics"]
 )
 """All errata, by topic."""
 
-RIGHTLY_SAID: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "A recurrent network reads in order and must; attention sees all words at once, and has to be told.",
-        ("recurrence", "architecture"),
-    ),
-    (
-        "The index itself grows without bound, a share of the length changes its meaning with the length, and binary "
-        "digits jump: the sinusoids are the smooth counterpart of the digits.",
-        ("clocks", "heatmaps", "criteria"),
-    ),
-    (
-        "The dot product of two codes depends on their distance alone, and is largest at distance 0.",
-        ("dot-products", "distance"),
-    ),
-    (
-        "Sine and cosine together, because then a shift is a rotation, the same wherever it starts.",
-        ("circle", "sine-alone", "shift-derivation"),
-    ),
-    (
-        "Adding the code works, and costs no features; residual connections carry it to the upper layers.",
-        ("word-plus-position", "embedding-sum", "probe"),
-    ),
-    (
-        "Scores are divided by √d<sub>k</sub>, because large ones drive the softmax to where its gradient vanishes.",
-        ("dot-product-scaling",),
-    ),
-    (
-        "In training the decoder is given the right words and a mask keeps it from looking ahead.",
-        ("teacher-forcing", "masks"),
-    ),
-    (
-        "Rotary positions have no parameters, and put the offset, and nothing else, into the score.",
-        ("distance", "bias"),
-    ),
-    (
-        "Position interpolation squeezes all frequencies alike, which costs the fast ones their resolution; NTK and "
-        "YaRN spare those.",
-        ("spectrum",),
-    ),
+RIGHTLY_SAID: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
+    (said["text"], tuple(said["figures"])) for said in _DATA["rightly_said"]
 )
 """What the same texts say rightly, each with the figures that show it."""
 

@@ -56,8 +56,6 @@ class Erratum:
         source: Paper, section, equation.
         figures: Names of the figures that show it.
         formula: The right formula; may be empty.
-        example: Numbers or a listing as they are printed where the error is in them; ``identify_printed`` recognises
-            them. Empty where the error is not in numbers.
     """
 
     key: str
@@ -68,7 +66,6 @@ class Erratum:
     source: str
     figures: tuple[str, ...]
     formula: str = ""
-    example: str = ""
 
     @property
     def number(self) -> str:

@@ -14,10 +14,7 @@ INTRODUCTION = (
 )
 """What the pages begin with."""
 
-RECOGNITION = (
-    "Numbers copied from a text can be checked: `locant positions --identify FILE` reads printed arrays and worked "
-    "lines, and names the error in them."
-)
+RECOGNITION = "An array copied from a text can be checked: `locant positions --identify FILE` names the error in it."
 
 _HEAD = "<!-- generated: locant figures errata --format md --output docs -->"
 
@@ -70,11 +67,6 @@ def _entry(entry: Erratum, link: Callable[[str], str]) -> Iterator[str]:
         cells = [value.what, value.stated_text, value.computed_text] if stated else [value.what, value.computed_text]
         yield f"| {' | '.join(cells)} |".replace("  ", " ")
     yield ""
-    if entry.example:
-        yield "Recognised, for example:"
-        yield ""
-        yield f"```text\n{entry.example}```"
-        yield ""
     yield f"Source: {entry.source}. Shown by {_links(entry.figures, link)}."
 
 

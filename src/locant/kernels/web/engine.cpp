@@ -44,14 +44,14 @@ LOCANT_EXPORTED(room) void* room(int32_t bytes) { return ::operator new(bytes, k
 LOCANT_EXPORTED(free) void free_room(void* room) { ::operator delete(room, kLine); }
 
 // Makes an engine of a shape, whose fields are those of Shape without the precision; its weights are to come.
-LOCANT_EXPORTED(engine) Complaint new_engine(const int32_t* fields, Model** made) {
+LOCANT_EXPORTED(engine) Error new_engine(const int32_t* fields, Model** made) {
   auto model = std::make_unique<Model>();
   model->engine = std::make_unique<Engine>();
   const int32_t* f = fields;
   Shape& s = model->engine->shape;
   s = {f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], kInt8, f[10], f[11], f[12], f[13]};
   const int64_t norms = 2 * s.encoder_layers + 3 * s.decoder_layers + (s.pre_norm ? 2 : 0);
-  if (const Complaint found = complaint_about(s, 4 * s.encoder_layers + 7 * s.decoder_layers, norms)) return found;
+  if (const Error found = check(s, 4 * s.encoder_layers + 7 * s.decoder_layers, norms)) return found;
   model->engine->encoder.resize(4 * s.encoder_layers);
   model->engine->decoder.resize(7 * s.decoder_layers);
   model->engine->encoder_norms.resize(2 * s.encoder_layers + (s.pre_norm ? 1 : 0));
@@ -62,14 +62,14 @@ LOCANT_EXPORTED(engine) Complaint new_engine(const int32_t* fields, Model** made
 
 // Copies a matrix `[outputs, inputs]` of int8 with the scale of each output and its bias, which may be null. Matrices are
 // numbered in the order of the layers, encoder first; the projection is the last.
-LOCANT_EXPORTED(matrix) Complaint take_matrix(Model* model, int32_t number, const int8_t* weight, const float* scale,
-                                              const float* bias) {
+LOCANT_EXPORTED(matrix) Error take_matrix(Model* model, int32_t number, const int8_t* weight, const float* scale,
+                                          const float* bias) {
   Engine& engine = *model->engine;
   const int64_t e = engine.shape.d_model, f = engine.shape.d_ff, inner = f * (engine.shape.gated ? 2 : 1);
   const int64_t encoder[][2] = {{e, 3 * e}, {e, e}, {e, inner}, {f, e}};
   const int64_t decoder[][2] = {{e, 3 * e}, {e, e}, {e, e}, {e, 2 * e}, {e, e}, {e, inner}, {f, e}};
   const int64_t first = engine.encoder.size(), last = first + engine.decoder.size();
-  if (number < 0 || number > last) return complain("There is no matrix %lld.", number);
+  if (number < 0 || number > last) return error_of("There is no matrix %lld.", number);
   if (number < first) {
     const int64_t* size = encoder[number % 4];
     engine.encoder[number].pack_quantized(weight, scale, bias, size[0], size[1]);
@@ -83,19 +83,19 @@ LOCANT_EXPORTED(matrix) Complaint take_matrix(Model* model, int32_t number, cons
 }
 
 // Takes a norm, numbered like the matrices; scale and shift must outlive the engine.
-LOCANT_EXPORTED(norm) Complaint take_norm(Model* model, int32_t number, const float* scale, const float* shift) {
+LOCANT_EXPORTED(norm) Error take_norm(Model* model, int32_t number, const float* scale, const float* shift) {
   Engine& engine = *model->engine;
   const int64_t first = engine.encoder_norms.size(), all = first + engine.decoder_norms.size();
-  if (number < 0 || number >= all) return complain("There is no norm %lld.", number);
+  if (number < 0 || number >= all) return error_of("There is no norm %lld.", number);
   (number < first ? engine.encoder_norms[number] : engine.decoder_norms[number - first]) = {scale, shift};
   return nullptr;
 }
 
 // Takes the embeddings and the table of positions of the source (0) or the target (1), which must outlive the
 // engine. Without positions the rows are 0.
-LOCANT_EXPORTED(side) Complaint take_side(Model* model, int32_t side, const float* embedding, const float* positions,
-                                          int32_t rows) {
-  if (side < 0 || side > 1) return complain("There is no side %lld.", side);
+LOCANT_EXPORTED(side) Error take_side(Model* model, int32_t side, const float* embedding, const float* positions,
+                                      int32_t rows) {
+  if (side < 0 || side > 1) return error_of("There is no side %lld.", side);
   (side ? model->engine->target_embedding : model->engine->source_embedding) = embedding;
   model->positions[side] = rows ? positions : nullptr;
   model->position_rows[side] = rows;
@@ -107,22 +107,22 @@ LOCANT_EXPORTED(search) Search* new_search(const Model* model) { return new Sear
 LOCANT_EXPORTED(search_free) void free_search(Search* search) { delete search; }
 
 // Encodes a sentence, which gets a row behind those there are.
-LOCANT_EXPORTED(join) Complaint join(Search* search, const int32_t* tokens, int32_t count) {
+LOCANT_EXPORTED(join) Error join(Search* search, const int32_t* tokens, int32_t count) {
   const std::vector<int64_t> wide = widened(tokens, count);
   const int64_t length = count;
-  if (const Complaint found = locant_batch_join(&search->batch, 1, &length, wide.data(), count, search->model.positions[0],
-                                                search->model.position_rows[0]))
+  if (const Error found = locant_batch_join(&search->batch, 1, &length, wide.data(), count, search->model.positions[0],
+                                            search->model.position_rows[0]))
     return found;
   int64_t unfinished;
   return locant_batch_encode(&search->batch, 0, &unfinished);  // does not pause here
 }
 
 // Decodes a token of every row and writes the k best next ones: log-probabilities `[rows, k]`, largest first, and tokens.
-LOCANT_EXPORTED(step) Complaint take_step(Search* search, const int32_t* tokens, int32_t rows, int32_t k, float* values,
-                                          int32_t* columns) {
+LOCANT_EXPORTED(step) Error take_step(Search* search, const int32_t* tokens, int32_t rows, int32_t k, float* values,
+                                      int32_t* columns) {
   search->tokens = widened(tokens, rows);
   search->columns.resize(static_cast<size_t>(rows) * k);
-  const Complaint found =
+  const Error found =
       locant_batch_step(&search->batch, search->tokens.data(), rows, search->model.positions[1],
                         search->model.position_rows[1], k, values, search->columns.data());
   if (!found) std::copy(search->columns.begin(), search->columns.end(), columns);
@@ -130,7 +130,7 @@ LOCANT_EXPORTED(step) Complaint take_step(Search* search, const int32_t* tokens,
 }
 
 // Keeps the rows named, in that order.
-LOCANT_EXPORTED(select) Complaint keep(Search* search, const int32_t* rows, int32_t count) {
+LOCANT_EXPORTED(select) Error keep(Search* search, const int32_t* rows, int32_t count) {
   const std::vector<int64_t> wide = widened(rows, count);
   if (!count) {
     search->batch.rows.clear();

@@ -105,7 +105,7 @@ void abort() { __builtin_trap(); }
 
 int __cxa_atexit(void (*)(void*), void*, void*) { return 0; }  // a page never ends
 
-// Knows %lld alone, as complaints are written.
+// Knows %lld alone, as errors are written.
 int snprintf(char* to, size_t size, const char* form, ...) {
   va_list numbers;
   va_start(numbers, form);

@@ -16,3 +16,21 @@ from locant.positions.scaling.registry import SCALINGS as SCALINGS
 from locant.positions.scaling.registry import scaling_from_options as scaling_from_options
 from locant.positions.scaling.yarn import NTKByParts as NTKByParts
 from locant.positions.scaling.yarn import YaRN as YaRN
+
+__all__ = [
+    "SCALINGS",
+    "DynamicNTK",
+    "Extension",
+    "ExtensionMethod",
+    "FrequencyScaling",
+    "Linear",
+    "Llama3",
+    "LongRoPE",
+    "NTKAware",
+    "NTKByParts",
+    "Proportional",
+    "Unscaled",
+    "YaRN",
+    "register_scaling",
+    "scaling_from_options",
+]

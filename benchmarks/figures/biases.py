@@ -1,0 +1,76 @@
+"""The record of the figure `bias`: what T5, KERPLE and FIRE learn in a small language model of characters.
+
+Usage: python benchmarks/figures/biases.py TEXT
+
+TEXT is a UTF-8 file, such as tiny-shakespeare. A quarter of an hour on one core.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from locant.figures.bias import distance_biases
+from locant.lab.characters import read_characters, window_batches
+from locant.models import LanguageModel, LanguageModelConfig
+from measure import machine
+
+RECORD = Path(__file__).parents[2] / "src" / "locant" / "figures" / "records" / "biases.json"
+SCHEMES = ("t5", "kerple", "fire")
+LENGTH, ROWS, UPDATES, RATE, WARM_UP = 200, 8, 1000, 3e-3, 100
+
+
+def main(text: Path) -> None:
+    """Train one model for each scheme, and write the biases of its first layer's heads."""
+    torch.set_num_threads(1)
+    characters = read_characters(text)
+    record = {
+        "command": "python benchmarks/figures/biases.py TEXT",
+        "machine": machine(),
+        "characters": len(characters.train),
+        "updates": UPDATES,
+        "losses": {},
+        "schemes": {},
+    }
+    for scheme in SCHEMES:
+        torch.manual_seed(1)
+        config = LanguageModelConfig(
+            vocab_size=characters.vocabulary_size,
+            layers=2,
+            d_model=64,
+            d_ff=256,
+            heads=8,
+            dropout=0.0,
+            position=scheme,
+        )
+        model = LanguageModel(config)
+        optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.01)
+        losses = []
+        batches = window_batches(characters.train, LENGTH, ROWS, 1)
+        for step, windows in enumerate(itertools.islice(batches, UPDATES), start=1):
+            optimiser.param_groups[0]["lr"] = (
+                RATE * min(1, step / WARM_UP) * 0.5 * (1 + math.cos(math.pi * step / UPDATES))
+            )
+            loss = nn.functional.cross_entropy(model(windows.ids).flatten(0, 1), windows.labels.flatten())
+            optimiser.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimiser.step()
+            losses.append(loss.item())
+            if step % 100 == 0:
+                print(scheme, step, sum(losses[-100:]) / 100, flush=True)
+        values = distance_biases(model.stack.scheme(0), LENGTH)
+        record["losses"][scheme] = round(sum(losses[-100:]) / 100, 3)
+        record["schemes"][scheme] = values.round(2).tolist()
+    RECORD.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,167 @@
+// Pictures as SVG by hand: matrices, lines, clock hands, and links between words. Colours come from style.css, so that a
+// picture follows light and dark by itself.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+// An element with attributes and children: strings become text; "on..." attributes are listeners.
+export function element(tag, attributes = {}, ...children) {
+  const svg = ["svg", "g", "path", "rect", "circle", "line", "text", "title"].includes(tag);
+  const made = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value === true) made.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+const short = (value) => (Math.abs(value) >= 1e5 || (value && Math.abs(value) < 1e-3)
+  ? value.toExponential(1) : String(Number(value.toPrecision(3)))).replace("-", "\u2212");
+
+export const count = (value) => value.toLocaleString("en");
+
+function picture(width, height, label, ...children) {
+  return element("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "picture", style: `max-width: ${1.6 * width}px` }, ...children);
+}
+
+const text = (content, x, y, attributes = {}) => element("text", { x, y, ...attributes }, content);
+
+// Even steps of 1, 2 or 5 times a power of ten, about `most` of them.
+function ticks(lowest, highest, most) {
+  const power = 10 ** Math.floor(Math.log10((highest - lowest) / most || 1));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => (highest - lowest) / one <= most) || 1;
+  const found = [];
+  for (let at = Math.ceil(lowest / step) * step; at <= highest + step / 1e6; at += step) found.push(at);
+  return found;
+}
+
+// A matrix as coloured cells. rows and columns name them; without names they are counted from 0. Blue is positive,
+// orange negative. marked: a row with a frame; plain: without names.
+export function matrix(values, { rows = null, columns = null, rowTitle, columnTitle, label, marked = null, onrow = null, plain = false }) {
+  const [height, width] = [values.length, values[0].length];
+  const longest = rows ? Math.max(...rows.map((name) => name.length)) : 3;
+  const [left, top] = plain ? [2, 2] : [18 + 7 * longest, columns ? 16 + 5 * Math.max(...columns.map((name) => name.length)) : 24];
+  const cell = columns ? Math.max(24, Math.min(44, 460 / width)) : Math.min(460 / width, 12);
+  const tall = rows ? Math.max(22, Math.min(44, 400 / height)) : Math.min(400 / height, 12);
+  const largest = Math.max(1e-12, ...values.flat().map(Math.abs));
+  const cells = [];
+  values.forEach((row, y) => row.forEach((value, x) => {
+    const share = Math.abs(value) / largest;
+    cells.push(element("rect", {
+      x: left + x * cell, y: top + y * tall, width: cell + 0.5, height: tall + 0.5,
+      class: value < 0 ? "negative" : "positive", "fill-opacity": share.toFixed(3),
+    }, element("title", {}, `${rows ? rows[y] : y}, ${columns ? columns[x] : x}: ${short(value)}`)));
+  }));
+  const names = [];
+  const every = (named, size) => (named ? 1 : Math.ceil(40 / size));
+  const [everyRow, everyColumn] = [every(rows, tall), every(columns, cell)];
+  values.forEach((_, y) => {
+    if (plain || y % everyRow) return;
+    names.push(text(rows ? rows[y] : y, left - 5, top + (y + 0.5) * tall, {
+      "text-anchor": "end", "dominant-baseline": "central", class: y === marked ? "marked" : "",
+    }));
+  });
+  for (let x = plain ? width : 0; x < width; x += everyColumn) {
+    const place = [left + (x + 0.5) * cell, top - 6];
+    names.push(columns
+      ? text(columns[x], 0, 0, { transform: `translate(${place[0]} ${place[1]}) rotate(-40)` })
+      : text(x, ...place, { "text-anchor": "middle" }));
+  }
+  const [right, bottom] = [left + width * cell, top + height * tall];
+  const frame = marked === null || marked >= height ? null
+    : element("rect", { x: left, y: top + marked * tall, width: width * cell, height: tall, class: "frame" });
+  const click = onrow && ((event) => {
+    const place = event.currentTarget.getBoundingClientRect();
+    onrow(Math.min(height - 1, Math.max(0, Math.floor(((event.clientY - place.top) / place.height) * height))));
+  });
+  return picture(right + (plain ? 2 : 40), bottom + (plain ? 2 : 22), label,
+    element("g", click ? { onclick: click, class: "clickable" } : {}, cells), frame, names,
+    text(columnTitle, left + (width * cell) / 2, bottom + 16, { "text-anchor": "middle", class: "axis" }),
+    text(rowTitle, 0, 0, { transform: `translate(10 ${top + (height * tall) / 2}) rotate(-90)`, "text-anchor": "middle", class: "axis" }));
+}
+
+// Lines over 0, 1, 2 ... series: {name: numbers}; the last is drawn on top. references: {name: number}, level lines.
+export function lines(series, { xTitle, yTitle, label, logarithmic = false, references = {}, marked = null }) {
+  const [width, height, left, top, right, bottom] = [560, 340, 62, 14, 14, 44];
+  const names = Object.keys(series);
+  const last = series[names[0]].length - 1;
+  const scale = (value) => (logarithmic ? Math.log10(value) : value);
+  const all = [...Object.values(series).flat(), ...Object.values(references)].map(scale).filter(Number.isFinite);
+  let [lowest, highest] = [Math.min(...all), Math.max(...all)];
+  if (highest - lowest < 1e-9) [lowest, highest] = [lowest - 0.5, highest + 0.5];
+  const x = (place) => left + (place / (last || 1)) * (width - left - right);
+  const y = (value) => top + ((highest - scale(value)) / (highest - lowest)) * (height - top - bottom);
+  const parts = [];
+  const levels = logarithmic
+    ? ticks(lowest, highest, 5).filter((power) => Number.isInteger(power)).map((power) => 10 ** power)
+    : ticks(lowest, highest, 5);
+  for (const level of levels) {
+    parts.push(element("line", { x1: left, x2: width - right, y1: y(level), y2: y(level), class: "grid" }),
+      text(logarithmic ? count(level) : short(level), left - 6, y(level), { "text-anchor": "end", "dominant-baseline": "central" }));
+  }
+  for (const place of ticks(0, last, 8)) {
+    parts.push(text(count(place), x(place), height - bottom + 16, { "text-anchor": "middle" }));
+  }
+  for (const [name, level] of Object.entries(references)) {
+    parts.push(element("line", { x1: left, x2: width - right, y1: y(level), y2: y(level), class: "reference" }),
+      text(name, width - right, y(level) - 4, { "text-anchor": "end" }));
+  }
+  names.forEach((name, index) => {
+    const path = series[name].map((value, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+    parts.push(element("path", { d: path, class: `line line-${index % 6}` }, element("title", {}, name)));
+  });
+  if (marked !== null) parts.push(element("line", { x1: x(marked), x2: x(marked), y1: top, y2: height - bottom, class: "frame" }));
+  parts.push(text(xTitle, (left + width - right) / 2, height - 8, { "text-anchor": "middle", class: "axis" }),
+    text(yTitle, 0, 0, { transform: `translate(12 ${(top + height - bottom) / 2}) rotate(-90)`, "text-anchor": "middle", class: "axis" }));
+  const legend = names.length < 2 ? null : element("div", { class: "legend" },
+    names.map((name, index) => element("span", { class: `key key-${index % 6}` }, name)));
+  return element("div", {}, picture(width, height, label, parts), legend);
+}
+
+// One clock per pair of features: its hand at the angle of the position.
+export function clocks(angles, label) {
+  const columns = Math.min(8, angles.length);
+  const rows = Math.ceil(angles.length / columns);
+  const size = 70;
+  return picture(columns * size, rows * (size + 8), label, angles.map((angle, pair) => {
+    const [x, y] = [(pair % columns) * size + size / 2, Math.floor(pair / columns) * (size + 8) + size / 2];
+    const [tipX, tipY] = [x + 27 * Math.cos(angle), y - 27 * Math.sin(angle)];
+    return element("g", {},
+      element("circle", { cx: x, cy: y, r: 30, class: "dial" }),
+      element("line", { x1: x, y1: y, x2: tipX, y2: tipY, class: "hand" }),
+      element("circle", { cx: tipX, cy: tipY, r: 3.5, class: "tip" }),
+      text(`pair ${pair}`, x, y + size / 2 + 5, { "text-anchor": "middle", class: "small" }));
+  }));
+}
+
+// Words above and below, and a link as thick as its weight between each two; links of other words than the marked one
+// are faint.
+export function links(above, below, weights, { label, marked = null, onword = null }) {
+  const spread = 84;
+  const width = Math.max(above.length, below.length) * spread + 16;
+  const x = (index, total) => 8 + ((index + 0.5) * (width - 16)) / total;
+  const parts = [];
+  weights.forEach((row, to) => row.forEach((weight, from) => {
+    if (weight < 0.02) return;
+    const [x1, x2] = [x(from, above.length), x(to, below.length)];
+    parts.push(element("path", {
+      d: `M${x1} 30C${x1} 90 ${x2} 70 ${x2} 130`, class: marked === null || to === marked ? "link" : "link faint",
+      "stroke-width": (12 * weight).toFixed(1),
+    }, element("title", {}, `${below[to]} reads ${Math.round(100 * weight)}% from ${above[from]}`)));
+  }));
+  above.forEach((word, index) => parts.push(text(word, x(index, above.length), 20, { "text-anchor": "middle", class: "word" })));
+  below.forEach((word, index) => parts.push(text(word, x(index, below.length), 150, {
+    "text-anchor": "middle", class: `word${index === marked ? " marked" : ""}${onword ? " clickable" : ""}`,
+    onclick: () => onword && onword(index),
+  })));
+  return picture(width, 166, label, parts);
+}
+
+// Shares of candidates as bars.
+export function bars(candidates, label) {
+  return picture(360, candidates.length * 30 + 4, label, candidates.map(({ token, share }, row) => element("g", {},
+    text(token, 100, row * 30 + 17, { "text-anchor": "end", "dominant-baseline": "central", class: "word" }),
+    element("rect", { x: 108, y: row * 30 + 6, width: Math.max(1, 190 * share), height: 20, class: "positive" }),
+    text(`${(100 * share).toFixed(share < 0.01 ? 2 : 1)}%`, 114 + 190 * share, row * 30 + 17, { "dominant-baseline": "central" }))));
+}

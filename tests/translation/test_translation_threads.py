@@ -1,0 +1,246 @@
+"""Threads follow what the system grants, and share pieces of work; how sentences are cut into these."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_models import tiny_model
+from with_kernels import needs_compiler
+
+from locant.models import DecodingSettings
+from locant.text import BOS, EOS
+from locant.translation import CompiledEngine, threads
+from locant.translation.threads import ThreadLimit, side_by_side
+
+
+class System:
+    """A system whose cores and quota change; looking at it takes no time to wait for."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.folder, self.cores, self.seconds = folder, 8, 0.0
+        patch.setattr("locant.runtime._FIXED", False)
+        patch.setattr(threads, "usable_cores", lambda: self.cores)
+        patch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: self.seconds))
+        self.quota("max")
+
+    def quota(self, microseconds: str) -> None:
+        for name, text in (("proc/self/cgroup", "0::/\n"), ("sys/fs/cgroup/cpu.max", f"{microseconds} 100000\n")):
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        self.seconds += 3
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
+    return System(tmp_path, monkeypatch)
+
+
+def test_a_quota_that_changes(system: System) -> None:
+    limit = ThreadLimit(8, system.folder)
+    assert limit.of(8) == 8
+    system.quota("300000")
+    assert limit.of(8) == 3
+    system.quota("100000")
+    assert limit.of(8) == 1
+    system.quota("max")
+    assert limit.of(8) == 8
+
+
+def test_a_quota_that_was_small_at_first(system: System) -> None:
+    """Its process was told to have as many threads, or has one for each core."""
+    system.quota("200000")
+    for count in (2, 8):
+        system.quota("200000")
+        limit = ThreadLimit(count, system.folder)
+        assert limit.of(count) == 2
+        system.quota("600000")
+        assert limit.of(count) == 6
+        system.quota("9900000")
+        assert limit.of(count) == 8
+
+
+def test_cores_that_change(system: System) -> None:
+    limit = ThreadLimit(8, system.folder)
+    for cores in (2, 12, 8):
+        system.cores = cores
+        assert limit.of(8) != cores, "it does not look at every call"
+        system.seconds += 3
+        assert limit.of(8) == cores
+
+
+def test_threads_that_were_chosen(system: System) -> None:
+    """Never more than were asked for, and as many as were asked for where the system grants what it did."""
+    limit = ThreadLimit(8, system.folder)
+    assert (limit.of(3), limit.of(11)) == (3, 11)
+    system.cores, system.seconds = 2, system.seconds + 3
+    assert (limit.of(1), limit.of(3), limit.of(11)) == (1, 2, 2)
+    system.cores, system.seconds = 20, system.seconds + 3
+    assert (limit.of(3), limit.of(11)) == (3, 11)
+    chosen = ThreadLimit(3, system.folder)
+    system.cores, system.seconds = 40, system.seconds + 3
+    assert chosen.of(3) == 3
+
+
+def test_threads_that_the_environment_fixes(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("locant.runtime._FIXED", True)
+    limit = ThreadLimit(8, system.folder)
+    system.cores = 1
+    system.quota("100000")
+    assert limit.of(8) == 8
+
+
+@needs_compiler
+@pytest.mark.skipif(len(getattr(os, "sched_getaffinity", lambda _: [0])(0)) < 2, reason="needs two cores")
+def test_an_engine_follows_its_cores() -> None:
+    code = (
+        "import os, time, torch\n"
+        "from tiny_models import tiny_model\n"
+        "from locant.translation import CompiledTransformer\n"
+        "cores = os.sched_getaffinity(0)\n"
+        "torch.set_num_threads(len(cores))\n"
+        "model = CompiledTransformer(tiny_model(40))\n"
+        "found = [model.threads]\n"
+        "for given in ({min(cores)}, cores):\n"
+        "    os.sched_setaffinity(0, given)\n"
+        "    time.sleep(2.1)\n"
+        "    found.append(model.threads)\n"
+        "assert found == [len(cores), 1, len(cores)], found\n"
+    )
+    support = str(Path(__file__).parents[1] / "support")
+    inherited = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    path = os.pathsep.join([support, *filter(None, [inherited.get("PYTHONPATH")])])
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env={**inherited, "PYTHONPATH": path})
+
+
+def test_all_results_in_the_order_in_which_they_are_done() -> None:
+    second_done = threading.Event()
+
+    def first(_: object) -> int:
+        assert second_done.wait(30)
+        return 1
+
+    def second(_: object) -> int:
+        second_done.set()
+        return 2
+
+    assert list(side_by_side([first, second], 2)) == [2, 1]
+    assert sorted(side_by_side([lambda _, n=n: n for n in range(50)], 3)) == list(range(50))
+
+
+def test_one_thread_and_one_piece_are_the_caller_s() -> None:
+    caller = threading.get_ident()
+    assert list(side_by_side([lambda _: threading.get_ident()] * 4, 1)) == [caller] * 4
+    assert list(side_by_side([lambda _: threading.get_ident()], 4)) == [caller]
+
+
+@pytest.mark.parametrize("stopped", ["by an error", "by the caller"])
+def test_what_has_not_begun_never_does(stopped: str) -> None:
+    done: list[int] = []
+
+    def piece(number: int) -> int:
+        if stopped == "by an error" and number == 0:
+            raise ValueError("no")
+        time.sleep(0.005)
+        done.append(number)
+        return number
+
+    running = side_by_side([lambda _, n=n: piece(n) for n in range(400)], 2)
+    if stopped == "by an error":
+        with pytest.raises(ValueError, match="no"):
+            list(running)
+    else:
+        next(running)
+        running.close()
+    reached = len(done)
+    assert reached < 100
+    time.sleep(0.03)
+    assert len(done) == reached, "nothing goes on afterwards"
+
+
+def test_pieces_that_have_begun_are_told_that_nobody_wants_them() -> None:
+    begun, told = threading.Event(), threading.Event()
+
+    def long(wanted: Callable[[], bool]) -> None:
+        assert wanted()
+        begun.set()
+        while wanted():
+            time.sleep(0.001)
+        told.set()
+
+    def fails(_: object) -> None:
+        assert begun.wait(30)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        list(side_by_side([fails, long], 2))
+    assert told.is_set()
+
+
+def test_twice_as_many_threads_as_cores_share_the_pieces() -> None:
+    everyone = threading.Barrier(4)
+
+    def piece(_: object) -> int:
+        everyone.wait(30)
+        return threading.get_ident()
+
+    assert len(set(side_by_side([piece] * 8, 2))) == 4
+
+
+def test_where_a_program_ends_the_caller_does_all() -> None:
+    """A thread may go on after the main one, when no threads are made any more."""
+    code = (
+        "import threading\n"
+        "from locant.translation.threads import side_by_side\n"
+        "def late():\n"
+        "    threading.main_thread().join()\n"
+        "    print(sorted(side_by_side([lambda _, n=n: n for n in range(4)], 2)))\n"
+        "threading.Thread(target=late).start()\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert (run.stdout, run.returncode) == ("[0, 1, 2, 3]\n", 0), run.stderr
+
+
+@needs_compiler
+@given(st.integers(1, 200), st.integers(1, 5), st.integers(1, 9))
+def test_groups(size: int, rows: int, threads: int) -> None:
+    engine = compiled_engine()
+    least, best = engine.model.rows_of_a_thread
+    groups = engine._groups(list(range(size)), rows, threads)
+    assert [index for group in groups for index in group] == list(range(size))
+    assert all(groups), "none is empty"
+    if len(groups) == 1 < threads:
+        assert size * rows < least * threads or size < threads
+    else:
+        assert len(groups) >= threads
+        assert len(groups) >= 4 * threads or len(groups) % threads == 0 or len(groups) == size
+        assert len(groups) == 1 or all(len(group) * rows > least - rows for group in groups)
+        assert all(len(group) * rows < max(2 * best, 2 * least * threads) + rows for group in groups)
+
+
+@needs_compiler
+def test_sentences_of_many_groups_are_found_as_alone() -> None:
+    engine = compiled_engine()
+    sources = [[4 + (number * step) % 20 for step in range(1 + number % 7)] + [EOS] for number in range(70)]
+    limits = [3 + number % 30 for number in range(70)]
+    found = dict(engine.translate(sources, limits, (BOS,), DecodingSettings(beam=1)))
+    assert sorted(found) == list(range(70))
+    for number in (0, 13, 69):
+        (alone,) = engine.translate([sources[number]], [limits[number]], (BOS,), DecodingSettings(beam=1))
+        assert [one.tokens for one in alone[1]] == [one.tokens for one in found[number]]
+
+
+@functools.cache
+def compiled_engine() -> CompiledEngine:
+    return CompiledEngine(tiny_model(24, 1), "float32")
