@@ -23,7 +23,7 @@ _PAGE = """# Play with it
 <p>The same <a href="interactive/explorer.html">on a page of its own</a>: it needs no server and fetches nothing.</p>
 ```
 
-[`locant explore`](docs/explorer.md) shows a model of your own in it.
+[`locant explore`](docs/figures.md) shows a model of your own in it.
 """
 
 
