@@ -425,7 +425,7 @@ def test_the_table_of_distillation_is_its_record():
     assert f"as its teacher searched greedily, for {greedy_teacher['bleu'] - student['bleu']:.1f}." in text
     assert f"are worth {student['bleu'] - greedy['bleu']:.1f} BLEU to a greedy search" in text
     assert abs(beam["bleu"] - rows[2]["bleu"]) < 0.2
-    guide = " ".join((ROOT / "docs" / "distillation.md").read_text(encoding="utf-8").split())
+    guide = " ".join((ROOT / "docs" / "more-data.md").read_text(encoding="utf-8").split())
     assert f"{student['speed']:.1f} times as fast as its teacher, for {cost:.1f} BLEU" in guide
 
 
