@@ -2,7 +2,7 @@
 
 Usage: python tools/site_model.py RUN
 
-The run is that of ``locant train bible-german-english tokenizer.vocab_size=4000 --steps 2650 --output RUN``: German of the
+The run is that of ``locant train bible-german-english tokenizer.vocab_size=4000 --output RUN``: German of the
 Elberfelder Bible into English of the World English Bible, both in the public domain. Writes ``site/german-english``.
 """
 
