@@ -157,7 +157,11 @@ def page_model(found: ModelFolder) -> dict[str, Any]:
 def _about(found: ModelFolder) -> dict[str, str]:
     """Return an example to type, what to try, and what the model is."""
     config = require_transformer(found.model, "The explorer").config
-    examples = {None: "Two dogs play in the snow.", "en": "Two dogs play in the snow.", "de": "Und er sprach zu ihnen."}
+    examples = {
+        None: "Two dogs play in the snow.",
+        "en": "Two dogs play in the snow.",
+        "de": "Den König liebt der Prophet.",
+    }
     return {
         "text": examples.get(found.source_language, ""),
         "hint": "Press Play and watch where the model looks for each word.",
