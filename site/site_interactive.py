@@ -21,8 +21,8 @@ _PAGE = """# Play with it
 ```{raw} html
 <iframe src="interactive/explorer.html" title="The explorer" style="width: 100%; height: 80vh; border: 0"></iframe>
 <p>The same <a href="interactive/explorer.html">on a page of its own</a>: it needs no server and fetches nothing.
-With <a href="interactive/german-english.html">a translator from German into English</a> in it: 3.9 million parameters,
-6 MB, trained for half an hour on two Bibles.</p>
+With <a href="interactive/german-english.html">a translator from German into English</a>: 3.9 million parameters, 6 MB,
+trained for half an hour on two Bibles.</p>
 ```
 
 [`locant explore`](docs/figures.md) shows a model of your own in it.
