@@ -27,7 +27,7 @@ PARTS: dict[str, list[str]] = {
     "Models with RoPE": ["docs/inspect", "docs/extend", "docs/convert-layout", "docs/transformers"],
     "Train": ["docs/training", "docs/more-data", "docs/languages", "docs/finetuning", "docs/scale"],
     "Translate": ["docs/translate", "docs/documents", "docs/serving", "docs/web", "docs/interop"],
-    "Reference": ["docs/settings", "docs/api", "reference"],
+    "Reference": ["docs/settings", "docs/findings", "docs/api", "reference"],
     "Project": ["docs/results", "docs/architecture", "docs/performance", "CONTRIBUTING", "CHANGELOG"],
 }
 """Captions of the navigation, and the pages or folders below each; a page that is not here stands under *More*."""

@@ -18,7 +18,7 @@ from proselint.tools import LintFile
 
 ROOT = Path(__file__).parents[1]
 STYLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-GENERATED = {"api.md", "errata.md", "settings.md"}
+GENERATED = {"api.md", "errata.md", "findings.md", "settings.md"}
 NOT_PROSE = re.compile(
     r"^( *)```.*?^\1```|<!--.*?-->|`[^`]*`|\]\([^)]*\)|https?://\S+|\*\*?\"[^\"]*\"\*\*?|\"[^\"\n]*\"", re.M | re.S
 )
