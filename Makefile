@@ -32,8 +32,11 @@ demo: $(BIN)/locant
 	@echo "or a language pair, which takes half an hour: make demo RECIPE=bible-german-english"
 
 lint: $(BIN)/locant
-	$(BIN)/ruff check src tests site
-	$(BIN)/ruff format --check src tests site
+	$(BIN)/ruff check src tests site examples tools/prose.py
+	$(BIN)/ruff format --check src tests site examples tools/prose.py
+	$(BIN)/python tools/prose.py
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(BIN)/mypy
 
 # All checks but the slow tests. Installs nothing but .venv. mypy, which has one thread, works while the tests begin.

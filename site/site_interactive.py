@@ -25,7 +25,7 @@ With <a href="interactive/german-english.html">a translator from German into Eng
 trained for half an hour on two Bibles.</p>
 ```
 
-[`locant explore`](docs/explorer.md) shows a model of your own in it.
+[`locant explore`](docs/figures.md) shows a model of your own in it.
 """
 
 
