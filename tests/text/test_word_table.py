@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locant.text import Tokenizer, TokenizerSettings, train_tokenizers
-from locant.text import word_table as module
-from locant.text.word_table import WordTable, flat_ids
+from locant.text import encoding as module
+from locant.text.encoding import WordTable, flat_ids
 
 ODD = [
     "猫",

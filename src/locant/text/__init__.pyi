@@ -9,10 +9,10 @@ from locant.text.batches import stream_batches as stream_batches
 from locant.text.batches import summarize_plan as summarize_plan
 from locant.text.bible import BibleVersion as BibleVersion
 from locant.text.bible import bible_versions as bible_versions
+from locant.text.cache import TextPart as TextPart
 from locant.text.cache import TokenCache as TokenCache
-from locant.text.cache_writer import TextPart as TextPart
-from locant.text.cache_writer import write_cache as write_cache
-from locant.text.cache_writer import write_parts as write_parts
+from locant.text.cache import write_cache as write_cache
+from locant.text.cache import write_parts as write_parts
 from locant.text.cleaning import CleaningReport as CleaningReport
 from locant.text.cleaning import CleaningSettings as CleaningSettings
 from locant.text.cleaning import CleanText as CleanText

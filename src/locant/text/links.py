@@ -20,7 +20,7 @@ import numpy.typing as npt
 from locant.errors import CheckpointError, DataError, MissingExtraError
 from locant.files import explaining_damage, open_output, read_json, replacing_folder, sealed, workplace, write_json
 from locant.text.cache import Column, TokenCache
-from locant.text.checksums import CheckedNumbers, write_checksums
+from locant.text.columns import CheckedNumbers, write_checksums
 from locant.text.workers import in_order
 
 Links = set[tuple[int, int]]

@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 
 from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, read_json, sealed, write_json
-from locant.text.cache import TokenCache
-from locant.text.cache_writer import TextPart, write_parts
+from locant.text.cache import TextPart, TokenCache, write_parts
 from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
 from locant.text.corpus import Corpus, CorpusPart
 from locant.text.epochs import RowSampler, TrainingEpochs
 from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair, concatenated
 from locant.text.sampled_epochs import SampledEpochs
-from locant.text.store import Progress, no_progress
+from locant.text.store import FACTS_FILE, Progress, no_progress
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import Pairs, train_tokenizers
@@ -218,8 +217,8 @@ def prepare(
         write_json(record, sealed({"fingerprint": fingerprint, "parts": [report.to_dict() for report in reports]}))
         (cache / _LEARNED).unlink(missing_ok=True)
     for part in corpus.parts:
-        if part.train.release:
-            part.train.release()
+        if part.train.folder:
+            (part.train.folder / FACTS_FILE).unlink(missing_ok=True)
     return PreparedData(
         tokenizers=tokenizers,
         train=train,

@@ -18,13 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from locant.errors import TrainingError
-from locant.text.cache import TokenCache, chunk_bounds
-from locant.text.cache_writer import CacheWriter
-from locant.text.encoding import Encoded, Encoder
+from locant.text.cache import CacheWriter, TokenCache, chunk_bounds
+from locant.text.encoding import Encoded, Encoder, flat_ids
 from locant.text.noise import NoiseSettings, add_noise
 from locant.text.pairs import Pair, Rows
 from locant.text.tokenizer_pair import TokenizerPair
-from locant.text.word_table import flat_ids
 from locant.text.workers import in_order, usable_processes
 
 _SEVERAL_PROCESSES = 100_000
@@ -193,7 +191,7 @@ def _chunks(cache: TokenCache) -> Iterator[_Chunk]:
     number, first = 0, 0
     for part, about in enumerate(cache.parts):
         for start, end in chunk_bounds(about.pairs):
-            yield _Chunk(number, part, cache.rows(first + start, first + end))
+            yield _Chunk(number, part, cache.whole_rows(np.arange(first + start, first + end)))
             number += 1
         first += about.pairs
 

@@ -71,7 +71,7 @@ def text_statistics(
         pairs = MemoryBlock(block.read())
         sample += ChangedBlock(pairs, np.arange(-first % step, size, step)).read()
         if known is not None:
-            _add_some(pairs, known.checksums % step == 0, found)
+            _add_some(pairs, known["folded"] % step == 0, found)
         first += size
     looked_at = len(sample)
     if cleaning is not None:

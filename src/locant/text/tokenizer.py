@@ -16,8 +16,8 @@ from pydantic import Field
 
 from locant.errors import CheckpointError
 from locant.settings import Settings
+from locant.text.encoding import END, FlatIds, WordTable, flat_ids
 from locant.text.sampling import Sampler, is_bpe, make_sampler
-from locant.text.word_table import END, FlatIds, WordTable, flat_ids
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""
