@@ -25,7 +25,7 @@ from locant.text import (
     write_parts,
 )
 from locant.text import cache as cache_module
-from locant.text import sampled_epochs as sampled_module
+from locant.text import epochs as sampled_module
 
 
 def ids(column):

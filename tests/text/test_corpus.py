@@ -252,7 +252,7 @@ def test_huggingface_from_a_local_folder(tmp_path):
     kept = load_corpus(HuggingFaceCorpus.parse(settings), TextStore(tmp_path / "store", 1, 0))
     assert list(kept.train) == list(corpus.train)
     assert kept.digest == corpus.digest
-    assert list((tmp_path / "store").glob("*/pair.bin"))
+    assert list((tmp_path / "store").glob("*/facts.bin"))
     with pytest.raises(DataError, match=r"no field 'translaton'. Did you mean 'translation'"):
         load_corpus(HuggingFaceCorpus.parse({**settings, "source_field": "translaton.en"}))
     with pytest.raises(DataError, match=r"no field 'translation\.fr'"):

@@ -33,6 +33,7 @@ from locant.text.corpus_settings import MixtureSource as MixtureSource
 from locant.text.corpus_settings import MixtureStage as MixtureStage
 from locant.text.corpus_settings import TsvCorpus as TsvCorpus
 from locant.text.epochs import RowSampler as RowSampler
+from locant.text.epochs import SampledEpochs as SampledEpochs
 from locant.text.epochs import StagePlace as StagePlace
 from locant.text.epochs import TrainingEpochs as TrainingEpochs
 from locant.text.epochs import sampling_shares as sampling_shares
@@ -49,7 +50,6 @@ from locant.text.pairs import Pair as Pair
 from locant.text.pairs import ParallelText as ParallelText
 from locant.text.prepare import PreparedData as PreparedData
 from locant.text.prepare import prepare as prepare
-from locant.text.sampled_epochs import SampledEpochs as SampledEpochs
 from locant.text.store import TextStore as TextStore
 from locant.text.subword_spans import Span as Span
 from locant.text.subword_spans import encode_with_spans as encode_with_spans

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from locant.errors import ConfigError, DataError
 from locant.languages import LanguageTag, parse_language
-from locant.text.bible import load_bible, load_bible_languages
+from locant.text.bible import load_bible
 from locant.text.corpus import Corpus, CorpusPart, CorpusStage
 from locant.text.corpus_settings import (
     BibleCorpus,
@@ -128,7 +128,7 @@ def _load_plain(settings: SourceCorpusSettings, store: TextStore | None, *, hold
         hold_out_some: Whether to hold validation text out of the training text where the settings say nothing of it.
     """
     if isinstance(settings, BibleCorpus):
-        return load_bible_languages(settings) if settings.languages else load_bible(settings)
+        return load_bible(settings)
     survey_split = partial(_survey_split, settings, store)
     train = whole = survey_split("train", settings.train)
     test = None if settings.test is None else survey_split("test", settings.test)
@@ -187,40 +187,28 @@ def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpu
             part = replace(part, source_language=source, target_language=target)
             texts.setdefault(Direction(source, target), []).append(part)
             if part.tag is None:  # tagged text is synthetic on one side, which should not become a target
-                texts.setdefault(Direction(target, source), []).append(_turned(part))
+                back = replace(
+                    part,
+                    source_language=target,
+                    target_language=source,
+                    train=turned(part.train),
+                    valid=part.valid and turned(part.valid),
+                    test=part.test and turned(part.test),
+                )
+                texts.setdefault(Direction(target, source), []).append(back)
     parts = []
     for direction, trained in settings.chosen(texts).items():
         for number, part in enumerate(texts[direction], start=1):
             name = f"{direction} {number}" if number > 1 else str(direction)
+            if not trained and part.valid is None and part.test is None:
+                raise ConfigError(f"The zero-shot direction {name} has no text of validation or test to measure it on.")
             parts.append(replace(part, name=name, train=part.train if trained else in_memory([])))
     languages = ", ".join(dict.fromkeys(code for direction in texts for code in direction))
     description = " ".join(dict.fromkeys(corpus.description for corpus in corpora))
     licences = list(dict.fromkeys(corpus.licence for corpus in corpora if corpus.licence))
     licence = settings.licence or (", ".join(licences) or None)
     name = settings.name or f"languages {languages}"
-    return Corpus(name, description, _measured(parts), licence, settings.temperature, settings.layout)
-
-
-def _turned(part: CorpusPart) -> CorpusPart:
-    """Return the other direction of a part."""
-    valid, test = (None if text is None else turned(text) for text in (part.valid, part.test))
-    return replace(
-        part,
-        source_language=part.target_language,
-        target_language=part.source_language,
-        train=turned(part.train),
-        valid=valid,
-        test=test,
-    )
-
-
-def _measured(parts: list[CorpusPart]) -> tuple[CorpusPart, ...]:
-    for part in parts:
-        if part.zero_shot and part.valid is None and part.test is None:
-            raise ConfigError(
-                f"The zero-shot direction {part.name} has no text of validation or test to measure it on."
-            )
-    return tuple(parts)
+    return Corpus(name, description, tuple(parts), licence, settings.temperature, settings.layout)
 
 
 def _survey_split(

@@ -17,10 +17,9 @@ from locant.files import explaining_damage, read_json, sealed, write_json
 from locant.text.cache import TextPart, TokenCache, write_parts
 from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
 from locant.text.corpus import Corpus, CorpusPart
-from locant.text.epochs import RowSampler, TrainingEpochs
+from locant.text.epochs import RowSampler, SampledEpochs, TrainingEpochs
 from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair, concatenated
-from locant.text.sampled_epochs import SampledEpochs
 from locant.text.store import FACTS_FILE, Progress, no_progress
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair

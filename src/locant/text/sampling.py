@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import sentencepiece
 
+from locant.text.sentencepiece_model import model_type
+
 _SPACE = "▁"
 _BLOCK = 4096  # Random numbers are drawn in blocks: one at a time takes many times as long.
 _CACHED_WORDS = 1 << 15
@@ -40,7 +42,10 @@ class Sampler(ABC):
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, alpha: float) -> None:
         self.alpha = alpha
         self._processor = processor
-        self._ids = {processor.id_to_piece(index): index for index in _text_ids(processor)}
+        others = processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused
+        size = processor.get_piece_size()
+        # Those that spell text.
+        self._ids = {processor.id_to_piece(one): one for one in range(size) if not any(is_it(one) for is_it in others)}
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
         """Return token ids of one segmentation of each text, which must be normalised.
@@ -180,26 +185,8 @@ class BpeSampler(Sampler):
 
 def make_sampler(processor: sentencepiece.SentencePieceProcessor, alpha: float) -> Sampler:
     """Return the sampler for a model's algorithm, see :class:`Sampler`."""
-    return BpeSampler(processor, alpha) if is_bpe(processor) else UnigramSampler(processor, alpha)
-
-
-def is_bpe(processor: sentencepiece.SentencePieceProcessor) -> bool:
-    """Whether a model is BPE: the processor does not tell, but ranks are whole numbers, log-probabilities are not."""
-    return all(float(processor.get_score(index)).is_integer() for index in _text_ids(processor))
-
-
-def _text_ids(processor: sentencepiece.SentencePieceProcessor) -> list[int]:
-    """Return the ids of the subwords that spell text."""
-    return [
-        index
-        for index in range(processor.get_piece_size())
-        if not (
-            processor.is_control(index)
-            or processor.is_unknown(index)
-            or processor.is_byte(index)
-            or processor.is_unused(index)
-        )
-    ]
+    is_bpe = model_type(processor.serialized_model_proto()) == "bpe"
+    return BpeSampler(processor, alpha) if is_bpe else UnigramSampler(processor, alpha)
 
 
 def _uniforms(seed: int) -> Iterator[float]:
