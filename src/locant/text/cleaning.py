@@ -14,8 +14,8 @@ from pydantic import Field
 
 from locant.errors import DataError
 from locant.settings import Settings
-from locant.text.facts import Facts, folded
-from locant.text.pairs import Block, ChangedBlock, Pair, ParallelText, Rows, among
+from locant.text.facts import folded
+from locant.text.pairs import ChangedBlock, Pair, ParallelText, Rows, among
 
 _KEPT = 0
 _REASONS = {1: "empty side", 2: "too long", 3: "length ratio", 4: "also in valid or test", 5: "duplicate"}
@@ -124,7 +124,13 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
     start = 0
     for (block, size), facts in zip(text.blocks(), text.facts(), strict=True):
         end = start + size
-        reasons[start:end] = _judged(block, facts, reserved, settings)
+        shorter, longer = facts["words"].min(axis=1), facts["words"].max(axis=1)
+        wrong = [shorter == 0, longer > settings.max_length, longer > settings.max_ratio * shorter]
+        judged = np.select(wrong, [np.uint8(code) for code in (1, 2, 3)], np.uint8(_KEPT))
+        doubtful = np.flatnonzero((judged == _KEPT) & reserved.may_hold(facts["folded"]))
+        if len(doubtful):
+            judged[doubtful[[reserved.holds(pair) for pair in ChangedBlock(block, doubtful).read()]]] = 4
+        reasons[start:end] = judged
         if settings.duplicates:
             hashes[start:end] = facts["stripped"]
         start = end
@@ -161,18 +167,6 @@ class _Reserved:
     def holds(self, pair: Pair) -> bool:
         """Whether a side of a pair is among the sentences."""
         return any(folded(sentence) in known for sentence, known in zip(pair, self._sentences, strict=True))
-
-
-def _judged(block: Block, facts: Facts, reserved: _Reserved, settings: CleaningSettings) -> npt.NDArray[np.uint8]:
-    """Return the code of the first reason to remove each pair, or 0."""
-    shorter, longer = facts["words"].min(axis=1), facts["words"].max(axis=1)
-    wrong = [shorter == 0, longer > settings.max_length, longer > settings.max_ratio * shorter]
-    reasons = np.select(wrong, [np.uint8(code) for code in (1, 2, 3)], np.uint8(_KEPT))
-    doubtful = np.flatnonzero((reasons == _KEPT) & reserved.may_hold(facts["folded"]))
-    if len(doubtful):
-        held = [reserved.holds(pair) for pair in ChangedBlock(block, doubtful).read()]
-        reasons[doubtful[held]] = 4
-    return reasons
 
 
 def repeated(hashes: npt.NDArray[np.uint64]) -> Rows:

@@ -268,14 +268,13 @@ def _blocks(paths: Sequence[Path], format: LineFormat) -> Iterator[LineBlock]:
     with ExitStack() as stack:
         files = [stack.enter_context(open_bytes(path)) for path in paths]
         while any(sides := [_next_lines(*each, first) for each in zip(paths, files, strict=True)]):
-            if len(counts := {len(side) for side in sides}) > 1:
-                break
             data = tuple(map(b"".join, sides))
-            if first == 1:
-                for name, start in zip(names, data, strict=True):
-                    require_line_feeds(start, name)
+            for name, start in zip(names, data, strict=True) if first == 1 else ():
+                require_line_feeds(start, name)
+            if len({len(side) for side in sides}) > 1:
+                break
             yield LineBlock(names, first, data, format)
-            first += counts.pop()
+            first += len(sides[0])
         if any(sides):
             source, target = (
                 first - 1 + len(side) + sum(1 for _ in file) for side, file in zip(sides, files, strict=True)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
-import numpy.typing as npt
 
 from locant.errors import DataError
 from locant.text.cleaning import CleaningSettings, clean
 from locant.text.facts import Facts, count_words
-from locant.text.pairs import Block, ChangedBlock, MemoryBlock, Pair, ParallelText, in_memory
+from locant.text.pairs import ChangedBlock, MemoryBlock, Pair, ParallelText, in_memory
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import VocabularyTooLargeError, train_tokenizers
@@ -70,12 +69,17 @@ def text_statistics(
     for (block, size), known in zip(text.blocks(), facts, strict=False):
         pairs = MemoryBlock(block.read())
         sample += ChangedBlock(pairs, np.arange(-first % step, size, step)).read()
-        if known is not None:
-            _add_some(pairs, known["folded"] % step == 0, found)
+        for side in (0, 1) if known is not None else ():
+            chosen = ChangedBlock(pairs, np.flatnonzero(known["folded"][:, side] % step == 0))
+            found[side].update(pair[side] for pair in chosen.read())
         first += size
     looked_at = len(sample)
     if cleaning is not None:
-        sample = _cleaned(sample, cleaning, evaluation, whole=step == 1)
+        try:
+            sample = list(clean(in_memory(sample), evaluation, cleaning))
+        except DataError:
+            if step == 1:  # a part of the text that cleaning removes as a whole says nothing of the rest
+                raise
     if step == 1:
         found = ({source for source, _ in sample}, {target for _, target in sample})
     sources, targets = (Counter(char for pair in sample for char in pair[side] if char.isalpha()) for side in (0, 1))
@@ -89,25 +93,6 @@ def text_statistics(
         shared_letters=shared / max(1, targets.total()),
         sample=tuple(sample),
     )
-
-
-def _cleaned(sample: list[Pair], cleaning: CleaningSettings, evaluation: Iterable[Pair], *, whole: bool) -> list[Pair]:
-    """Return the pairs of a sample that cleaning keeps; where it keeps none of a part of the text, all."""
-    try:
-        return list(clean(in_memory(sample), evaluation, cleaning))
-    except DataError:
-        if whole:
-            raise
-        return sample
-
-
-def _add_some(block: Block, chosen: npt.NDArray[np.bool_], found: tuple[set[str], set[str]]) -> None:
-    """Add chosen sentences of a block, by side; [n, 2]."""
-    rows = np.flatnonzero(chosen.any(axis=1))
-    for pair, sides in zip(ChangedBlock(block, rows).read(), chosen[rows].tolist(), strict=True):
-        for sentence, different, taken in zip(pair, found, sides, strict=True):
-            if taken:
-                different.add(sentence)
 
 
 def _words(sentences: Iterable[str]) -> int:
@@ -153,14 +138,10 @@ def token_statistics(
         [len(ids) + 1 for ids in tokenizer.encode([pair[side] for pair in statistics.sample])]
         for side, tokenizer in enumerate((tokenizers.source, tokenizers.target))
     ]
+    count = max(1, len(statistics.sample))
     longest = sorted(max(pair) for pair in zip(*lengths, strict=True))
     return TokenStatistics(
         vocabulary=(tokenizers.source.vocab_size, tokenizers.target.vocab_size),
-        lengths=_means(list(zip(*lengths, strict=True))),
+        lengths=(sum(lengths[0]) / count, sum(lengths[1]) / count),
         longest=longest[min(len(longest) - 1, int(0.995 * len(longest)))],
     )
-
-
-def _means(pairs: list[tuple[int, int]]) -> tuple[float, float]:
-    count = max(1, len(pairs))
-    return sum(source for source, _ in pairs) / count, sum(target for _, target in pairs) / count

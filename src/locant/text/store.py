@@ -137,9 +137,8 @@ def _read_block(numbered: tuple[int, Any], *, known: int) -> tuple[bytes, Facts 
 
 def _known(folder: Path, made_from: Any) -> dict[str, Any] | None:
     """Return what is known of a text that has been read; None where there is none, or its files have changed."""
-    try:
+    with suppress(CheckpointError, KeyError, TypeError):
         about: dict[str, Any] = read_json(folder / "text.json")
-        whole = all(isinstance(size, int) and size >= 0 for size in about["sizes"])
-        return about if whole and isinstance(about["digest"], str) and about["made_from"] == made_from else None
-    except (CheckpointError, KeyError, TypeError):
-        return None
+        if about["made_from"] == made_from and all(size >= 0 for size in about["sizes"]) and about["digest"]:
+            return about
+    return None
