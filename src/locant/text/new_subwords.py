@@ -166,7 +166,7 @@ def learn_subwords(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> li
     proto = model_proto(tokenizer.model, extending=True)
     bpe = proto.trainer_spec.model_type == proto.trainer_spec.BPE
     scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == piece.NORMAL}
-    replaces = {piece.piece: (index,) for index, piece in enumerate(proto.pieces)}
+    replaces: dict[str, tuple[int, ...]] = {piece.piece: (index,) for index, piece in enumerate(proto.pieces)}
     of_bytes = {piece.piece: int(piece.piece[1:-1], 16) for piece in proto.pieces if piece.type == piece.BYTE}
     words = Counter[tuple[str, ...]]()
     for text in islice(texts, _SENTENCES):

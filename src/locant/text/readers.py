@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import hashlib
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -304,6 +305,53 @@ def _version(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_size, found.st_mtime_ns
+
+
+@dataclass(frozen=True)
+class MonolingualText:
+    """A counted stream of lines; every ``iter()`` reads it again from the start, and nothing is held in memory.
+
+    Attributes:
+        open: Returns a fresh iterator over the lines, without their line ends.
+        count: The number of lines.
+        digest: A hash of the text; two streams with the same digest hold the same lines in the same order.
+    """
+
+    open: Callable[[], Iterator[str]] = field(repr=False)
+    count: int
+    digest: str
+
+    def __iter__(self) -> Iterator[str]:
+        return self.open()
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def survey_lines(open_lines: Callable[[], Iterator[str]]) -> MonolingualText:
+    """Read a stream once, so that every mistake in it surfaces now, and return it with its count and digest.
+
+    Raises:
+        DataError: Whatever is wrong in the files behind the stream.
+    """
+    count, digest = 0, hashlib.sha256()
+    for line in open_lines():
+        count += 1
+        digest.update(f"{line}\n".encode("utf-8", "surrogatepass"))
+    return MonolingualText(open_lines, count, digest.hexdigest())
+
+
+def read_monolingual(paths: Sequence[Path]) -> MonolingualText:
+    """Open text files, one sentence a line (``.gz`` too), that follow one another, and read them once.
+
+    Raises:
+        DataError: A file is missing, unreadable or not UTF-8 (with the line number), or there is no text in them.
+    """
+    text = survey_lines(lambda: chain.from_iterable(map(read_lines, paths)))
+    if not len(text):
+        named = ", ".join(map(str, paths))
+        raise DataError(f"{named} {'is' if len(paths) == 1 else 'are'} empty; there is nothing to translate.")
+    return text
 
 
 class RowBlock(NamedTuple):

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 
 from locant.errors import DataError
 from locant.text.cleaning import CleaningSettings, clean
-from locant.text.facts import Facts, count_words
+from locant.text.facts import count_words
 from locant.text.pairs import ChangedBlock, MemoryBlock, Pair, ParallelText, in_memory
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
@@ -65,13 +66,13 @@ def text_statistics(
     sample: list[Pair] = []
     found: tuple[set[str], set[str]] = (set(), set())
     first = 0
-    facts: Iterator[Facts | None] = text.facts() if step > 1 else repeat(None)
+    facts: Iterator[Any] = text.facts() if step > 1 else repeat(None)
     for (block, size), known in zip(text.blocks(), facts, strict=False):
         pairs = MemoryBlock(block.read())
         sample += ChangedBlock(pairs, np.arange(-first % step, size, step)).read()
-        for side in (0, 1) if known is not None else ():
-            chosen = ChangedBlock(pairs, np.flatnonzero(known["folded"][:, side] % step == 0))
-            found[side].update(pair[side] for pair in chosen.read())
+        for side, sentences in enumerate(found) if known is not None else ():
+            rows = np.flatnonzero(known["folded"][:, side] % step == 0)
+            sentences.update(pair[side] for pair in ChangedBlock(pairs, rows).read())
         first += size
     looked_at = len(sample)
     if cleaning is not None:
@@ -86,17 +87,13 @@ def text_statistics(
     shared = sum(count for letter, count in targets.items() if letter in sources)
     return TextStatistics(
         pairs=round(len(text) * len(sample) / max(1, looked_at)),
-        source_words=step * _words(found[0]),
-        target_words=step * _words(found[1]),
-        words=step * _words(found[0] | found[1]),
+        source_words=step * sum(map(count_words, found[0])),
+        target_words=step * sum(map(count_words, found[1])),
+        words=step * sum(map(count_words, found[0] | found[1])),
         characters=len({character for pair in sample for side in pair for character in side}),
         shared_letters=shared / max(1, targets.total()),
         sample=tuple(sample),
     )
-
-
-def _words(sentences: Iterable[str]) -> int:
-    return sum(map(count_words, sentences))
 
 
 @dataclass(frozen=True)
