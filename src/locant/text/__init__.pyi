@@ -50,10 +50,10 @@ from locant.text.prepare import PreparedData as PreparedData
 from locant.text.prepare import prepare as prepare
 from locant.text.readers import MonolingualText as MonolingualText
 from locant.text.readers import read_monolingual as read_monolingual
+from locant.text.spans import Span as Span
+from locant.text.spans import encode_with_spans as encode_with_spans
+from locant.text.spans import word_spans as word_spans
 from locant.text.store import TextStore as TextStore
-from locant.text.subword_spans import Span as Span
-from locant.text.subword_spans import encode_with_spans as encode_with_spans
-from locant.text.subword_spans import word_spans as word_spans
 from locant.text.tokenizer import BOS as BOS
 from locant.text.tokenizer import EOS as EOS
 from locant.text.tokenizer import PAD as PAD
