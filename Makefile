@@ -53,7 +53,7 @@ tests: $(VENV)/compiled
 
 # The tests that `make test` leaves out: small trainings to a score, what torch compiles, wheels, pages that train, sweeps over
 # all classes, the rest of the cases of which it takes some, and properties with four times as many examples.
-PROPERTIES := tests/extension/test_any_json.py tests/extension/test_source.py tests/server/test_plain_sentences.py \
+PROPERTIES := tests/extension/test_any_json.py tests/extension/test_source.py tests/server/test_translate_route.py \
   tests/translation/test_compiled_transformer.py tests/translation/test_terms.py
 test-slow: $(VENV)/compiled
 	$(BIN)/pytest -m slow --numprocesses 3 --dist worksteal

@@ -43,7 +43,7 @@ PARTS: dict[str, list[str]] = {
         "docs/transformers",
     ],
     "See and compare": ["docs/figures", "docs/explorer", "docs/lab", "docs/results"],
-    "Reference": ["docs/api", "reference", "docs/architecture"],
+    "Reference": ["docs/api", "reference", "docs/names", "docs/architecture"],
     "Project": ["CONTRIBUTING", "docs/building", "CHANGELOG"],
 }
 """Captions of the navigation, and the pages or folders below each; a page that is not here stands under *More*."""
