@@ -66,12 +66,6 @@ def test_pairs_with_too_many_tokens_are_dropped_and_counted(pairs, tokenizers, t
     assert not (tmp_path / "d").exists()
 
 
-def test_an_empty_side_is_an_empty_sentence(tokenizers, tmp_path):
-    cache = write_cache([("", ""), ("The kalo.", "")], tokenizers, tmp_path / "c", max_tokens=50)
-    assert cache.target.lengths.tolist() == [0, 0]
-    assert cache.source.lengths[0] == 0
-
-
 def test_the_text_can_be_kept(pairs, tokenizers, tmp_path, small_chunks):
     odd = [("a\nb 🙂", "x"), ("", "ü"), *pairs]
     cache = write_cache(odd, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)

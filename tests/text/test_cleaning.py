@@ -50,11 +50,6 @@ def test_duplicates_and_overlap_can_stay():
     assert list(clean(in_memory(pairs), [("a", "b")], settings)) == pairs
 
 
-def test_one_target_with_several_sources_is_no_duplicate():
-    pairs = [("thou art", "you are"), ("ye are", "you are")]
-    assert list(clean(in_memory(pairs), [], CleaningSettings())) == pairs
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [("", 0), ("a b", 2), ("don't stop", 2), ("我喜欢猫", 4), ("猫が好き", 4), ("GPU 很快", 3), ("สวัสดี", 6)],

@@ -71,13 +71,6 @@ def test_unequal_lengths_give_both_counts(tmp_path, source, target):
         load_corpus(files(tmp_path))
 
 
-def test_invalid_utf8_names_file_and_line(tmp_path):
-    write(tmp_path / "a", lines(3))
-    (tmp_path / "b").write_bytes(b"gut\nsch\xf6n\nja\n")
-    with pytest.raises(DataError, match=r"b, line 2: byte 4 .*UTF-8"):
-        load_corpus(files(tmp_path))
-
-
 def test_missing_empty_and_damaged_files(tmp_path):
     write(tmp_path / "a", lines(3))
     with pytest.raises(DataError, match="b does not exist"):
