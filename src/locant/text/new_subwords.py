@@ -122,10 +122,8 @@ def add_tags(extended: ExtendedTokenizers, tags: Sequence[str], *, shared: bool)
 
 
 def _with_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
-    proto = model_proto(tokenizer.model, extending=True)
-    kind = type(proto).SentencePiece
-    proto.pieces.extend(kind(piece=tag, score=0.0, type=kind.CONTROL) for tag in tags)
-    return _changed(proto, tokenizer)
+    kind = model_proto(tokenizer.model, extending=True).SentencePiece
+    return _with_pieces(tokenizer, [kind(piece=tag, score=0.0, type=kind.CONTROL) for tag in tags])
 
 
 def with_subwords(tokenizer: Tokenizer, new: Sequence[NewSubword]) -> Tokenizer:
@@ -135,18 +133,17 @@ def with_subwords(tokenizer: Tokenizer, new: Sequence[NewSubword]) -> Tokenizer:
         MissingExtraError: The package ``protobuf`` is not installed.
     """
     proto = model_proto(tokenizer.model, extending=True)
-    kind = type(proto).SentencePiece
+    kind = proto.SentencePiece
     bpe = proto.trainer_spec.model_type == proto.trainer_spec.BPE
     lowest = min((piece.score for piece in proto.pieces if piece.type == kind.NORMAL), default=0.0)
-    proto.pieces.extend(
-        kind(piece=one.piece, score=lowest - 1 - rank if bpe else one.score, type=kind.NORMAL)
-        for rank, one in enumerate(new)
-    )
-    return _changed(proto, tokenizer)
+    scores = (lowest - 1 - rank if bpe else one.score for rank, one in enumerate(new))
+    pieces = [kind(piece=one.piece, score=score, type=kind.NORMAL) for one, score in zip(new, scores, strict=True)]
+    return _with_pieces(tokenizer, pieces)
 
 
-def _changed(proto: Any, tokenizer: Tokenizer) -> Tokenizer:
-    """Return a tokenizer of a changed model."""
+def _with_pieces(tokenizer: Tokenizer, pieces: Sequence[Any]) -> Tokenizer:
+    proto = model_proto(tokenizer.model, extending=True)
+    proto.pieces.extend(pieces)
     proto.trainer_spec.vocab_size = len(proto.pieces)
     proto.DiscardUnknownFields()  # samples for a self-test, which show the old segmentation
     return Tokenizer(proto.SerializeToString(), lowercase=tokenizer.lowercase)

@@ -170,7 +170,13 @@ def prepare(
             )
         record.unlink(missing_ok=True)
         progress("cleaning", 0.0)
-        texts = [_cleaned(corpus, part, cleaning) for part in corpus.parts]
+        several = len(corpus.parts) > 1
+        texts = [
+            CleanText.nothing(part.train)
+            if part.zero_shot
+            else clean(part.train, held_out(corpus, part), cleaning, of=part.name if several else "")
+            for part in corpus.parts
+        ]
         if make_tokenizers:
             tokenizers = make_tokenizers(concatenated([text.text for text in texts]))
         else:
@@ -238,13 +244,6 @@ def prepare(
         temperature=corpus.temperature,
         noise=[part.noise for part in corpus.parts],
     )
-
-
-def _cleaned(corpus: Corpus, part: CorpusPart, cleaning: CleaningSettings) -> CleanText:
-    if part.zero_shot:
-        return CleanText.nothing(part.train)
-    name = part.name if len(corpus.parts) > 1 else ""
-    return clean(part.train, held_out(corpus, part), cleaning, of=name)
 
 
 def _learned(
