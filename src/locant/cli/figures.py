@@ -54,10 +54,13 @@ def run(options: argparse.Namespace) -> int:
     """Draw figures, or list them."""
     from locant.app import write_errata, write_gallery
     from locant.figures import write_figures
+    from locant.positions.registry import scheme_name
     from locant.runtime import usable_cores
     from locant.training.recipe import apply_overrides
 
     given = {name: getattr(options, name) for name in _OPTIONS if getattr(options, name) is not None}
+    if options.scheme:
+        given["scheme"] = scheme_name(options.scheme)
     if options.model:
         given["model"] = apply_overrides({}, options.model)
     if not options.names and not options.all:

@@ -33,6 +33,7 @@ from locant.text import (
     TokenizerSettings,
     load_corpus,
 )
+from locant.text.found_languages import with_found_languages
 from locant.text.store import Progress, no_progress
 from locant.training.settings import FineTuningSettings, TrainingSettings
 
@@ -131,8 +132,11 @@ class Recipe(Settings):
             )
 
     def open_corpus(self, store: TextStore | None = None) -> Corpus:
-        """Open the corpus, with the languages that fine-tuning gives it; see ``load_corpus``."""
-        return self.with_languages(load_corpus(self.corpus, store))
+        """Open the corpus, with the languages that fine-tuning gives it or its text shows; see ``load_corpus``."""
+        corpus = self.with_languages(load_corpus(self.corpus, store))
+        if self.finetuning:  # what its parent knows comes first
+            return corpus
+        return with_found_languages(corpus, self.corpus, tell=store is not None and store.reads)
 
     def with_languages(self, corpus: Corpus) -> Corpus:
         """Return a corpus with the languages that fine-tuning gives it, if it gives any."""
