@@ -73,7 +73,7 @@ def _by_name(files: Sequence[Path], texts: Sequence[str]) -> str | None:
 
 
 def _by_text(texts: Sequence[str]) -> str | None:
-    """Return the code of the language that nearly all of the text is in; ``None`` where none is, or nothing is known."""
+    """Return the code of the language that nearly all of the text is in; ``None`` where none is known."""
     with suppress(MissingExtraError):
         identifier = language_identifier()
         some = [" ".join(texts[start : start + _TOGETHER]) for start in range(0, len(texts), _TOGETHER)]
