@@ -10,9 +10,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import sentencepiece
+
+if TYPE_CHECKING:
+    import sentencepiece
 
 _SPACE = "▁"
 _BLOCK = 4096  # Random numbers are drawn in blocks: one at a time takes many times as long.

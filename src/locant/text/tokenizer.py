@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
-import sentencepiece
 from pydantic import Field
 
 from locant.errors import CheckpointError
+from locant.lazy import optional_package
 from locant.settings import Settings
 from locant.text.sampling import Sampler, is_bpe, make_sampler
 from locant.text.word_table import END, FlatIds, WordTable, flat_ids
+
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""

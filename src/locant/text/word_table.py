@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import sentencepiece
+
+if TYPE_CHECKING:
+    import sentencepiece
 
 END = "\x01"
 """The word that stands behind each text; it is in none."""
