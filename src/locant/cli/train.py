@@ -14,7 +14,7 @@ from locant.errors import UsageError
 
 if TYPE_CHECKING:
     from locant.cli.console import PlainConsole
-    from locant.training import BeforeAfter, RunSummary
+    from locant.training import BeforeAfter, Recipe, RunSummary
 
 _EPILOG = """examples:
   locant train --source train.en --target train.de --output runs/en-de
@@ -117,18 +117,20 @@ def run(options: argparse.Namespace) -> int:
     # For the whole process, which a call of the library leaves as it is.
     keep_freed_memory()
     limit_onednn_cache()
+    if not options.resume:
+        recipe = load_recipe(recipes[0] if recipes else "translator", overrides)
+        _tell_refusals(recipe)
     if options.dry_run:
         from locant.cli.console import PlainConsole
         from locant.cli.progress import show_plan
 
-        show_plan(plan_training(load_recipe(_recipe_name(recipes), overrides)), PlainConsole())
+        show_plan(plan_training(recipe), PlainConsole())
         return 0
     try:
         with TrainingProgress() as progress:
             if options.resume:
                 summary = resume_training(options.resume, overrides, callback=progress)
             else:
-                recipe = load_recipe(_recipe_name(recipes), overrides)
                 again = options.resume_if_exists
                 summary = train(recipe, options.output, resume_if_exists=again, callback=progress)
     except KeyboardInterrupt:
@@ -150,8 +152,15 @@ def _how_to_go_on(run: Path) -> str:
     return f"Go on from {where}, by `{resume_command(run)}`."
 
 
-def _recipe_name(recipes: list[str]) -> str:
-    return recipes[0] if recipes else "translator"
+def _tell_refusals(recipe: Recipe) -> None:
+    """Say on standard error to which formats the model cannot be exported, while it can still be another."""
+    from locant.interop.refusals import export_refusals
+
+    if recipe.finetuning or os.environ.get("RANK", "0") != "0":
+        return
+    several = getattr(recipe.corpus, "languages", None) or recipe.corpus.kind == "languages"
+    for name, reason in export_refusals(recipe.sized_model(8, 8), several_languages=bool(several)).items():
+        print(f"locant: No export to {name}: {reason}", file=sys.stderr)
 
 
 def _overrides(options: argparse.Namespace) -> list[str]:
