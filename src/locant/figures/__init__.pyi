@@ -68,7 +68,6 @@ from locant.figures.word_plus_position import WordPlane as WordPlane
 from locant.figures.word_plus_position import word_plus_position as word_plus_position
 
 __all__ = [
-    "FIGURES",
     "Caption",
     "FigureData",
     "draw_figure",

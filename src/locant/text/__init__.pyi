@@ -73,8 +73,6 @@ __all__ = [
     "PAD",
     "Batch",
     "NoiseSettings",
-    "TokenizerPair",
     "add_noise",
     "sampling_shares",
-    "train_tokenizers",
 ]

@@ -11,11 +11,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import sentencepiece
 
 from locant.text.sentencepiece_model import model_type
+
+if TYPE_CHECKING:
+    import sentencepiece
 
 _SPACE = "▁"
 _BLOCK = 4096  # Random numbers are drawn in blocks: one at a time takes many times as long.

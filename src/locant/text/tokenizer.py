@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
-import sentencepiece
 from pydantic import Field
 
 from locant.errors import CheckpointError
+from locant.lazy import optional_package
 from locant.settings import Settings
 from locant.text.encoding import END, FlatIds, WordTable, flat_ids
 from locant.text.sampling import Sampler, make_sampler
 from locant.text.sentencepiece_model import model_type
+
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""
