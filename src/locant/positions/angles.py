@@ -135,11 +135,12 @@ class PositionTable:
             low, high = (int(end) for end in positions.aminmax())
         if low < 0 or high >= _MAX_TABLE_ROWS:
             return self.compute(positions)
-        if self._rows is None or high >= self._rows.shape[0]:
+        rows = self._rows  # of which another thread may make a longer or a shorter one meanwhile
+        if rows is None or high >= rows.shape[0]:
             with torch.inference_mode(mode=False), torch.no_grad():
-                self._rows = self.compute(torch.arange(_table_size(high), device=positions.device))
+                self._rows = rows = self.compute(torch.arange(_table_size(high), device=positions.device))
         # Indexing with uint8 would be taken for a mask, and the other small integers are refused.
-        return self._rows[positions.long()]
+        return rows[positions.long()]
 
 
 def _table_size(high: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
@@ -15,8 +15,8 @@ from locant.positions.angles import Frequencies
 from locant.positions.exact import geometric_frequencies
 from locant.positions.registry import register_scheme
 from locant.positions.rotary.config import RotaryLayout
-from locant.positions.rotary.rotation import rotate_pairs
-from locant.positions.scheme import AttentionShape, PositionScheme, require_choice
+from locant.positions.rotary.rotation import RotaryAngles, apply_rotation
+from locant.positions.scheme import AttentionShape, PositionScheme, Rotation, describes, require_choice
 
 
 class _MultiAxisRotary(PositionScheme):
@@ -63,9 +63,18 @@ class _MultiAxisRotary(PositionScheme):
         Returns:
             Queries and keys of the same shapes and dtypes.
         """
-        return self._rotated(q, q_positions), self._rotated(k, k_positions)
+        return self.rotation(q_positions, None if k_positions is q_positions else k_positions)(q, k)
 
-    def _rotated(self, x: Tensor, positions: Tensor) -> Tensor:
+    @describes("rotate")
+    def rotation(self, q_positions: Tensor, k_positions: Tensor | None = None) -> Rotation:
+        """Return the rotation by the angles of these positions; as :meth:`PositionScheme.rotation`."""
+        angles = self._angles(q_positions)
+        if k_positions is None:
+            return lambda q, k: cast(tuple[Tensor, Tensor], apply_rotation((q, k), angles))
+        of_keys = self._angles(k_positions)
+        return lambda q, k: (apply_rotation((q,), angles)[0], apply_rotation((k,), of_keys)[0])
+
+    def _angles(self, positions: Tensor) -> RotaryAngles:
         coordinates = positions if positions.dim() == 3 else self.coordinates(positions)
         if coordinates.shape[-1] != self.axes:
             raise DataError(
@@ -76,7 +85,7 @@ class _MultiAxisRotary(PositionScheme):
         sine, cosine = self.frequencies.sine_cosine(coordinates.index_select(-1, axis), each=True)
         if sine.dim() == 3:
             sine, cosine = sine.unsqueeze(1), cosine.unsqueeze(1)
-        return rotate_pairs(x, sine, cosine, self.layout)
+        return RotaryAngles(cosine, sine, self.layout)
 
 
 @register_scheme("axial-rotary")
@@ -209,6 +218,6 @@ def _alternating(sections: Sequence[int]) -> list[int]:
     """Return axes that alternate time, height, width; the pairs that height and width leave over turn by time."""
     axes = [0] * sum(sections)
     for axis in (1, 2):
-        for pair in range(axis, 3 * sections[axis], 3):
+        for pair in range(axis, min(3 * sections[axis], len(axes)), 3):
             axes[pair] = axis
     return axes
