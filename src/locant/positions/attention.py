@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -160,7 +161,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, seen: _Seen | None, dro
         return _attend(q.float(), k.float(), v.float(), mask, (allowed, causal), dropout).to(q.dtype)
     allowed = allowed.to(q.dtype) if biased and allowed is not None else allowed
     return nn.functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=causal, enable_gqa=groups > 1
+        q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=causal, **_grouped(groups)
     )
 
 
@@ -169,6 +170,11 @@ def _groups(q: Tensor, k: Tensor) -> int:
     if q.shape[1] % k.shape[1]:
         raise DataError(f"{q.shape[1]} heads of queries cannot share {k.shape[1]} heads of keys evenly.")
     return q.shape[1] // k.shape[1]
+
+
+def _grouped(groups: int) -> dict[str, Any]:
+    """Return SDPA's option for grouped queries; a compiler takes no comparison of free sizes in its place."""
+    return {"enable_gqa": True} if groups > 1 else {}
 
 
 def _is_faster_wide(q: Tensor, k: Tensor) -> bool:
@@ -443,6 +449,6 @@ def _attend_with_features(q: Tensor, k: Tensor, v: Tensor, features: tuple[Tenso
     # Fast kernels ask for values of the same width.
     v = nn.functional.pad(v, (0, q.shape[-1] - dim))
     out = nn.functional.scaled_dot_product_attention(
-        q, k, v, dropout_p=dropout, is_causal=True, scale=dim**-0.5, enable_gqa=groups > 1
+        q, k, v, dropout_p=dropout, is_causal=True, scale=dim**-0.5, **_grouped(groups)
     )
     return out[..., :dim]

@@ -366,7 +366,7 @@ class PositionScheme(nn.Module):
 
 
 def _drop_claims(cls: type[PositionScheme]) -> None:
-    """Give a class, of every fact that describes hooks, the first definition whose hooks no class before it overrides."""
+    """Give a class the first definition of every fact whose hooks no class before it overrides."""
     order = cls.__mro__[: cls.__mro__.index(PositionScheme) + 1]
     for name in dict.fromkeys(name for base in order for name in vars(base)):
         made = [(place, vars(base)[name]) for place, base in enumerate(order) if name in vars(base)]
@@ -411,9 +411,9 @@ def require_fit(scheme: PositionScheme, q: Tensor, k: Tensor, q_positions: Tenso
     _require_fit(scheme, "query", q, q_positions)
     _require_fit(scheme, "key", k, k_positions)
     name = type(scheme).__name__
-    if scheme.head_dim not in (None, q.shape[-1]):
+    if scheme.head_dim is not None and scheme.head_dim != q.shape[-1]:
         raise ConfigError(f"{name} is made for heads of {scheme.head_dim} features, and these have {q.shape[-1]}.")
-    if q.dim() == 4 and scheme.num_heads not in (None, q.shape[1]):
+    if q.dim() == 4 and scheme.num_heads is not None and scheme.num_heads != q.shape[1]:
         raise ConfigError(f"{name} is made for {scheme.num_heads} heads of queries, and these are {q.shape[1]}.")
 
 
@@ -421,7 +421,8 @@ def _require_fit(scheme: PositionScheme, what: str, x: Tensor, positions: Tensor
     """Raise DataError unless there is a position for every token of ``x [B, ..., L, D]``."""
     shape = positions.shape[:-1] if positions.dim() == 3 and scheme.axes > 1 else positions.shape
     rows = x.shape[0] if x.dim() > 2 else 1
-    if len(shape) not in (1, 2) or shape[-1] != x.shape[-2] or (len(shape) == 2 and shape[0] not in (1, rows)):
+    fits = len(shape) in (1, 2) and shape[-1] == x.shape[-2] and (len(shape) == 1 or shape[0] == 1 or shape[0] == rows)
+    if not fits:
         several = f", or coordinates [B, L, {scheme.axes}]" if scheme.axes > 1 else ""
         missing = " Give k_positions where keys are not those of the same tokens." if what == "key" else ""
         raise DataError(

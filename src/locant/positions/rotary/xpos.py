@@ -94,7 +94,7 @@ class XPos(Rotary):
         return self.causal
 
     def query_blocks(self, q_positions: Tensor) -> list[slice]:
-        """Return blocks of 1,024 queries, or all at once without decay and under a compiler, which cannot count them."""
+        """Return blocks of 1,024 queries, or all at once without decay and under a compiler."""
         if not self.causal or torch.compiler.is_compiling():
             return super().query_blocks(q_positions)
         count = q_positions.shape[-1]
