@@ -94,6 +94,7 @@ class RelativeBias(PositionScheme, ABC):
     """
 
     traceable = True
+    num_heads: int
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()

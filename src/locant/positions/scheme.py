@@ -52,7 +52,7 @@ def describes(*hooks: str) -> Callable[[_Fact], _Fact]:
     """
 
     def mark(fact: _Fact) -> _Fact:
-        (fact.fget if isinstance(fact, property) else fact).describes = hooks  # type: ignore[attr-defined, union-attr]
+        (fact.fget if isinstance(fact, property) else fact).describes = hooks  # type: ignore[union-attr]
         return fact
 
     return mark

@@ -95,7 +95,10 @@ class AxialRotary(_MultiAxisRotary):
     Source: Heo et al. 2024, "Rotary Position Embedding for Vision Transformer", section 3.2 (RoPE-Axial); the first
     pairs of a head turn by the first coordinate, and so on::
 
-        pair j of axis a turns by  c_a * base^(-2j / (D / A))        j = 0 .. D/(2A) - 1
+        pair j of axis a turns by  c_a * base^(-2j / D_a)        j = 0 .. D_a / 2 - 1
+
+    with ``D_a`` features of axis ``a``: ``D / A`` of each in the paper, other shares in models of video.
+    Coordinates may be fractions, such as -1 to 1.
 
     A flat position counts through the grid row by row, the last axis fastest; tokens in another order give their
     coordinates instead.
@@ -104,13 +107,15 @@ class AxialRotary(_MultiAxisRotary):
     ``grid[-1]`` tokens. Cross-attention is left alone.
 
     Args:
-        head_dim: Features of one head, ``D``; a multiple of twice the number of axes.
+        head_dim: Features of one head, ``D``; a multiple of twice the number of axes unless ``sections`` says more.
         base: Base of the wavelengths; vision models often use 100.
         grid: Sizes of the axes, the slowest first; the first may be exceeded.
+        sections: Pairs of each axis, together ``D / 2``, such as 8, 28 and 28; even shares when ``None``.
         layout: ``half`` or ``interleaved``.
 
     Raises:
-        ConfigError: The axes do not share the pairs evenly, or the grid is not two or three positive sizes.
+        ConfigError: The axes do not share the pairs evenly, ``sections`` are not those of the axes, or the grid is not
+            two or three positive sizes.
 
     Example:
         >>> import torch
@@ -127,19 +132,26 @@ class AxialRotary(_MultiAxisRotary):
         *,
         base: float = 10000.0,
         grid: Sequence[int] = (32, 32),
+        sections: Sequence[int] | None = None,
         layout: RotaryLayout = "half",
     ) -> None:
         sizes = tuple(grid)
         if len(sizes) not in (2, 3) or min(sizes) < 1:
             raise ConfigError(f"A grid has two or three axes of at least one position; got {list(sizes)}.")
         share, rest = divmod(head_dim, 2 * len(sizes))
-        if rest or not share:
+        if sections is None and (rest or not share):
             raise ConfigError(
-                f"{len(sizes)} axes cannot share {head_dim} features evenly in pairs. "
-                f"Use heads of a multiple of {2 * len(sizes)} features."
+                f"{len(sizes)} axes cannot share {head_dim} features evenly in pairs. Use heads of a multiple of "
+                f"{2 * len(sizes)} features, or say in sections how many pairs each axis has."
             )
-        frequencies = geometric_frequencies(share, base) * len(sizes)
-        super().__init__(head_dim, frequencies, [axis for axis in range(len(sizes)) for _ in range(share)], layout)
+        pairs = [share] * len(sizes) if sections is None else list(sections)
+        if len(pairs) != len(sizes) or 2 * sum(pairs) != head_dim or min(pairs) < 1:
+            raise ConfigError(
+                f"The sections of {len(sizes)} axes must add up to the {head_dim / 2:g} pairs of a head of {head_dim} "
+                f"features; got {pairs}."
+            )
+        frequencies = [radians for count in pairs for radians in geometric_frequencies(count, base)]
+        super().__init__(head_dim, frequencies, [axis for axis, n in enumerate(pairs) for _ in range(n)], layout)
         self.base = base
         self.grid = sizes
 

@@ -145,7 +145,7 @@ class Rotary(PositionScheme):
         """Return sine and cosine of the angles, times the attention scale, for a text of the given length.
 
         Args:
-            positions: Integer positions ``[...]``.
+            positions: Positions ``[...]``, integers or, where frequencies do not follow the length, fractions.
             length: Length of the text in tokens; matters only where the frequencies depend on it.
 
         Returns:
@@ -166,9 +166,9 @@ class Rotary(PositionScheme):
 
     def _lengths(self, q_positions: Tensor) -> list[int]:
         """Return the length of each row's text up to its last query, or of all when they are the same."""
-        require_integer(q_positions)
         if not self._follows_length or not q_positions.numel():
             return [1]
+        require_integer(q_positions)
         lengths = (q_positions.amax(dim=-1) + 1).clamp(min=1).reshape(-1).tolist()
         same = len({self.config.scaling.length_class(length) for length in lengths}) == 1
         return lengths[:1] if same else lengths

@@ -67,6 +67,7 @@ class DeBERTa(PositionScheme):
     paper = "He et al. 2021"
     per_layer: ClassVar[bool] = True
     traceable = True
+    num_heads: int
 
     def __init__(self, model_dim: int, num_heads: int, *, max_distance: int = 512, buckets: int = 0) -> None:
         super().__init__()
