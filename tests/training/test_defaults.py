@@ -28,8 +28,7 @@ from locant.training import (
     train,
 )
 from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
-from locant.training.forecast import Speed, warmup_warning
-from locant.training.plan import format_passes
+from locant.training.plan import Speed, format_passes, warmup_warning
 from locant.training.settings import TrainingSettings, learning_rate
 
 
@@ -494,7 +493,7 @@ def test_several_directions_of_a_text_do_not_make_its_vocabulary_larger(open_rec
 
 def test_too_little_memory_is_said_with_what_to_lower(recipe_data, corpus, tmp_path, monkeypatch, capsys, caplog):
     def limit(gigabytes):
-        monkeypatch.setattr("locant.training.forecast.usable_memory", lambda device: gigabytes * 1e9)
+        monkeypatch.setattr("locant.training.plan.usable_memory", lambda device: gigabytes * 1e9)
 
     limit(0.7)
     large = {"batches": {"tokens": 100_000}, "training": {**recipe_data["training"], "steps": 1}}

@@ -25,12 +25,11 @@ from locant.cli.progress import TrainingProgress
 from locant.errors import CheckpointError, ConfigError, DataError, StoppedError
 from locant.files import file_digest
 from locant.locks import holding
-from locant.training import Recipe, TrainingCallback, parallel, read_metrics, resume_training, train
-from locant.training.checkpoint import Progress, checkpoint_folders, find_checkpoint
-from locant.training.optimizers import OptimizerSet
+from locant.training import Recipe, TrainingCallback, read_metrics, resume_training, train
+from locant.training.checkpoint import checkpoint_folders, find_checkpoint
 from locant.training.recipe import apply_overrides
-from locant.training.state import TrainingState
 from locant.training.stopping import Interruption, StopRequest
+from locant.training.trainer import random_states, restore_random_states
 
 SHORT = {"steps": 2, "validate_every": 2, "validation_sentences": 0}
 
@@ -401,15 +400,11 @@ def test_all_generators_that_are_drawn_from_go_on(monkeypatch, kinds):
     fake = {"cuda": torch.tensor([7], dtype=torch.uint8)}
     monkeypatch.setattr("torch.cuda.get_rng_state", lambda device: fake["cuda"])
     monkeypatch.setattr("torch.cuda.set_rng_state", lambda state, device: fake.update(cuda=state))
-    model = torch.nn.Linear(2, 2)
-    optimizer = OptimizerSet([torch.optim.AdamW(model.parameters(), fused=True)])
-    distributed = parallel.DistributedModel(model, model, "auto", torch.device("cpu"))
-    state = TrainingState(model, distributed, optimizer, None, torch.device(kinds[-1]))
-    content = state.content(Progress(), evaluated=True)
-    assert {f"random/{kind}/0" for kind in kinds} <= set(content.optimizer)
+    states = random_states(torch.device(kinds[-1]))
+    assert set(states) == set(kinds)
     drawn = torch.rand(3)
     fake["cuda"] = torch.tensor([8], dtype=torch.uint8)
-    state.restore(content)
+    restore_random_states(states, torch.device(kinds[-1]))
     assert torch.equal(torch.rand(3), drawn)
     assert fake["cuda"].item() == (7 if "cuda" in kinds else 8)
 

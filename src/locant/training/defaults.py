@@ -23,8 +23,17 @@ from locant.text import Corpus, TokenCache, TokenizerPair, TokenizerSettings
 from locant.text.pairs import ParallelText
 from locant.text.statistics import TextStatistics, TokenStatistics, text_statistics, token_statistics
 from locant.text.vocabulary import VocabularyTooSmallError
-from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed, memory_warning, passes_warning
-from locant.training.plan import Choice, TrainingPlan, format_passes
+from locant.training.plan import (
+    Choice,
+    MeasureSpeed,
+    Speed,
+    TrainingPlan,
+    format_passes,
+    measure_speed,
+    memory_needed,
+    memory_warning,
+    passes_warning,
+)
 from locant.training.recipe import Recipe, merged
 from locant.training.settings import TrainingSettings
 

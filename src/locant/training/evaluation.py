@@ -19,7 +19,7 @@ from locant.models.model_card import weights_digest
 from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, plan_batches
 from locant.text.doubts import tokenised_texts
 from locant.text.readers import read_files
-from locant.training.checkpoint import ValidationScores
+from locant.training.checkpoint import ValidationScores, from_plain_data
 from locant.training.losses import TranslatorLoss
 from locant.training.recipe import Recipe, load_run_recipe, run_text_store
 from locant.training.run_folder import evaluate_command
@@ -205,17 +205,10 @@ def load_run_evaluation(folder: Path) -> Evaluation:
         path = _evaluation_path(folder, split)
         if path.exists():
             with explaining_damage(path):
-                data = read_json(path)
-                data.pop("weights", None)
-                parts = {name: PartScores(**{**part, **_scores(part)}) for name, part in data.pop("parts", {}).items()}
-                return Evaluation(**{**data, **_scores(data)}, parts=parts)
+                return from_plain_data(Evaluation, read_json(path))
     if not any((Path(folder) / name).exists() for name in ("recipe.yaml", "config.json")):
         raise CheckpointError(f"There is no run in {folder}: it holds neither recipe.yaml nor config.json.")
     raise CheckpointError(f"The run {folder} has not been evaluated. Do that first: {evaluate_command(folder)}")
-
-
-def _scores(data: dict[str, Any]) -> dict[str, Scores]:
-    return {name: Scores(**data[name]) for name in ("scores", "copy_scores")}
 
 
 def _evaluation_path(folder: Path, split: str) -> Path:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Annotated, Generic, Protocol, Self, TypeVar
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from locant.errors import TrainingError
@@ -34,6 +35,10 @@ class TrainingBatch(Protocol):
 B = TypeVar("B", bound=TrainingBatch)
 
 
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+"""A number that JSON keeps exactly."""
+
+
 @dataclass
 class LoopProgress:
     """How far the loop is.
@@ -45,10 +50,10 @@ class LoopProgress:
         target_tokens: Target tokens trained on.
     """
 
-    step: int = 0
+    step: Count = 0
     seconds: float = 0.0
     first: float = 0.0
-    target_tokens: int = 0
+    target_tokens: Count = 0
 
 
 @dataclass(frozen=True)

@@ -57,19 +57,18 @@ from locant.training.checkpoint import find_newest_checkpoint
 from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
-from locant.training.forecast import memory_warning, warmup_warning
 from locant.training.losses import TranslatorLoss
-from locant.training.plan import Choice, TrainingPlan
+from locant.training.plan import Choice, TrainingPlan, memory_warning, warmup_warning
 from locant.training.recipe import (
     Recipe,
     apply_overrides,
+    continued_recipe,
     load_recipe,
     load_run_recipe,
     merged,
     run_text_store,
     with_changes,
 )
-from locant.training.resuming import continued_recipe
 from locant.training.trainer import Trainer
 from locant.version import __version__
 
@@ -419,10 +418,8 @@ class Run:
             lr_scales=finetuning.learning_rate_scales(model) if finetuning else None,
             plain_weights=finetuning.plain_weights(model) if finetuning else None,
         )
-        if checkpoint:
-            trainer.resume(checkpoint)
-        elif kept:
-            trainer.begin_with(kept)
+        if start := checkpoint or kept:
+            trainer.resume(start)
         if parallel.rank() == 0:
             report = _report_data(recipe, corpus, self._doubts, data, model)
             run_folder.record(recipe, folder, report, (*self.choices, *lengths), trainer.progress.step)
@@ -462,8 +459,8 @@ def _start(
         return wanted, False, seen
     given = wanted.model_dump(mode="json", exclude_unset=True) if isinstance(wanted, Recipe) else wanted
     recipe, changes = continued_recipe(load_run_recipe(folder), given, str(folder))
-    for change in changes:
-        _logger.info(f"The run goes on with {change}; that changes {change.effect}.")
+    for change, effect in changes:
+        _logger.info(f"The run goes on with {change}; that changes {effect}.")
     return recipe, True, seen
 
 

@@ -15,7 +15,7 @@ from locant.runtime import has_fast_bfloat16
 from locant.settings import Settings
 from locant.text import FilePair
 from locant.training.budget import Budget
-from locant.training.lora import LoraSettings
+from locant.training.trained_parts import LoraSettings
 
 
 def learning_rate(settings: TrainingSettings, d_model: int, step: int, total_steps: float) -> float:

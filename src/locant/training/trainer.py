@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,13 @@ from locant.training import parallel
 from locant.training.budget import Clock
 from locant.training.callback import MetricsLog, StepReport, TrainingCallback, ValidationReport
 from locant.training.checkpoint import (
+    AVERAGE,
     Checkpoint,
     Progress,
     Snapshot,
     StoredCheckpoint,
     ValidationScores,
+    average_in,
     average_snapshots,
     checkpoint_folders,
     prune_snapshots,
@@ -39,7 +41,6 @@ from locant.training.loop import DivergedError, TrainingLoop, Update
 from locant.training.optimizers import WeightAverage, build_optimizer
 from locant.training.run_folder import resume_command
 from locant.training.settings import TrainingSettings, learning_rate
-from locant.training.state import TrainingState
 from locant.training.stopping import Interruption, StopRequest
 
 # Batches prepared ahead of the one that trains.
@@ -100,7 +101,6 @@ class Trainer:
         self.optimizer = build_optimizer(self.model, settings, sharded=self.distributed.sharded, lr_scales=lr_scales)
         decay = settings.ema_decay
         self.average = WeightAverage(self.model.named_parameters(), decay) if decay else None
-        self.state = TrainingState(self.model, self.distributed, self.optimizer, self.average, device)
         self.loop: TrainingLoop[Batch] = TrainingLoop(
             self.distributed,
             self.optimizer,
@@ -116,31 +116,70 @@ class Trainer:
         self._saved = 0.0  # seconds trained at the newest checkpoint
         self._log: MetricsLog | None = None
 
-    def resume(self, stored: StoredCheckpoint) -> None:
-        """Go back to a checkpoint of this run.
+    def resume(self, checkpoint: Checkpoint | StoredCheckpoint) -> None:
+        """Go on from a checkpoint, the tensors of which are those of the first process.
 
         Raises:
-            ConfigError: The model is not the one that the checkpoint was written of.
+            ConfigError: The model, or the stages of the corpus, are not those that the checkpoint is of.
         """
-        self._go_back(stored.progress)
-        self.state.restore_stored(stored)
-
-    def begin_with(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint in memory; its tensors are those of the first process.
-
-        Raises:
-            ConfigError: The model is not the one that the checkpoint is of.
-        """
-        self._go_back(checkpoint.progress)
-        self.state.restore(checkpoint)
-
-    def _go_back(self, progress: Progress) -> None:
+        progress = checkpoint.progress
         if progress.stage and progress.stage >= len(self.stages):
             raise ConfigError(
                 f"The run is in stage {progress.stage + 1} of its corpus, but corpus.stages has {len(self.stages)} "
                 "now. Leave the stages that are begun in the recipe."
             )
         self.progress = progress
+        if isinstance(checkpoint, StoredCheckpoint):
+            read, mine = checkpoint.read, list[Checkpoint]()
+            parallel.from_first_process(lambda: mine.append(read()))
+            # The others get the tensors one by one when they are put in their places.
+            checkpoint = mine[0] if mine else Checkpoint({}, {}, progress, checkpoint.evaluated)
+        shapes = {name: list(weight.shape) for name, weight in checkpoint.weights.items()}
+        parallel.from_first_process(lambda: _require_same_model(self.model, shapes))
+        parameters = dict(self.model.named_parameters())
+        kept: dict[str, dict[str, Tensor]] = {}
+        counters, random = dict[str, Tensor](), dict[str, Tensor]()
+        with torch.no_grad(), self.optimizer.evaluated_weights() if checkpoint.evaluated else nullcontext():
+            for name, value in parallel.tensors_from_first_process(checkpoint.weights):
+                parameters[name].copy_(parallel.like(value, parameters[name]))
+                if self.average:
+                    self.average.tensors[name].copy_(parameters[name])
+            for path, value in parallel.tensors_from_first_process(checkpoint.optimizer):
+                kind, name = path.split("/", 1)
+                if kind == "random":
+                    random[name] = value  # of all processes
+                elif kind == "counter":
+                    counters[path] = value
+                elif kind != "average":
+                    kept.setdefault(name, {})[kind] = parallel.like(value, parameters[name]) if value.dim() else value
+                elif self.average:
+                    self.average.tensors[name].copy_(parallel.like(value, parameters[name]))
+            for name, states in kept.items():
+                self.optimizer.restore(parameters[name], states)
+            self.optimizer.restore_counters(counters)
+        rank = parallel.rank()
+        own = {kind: random[f"{kind}/{rank}"] for kind in ("cpu", "cuda") if f"{kind}/{rank}" in random}
+        restore_random_states(own, self.device)
+
+    def _content(self, *, evaluated: bool) -> Checkpoint:
+        """Return what a checkpoint holds, on the first process; every process must call this.
+
+        Args:
+            evaluated: Whether the optimiser has put the weights in place that are evaluated.
+        """
+        parameters = dict(self.model.named_parameters())
+        states = {
+            f"{kind}/{name}": value
+            for name, parameter in parameters.items()
+            for kind, value in self.optimizer.state(parameter).items()
+        }
+        states |= self.optimizer.counters()
+        if self.average:
+            states |= {f"{AVERAGE}{name}": tensor for name, tensor in self.average.tensors.items()}
+        weights, states = parallel.gathered(parameters), parallel.gathered(states)
+        for number, generators in enumerate(parallel.gather(random_states(self.device))):
+            states |= {f"random/{kind}/{number}": state for kind, state in generators.items()}
+        return Checkpoint(weights, states, self.progress, evaluated)
 
     def train(self) -> str:
         """Train until the budget is used or validation stops improving, and publish the best or the averaged model.
@@ -252,7 +291,7 @@ class Trainer:
     def _save(self) -> None:
         """Write a checkpoint between validations."""
         before = self.loop.clock.seconds
-        self._write(self.state.content(self.progress, evaluated=False))
+        self._write(self._content(evaluated=False))
         self._saved = self.progress.seconds
         # Saving is no part of the speed of training.
         since = self.progress.interval.get("since", 0.0)
@@ -275,7 +314,7 @@ class Trainer:
         cuda = [self.device] if self.device.type == "cuda" else []
         # Training draws the same random numbers whether or not something else drew some in between.
         with self.optimizer.evaluated_weights(), torch.random.fork_rng(devices=cuda):
-            content = self.state.content(self.progress, evaluated=True)
+            content = self._content(evaluated=True)
             validated = self._validated(content)
             if validated is None:
                 self.loop.stopping = True
@@ -292,7 +331,7 @@ class Trainer:
         Returns:
             The new progress, and what was found; ``None`` where the process is to stop before.
         """
-        usable = self.state.usable_weights(content)
+        usable = average_in(content) if self.average else content.weights
         return parallel.from_first_process(lambda: self._validated_here(usable))
 
     def _validated_here(self, usable: dict[str, Tensor]) -> tuple[Progress, ValidationReport] | None:
@@ -419,6 +458,38 @@ class Trainer:
             f"Training stopped at step {step}: {found}. {kept} "
             f"A lower training.learning_rate, a longer training.warmup_steps{norm} usually helps."
         )
+
+
+def _require_same_model(model: EncoderDecoder[Any], before: Mapping[str, list[int]]) -> None:
+    """Raise ConfigError where a checkpoint's weights are not those of a model, by names and shapes."""
+    now = {name: list(weight.shape) for name, weight in model.named_parameters()}
+    different = [name for name in (*before, *now) if before.get(name) != now.get(name)]
+    if different:
+        name = different[0]
+        raise ConfigError(
+            f"The run's checkpoint holds another model: {name} is {before.get(name, 'missing')} there and "
+            f"{now.get(name, 'missing')} in the model of the recipe. A resumed run keeps its model: leave the sizes in "
+            "model.* and the tokenizer as they were, or begin a new run."
+        )
+
+
+def random_states(device: torch.device) -> dict[str, Tensor]:
+    """Return the states of the generators that a training draws from, by the type of their device.
+
+    Some positions are drawn on the CPU wherever the model is.
+    """
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore_random_states(states: Mapping[str, Tensor], device: torch.device) -> None:
+    """Set what :func:`random_states` returned; a generator that earlier versions did not keep stays as it is."""
+    if "cpu" in states:
+        torch.set_rng_state(states["cpu"])
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)
 
 
 def _at_least_one_row(batch: Batch) -> Batch:
