@@ -31,9 +31,9 @@ from locant.training import (
     resume_training,
     train,
 )
+from locant.training import run as run_module
 from locant.training.checkpoint import Snapshot, checkpoint_folders, snapshot_path
 from locant.training.recipe import apply_overrides
-from locant.training.trainer import Trainer
 from locant.translation import Translator
 
 
@@ -239,18 +239,23 @@ def test_a_time_budget_of_few_updates_ends_at_a_low_rate(recipe_data, tmp_path, 
 
 
 def test_validating_takes_a_fifth_of_a_time_budget_at_most(recipe_data, tmp_path, monkeypatch):
-    seconds, measure = [0.0], Trainer._measure
+    seconds, validate = [0.0], run_module.validation
 
     def clock():
         seconds[0] += 0.01
         return seconds[0]
 
-    def slow(trainer, weights):
-        seconds[0] += 0.4
-        return measure(trainer, weights)
+    def slow(*arguments):
+        measure = validate(*arguments)
+
+        def measured(model):
+            seconds[0] += 0.4
+            return measure(model)
+
+        return measured
 
     monkeypatch.setattr("locant.training.budget.perf_counter", clock)
-    monkeypatch.setattr(Trainer, "_measure", slow)
+    monkeypatch.setattr(run_module, "validation", slow)
     changes = ["training.steps=null", "training.minutes=0.05", "training.validate_every=null"]
     summary = train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
     assert summary.reason == "0.05 minutes are over"

@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import NamedTuple, TypeVar
@@ -180,26 +180,17 @@ def require_same(facts: Mapping[str, str]) -> None:
         facts: What must be the same on all, by name.
 
     Raises:
-        ConfigError: Something is not; on which processes.
+        ConfigError: Something is not; on which process.
     """
-    everywhere = gather((platform.node(), dict(facts)))
-    for name in facts:
-        by_value: dict[str, list[int]] = {}
-        for number, (_, found) in enumerate(everywhere):
-            by_value.setdefault(found[name], []).append(number)
-        if len(by_value) > 1:
-            first, *others = by_value.values()
-            other = sorted(number for ranks in others for number in ranks)
-            hosts = ", ".join(sorted({everywhere[number][0] for number in other}))
-            raise ConfigError(
-                f"The processes do not begin alike: {name} of {_processes(other)} (on {hosts}) is not that of "
-                f"{_processes(first)} (on {everywhere[first[0]][0]}). Give all of them the same command, files and "
-                "version of Locant."
-            )
-
-
-def _processes(ranks: Sequence[int]) -> str:
-    return f"process {ranks[0]}" if len(ranks) == 1 else f"processes {', '.join(map(str, ranks))}"
+    host, first = platform.node(), from_first_process(lambda: dict(facts))
+    found = gather(next((name for name in facts if facts[name] != first[name]), None))
+    hosts = gather(host)
+    if any(found):
+        other = next(number for number, name in enumerate(found) if name)
+        raise ConfigError(
+            f"The processes do not begin alike: {found[other]} of process {other} (on {hosts[other]}) is not that of "
+            f"process 0 (on {hosts[0]}). Give all of them the same command, files and version of Locant."
+        )
 
 
 def is_sharded(model: nn.Module, mode: str) -> bool:
