@@ -338,16 +338,6 @@ def test_wrong_usage_of_the_command(run, text, tmp_path, capsys):
     assert "none.txt does not exist" in capsys.readouterr().err
 
 
-def test_the_command_shows_what_it_made(run, text, tmp_path, capsys):
-    command = ["generate", str(run), str(text), "--output", str(tmp_path / "made"), "--max-ratio", "1.5"]
-    assert main([*command, "--chunk", "16"]) == 0
-    printed = capsys.readouterr()
-    assert "48 of 48 lines" in printed.err
-    report = json.loads((tmp_path / "made" / "generation.json").read_text())["report"]
-    assert f"length ratio {report['removed']['length ratio']}" in " ".join(printed.out.split())
-    assert f"kept {len(rows(tmp_path / 'made' / 'train.tsv'))}" in " ".join(printed.out.split())
-
-
 def test_memory_does_not_grow_with_the_text(tmp_path, monkeypatch):
     monkeypatch.setattr("locant.text.readers._BYTES", 1 << 14)
     path = tmp_path / "long.en"

@@ -24,7 +24,6 @@ from locant.cli import main
 from locant.cli.progress import TrainingProgress
 from locant.errors import CheckpointError, ConfigError, DataError, StoppedError
 from locant.files import file_digest
-from locant.locks import holding
 from locant.training import Recipe, TrainingCallback, read_metrics, resume_training, train
 from locant.training.checkpoint import checkpoint_folders, find_checkpoint
 from locant.training.recipe import apply_overrides
@@ -111,13 +110,6 @@ def test_an_interrupted_command_says_how_to_go_on(recipe_data, tmp_path, monkeyp
     monkeypatch.setattr(TrainingProgress, "on_step", on_step)
     assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(run)]) == 130
     assert f"locant: interrupted. Go on {said}, by `locant train --resume '{run}'`." in capsys.readouterr().err
-
-
-def test_an_interrupted_preparation_says_that_it_begins_again(recipe_data, tmp_path, monkeypatch, capsys):
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe_data))
-    monkeypatch.setattr("locant.training.run.Run.prepare", lambda *_, **__: interrupt())
-    assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(tmp_path / "run")]) == 130
-    assert "Training had not begun; the same command begins it again." in capsys.readouterr().err
 
 
 def test_a_second_request_ends_the_process_at_once(monkeypatch):
@@ -512,8 +504,3 @@ def test_a_run_killed_at_any_publication_begins_again_or_goes_on(recipe_data, tm
     assert order[0] == "run.json"
     assert order.index("prepared.json") < order.index("data.json") < order.index("recipe.yaml")
     assert order.index("recipe.yaml") < order.index("model.safetensors") < order.index("step-00000002")
-
-
-def test_preparing_while_another_does_is_refused(recipe_data, tmp_path):
-    with holding(tmp_path / "run", "training"), pytest.raises(CheckpointError, match="in use: process"):
-        train(recipe_data, tmp_path / "run")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -49,7 +48,7 @@ class Choice:
     """
 
     key: str
-    value: Any
+    value: bool | int | float | str
     reason: str
 
 
