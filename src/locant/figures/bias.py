@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEADS = 8
+_FAR = 512  # tokens up to which it is asked whether distances share values
 
 
 def distance_biases(scheme: PositionScheme, length: int) -> Numbers | None:
@@ -53,36 +54,37 @@ def numbers(*, length: int = 200, run: Path | None = None) -> dict[str, Any]:
                 found[f"{scheme.title} (fixed)"] = values
     for name, recorded in read_record("biases")["schemes"].items():
         found[f"{SCHEMES[name].title} (learned)"] = np.array(recorded)[:, :length]
-    return found
+    return {"stepped": {f"{SCHEMES['t5'].title} (learned)"}, **found}
 
 
 def _of_run(run: Path, length: int) -> dict[str, Any]:
     _, model = load_trained(run, "bias")
-    name, found = model.config.position, {}
+    name = model.config.position
+    found: dict[str, Any] = {"stepped": set()}
     for title, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
-        values = distance_biases(stack.scheme(0), length)
-        if values is None:
+        values, far = (distance_biases(stack.scheme(0), reach) for reach in (length, _FAR))
+        if values is None or far is None:
             raise ConfigError(
                 f"The model of {run} tells positions by '{name}', which is no bias of the distance. Leave out --run "
                 "for the biases of other schemes."
             )
         found[f"{name}, {title} of {run.name}"] = values
+        if (np.diff(far) == 0).mean() > 0.5:  # most distances have the value of their neighbour
+            found["stepped"].add(f"{name}, {title} of {run.name}")
     return found
 
 
-def draw(**schemes: Any) -> Figure:
-    """Draw the biases of several schemes, one line a head; of one whose distances share values, one row a head."""
+def draw(stepped: set[str], **schemes: Any) -> Figure:
+    """Draw the biases of several schemes, one line a head; of those whose distances share values, one row a head."""
     from matplotlib import colormaps
 
-    # Buckets give most distances the value of their neighbour, without any order among these.
-    lined = {title: float((np.diff(values) == 0).mean()) < 0.25 for title, values in schemes.items()}
-    number = len(schemes) + any(lined.values())  # a legend takes a panel's place
+    number = len(schemes) + (len(stepped) < len(schemes))  # a legend takes a panel's place
     figure, found = panels(number, min(3, number), width=11 / 3 * min(3, number), height=3.3)
     heads = len(next(iter(schemes.values())))
-    shades = colormaps["viridis"](np.linspace(0, 0.8, heads))
+    shades = colormaps["viridis"](np.linspace(0.3, 0.85, heads))
     for axes, (title, values) in zip(found, schemes.items(), strict=False):
-        label(axes, title, "distance of the key, tokens", "added to the score" if lined[title] else "head")
-        if lined[title]:
+        label(axes, title, "distance of the key, tokens", "head" if title in stepped else "added to the score")
+        if title not in stepped:
             for head, shade in enumerate(shades):
                 axes.plot(values[head], color=shade, linewidth=1.5, label=f"head {head + 1}")
             axes.axhline(0, color=FAINT, linewidth=0.8)

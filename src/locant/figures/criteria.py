@@ -61,7 +61,7 @@ register_figure(
         "such texts well is another question, which only a test answers. Bounded: the code does not grow with the "
         "text. Deterministic: the same each time. All are computed from the schemes with their default options.",
         "for all p ≠ q: code(p) ≠ code(q); &nbsp; d(code(p), code(p + k)) depends on k alone",
-        ("`locant positions NAME` gives the reason of each verdict, with its number.",),
+        ("For one scheme, locant positions NAME gives the reason of each verdict, with its number.",),
     ),
     slides={},
 )
