@@ -119,12 +119,13 @@ def _summary(
 def _verdict(rows: Sequence[dict[str, Any]], evaluation: Evaluation) -> str:
     """Return in words how good that is, against a copy of the source, and what would help.
 
-    Usable from 30 BLEU on, hardly below 10: what Google's guide to BLEU scores calls understandable, and the gist.
+    The steps are those of Google's guide to BLEU of natural text ("Evaluate models", Cloud Translation).
     """
     bleu, copied = evaluation.scores.bleu, evaluation.copy_scores.bleu
     if bleu <= copied:
         return f"Leaving the source as it is would score {copied:.1f}: it has not learned to translate. Train longer."
-    good = "hardly more than single words" if bleu < 10 else "the gist" if bleu < 30 else "usable"
+    steps = ((10, "almost useless"), (20, "hard to get the gist of"), (30, "clear in their gist, with errors"))
+    good = next((words for below, words in steps if bleu < below), "understandable to good")
     losses = [row["loss"] for row in rows if row["kind"] == "validation"]
     if len(losses) > 1 and min(losses) < losses[-1]:
         advice = "The validation loss had begun to rise: more text would help, more time would not"

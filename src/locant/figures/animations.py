@@ -29,9 +29,9 @@ def _draw_clocks(axes: Axes, time: float) -> None:
     angles = 2 * np.pi * time / waves
     write = _writer(axes)
     write(3.2, 3.1, f"position {position}", 20, weight="bold")
-    for x, base, places, name in ((0.9, 10, 2, "decimal"), (2.75, 2, 6, "binary")):
+    for x, base, width, name in ((0.9, 10, 2, "decimal"), (2.75, 2, 6, "binary")):
         write(
-            x, 2.25, " ".join(map(str, digits_of(np.array([position]), base, places)[0])), 17, family="DejaVu Sans Mono"
+            x, 2.25, " ".join(map(str, digits_of(np.array([position]), base, width)[0])), 17, family="DejaVu Sans Mono"
         )
         write(x, 1.75, name, 11, color=FAINT)
     write(5.0, 1.75, "clock hands", 11, color=FAINT)
@@ -57,13 +57,13 @@ def _draw_turning(axes: Axes, time: float) -> None:
         middle = np.array([0.85 + 1.57 * number, 1.75])
         turn = np.linspace(0, 2 * np.pi, 120)
         axes.plot(*(middle[:, None] + 0.62 * np.array([np.sin(turn), np.cos(turn)])), color=GRID, linewidth=1.2)
-        ends = []
+        ends: list[float] = []
         for offset, start, color in ((_BETWEEN, 0.9, BLUE), (0, 0.3, VERMILION)):
             angle = start + 2 * np.pi * (time + offset) / wave
             tip = middle + 0.6 * np.array([np.sin(angle), np.cos(angle)])
             axes.plot(*zip(middle, tip, strict=True), color=color, linewidth=3, solid_capstyle="round")
             ends.append(angle)
-        arc = np.linspace(*ends, 40)
+        arc = np.linspace(ends[0], ends[1], 40)
         axes.plot(*(middle[:, None] + 0.3 * np.array([np.sin(arc), np.cos(arc)])), color=INK, linewidth=1.4)
         degrees = np.degrees(ends[0] - ends[1]) % 360
         write(middle[0], 0.85, f"{degrees:.0f}° apart", 11)

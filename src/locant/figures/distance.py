@@ -59,7 +59,8 @@ def draw(offsets: Any, *, width: int, distances: Any, bound: Any, **products: An
     figure = new_figure(11, 4.4)
     near, far = figure.subplots(1, 2)
     # The lines lie on each other, so that the second is thinner.
-    for centre, style in zip(_CENTRES, ({"lw": 5.0, "color": BLUE}, {"ls": "--", "color": VERMILION}), strict=True):
+    styles: list[dict[str, Any]] = [{"lw": 5.0, "color": BLUE}, {"ls": "--", "color": VERMILION}]
+    for centre, style in zip(_CENTRES, styles, strict=True):
         near.plot(offsets, products[f"products {centre}"], label=f"around position p = {centre:,}", **style)
     near.axhline(0, color=FAINT, linewidth=0.8)
     label(near, f"Sinusoidal codes, d = {width}: the same on both sides", "offset k in tokens")

@@ -255,7 +255,7 @@ def label(axes: Axes, title: str = "", x: str = "", y: str = "", *, note: str = 
         axes.set_ylabel(y)
 
 
-def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], *, color: str = INK, **style: Any) -> None:
+def arrow(axes: Axes, start: Any, end: Any, *, color: str = INK, **style: Any) -> None:
     """Draw an arrow from one point of a panel to another."""
     kind = {"arrowstyle": "-|>", "color": color, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0, **style}
     axes.annotate("", end, start, arrowprops=kind, zorder=1)

@@ -195,6 +195,7 @@ def _enlarge(panel: Axes) -> None:
         title = wrapped(panel.get_title(loc="left"), 44)
         panel.set_title(title, loc="left", pad=9 + 16 * lines)
     figure = panel.get_figure(root=True)
+    assert figure is not None
     if len(panel.get_legend_handles_labels()[1]) > 1 and not panel.get_legend() and not figure.legends:
         panel.legend(loc="best")
 

@@ -42,8 +42,13 @@ def profiles(run: Path | None) -> dict[str, HeadProfiles]:
         translator, model = load_trained(run, "heads")
         return head_profiles(model, held_out_pairs(run, translator, model, count=_SENTENCES, most=_MOST_TOKENS))
     return {
-        kind: HeadProfiles(**{k: torch.tensor(v) if isinstance(v, list) else v for k, v in profile.items()})
-        for kind, profile in read_record("trained")["heads"].items()
+        kind: HeadProfiles(
+            torch.tensor(found["offsets"]),
+            torch.tensor(found["weights"]),
+            torch.tensor(found["entropy"]),
+            found["even"],
+        )
+        for kind, found in read_record("trained")["heads"].items()
     }
 
 

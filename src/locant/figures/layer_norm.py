@@ -64,7 +64,10 @@ def numbers() -> dict[str, Any]:
         "alone": last[:, :length],
         "its first token alone": last[:, :1],
     }
-    norms = {"Layer norm": lambda x: model_layer_norm(x, nn.LayerNorm(_WIDTH, dtype=x.dtype)), "Batch norm": batch_norm}
+    norms: dict[str, Any] = {
+        "Layer norm": lambda x: model_layer_norm(x, nn.LayerNorm(_WIDTH, dtype=x.dtype)),
+        "Batch norm": batch_norm,
+    }
     with torch.no_grad():
         batches = (x, norms["Layer norm"](x), norms["Batch norm"](x))
         return {title: batch.numpy() for title, batch in zip(_GROUPS, batches, strict=True)} | {

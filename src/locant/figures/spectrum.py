@@ -106,7 +106,7 @@ def draw(notes: dict[str, str], wavelengths: Any, **data: Any) -> Figure:
     figure, found = panels(len(notes) + 1, columns, width=12, height=3.4, sharex=True, sharey=True)
     title = f"Phi-3-mini: {HEAD_DIM // 2} pairs, base {BASE:,.0f}, from {TRAINED:,} to {TARGET:,} tokens"
     figure.suptitle(title, x=0.02, ha="left", fontweight="bold")
-    lengths = ((TRAINED, "--", "trained"), (TARGET, ":", "to be read"))
+    lengths: Any = ((TRAINED, "--", "trained"), (TARGET, ":", "to be read"))
     for number, (name, note) in enumerate(notes.items()):
         axes, fates = found[number], data[f"fates {name}"]
         axes.plot(wavelengths, color=FAINT, linewidth=1)

@@ -67,8 +67,7 @@ def training_curves(rows: Sequence[Row]) -> FigureData:
         raise DataError("There are no training curves to draw: the run has not reported any metrics yet.")
     data = {}
     for kind, key in [("validation", "step"), ("training", "step"), *(line[:2] for _, _, of in _PANELS for line in of)]:
-        values = [row.get(key) for row in rows if row["kind"] == kind]
-        data[f"{kind} {key}"] = np.array(values, dtype=float)
+        data[f"{kind} {key}"] = np.array([row.get(key) for row in rows if row["kind"] == kind], dtype=float)
     drawn = {
         title: (unit, [line for line in lines if np.isfinite(data[f"{line[0]} {line[1]}"]).any()])
         for title, unit, lines in _PANELS
@@ -82,7 +81,7 @@ def training_curves(rows: Sequence[Row]) -> FigureData:
         layout = [titles[:2], titles[2:]] if "Validation translations" in drawn else [titles[:1], titles[1:]]
         layout = [of_row * (2 // len(of_row)) for of_row in layout if of_row]
         figure = new_figure(10, 3.4 * len(layout))
-        found = figure.subplot_mosaic(layout, sharex=True)
+        found: Any = figure.subplot_mosaic(layout, sharex=True)  # type: ignore[arg-type]
         for title, (unit, lines) in drawn.items():
             axes = found[title]
             for kind, key, color, stroke in lines:

@@ -180,7 +180,7 @@ def _draw_plane(axes: Axes, words: Any, places: Any, labels: list[str], shades: 
             axes.add_patch(Circle(tuple(middle), radii[0], fill=False, edgecolor=GRID, linewidth=0.9))
         else:
             axes.plot(*path.T, color=GRID, linewidth=0.9, zorder=1)
-        axes.scatter(*path.T, c=np.arange(len(path)), cmap=shades.cmap, norm=shades.norm, s=22, zorder=3)
+        axes.scatter(path[:, 0], path[:, 1], c=np.arange(len(path)), cmap=shades.cmap, norm=shades.norm, s=22, zorder=3)
         if added:
             axes.plot(*word, "x", color=INK, markersize=6, zorder=4)
         halo = [withStroke(linewidth=2.5, foreground=PAPER)]  # it may be wider than the circle
