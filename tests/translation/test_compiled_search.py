@@ -11,6 +11,7 @@ import signal
 
 import pytest
 import torch
+from compiled_steps import CompiledSteps
 from tiny_models import tiny_model
 from with_kernels import needs_compiler
 
@@ -45,7 +46,9 @@ def random_sources(draw: random.Random, count: int) -> list[list[int]]:
 
 
 def in_python(engine: CompiledEngine, sentence: Searched) -> list[Hypothesis]:
-    found = search(engine.model, [sentence.source], [sentence.max_length], sentence.settings, prefix=sentence.prefix)
+    found = search(
+        CompiledSteps(engine.model), [sentence.source], [sentence.max_length], sentence.settings, prefix=sentence.prefix
+    )
     return dict(found)[0]
 
 
@@ -164,7 +167,7 @@ def test_batches(seed: int) -> None:
         limits = [draw.choice([1, 2, 7, 30]) for _ in sources]
         prefix = (BOS, 7)[: draw.randint(1, 2)]
         found = dict(engine.translate(sources, limits, prefix, settings))
-        assert found == dict(search(engine.model, sources, limits, settings, prefix=prefix))
+        assert found == dict(search(CompiledSteps(engine.model), sources, limits, settings, prefix=prefix))
         assert len(found) == 12
 
 

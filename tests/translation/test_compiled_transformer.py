@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from compiled_steps import CompiledSteps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_examples import TIMES
@@ -14,10 +15,10 @@ from torch.nn import functional
 from with_kernels import kernels, needs_compiler
 
 from locant.errors import ConfigError, LocantError
-from locant.models import Transformer, TransformerConfig
+from locant.models import DecodingSettings, SamplingSettings, Transformer, TransformerConfig
 from locant.positions import SCHEMES
 from locant.text import BOS, PAD
-from locant.translation import PRECISIONS, CompiledTransformer, beam_search, greedy_search, supports
+from locant.translation import PRECISIONS, CompiledEngine, CompiledTransformer, beam_search, greedy_search, supports
 
 pytestmark = needs_compiler
 
@@ -60,7 +61,7 @@ def test_float32_steps_are_the_models(norm: str, feed_forward: str, rows: int) -
     position = {"relu": "learned", "silu": "none", "geglu": "rotary"}.get(feed_forward, "sinusoidal")
     model = model_of(norm=norm, feed_forward=feed_forward, position=position)
     source, lengths = random_batch(rows, 37, seed=rows)
-    steps = CompiledTransformer(model).start_search(source, lengths)
+    steps = CompiledSteps(CompiledTransformer(model)).start_search(source, lengths)
     target = torch.full((rows, 1), BOS)
     for _ in range(5):
         expected = all_log_probabilities(model, source, lengths, target)
@@ -86,7 +87,7 @@ def test_float32_steps_are_the_models(norm: str, feed_forward: str, rows: int) -
 def test_rotations_are_the_models(options: dict[str, Any], norm: str) -> None:
     model = model_of(norm=norm, position="rotary", position_options=options, d_model=48, heads=6)
     source, lengths = random_batch(7, 37, seed=3)
-    steps = CompiledTransformer(model).start_search(source, lengths)
+    steps = CompiledSteps(CompiledTransformer(model)).start_search(source, lengths)
     target = torch.full((7, 1), BOS)
     for step in range(4):
         expected = all_log_probabilities(model, source, lengths, target)
@@ -116,7 +117,7 @@ def test_every_scheme_that_is_compiled_is_computed_as_the_model_does() -> None:
         if not compilable(model):
             continue
         compiled.add(name)
-        values = CompiledTransformer(model).start_search(source, lengths).log_probabilities(target)
+        values = CompiledSteps(CompiledTransformer(model)).start_search(source, lengths).log_probabilities(target)
         expected = all_log_probabilities(model, source, lengths, target)
         torch.testing.assert_close(values.double(), expected, rtol=1e-4, atol=1e-4, msg=name)
     assert {"none", "sinusoidal", "learned", "rotary"} <= compiled
@@ -142,7 +143,7 @@ def test_rows_that_move_keep_their_past(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        steps = CompiledTransformer(model).start_search(source, lengths)
+        steps = CompiledSteps(CompiledTransformer(model)).start_search(source, lengths)
         generator = torch.Generator().manual_seed(seed)
         target = torch.full((rows, 1), BOS)
         for _ in range(4):
@@ -163,10 +164,13 @@ def assert_same_translations(compiled: CompiledTransformer, model: Transformer, 
     source, lengths = random_batch(11, 50, seed=5)
     limits = torch.arange(1, 12)
     if beam == 1:
-        ours, expected = (greedy_search(engine, source, lengths, limits) for engine in (compiled, model))
+        ours, expected = (greedy_search(engine, source, lengths, limits) for engine in (CompiledSteps(compiled), model))
         pairs = list(zip(ours, expected, strict=True))
     else:
-        found = [beam_search(engine, source, lengths, limits, beam=beam, n_best=beam) for engine in (compiled, model)]
+        found = [
+            beam_search(engine, source, lengths, limits, beam=beam, n_best=beam)
+            for engine in (CompiledSteps(compiled), model)
+        ]
         pairs = list(itertools.chain(*(zip(*both, strict=True) for both in zip(*found, strict=True))))
     for one, other in pairs:
         assert one.tokens == other.tokens
@@ -197,7 +201,7 @@ def test_narrow_weights_are_near(precision: str, error: float) -> None:
     need(precision)
     model = model_of(d_model=64, d_ff=130, heads=4)
     source, lengths = random_batch(21, 37, seed=1)
-    steps = CompiledTransformer(model, precision).start_search(source, lengths)
+    steps = CompiledSteps(CompiledTransformer(model, precision)).start_search(source, lengths)
     target = torch.full((21, 1), BOS)
     for _ in range(3):
         table = all_log_probabilities(model, source, lengths, target)
@@ -238,7 +242,7 @@ def test_bfloat16_steps_are_those_of_rounded_factors(
     vocabularies = {"source_vocab_size": vocabulary, "target_vocab_size": vocabulary}
     model = model_of(rows, **sizes, **vocabularies, feed_forward=feed_forward, position="none")
     source, lengths = random_batch(rows, vocabulary, seed=rows + 100)
-    steps = CompiledTransformer(model, "bfloat16").start_search(source, lengths)
+    steps = CompiledSteps(CompiledTransformer(model, "bfloat16")).start_search(source, lengths)
     reference = rounds_to_bfloat16(model)
     target = torch.full((rows, 1), BOS)
     errors = []
@@ -269,12 +273,10 @@ def test_weights_that_are_not_numbers_are_reported(precision: str, damaged: str)
     model = model_of()
     with torch.no_grad():
         model.get_parameter(damaged)[7, 3] = float("nan")
-    source, lengths = random_batch(3, 37, seed=0)
-    limits = torch.full((3,), 5)
-    with pytest.raises(LocantError, match="not a number"):
-        greedy_search(CompiledTransformer(model, precision), source, lengths, limits)
-    with pytest.raises(LocantError, match="not a number"):
-        beam_search(CompiledTransformer(model, precision), source, lengths, limits, beam=3)
+    engine = CompiledEngine(model, precision)
+    for chosen in (DecodingSettings(beam=1), DecodingSettings(beam=3), DecodingSettings(sampling=SamplingSettings())):
+        with pytest.raises(LocantError, match="not a number"):
+            list(engine.translate([[5, 6, 7, 36, 4]], [5], [BOS], chosen))
 
 
 @pytest.mark.parametrize(

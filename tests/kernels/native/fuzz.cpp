@@ -58,7 +58,9 @@ Said locant_batch_step(void* batch, const int64_t* tokens, int64_t count, const 
 void locant_batch_free(void* batch);
 struct SearchOptions {
   int64_t number, beam, limit, n_best, prefix;
-  double alpha;
+  double alpha, temperature = 0;
+  int64_t top_k = 0;
+  uint64_t seed = 0, stream = 0;
 };
 Said locant_search(const void* engine, int threads, int64_t end, void** made);
 void locant_search_free(void* search);
@@ -502,6 +504,7 @@ std::vector<float> searched(uint64_t seed, const Model& model, const void* engin
   void* search = nullptr;
   call([&] { return locant_search(engine, threads, 3, &search); });
   int64_t number = 0;
+  const bool of_all_tokens = r.chance(3);
   for (int step = 0; step < 14; step++) {
     if (step < 9 && r.chance(2)) {
       const Sentences more(r, model, r.from(1, 4));
@@ -509,7 +512,9 @@ std::vector<float> searched(uint64_t seed, const Model& model, const void* engin
       std::vector<int64_t> prefixes;
       for (size_t i = 0; i < more.lengths.size(); i++) {
         const int64_t beam = r.from(1, 5), prefix = r.from(1, 3);
-        options.push_back({number++, beam, r.from(1, Model::rows - prefix), r.from(1, beam), prefix, 0.3 * r.from(0, 3)});
+        const double temperature = of_all_tokens ? 0.7 : 0.5 * r.from(0, 2);
+        options.push_back({number++, beam, r.from(1, Model::rows - prefix), r.from(1, beam), prefix, 0.3 * r.from(0, 3),
+                           temperature, of_all_tokens ? 0 : r.from(1, 4), r.engine(), r.engine()});
         for (int64_t j = 0; j < prefix; j++) prefixes.push_back(r.from(0, model.shape[6] - 1));
       }
       call([&] {
@@ -565,6 +570,12 @@ void search(Random& r) {
   std::vector<SearchOptions> changed = right;
   changed[1].alpha = r.chance(2) ? -0.1 : std::nan("");
   refused("a wrong exponent", join(changed, {1, 1, 1}, Model::rows));
+  changed = right, changed[1].temperature = r.chance(2) ? -0.1 : std::nan("");
+  refused("a wrong temperature", join(changed, {1, 1, 1}, Model::rows));
+  changed[1].temperature = 1;
+  refused("a sentence drawn from all tokens beside others", join(changed, {1, 1, 1}, Model::rows));
+  changed[1].top_k = r.chance(2) ? -1 : model.shape[6] + 1;
+  refused("a wrong number of tokens to draw from", join(changed, {1, 1, 1}, Model::rows));
   refused("too short prefixes", join(right, {1, 1}, Model::rows));
   refused("too long prefixes", join(right, {1, 1, 1, 1}, Model::rows));
   refused("no prefixes", join(right, {}, Model::rows));

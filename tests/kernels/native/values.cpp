@@ -121,7 +121,9 @@ void training(Numbers& numbers) {
 
 struct SearchOptions {
   int64_t number, beam, limit, n_best, prefix;
-  double alpha;
+  double alpha, temperature = 0;
+  int64_t top_k = 0;
+  uint64_t seed = 0, stream = 0;
 };
 
 // Encodes the sentences of a batch or of a search.
