@@ -38,7 +38,6 @@ from measure import alone, in_turns, machine, table, warn_when_busy, write_recor
 # The modules of each kernel, and the positions of the model that it is measured in.
 KERNELS = {
     "attention": (("attention",), "sinusoidal"),
-    "dropout": (("dropout",), "sinusoidal"),
     "layer norm": (("layer_norm",), "sinusoidal"),
     "cross-entropy": (("cross_entropy",), "sinusoidal"),
     "rotation": (("rotation",), "rotary"),

@@ -82,11 +82,6 @@ def _rotation(dtype: torch.dtype, table: tuple[int, ...], interleaved: bool, bac
     return [_heads(2, 3, 6, 20, dtype), _heads(2, 1, 6, 20, dtype)], angles.cos(), angles.sin(), interleaved, backwards
 
 
-def _dropout(dtype: torch.dtype, other: torch.dtype | None, out: torch.dtype, shape: tuple[int, ...]) -> Any:
-    residual = None if other is None else _random(*shape, dtype=other)
-    return _random(*shape, dtype=dtype), residual, torch.tensor(-5), 77, out
-
-
 def _loss(dtype: torch.dtype, of_hidden: bool, of_weight: bool) -> Any:
     labels = torch.tensor([[3, 0, 8], [1, 2, 0]])
     hidden, weight = _random(2, 3, 16, dtype=dtype, grad=of_hidden), _random(9, 16, grad=of_weight)
@@ -106,9 +101,6 @@ CASES: list[tuple[str, Callable[[], Any]]] = [
     ("layer_norm", lambda: _norm(FLOAT32, FLOAT32, 128, True, 26)),
     ("layer_norm_backward", lambda: _norm_backward(FLOAT32, 64, 0)),
     ("layer_norm_backward", lambda: _norm_backward(BFLOAT16, 128, 77)),
-    ("dropout", lambda: _dropout(FLOAT32, None, FLOAT32, (3, 37))),
-    ("dropout", lambda: _dropout(BFLOAT16, FLOAT32, FLOAT32, (2, 3, 64))),
-    ("dropout", lambda: _dropout(FLOAT32, BFLOAT16, BFLOAT16, (130,))),
     ("rotate", lambda: _rotation(FLOAT32, (6, 10), False, False)),
     ("rotate", lambda: _rotation(BFLOAT16, (2, 1, 6, 4), True, True)),
     ("projected_cross_entropy", lambda: _loss(FLOAT32, True, True)),
@@ -120,7 +112,6 @@ CASES: list[tuple[str, Callable[[], Any]]] = [
 OTHERS: list[tuple[str, Callable[[], Any]]] = [
     ("attention", lambda: _attention(torch.float64, 5, 7, 12, True, True)),
     ("layer_norm", lambda: _norm(torch.float64, torch.float64, 12, True, 77)),
-    ("dropout", lambda: _dropout(torch.float64, None, torch.float64, (3, 5))),
     ("rotate", lambda: _rotation(torch.float64, (1, 10), False, True)),
 ]
 
@@ -177,7 +168,7 @@ class Block(nn.Module):
         return add_and_norm(self.dropout(attended), x, self.dropout, self.norm)
 
 
-IN_A_BLOCK = {"attention", "layer_norm", "dropout", "rotate"}
+IN_A_BLOCK = {"attention", "layer_norm", "rotate"}
 
 
 def _block() -> tuple[Block, Tensor, Tensor]:
@@ -248,7 +239,7 @@ def test_the_switch_is_seen_by_what_is_compiled() -> None:
     expected = compiled(x, positions)
     with kernels(False):
         torch.testing.assert_close(compiled(x, positions), expected, atol=1e-5, rtol=1e-5)
-    assert graphs == [IN_A_BLOCK - {"dropout"}, set()]
+    assert graphs == [IN_A_BLOCK, set()]
 
 
 def test_sizes_decide_in_a_graph_as_without() -> None:
@@ -284,7 +275,7 @@ def test_an_exported_model_holds_the_operators(strict: bool, tmp_path: Path) -> 
     block, x, positions = _block()
     block.eval()
     program = torch.export.export(block, (x.detach(), positions), strict=strict)
-    assert _names(program.graph) == IN_A_BLOCK - {"dropout"}
+    assert _names(program.graph) == IN_A_BLOCK
     torch.export.save(program, tmp_path / "block.pt2")
     loaded = torch.export.load(tmp_path / "block.pt2").module()
     torch.testing.assert_close(loaded(x, positions), block(x, positions), atol=1e-5, rtol=1e-5)
@@ -480,15 +471,12 @@ def test_transforms_of_the_loss() -> None:
         torch.testing.assert_close(dual.tangent, right.sum(), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["rotate", "dropout"])
-def test_second_derivatives_of_what_has_some(name: str) -> None:
-    """Both are linear: with M, the gradient of |M x|^2 is 2 M'M x, and that of its square is 8 M'M M'M x."""
-    operator, (first, *others) = OPERATORS[name], next(inputs for case, inputs in CASES if case == name)()
-    x = first[0] if isinstance(first, list) else first
+def test_second_derivatives_of_what_has_some() -> None:
+    """It is linear: with M, the gradient of |M x|^2 is 2 M'M x, and that of its square is 8 M'M M'M x."""
+    operator, ((x, _), *others) = OPERATORS["rotate"], next(inputs for case, inputs in CASES if case == "rotate")()
 
     def squares(x: Tensor) -> Tensor:
-        found = operator.overload([x] if name == "rotate" else x, *others)
-        return (found[0] if name == "rotate" else found).square().sum()
+        return operator.overload([x], *others)[0].square().sum()
 
     (gradient,) = torch.autograd.grad(squares(x), x, create_graph=True)
     (found,) = torch.autograd.grad(gradient.square().sum(), x)
@@ -553,9 +541,6 @@ def test_dropout_that_there_is_not_is_refused(device: str, reads: bool) -> None:
                 torch.ops.locant.layer_norm(x, None, scales, scales, seed, dropped, 1e-5, FLOAT32)
             with pytest.raises(ConfigError, match=str(dropped)):
                 torch.ops.locant.layer_norm_backward(x, x, x[:, 0], scales, seed, dropped, True, FLOAT32)
-            if seed is not None:
-                with pytest.raises(ConfigError, match=str(dropped)):
-                    torch.ops.locant.dropout(x, None, seed, dropped, FLOAT32)
 
 
 @pytest.mark.parametrize("dtype", [FLOAT32, BFLOAT16])

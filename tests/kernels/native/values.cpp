@@ -98,9 +98,6 @@ void training(Numbers& numbers) {
                             &work, x.data(), normalised.data(), inverse.data(), gamma.data(), of_x.data(),
                             of_residual.data(), sums.data(), 1.1f, 0, 0));
   print("its gradients", of_x), print("of the residual", of_residual), print("of scale and shift", sums);
-  done("dropout", function<Said(const void*, const void*, void*, int, int, int, int64_t, uint64_t, int, float, int)>(
-                      "locant_dropout")(x.data(), nullptr, out.data(), 0, 0, 0, rows * width, 99, 100, 1.5f, 2));
-  print("dropout", out);
   std::vector<int64_t> labels{5, 0, 127, 64, 2, 3, 4, 5, 6};
   double losses[2] = {};
   done("loss", function<Said(void*, int, const int64_t*, int64_t, int64_t, float, int, double*, int)>(
