@@ -40,7 +40,6 @@ KERNELS = {
     "attention": (("attention",), "sinusoidal"),
     "layer norm": (("layer_norm",), "sinusoidal"),
     "cross-entropy": (("cross_entropy",), "sinusoidal"),
-    "rotation": (("rotation",), "rotary"),
 }
 LEAST = 0.08
 _SDPA = functional.scaled_dot_product_attention

@@ -38,8 +38,8 @@ Said locant_layer_norm(const void* work, const void* x, const void* residual, co
 Said locant_layer_norm_backward(const void* work, const void* outer, const void* normalised, const float* inverse,
                                 const float* gamma, void* of_x, void* of_residual, float* sums, float scale, int small_x,
                                 int small_out);
-Said locant_rotate_float32(const void* works, int count, int interleaved, float direction, int threads);
-Said locant_rotate_bfloat16(const void* works, int count, int interleaved, float direction, int threads);
+Said locant_rotate_float32(const void* works, int count, int interleaved, int threads);
+Said locant_rotate_bfloat16(const void* works, int count, int interleaved, int threads);
 int locant_supports(int64_t precision);
 Said locant_engine(const void* shape, const float* const* weights, const float* const* biases, int64_t linears,
                    const float* const* norms, int64_t norm_count, const float* source, const float* target, void** made);
@@ -268,7 +268,7 @@ void rotation(Random& r) {
   for (int i = 0; i < 2; i++) work.insert(work.end(), {heads * length * features, length * features, features});
   for (int i = 0; i < 2; i++) work.insert(work.end(), {0, pairs});
   const auto call = [&](int count) {
-    return (small ? locant_rotate_bfloat16 : locant_rotate_float32)(work.data(), count, interleaved, 1.0f, threads);
+    return (small ? locant_rotate_bfloat16 : locant_rotate_float32)(work.data(), count, interleaved, threads);
   };
   done("rotation", call(1));
   refused("rotation of fewer tensors than none", call(-1));

@@ -110,8 +110,7 @@ void training(Numbers& numbers) {
     const auto place = [](const std::vector<float>& of) { return reinterpret_cast<int64_t>(of.data()); };
     const int64_t turning[] = {place(wide), place(turned), place(cosine), place(sine), 1, 1, length, features, pairs,
                                0, 0, features, 0, 0, features, 0, pairs, 0, pairs};
-    done("rotation", function<Said(const void*, int, int, float, int)>("locant_rotate_float32")(turning, 1, interleaved,
-                                                                                              1.0f, 2));
+    done("rotation", function<Said(const void*, int, int, int)>("locant_rotate_float32")(turning, 1, interleaved, 2));
     print("rotation", turned);
   }
 }
