@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from compiled_steps import CompiledSteps
 from small_models import build
 from tiny_models import tiny_model
 from with_kernels import needs_compiler
@@ -73,7 +74,7 @@ def random_sentences(count: int, seed: int, **changes: Any) -> dict[Hashable, Se
 def alone(engine: Engine, sentence: Sentence) -> list[Hypothesis]:
     arguments = [sentence.source], [sentence.limit]
     if isinstance(engine, CompiledEngine):  # by the search in Python
-        found = search(engine.model, *arguments, sentence.settings, prefix=sentence.prefix)
+        found = search(CompiledSteps(engine.model), *arguments, sentence.settings, prefix=sentence.prefix)
     else:
         found = engine.translate(*arguments, sentence.prefix, sentence.settings)
     return dict(found)[0]
