@@ -14,23 +14,13 @@ import json
 import os
 import statistics
 import sys
-import time
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from locant.runtime import prepare_threads
-
-if "step" in sys.argv:  # as the command line of Locant does, before torch is loaded
-    prepare_threads()
-
-import torch
-from torch.nn import functional
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from shapes import LENGTH, SENTENCES, SHAPES
-from training_engines import PRECISION, TRAINING_ENGINES, float32_attention
+from shapes import SHAPES
+from training_engines import PRECISION
 
 from measure import alone, in_turns, machine, table, warn_when_busy, write_record
 
@@ -39,31 +29,12 @@ KERNELS = {"attention": "attention", "layer norm": "layer_norm", "cross-entropy"
 LEAST = 0.08
 
 
-def step(options: argparse.Namespace) -> None:
-    """Train without some kernels and print the tokens of a second."""
-    functional.scaled_dot_product_attention = float32_attention
-    for name in filter(None, options.without.split(",")):
-        kernel = import_module(f"locant.kernels.{KERNELS[name]}").KERNEL
-        kernel.usable = kernel.expected = lambda: False
-    torch.manual_seed(0)
-    engine = TRAINING_ENGINES["locant"](SHAPES[options.shape], False)
-    generator = torch.Generator().manual_seed(1)
-    times: list[float] = []
-    while len(times) < 5 or sum(times[2:]) < options.seconds:
-        sides = torch.randint(4, SHAPES[options.shape].vocabulary, (2, SENTENCES, LENGTH + 1), generator=generator)
-        source, target = sides[0, :, 1:].contiguous(), sides[1]
-        start = time.perf_counter()
-        engine.step(source, target)
-        times.append(time.perf_counter() - start)
-    print(json.dumps(SENTENCES * LENGTH / statistics.median(times[2:])))
-
-
 def measured(shape: str, without: tuple[str, ...], options: argparse.Namespace) -> float | None:
     """Return the tokens of a second of training, in a process of its own."""
-    arguments = ["step", "--shape", shape, "--without", ",".join(without)]
-    arguments += ["--seconds", str(options.seconds)]
-    found = alone(__file__, *arguments, environment={**os.environ, "OMP_NUM_THREADS": str(options.threads)})
-    return None if found is None else float(found)
+    arguments = ["locant", shape, "--seconds", options.seconds, "--without", *without]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
+    found = alone(Path(__file__).with_name("train_engine.py"), *arguments, environment=environment)
+    return None if found is None else found["tokens_per_second"]
 
 
 def show(record: dict[str, Any]) -> None:
@@ -82,32 +53,28 @@ def show(record: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="run", choices=("run", "step", "show"))
+    parser.add_argument("what", nargs="?", default="run", choices=("run", "show"))
     parser.add_argument("record", nargs="?", type=Path)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=["tiny-8k", "small-8k"])
-    parser.add_argument("--shape", choices=SHAPES)
-    parser.add_argument("--without", default="")
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    if options.what == "step":
-        return step(options)
     if options.what == "show":
-        return show(json.loads(options.record.read_text(encoding="utf-8")))
+        show(json.loads(options.record.read_text(encoding="utf-8")))
+        return
     warn_when_busy()
     found = {}
     for shape in options.shapes:
         jobs = {"all": partial(measured, shape, (), options)}
-        jobs |= {f"without {name}": partial(measured, shape, (name,), options) for name in KERNELS}
-        jobs["none"] = partial(measured, shape, tuple(KERNELS), options)
+        jobs |= {f"without {name}": partial(measured, shape, (module,), options) for name, module in KERNELS.items()}
+        jobs["none"] = partial(measured, shape, tuple(KERNELS.values()), options)
         found[shape] = in_turns(jobs, options.rounds)
     about = {"threads": options.threads, "precision": str(PRECISION).removeprefix("torch."), "unit": "tokens/s"}
     if options.output:
         write_record(options.output, found=found, **about)
     show({"machine": machine(), "found": found})
-    return None
 
 
 if __name__ == "__main__":

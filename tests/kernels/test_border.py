@@ -15,7 +15,6 @@ from with_kernels import kernels, needs_compiler
 from locant.errors import ConfigError
 from locant.kernels import attention, cross_entropy, layer_norm, rotation
 from locant.kernels.library import find_compiler
-from locant.kernels.outcomes import require_done
 from locant.models.dropout import Dropout
 from locant.models.layer_norm import add_and_norm
 from locant.positions import Mask, attend
@@ -65,16 +64,6 @@ def test_who_makes_others_wait_leaves_them_within_a_step(tmp_path: Path) -> None
     subprocess.run(command, check=True)
     run = subprocess.run([tmp_path / "leaving"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
-
-
-def test_what_kernels_complain_of_is_raised() -> None:
-    require_done(None)
-    with pytest.raises(ConfigError, match="too much"):
-        require_done(b"too much")
-    with pytest.raises(MemoryError):
-        require_done(b"")
-    with pytest.raises(MemoryError, match="the batch"):
-        require_done(b"", "the batch")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -196,18 +196,6 @@ def test_sentences_that_come_and_go(seed: int) -> None:
     assert found == {number: in_python(engine, sentences[number]) for number in found}
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_model_whose_output_is_not_a_number(beam: int) -> None:
-    model = tiny_model(VOCABULARY, 5)
-    with torch.no_grad():
-        model.source_embedding.weight[7] = math.nan
-    engine = int8_engine(model)
-    settings = DecodingSettings(beam=beam)
-    assert dict(engine.translate([[6, EOS]], [6], (BOS,), settings))
-    with pytest.raises(LocantError, match="not a number"):
-        list(engine.translate([[6, EOS], [7, EOS]], [6, 6], (BOS,), settings))
-
-
 @pytest.mark.parametrize("prefix", [(BOS,), (BOS, 7)])
 def test_part_of_a_model_is_not_a_number(prefix: tuple[int, ...]) -> None:
     """After some tokens log-probabilities are no numbers."""

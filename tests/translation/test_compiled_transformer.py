@@ -1,6 +1,5 @@
 """The C++ kernels against the PyTorch model, whose own tests pin it to the formulas."""
 
-import itertools
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ from compiled_steps import CompiledSteps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_examples import TIMES
-from tiny_models import tiny_model
 from torch import Tensor, nn
 from torch.nn import functional
 from with_kernels import kernels, needs_compiler
@@ -18,7 +16,7 @@ from locant.errors import ConfigError, LocantError
 from locant.models import DecodingSettings, SamplingSettings, Transformer, TransformerConfig
 from locant.positions import SCHEMES
 from locant.text import BOS, PAD
-from locant.translation import PRECISIONS, CompiledEngine, CompiledTransformer, beam_search, greedy_search, supports
+from locant.translation import PRECISIONS, CompiledEngine, CompiledTransformer, supports
 
 pytestmark = needs_compiler
 
@@ -160,29 +158,6 @@ def test_rows_that_move_keep_their_past(
         torch.set_num_threads(before)
 
 
-def assert_same_translations(compiled: CompiledTransformer, model: Transformer, beam: int) -> None:
-    source, lengths = random_batch(11, 50, seed=5)
-    limits = torch.arange(1, 12)
-    if beam == 1:
-        ours, expected = (greedy_search(engine, source, lengths, limits) for engine in (CompiledSteps(compiled), model))
-        pairs = list(zip(ours, expected, strict=True))
-    else:
-        found = [
-            beam_search(engine, source, lengths, limits, beam=beam, n_best=beam)
-            for engine in (CompiledSteps(compiled), model)
-        ]
-        pairs = list(itertools.chain(*(zip(*both, strict=True) for both in zip(*found, strict=True))))
-    for one, other in pairs:
-        assert one.tokens == other.tokens
-        assert one.log_probability == pytest.approx(other.log_probability, rel=1e-4, abs=1e-4)
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-def test_searches_give_the_same_translations(beam: int) -> None:
-    model = tiny_model(50, seed=3, sharpness=4.0)
-    assert_same_translations(CompiledTransformer(model), model, beam)
-
-
 def need(precision: str) -> None:
     if not supports(precision):
         pytest.skip(f"this processor has no fast {precision} arithmetic")
@@ -258,14 +233,6 @@ def test_bfloat16_steps_are_those_of_rounded_factors(
     assert found.max() < 0.3
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-def test_bfloat16_searches_translate_as_rounded_factors_do(beam: int) -> None:
-    need("bfloat16")
-    model = tiny_model(50, seed=3, sharpness=4.0)
-    compiled = CompiledTransformer(model, "bfloat16")
-    assert_same_translations(compiled, rounds_to_bfloat16(model), beam)
-
-
 @pytest.mark.parametrize("damaged", ["target_embedding.weight", "decoder.layers.0.feed_forward.inner.weight"])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_weights_that_are_not_numbers_are_reported(precision: str, damaged: str) -> None:
@@ -277,18 +244,6 @@ def test_weights_that_are_not_numbers_are_reported(precision: str, damaged: str)
     for chosen in (DecodingSettings(beam=1), DecodingSettings(beam=3), DecodingSettings(sampling=SamplingSettings())):
         with pytest.raises(LocantError, match="not a number"):
             list(engine.translate([[5, 6, 7, 36, 4]], [5], [BOS], chosen))
-
-
-@pytest.mark.parametrize(
-    ("precision", "instructions"),
-    [("bfloat16", "AVX-512 BF16 or ARM's BF16"), ("int8", "AVX2 or ARM's dot products")],
-)
-def test_instructions_that_are_missing_are_said(
-    precision: str, instructions: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("locant.translation.compiled.supports", lambda found: found == "float32")
-    with pytest.raises(ConfigError, match=rf"no fast {precision} arithmetic \({instructions}\)\. Use float32"):
-        CompiledTransformer(model_of(), precision)
 
 
 def test_what_cannot_be_compiled_is_said() -> None:
