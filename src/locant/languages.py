@@ -83,15 +83,12 @@ def parse_language(code: str) -> LanguageTag:
     Args:
         code: For instance ``de``, ``pt-BR``, ``zh_Hans``, ``deu_Latn``, ``zt``, ``de_DE.UTF-8``, ``sr@latin``.
     """
-    locale, _, modifier = code.partition("@")
-    first, *rest = re.split("[-_]", locale.partition(".")[0])
-    if modifier:
-        rest.append(_MODIFIERS.get(modifier.lower(), modifier))
+    first, *rest = re.split("[-_@]", re.sub(r"\.[^@]*", "", code).strip("-_@"))
     if first.lower() in _OF_ARGOS and not rest:
         return parse_language(_OF_ARGOS[first.lower()])
     row = _table()[0].get(first.lower())
     named, region, others = "", "", []
-    for part in rest:
+    for part in (_MODIFIERS.get(part.lower(), part) for part in rest):
         if len(part) == 4 and part.isalpha() and not named:
             named = _PART_OF.get(part.title(), part.title())
         elif re.fullmatch("[A-Za-z]{2}|[0-9]{3}", part) and not region:

@@ -25,7 +25,8 @@ PROSE = {
     "mail": "Write to a.b+c@d-e.org. [a.b+c@d-e.org]",
     "braces": "{{ user.name }} {{{x}}} ${x y} %{x} #{x} {x} {0} {% raw %} {two words} {a, b} "
     "[{{ user.name }} {{{x}}} ${x y} %{x} #{x} {x} {0} {% raw %}]",
-    "template": "Hello <%= user.name %> if a <% b <?php echo $x->y > 1; ?> or a <? b [<%= user.name %> <?php echo $x->y > 1; ?>]",
+    "template": "Hello <%= user.name %> if a <% b <?php echo $x->y > 1; ?> or a <? b "
+    "[<%= user.name %> <?php echo $x->y > 1; ?>]",
     "identifier": "At 2026-11-29T02:48:00.5Z by 123e4567-e89b-12d3-a456-426614174000, 2026-11-29 and 12345678-a "
     "[2026-11-29T02:48:00.5Z 123e4567-e89b-12d3-a456-426614174000]",
     "call": "Click $t(button.save) [$t(button.save)]",
@@ -44,7 +45,8 @@ MESSAGES = {
     "entity": "R&amp;D &#8230; Q & A; [&amp; &#8230;]",
     "braces": "{ name } {1, date, short} {0:yyyy-MM dd} {n, plural, one {a '{' file} other {{x} files}} {1!r} {a, b} "
     "[{ name } {1, date, short} {0:yyyy-MM dd} {n, plural, one {a '{' file} other {{x} files}} {1!r}]",
-    "printf": "%s %+v %(unit name)s %|2$s| %[1]s %0:d % d %-5.1f%% %1$s %lld %*d %@ %dMB %Y-%m %FUN%, 100% sure, 50%off, 5 % de, of % in "
+    "printf": "%s %+v %(unit name)s %|2$s| %[1]s %0:d % d %-5.1f%% %1$s %lld %*d %@ %dMB %Y-%m %FUN%, "
+    "100% sure, 50%off, 5 % de, of % in "
     "[%s %+v %(unit name)s %|2$s| %[1]s %0:d % d %-5.1f %% %1$s %lld %*d %@ %d %Y %m]",
     "tilde": "The ~a of ~5,2f is ~:D ~x, ~ 5 [~a ~5,2f ~:D ~x]",
     "position": "Open %1 and %L2. [%1 %L2]",

@@ -222,17 +222,18 @@ _STRUCTURED = frozenset(
         ".yml .yaml .toml .ini .properties .strings .stringsdict .csv .tsv .tmx .resx .xml .arb .jsonl .ipynb .mdx "
         ".tex .ltx .sty .cls .bib .rst .adoc .asciidoc .org .dita .ttml .dfxp .sbv .sub .smi .sami .stl .scc .lrc "
         ".qmd .rmd .mediawiki .wiki .textile .ftl .xcstrings .plist .resw .resjson .json5 .jsonc .ndjson .geojson "
-        ".tbx .sdlxliff .mxliff .mqxliff .txlf .ts .svg .xsl .xslt .xsd .dtd .fb2 .rss .atom .opml .eml .mbox .ics .vcf "
-        ".j2 .jinja .jinja2 .erb .haml .hbs .mustache .liquid .twig .ejs .vue .svelte .astro .jsp .aspx .cshtml .php "
-        ".js .jsx .tsx .css .scss .py .java .cpp .sql .cfg .conf",
+        ".tbx .sdlxliff .mxliff .mqxliff .txlf .ts .svg .xsl .xslt .xsd .dtd .fb2 .rss .atom .opml .eml .mbox .ics "
+        ".vcf .j2 .jinja .jinja2 .erb .haml .hbs .mustache .liquid .twig .ejs .vue .svelte .astro .jsp .aspx "
+        ".cshtml .php .js .jsx .tsx .css .scss .py .java .cpp .sql .cfg .conf",
     )
 )
 """Ends of names of files with a structure that is not known, which a translation of their lines would destroy."""
 _PACKED = frozenset(
     re.findall(
         r"\S+",
-        ".pdf .doc .dot .rtf .pages .key .numbers .epub .mobi .azw3 .wpd .fodt .pptx .ppt .xlsx .xls .odp .ods .odg .idml "
-        ".zip .tar .tgz .bz2 .xz .zst .7z .rar .mo .qm .msg .parquet .png .jpg .jpeg .gif .webp .mp3 .wav .mp4 .mkv",
+        ".pdf .doc .dot .rtf .pages .key .numbers .epub .mobi .azw3 .wpd .fodt .pptx .ppt .xlsx .xls .odp .ods "
+        ".odg .idml .zip .tar .tgz .bz2 .xz .zst .7z .rar .mo .qm .msg .parquet .png .jpg .jpeg .gif .webp .mp3 "
+        ".wav .mp4 .mkv",
     )
 )
 """Ends of names of files that have no lines."""

@@ -42,7 +42,8 @@ _FAMILIES = (
     (
         "tag",
         "messages",
-        r"\[/?(?:b|i|u|s|url|img|quote|code|color|size|font)(?:=[^\s\[\]]*+)?\]|</?[A-Za-z][\w:-]{0,60}+(?:\s[^<>]*+)?/?>|</?\d{1,3} ?/?>",
+        r"\[/?(?:b|i|u|s|url|img|quote|code|color|size|font)(?:=[^\s\[\]]*+)?\]"
+        r"|</?[A-Za-z][\w:-]{0,60}+(?:\s[^<>]*+)?/?>|</?\d{1,3} ?/?>",
     ),
     ("entity", "messages", r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,31});"),
     ("template", "prose", r"<%[^%]*+%>|<\?(?:[^?<]|\?(?!>)|<(?!\?))*+\?>"),

@@ -30,16 +30,17 @@ _INLINE = {"Emphasis", "Strong", "Strikethrough", "Link", "Image", "Superscript"
 _WITHOUT_TEXT = {"CodeBlock", "MetadataBlock", "HtmlBlock"}
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^<>]*?(/?)>\Z", re.DOTALL)
 
-# What generators of sites and editors have besides Markdown: commands in braces, formulas, links of wikis, marked words,
-# titles of callouts, keys, lines that include files, say what letters mean (*[HTML]: ...) or are comments of MyST
-# (% ...), fences of colons, directives, blocks that are indented.
+# What generators of sites and editors have besides Markdown: commands in braces, formulas, links of wikis, marked
+# words, callouts, keys, lines that include files, say what letters mean (*[HTML]: ...) or are comments of MyST (% ...),
+# fences of colons, directives, blocks that are indented.
 _COMMAND = re.compile(
     r"\{\{[^{}`]*\}\}|\{%[^{}`]*%\}|\{[:#.][^{}`\n]*\}|(?i:\[\[_?toc_?\]\]|\[toc\](?![(\[:]))"
     r"|\{[A-Za-z][\w:+-]*\}(?=`)|^\([\w.-]+\)=[ \t]*(?=\r?$)"
-    r"|\\\((?:[^\\A-Za-z\n]|\\(?:[A-Za-z]+|[^()\[\]\s])|\{[^{}\n]*\}|(?<![A-Za-z])[A-Za-z](?![A-Za-z]))*+\\\)"
+    r"|\\\((?:[^\\A-Za-z\n]|\\(?:[A-Za-z]+|[^()\[\]\s\\])|\{[^{}\n]*\}|(?<![A-Za-z])[A-Za-z](?![A-Za-z]))*+\\\)"
     r"|^[ \t>]*\\\[[ \t]*(?=\r?$)(?:\r?\n(?![ \t>]*(?:\\[\[\]]|\r?$))[^\r\n]*)*+\r?\n[ \t>]*\\\]"
-    r"|!?\[\[[^\[\]|\n]+\]\](?![(\[:])|\[![A-Za-z]+\][-+]?(?=[ \t])|\+\+[a-z][a-z0-9+-]*\+\+|(?<=\w)\^[^\s^\[\]]{1,20}\^"
-    r"|(?:\[\[[^\[\]|\n]+\|(?=[^=\n]*\]\])|==(?=[^\s=][^=\n\[\]]*==))(?P<inside>[^=\n\[\]]+)(?:\]\]|==)"
+    r"|!?\[\[[^\[\]|\n]+\]\](?![(\[:])|\[![A-Za-z]+\][-+]?(?=[ \t])|\+\+[a-z][a-z0-9+-]*\+\+"
+    r"|(?<=\w)\^[^\s^\[\]]{1,20}\^"
+    r"|(?:\[\[[^\[\]|\n]+\|(?=[^=\n\[\]]+\]\])|==(?=[^\s=][^=\n\[\]]*==))(?P<inside>[^=\n\[\]]+)(?:\]\]|==)"
     r"|\{![^{}\n]*!\}|(?<=[)\]`*_])\{[\w-]+=[^{}\n]*\}|^\*\[[^\]\n]+\]:|^-+8<-+[^\n]*|^<<<[ \t]*@?[\w./][^\n]*"
     r"|(?<![^\r\n]\n)(?<![^\r\n]\r\n)^%[ \t][^\n]*(?:\n%[^\n]*)*|^\+\+\+[ \t]+\{[^\n]*"
     r"|^(?:import|export)[ ][^\n]*?[ ]from[ ]+['\"][^\n'\"]*['\"];?[ \t]*(?=\r?$)",
@@ -49,9 +50,10 @@ _ROLE = re.compile(r"\{[A-Za-z][\w:+-]*\}")  # of the code that follows
 _NAME = re.compile(r"\{[{%][<%-]*\s*(/|end)?([\w-]+)|(\]\])|\[\[.*\||==")
 _AROUND_CODE = {"highlight", "code", "mermaid", "katex", "comment"}
 _FENCE = re.compile(
-    r"^(?P<indent>[ \t>]*)(?P<head>(?P<sign>:{3,}|`{3,}|~{3,}|/{3,})[ \t]*(?P<name>\{[^{}\n]*\}|[\w.-]+)?[ \t]*[\[|]?)"
-    r"(?P<rest>[^\r\n]*)(?P<options>(?:\r?\n[ \t>]*:[\w-]+:(?=\s)[^\r\n]*)*"
-    r"(?:(?<=\})\r?\n[ \t>]*---[ \t]*(?:\r?\n(?![ \t>]*(?:---|:::|```|~~~|\r?$))[^\r\n]*)*+\r?\n[ \t>]*---[ \t]*(?=\r?$))?)",
+    r"^(?P<indent>[ \t>]*)(?P<head>(?P<sign>:{3,}|`{3,}|~{3,}|/{3,})[ \t]*(?P<name>\{[^{}\n]*\}|[\w.-]+)?[ \t]*"
+    r"[\[|]?)(?P<rest>[^\r\n]*)(?P<options>(?:\r?\n[ \t>]*:[\w-]+:(?=\s)[^\r\n]*)*"
+    r"(?:(?<=\})\r?\n[ \t>]*---[ \t]*(?:\r?\n(?![ \t>]*(?:---|:::|```|~~~|\r?$))[^\r\n]*)*+\r?\n[ \t>]*---[ \t]*"
+    r"(?=\r?$))?)",
     re.MULTILINE,
 )
 _CODE_INSIDE = re.compile(
