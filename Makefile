@@ -39,8 +39,11 @@ demo: $(VENV)/demo
 	@echo "or a language pair, which takes half an hour: make demo RECIPE=bible-german-english"
 
 lint: $(VENV)/dev
-	$(BIN)/ruff check src tests site
-	$(BIN)/ruff format --check src tests site
+	$(BIN)/ruff check src tests site examples tools/prose.py
+	$(BIN)/ruff format --check src tests site examples tools/prose.py
+	$(BIN)/python tools/prose.py
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(BIN)/mypy
 
 # All checks but the slow tests. Installs nothing but .venv. mypy, which has one thread, works while the tests begin.
@@ -60,7 +63,7 @@ tests: $(VENV)/compiled
 
 # The tests that `make test` leaves out: small trainings to a score, what torch compiles, wheels, pages that train, sweeps over
 # all classes, the rest of the cases of which it takes some, and properties with four times as many examples.
-PROPERTIES := tests/extension/test_any_json.py tests/extension/test_source.py tests/server/test_plain_sentences.py \
+PROPERTIES := tests/extension/test_any_json.py tests/extension/test_source.py tests/server/test_translate_route.py \
   tests/translation/test_compiled_transformer.py tests/translation/test_terms.py
 test-slow: $(VENV)/compiled
 	$(BIN)/pytest -m slow --numprocesses 3 --dist worksteal

@@ -16,8 +16,9 @@ from pydantic import Field
 from locant.errors import CheckpointError
 from locant.lazy import optional_package
 from locant.settings import Settings
-from locant.text.sampling import Sampler, is_bpe, make_sampler
-from locant.text.word_table import END, FlatIds, WordTable, flat_ids
+from locant.text.encoding import END, FlatIds, WordTable, flat_ids
+from locant.text.sampling import Sampler, make_sampler
+from locant.text.sentencepiece_model import model_type
 
 sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
 
@@ -113,7 +114,7 @@ class Tokenizer:
     @property
     def algorithm(self) -> Literal["unigram", "bpe"]:
         """How the model cuts text."""
-        return "bpe" if is_bpe(self._processor) else "unigram"
+        return "bpe" if model_type(self.model) == "bpe" else "unigram"
 
     @property
     def digest(self) -> str:
