@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from locant.errors import MissingExtraError
 from locant.languages import english_name, language_identifier, parse_language, script_of
@@ -36,7 +37,7 @@ def with_found_languages(corpus: Corpus, settings: CorpusSettings, *, tell: bool
     if corpus.layout is not None or not corpus.parts or (corpus.source_language and corpus.target_language):
         return corpus
     pairs = [pair for part in corpus.parts for pair in islice(part.train, _LOOKED_AT)][:_LOOKED_AT]
-    found, said = dict[str, str](), list[str]()
+    found, said = dict[str, Any](), list[str]()
     for place, side in enumerate(("source", "target")):
         key = f"{side}_language"
         if getattr(corpus, key):
