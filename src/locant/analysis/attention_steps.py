@@ -19,7 +19,7 @@ from locant.analysis.introspection import run_without_gradients
 from locant.errors import UsageError
 from locant.models.attention import SelfAttention
 from locant.models.transformer import Transformer
-from locant.positions import Mask, PositionScheme
+from locant.positions import AttentionPlan, Mask, PositionScheme
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,8 @@ def attention_steps(
         hooks.callback(attention.register_forward_pre_hook(attends, with_kwargs=True).remove)
         run_without_gradients(model, ids[0], torch.tensor([len(source)], device=device), ids[1])
     with torch.no_grad():
-        found = attend_in_steps(attention, *(called[name] for name in ("x", "positions", "scheme", "mask")))
+        plan: AttentionPlan = called["plan"]
+        found = attend_in_steps(attention, called["x"], plan.q_positions, plan.scheme, plan.mask)
         return first_row(found, attention, called["x"], **seen)
 
 

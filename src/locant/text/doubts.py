@@ -72,7 +72,7 @@ def corpus_doubts(settings: CorpusSettings, corpus: Corpus, *, lowercase: bool =
     Raises:
         DataError: A file can be read no more.
     """
-    found = []
+    found: list[Doubt] = []
     waiting: list[Any] = [settings]
     while waiting:
         one = waiting.pop(0)

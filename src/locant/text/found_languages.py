@@ -37,7 +37,8 @@ def with_found_languages(corpus: Corpus, settings: CorpusSettings, *, tell: bool
     if corpus.layout is not None or not corpus.parts or (corpus.source_language and corpus.target_language):
         return corpus
     pairs = [pair for part in corpus.parts for pair in islice(part.train, _LOOKED_AT)][:_LOOKED_AT]
-    found, said = dict[str, Any](), list[str]()
+    found: dict[str, Any] = {}
+    said: list[str] = []
     for place, side in enumerate(("source", "target")):
         key = f"{side}_language"
         if getattr(corpus, key):

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from locant.text.sentencepiece_model import model_type
+
 if TYPE_CHECKING:
     import sentencepiece
-
-from locant.text.sentencepiece_model import model_type
 
 _SPACE = "▁"
 _BLOCK = 4096  # Random numbers are drawn in blocks: one at a time takes many times as long.
