@@ -7,8 +7,8 @@ import logging
 from pathlib import Path
 
 import pytest
-from locant.text.corpus_loading import load_corpus
 
+from locant.text.corpus import load_corpus
 from locant.text.corpus_settings import FilesCorpus
 from locant.text.found_languages import with_found_languages
 

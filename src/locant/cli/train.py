@@ -14,7 +14,7 @@ from locant.errors import UsageError
 
 if TYPE_CHECKING:
     from locant.cli.console import PlainConsole
-    from locant.training import BeforeAfter, Recipe, RunSummary
+    from locant.training import BeforeAfter, RunSummary
 
 _EPILOG = """examples:
   locant train --source train.en --target train.de --output runs/en-de
@@ -119,7 +119,6 @@ def run(options: argparse.Namespace) -> int:
     limit_onednn_cache()
     if not options.resume:
         recipe = load_recipe(recipes[0] if recipes else "translator", overrides)
-        _tell_refusals(recipe)
     if options.dry_run:
         from locant.cli.console import PlainConsole
         from locant.cli.progress import show_plan
@@ -127,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
         show_plan(plan_training(recipe), PlainConsole())
         return 0
     try:
-        with TrainingProgress() as progress:
+        with TrainingProgress(None if options.resume or options.resume_if_exists else recipe) as progress:
             if options.resume:
                 summary = resume_training(options.resume, overrides, callback=progress)
             else:
@@ -150,17 +149,6 @@ def _how_to_go_on(run: Path) -> str:
     saved = checkpoint_folders(run)
     where = f"update {int(saved[-1].name.rpartition('-')[2]):,}, the newest checkpoint" if saved else "the first update"
     return f"Go on from {where}, by `{resume_command(run)}`."
-
-
-def _tell_refusals(recipe: Recipe) -> None:
-    """Say on standard error to which formats the model cannot be exported, while it can still be another."""
-    from locant.interop.refusals import export_refusals
-
-    if recipe.finetuning or os.environ.get("RANK", "0") != "0":
-        return
-    several = getattr(recipe.corpus, "languages", None) or recipe.corpus.kind == "languages"
-    for name, reason in export_refusals(recipe.sized_model(8, 8), several_languages=bool(several)).items():
-        print(f"locant: No export to {name}: {reason}", file=sys.stderr)
 
 
 def _overrides(options: argparse.Namespace) -> list[str]:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import sentencepiece
+
+if TYPE_CHECKING:
+    import sentencepiece
 
 from locant.text.pairs import Block, Pair
 

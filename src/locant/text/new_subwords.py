@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import Any
 
-import sentencepiece
-
+from locant.lazy import optional_package
 from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import UNK, Tokenizer
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import Pairs
+
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
 
 _SPACE = "▁"
 _SENTENCES = 1_000_000  # more do not make better subwords
