@@ -16,8 +16,9 @@ from pydantic import Field
 
 from locant.errors import CheckpointError
 from locant.settings import Settings
-from locant.text.sampling import Sampler, is_bpe, make_sampler
-from locant.text.word_table import END, FlatIds, WordTable, flat_ids
+from locant.text.encoding import END, FlatIds, WordTable, flat_ids
+from locant.text.sampling import Sampler, make_sampler
+from locant.text.sentencepiece_model import model_type
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""
@@ -111,7 +112,7 @@ class Tokenizer:
     @property
     def algorithm(self) -> Literal["unigram", "bpe"]:
         """How the model cuts text."""
-        return "bpe" if is_bpe(self._processor) else "unigram"
+        return "bpe" if model_type(self.model) == "bpe" else "unigram"
 
     @property
     def digest(self) -> str:

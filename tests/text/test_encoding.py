@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locant.text import Tokenizer, TokenizerSettings, train_tokenizers
-from locant.text import word_table as module
-from locant.text.word_table import WordTable, flat_ids
+from locant.text import encoding as module
+from locant.text.encoding import WordTable
 
 ODD = [
     "猫",
@@ -98,11 +98,3 @@ def test_models_that_do_not_cut_at_spaces_first_are_left_alone(
     assert not WordTable.suits(tokenizer._processor)
     texts = [*(source for source, _ in pairs[:50]), "ﬁve ½ x\u00a0y", ""]
     assert in_lists(tokenizer, texts) == tokenizer.encode(texts)
-
-
-def test_prefixes_and_selections() -> None:
-    flat = flat_ids([[5, 6], [], [7]])
-    assert flat.after([8, 9]).ids.tolist() == [8, 9, 5, 6, 8, 9, 8, 9, 7]
-    assert flat.after([8, 9]).lengths.tolist() == [4, 2, 3]
-    assert flat.after([]) is flat
-    assert flat.select(np.array([False, True, True])).ids.tolist() == [7]
