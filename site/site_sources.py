@@ -21,6 +21,7 @@ PARTS: dict[str, list[str]] = {
         "docs/tutorial-compare",
         "docs/tutorial-translate",
         "docs/tutorial-context",
+        "examples",
     ],
     "Learn": ["docs/course", "gallery", "interactive", "docs/figures", "docs/errata", "docs/glossary"],
     "Positions": ["docs/positions", "docs/own-model", "docs/new-scheme", "docs/compare", "docs/names"],
@@ -58,7 +59,8 @@ def write_sources(root: Path, folder: SiteFolder) -> None:
 
 def repository_pages(root: Path) -> list[Path]:
     """Return the Markdown of the repository, relative to its root."""
-    return sorted(path.relative_to(root) for path in (*root.glob("*.md"), *(root / "docs").rglob("*.md")))
+    found = (*root.glob("*.md"), *(root / "examples").glob("*.md"), *(root / "docs").rglob("*.md"))
+    return sorted(path.relative_to(root) for path in found)
 
 
 def _is_record(page: Path) -> bool:

@@ -190,7 +190,7 @@ def _needs_release(case: Case) -> Iterator[Said]:
 
 @finding("original-missing", "warning", "huggingface/transformers/issues/38224")
 def _original_missing(case: Case) -> Iterator[Said]:
-    """Transformers uses `max_position_embeddings`; other software refuses, or takes another length."""
+    """Without it transformers takes `max_position_embeddings`; other software refuses, or takes another length."""
     name = "original_max_position_embeddings"
     for group in case.groups:
         if group.kind in ("yarn", "llama3", "longrope") and case.original(group) is None:
