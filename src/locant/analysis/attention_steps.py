@@ -114,8 +114,8 @@ def attention_steps(
         hooks.callback(attention.register_forward_pre_hook(attends, with_kwargs=True).remove)
         run_without_gradients(model, ids[0], torch.tensor([len(source)], device=device), ids[1])
     with torch.no_grad():
-        x = called["x"]
-        steps = _steps(attention, x, called["positions"], called["scheme"], called["mask"])
+        x, plan = called["x"], called["plan"]
+        steps = _steps(attention, x, plan.q_positions, plan.scheme, plan.mask)
         kept = {name: None if step is None else step.detach().float().cpu() for name, step in steps.items()}
     rotated = (kept.pop("rotated_q"), kept.pop("rotated_k"))
     return AttentionSteps(

@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="draw all, and the pages index.html, which explains them, and errata.html"
     )
-    parser.add_argument("--output", "-o", type=Path, metavar="FOLDER", help="where to write")
+    parser.add_argument(
+        "--output", "-o", type=Path, default=Path("figures"), metavar="FOLDER", help="where to write (default: figures)"
+    )
     parser.add_argument(
         "--slides", action="store_true", help="write slides of 16 to 9 with letters of 24 points, a panel each"
     )
@@ -59,10 +61,13 @@ def run(options: argparse.Namespace) -> int:
     from locant.app import write_errata, write_gallery
     from locant.cli.progress import WorkBar
     from locant.figures import write_figures
+    from locant.positions.registry import scheme_name
     from locant.runtime import usable_cores
     from locant.training.recipe import apply_overrides
 
     given = {name: getattr(options, name) for name in _OPTIONS if getattr(options, name) is not None}
+    if options.scheme:
+        given["scheme"] = scheme_name(options.scheme)
     if options.model:
         given["model"] = apply_overrides({}, options.model)
     if not options.names and not options.all:
@@ -70,8 +75,6 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.all and (options.names or set(given).difference(_OF_A_RUN)):
         raise UsageError("--all draws every figure as it is; leave out names and options of single figures.")
-    if options.output is None:
-        raise UsageError("Say where to write the figures: --output FOLDER.")
     if ERRATA in options.names:
         if options.names != [ERRATA] or given:
             raise UsageError("The errata are a page of their own; leave out names and options of figures.")
