@@ -174,9 +174,10 @@ See [the record](record.json), [below](#below) and [a paper](https://arxiv.org/a
 def test_pages_become_html_that_fetches_nothing(tmp_path):
     folder = SiteFolder(tmp_path / "pages")
     (tmp_path / "record.json").write_text("{}")
-    (tmp_path / "waves.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    for name in ("waves-light.svg", "waves-dark.svg"):
+        (tmp_path / name).write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+        folder.copy(tmp_path / name, Path("figures", name))
     folder.copy(tmp_path / "record.json", Path("record.json"))
-    folder.copy(tmp_path / "waves.svg", Path("figures/waves.svg"))
     folder.write(Path("index.md"), PAGE + section(FIGURES["waves"]))
     folder.finish()
     html = tmp_path / "html"

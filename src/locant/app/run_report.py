@@ -112,12 +112,12 @@ def _summary(
         f"A {kind} of {data['parameters'] / 1e6:.1f} million parameters was trained on {data['cleaning']['kept']:,} "
         f"pairs of {data['corpus']}{f' ({languages})' if languages else ''} for {_minutes(rows)} minutes on "
         f"{environment['cores']} cores. On the {len(evaluation.hypotheses):,} held-out sentences of "
-        f"{evaluation.name} it reaches BLEU {evaluation.scores.bleu:.1f}. {_verdict(rows, evaluation)}"
+        f"{evaluation.name} it reaches BLEU {evaluation.scores.bleu:.1f}. {verdict(rows, evaluation)}"
     )
 
 
-def _verdict(rows: Sequence[dict[str, Any]], evaluation: Evaluation) -> str:
-    """Return in words how good that is, against a copy of the source, and what would help.
+def verdict(rows: Sequence[dict[str, Any]], evaluation: Evaluation) -> str:
+    """Return in words how good a model is, against a copy of the source, and what would help.
 
     The steps are those of Google's guide to BLEU of natural text ("Evaluate models", Cloud Translation).
     """
@@ -127,9 +127,11 @@ def _verdict(rows: Sequence[dict[str, Any]], evaluation: Evaluation) -> str:
     steps = ((10, "almost useless"), (20, "hard to get the gist of"), (30, "clear in their gist, with errors"))
     good = next((words for below, words in steps if bleu < below), "understandable to good")
     losses = [row["loss"] for row in rows if row["kind"] == "validation"]
-    if len(losses) > 1 and min(losses) < losses[-1]:
+    if len(losses) < 2:
+        advice = "It was validated once: training longer would show whether the loss still falls"
+    elif min(losses) < 0.99 * losses[-1]:
         advice = "The validation loss had begun to rise: more text would help, more time would not"
-    elif len(losses) > 1 and losses[-1] < 0.99 * losses[-2]:
+    elif losses[-1] < 0.99 * losses[-2]:
         advice = "The validation loss was still falling: training longer would help"
     else:
         advice = "The validation loss had come to rest: a larger model or more text would help"
