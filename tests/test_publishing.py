@@ -37,7 +37,7 @@ WRITERS = {
     "server/files.py": "into a folder of its own, under names that are told when the files are whole",
     "streams.py": "to devices, pipes and open descriptors",
     "training/checkpoint.py": IN_A_TEMPORARY_FOLDER,
-    "training/generated_corpus.py": IN_A_TEMPORARY_FOLDER,
+    "training/generation.py": IN_A_TEMPORARY_FOLDER,
     "training/run.py": IN_A_TEMPORARY_FOLDER,
 }
 

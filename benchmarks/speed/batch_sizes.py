@@ -17,7 +17,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from locant.models.config import TransformerConfig
 from locant.training.defaults import SHAPES
-from locant.training.forecast import measure_speed
+from locant.training.plan import measure_speed
 from locant.training.settings import TrainingSettings
 from measure import header, row, use_device, warn_when_busy
 

@@ -8,8 +8,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 
 from locant.runtime import prepare_threads
 
@@ -19,19 +18,7 @@ if "locant" in sys.argv:  # as its command line does, before torch is loaded
 import torch
 from shapes import LENGTH, SENTENCES, SHAPES
 from torch import Tensor
-from training_engines import PRECISION, TRAINING_ENGINES
-
-
-@contextmanager
-def watched(engine: str) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Yield what Locant's training loop puts around each update; around a peer's there is nothing."""
-    if engine != "locant":
-        yield nullcontext
-        return
-    from locant.training.thread_watch import WatchedThreads
-
-    with WatchedThreads(torch.device("cpu")) as threads:
-        yield threads.update
+from training_engines import PRECISION, TRAINING_ENGINES, float32_attention
 
 
 def main() -> None:
@@ -39,7 +26,12 @@ def main() -> None:
     parser.add_argument("engine", choices=TRAINING_ENGINES)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--without", nargs="*", default=[], help="modules of kernels that Locant does without")
     arguments = parser.parse_args()
+    for module in arguments.without:
+        kernel = import_module(f"locant.kernels.{module}").KERNEL
+        kernel.usable = kernel.expected = lambda: False
+        torch.nn.functional.scaled_dot_product_attention = float32_attention
     shape = SHAPES[arguments.shape]
     torch.manual_seed(0)
     training_engine = TRAINING_ENGINES[arguments.engine](shape, False)
@@ -50,16 +42,13 @@ def main() -> None:
         return sides[0, :, 1:].contiguous(), sides[1]
 
     times: list[float] = []
-    with watched(arguments.engine) as update:
-        for _ in range(2):
-            with update():
-                training_engine.step(*batch())
-        while len(times) < 3 or sum(times) < arguments.seconds:
-            source, target = batch()
-            start = time.perf_counter()
-            with update():
-                training_engine.step(source, target)
-            times.append(time.perf_counter() - start)
+    for _ in range(2):
+        training_engine.step(*batch())
+    while len(times) < 3 or sum(times) < arguments.seconds:
+        source, target = batch()
+        start = time.perf_counter()
+        training_engine.step(source, target)
+        times.append(time.perf_counter() - start)
     seconds = statistics.median(times)
     result = {
         "tokens_per_second": SENTENCES * LENGTH / seconds,

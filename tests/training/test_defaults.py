@@ -28,8 +28,7 @@ from locant.training import (
     train,
 )
 from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
-from locant.training.forecast import Speed, warmup_warning
-from locant.training.plan import format_passes
+from locant.training.plan import Speed, format_passes, warmup_warning
 from locant.training.settings import TrainingSettings, learning_rate
 
 
@@ -169,23 +168,6 @@ def test_rotary_positions_unless_others_are_given_or_wanted(open_recipe, model, 
     recipe = planned({**open_recipe, "model": model}).recipe
     assert recipe.sized_model(30, 30).position == position
     assert not leaves_open(recipe)
-
-
-def test_why_the_warm_up_is_so_long_is_true_of_few_updates_and_of_many(open_recipe):
-    tenth, half = "a tenth of the updates, at least 10 and at most 1,000", "half of so few updates"
-    for steps, warmup, reason in ((1, 1, half), (6, 3, half), (20, 10, tenth), (700, 70, tenth), (90_000, 1000, tenth)):
-        plan = planned({**open_recipe, "training": {"steps": steps}})
-        (choice,) = (choice for choice in plan.choices if choice.key == "training.warmup_steps")
-        assert (choice.value, choice.reason) == (warmup, reason)
-        training = plan.recipe.training
-        rates = [learning_rate(training, 128, step, steps) for step in range(1, min(steps, 1000) + 1)]
-        assert max(rates) == training.learning_rate
-
-
-@pytest.mark.parametrize(("steps", "every"), [(2, 2), (15, 10), (80, 10), (800, 100), (100_000, 1000)])
-def test_few_updates_are_not_validated_one_by_one(open_recipe, steps, every):
-    plan = planned({**open_recipe, "training": {"steps": steps}})
-    assert plan.recipe.training.validate_every == every
 
 
 @pytest.mark.parametrize(
@@ -451,18 +433,6 @@ def test_a_text_that_is_its_own_translation_is_a_warning(corpus, caplog):
     assert "the same as their targets" not in caplog.text
 
 
-def test_a_dry_run_says_how_much_cleaning_removes(corpus, tmp_path, capsys):
-    lines = (corpus / "train.en").read_text(encoding="utf-8").splitlines()
-    table = tmp_path / "numbered.tsv"  # whose first column is a number, too short for many a sentence
-    table.write_text("".join(f"{number}\t{line}\n" for number, line in enumerate(lines)), encoding="utf-8")
-    assert main(["train", "--tsv", str(table), "--minutes", "1", "--dry-run"]) == 0
-    shown = capsys.readouterr().out
-    (found,) = re.findall(r"over ([\d,]+) pairs \(cleaning removes ([\d,]+)\);", shown)
-    kept, removed = map(int, found)
-    assert removed > 200
-    assert kept + removed <= len(lines)
-
-
 def test_words_count_once_however_often_their_sentence_stands(corpus):
     """A vocabulary learns nothing from a text that comes again in another direction or beside another source."""
     pairs = sentences(600, seed=5)
@@ -480,83 +450,6 @@ def test_words_of_a_large_text_are_estimated():
     found = text_statistics(in_memory(pairs))
     assert found.source_words == pytest.approx(4 * 50_000, rel=0.02)
     assert found.target_words <= 3 * 5
-
-
-def test_several_directions_of_a_text_do_not_make_its_vocabulary_larger(open_recipe):
-    files = open_recipe["corpus"]
-    several = {"kind": "languages", "pairs": [files]}
-    chosen = [
-        {choice.key: choice.reason for choice in planned({**open_recipe, "corpus": corpus}).choices}
-        for corpus in (files, several)
-    ]
-    assert chosen[0]["tokenizer.vocab_size"] == chosen[1]["tokenizer.vocab_size"]
-
-
-def test_too_little_memory_is_said_with_what_to_lower(recipe_data, corpus, tmp_path, monkeypatch, capsys, caplog):
-    def limit(gigabytes):
-        monkeypatch.setattr("locant.training.forecast.usable_memory", lambda device: gigabytes * 1e9)
-
-    limit(0.7)
-    large = {"batches": {"tokens": 100_000}, "training": {**recipe_data["training"], "steps": 1}}
-    assert "lower batches.tokens, now 100000" in planned({**recipe_data, **large}).memory_warning
-    limit(0.1)
-    text = ["--source", str(corpus / "train.en"), "--target", str(corpus / "train.de")]
-    assert main(["train", *text, "--steps", "2", "--preset", "tiny", "--dry-run"]) == 0
-    (line,) = (line for line in capsys.readouterr().err.splitlines() if "memory" in line)
-    assert line.startswith("locant: Training needs an estimated 0.")
-    assert line.endswith("or its control group has 0.1 GB: choose a smaller model, by model.preset or model.d_model.")
-    # A recipe that leaves nothing open is not planned.
-    train({**recipe_data, "training": {**recipe_data["training"], "steps": 1}}, tmp_path / "run")
-    assert caplog.text.count("of memory") == 2
-    limit(50)
-    assert not planned(recipe_data).memory_warning
-
-
-def test_fine_tuning_that_passes_over_its_text_too_often_is_told_a_lower_budget(open_recipe):
-    parent = {**open_recipe, "finetuning": {"parent": "somewhere"}}
-    plan = planned(parent)
-    assert plan.epochs > 50
-    minutes = f"training.minutes={5 * 50 / plan.epochs:.2g}"
-    assert plan.passes_warning.startswith(f"The budget is {format_passes(plan.epochs)} passes over the text")
-    assert plan.passes_warning.endswith(f"{minutes} is 50 passes.")
-    steps = planned({**parent, "training": {"steps": 4000}})
-    assert f"training.steps={round(4000 * 50 / steps.epochs)} is 50 passes" in steps.passes_warning
-    assert not planned({**parent, "training": {"steps": 1}}).passes_warning
-
-
-def test_a_new_model_that_passes_over_its_text_hundreds_of_times_is_told_a_lower_budget(open_recipe):
-    usual = planned({**open_recipe, "training": {"minutes": 2}})
-    assert 50 < usual.epochs < 200
-    assert not usual.passes_warning
-    longer = planned({**open_recipe, "training": {"minutes": 60}})
-    assert longer.epochs > 200
-    assert longer.passes_warning.startswith(f"The budget is {format_passes(longer.epochs)} passes over the text")
-    assert longer.passes_warning.endswith(f"training.minutes={60 * 200 / longer.epochs:.2g} is 200 passes.")
-
-
-def test_settings_that_follow_from_the_width_name_it_and_do_not_repeat_its_reason(open_recipe):
-    reasons = {choice.key: choice.reason for choice in planned(open_recipe).choices}
-    width = planned(open_recipe).recipe.model["d_model"]
-    assert "text" in reasons["model.d_model"]
-    for key in ("encoder_layers", "decoder_layers", "d_ff", "heads"):
-        assert reasons[f"model.{key}"] == f"goes with d_model {width}"
-
-
-def test_a_warm_up_that_training_ends_before_is_told_with_a_shorter_one(recipe_data, open_recipe, tmp_path, caplog):
-    def said(**settings):
-        return warmup_warning(TrainingSettings.parse(settings))
-
-    assert said(steps=300, warmup_steps=4000) == (
-        "training.warmup_steps is 4,000 and training.steps 300, so the learning rate ends at 0.075 of its peak. "
-        "A tenth of the updates is usual: training.warmup_steps=30."
-    )
-    assert not said(steps=300, warmup_steps=300)  # the last update has the peak
-    assert not said(minutes=1, warmup_steps=4000)  # held to a tenth of the time
-    assert not said()
-    long = {"training": {**recipe_data["training"], "steps": 2, "warmup_steps": 8}}
-    train({**recipe_data, **long}, tmp_path / "run")  # it leaves nothing open, so that it is not planned
-    plan_training({**open_recipe, "model": {"preset": "tiny"}, **long})
-    assert caplog.text.count("the learning rate ends at 0.25 of its peak") == 2
 
 
 def test_fine_tuning_with_muon_is_gentle_where_it_passes_over_the_text_often(open_recipe):
@@ -655,3 +548,63 @@ def test_choices_follow_the_text_that_cleaning_keeps(tmp_path, measured):
     assert report["train_pairs"] == plan.pairs
     with pytest.raises(DataError, match="Cleaning removed all"):
         planned({"corpus": corpus, "cleaning": {"max_length": 1}, "training": {"minutes": 5}})
+
+
+@pytest.mark.parametrize(
+    ("steps", "warmup", "every"),
+    [(1, 1, 1), (2, 1, 2), (6, 3, 6), (15, 8, 10), (20, 10, 10), (80, 10, 10), (800, 80, 100), (90_000, 1000, 1000)],
+)
+def test_warm_up_and_validation_fit_few_updates_and_many(open_recipe, steps, warmup, every):
+    training = planned({**open_recipe, "training": {"steps": steps}}).recipe.training
+    assert (training.warmup_steps, training.validate_every) == (warmup, every)
+    rates = [learning_rate(training, 128, step, steps) for step in range(1, min(steps, 1000) + 1)]
+    assert max(rates) == training.learning_rate
+
+
+@pytest.mark.parametrize(
+    ("changes", "most", "lower"),
+    [
+        ({"finetuning": {"parent": "somewhere"}}, 50, "minutes"),
+        ({"finetuning": {"parent": "somewhere"}, "training": {"steps": 4000}}, 50, "steps"),
+        ({"training": {"minutes": 60}}, 200, "minutes"),
+    ],
+)
+def test_a_text_that_is_passed_over_too_often_is_a_warning(open_recipe, changes, most, lower):
+    plan = planned({**open_recipe, **changes})
+    budget = getattr(plan.recipe.training, lower)
+    assert plan.epochs > most
+    (given,) = re.findall(rf"training\.{lower}=([\d.e+]+)", plan.passes_warning)
+    assert float(given) == pytest.approx(budget * most / plan.epochs, rel=0.05)
+    less = planned({**open_recipe, **changes, "training": {lower: float(given) if lower == "minutes" else int(given)}})
+    assert less.epochs < 1.1 * most
+    assert not planned({**open_recipe, **changes, "training": {"steps": 1}}).passes_warning
+
+
+def test_a_warm_up_that_training_ends_before_is_a_warning(recipe_data, open_recipe, tmp_path, caplog):
+    def said(**settings):
+        return warmup_warning(TrainingSettings.parse(settings))
+
+    assert "training.warmup_steps=30" in said(steps=300, warmup_steps=4000)
+    assert not said(steps=300, warmup_steps=300)  # the last update has the peak
+    assert not said(minutes=1, warmup_steps=4000)  # held to a tenth of the time
+    assert not said()
+    long = {"training": {**recipe_data["training"], "steps": 2, "warmup_steps": 8}}
+    train({**recipe_data, **long}, tmp_path / "run")  # it leaves nothing open, so that it is not planned
+    plan_training({**open_recipe, "model": {"preset": "tiny"}, **long})
+    assert caplog.text.count("training.warmup_steps=1.") == 2
+
+
+def test_too_little_memory_is_a_warning(recipe_data, tmp_path, monkeypatch, caplog):
+    def limit(gigabytes):
+        monkeypatch.setattr("locant.training.plan.usable_memory", lambda device: gigabytes * 1e9)
+
+    limit(0.7)
+    large = {"batches": {"tokens": 100_000}, "training": {**recipe_data["training"], "steps": 1}}
+    assert "batches.tokens, now 100000" in planned({**recipe_data, **large}).memory_warning
+    limit(0.1)
+    assert "model.preset" in planned(recipe_data).memory_warning
+    # A recipe that leaves nothing open is not planned.
+    train({**recipe_data, "training": {**recipe_data["training"], "steps": 1}}, tmp_path / "run")
+    assert "GB of memory" in caplog.text
+    limit(50)
+    assert not planned(recipe_data).memory_warning

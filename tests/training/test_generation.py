@@ -156,17 +156,17 @@ def test_other_text_model_or_settings_are_refused(translator, recipe_data, run, 
     shutil.copytree(run, tmp_path / "trained-on")
     weights = tmp_path / "trained-on" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
-    for changes, message in (
-        ({"files": other}, "the text was another"),
-        ({"model": Translator.from_pretrained(tmp_path / "trained-on", device="cpu")}, "the model was another"),
-        ({"direction": "back"}, "direction was forward, not back"),
-        ({"beam": 3}, "decoding.beam was 2, not 3"),
-        ({"sampling": {}}, "decoding.sampling was none, not temperature 1.0"),
-        ({"filters": {"max_ratio": 8.0}}, r"filters.max_ratio was 9.0, not 8.0"),
-        ({"chunk": 30}, "chunk was 20, not 30"),
-        ({"form": "jsonl"}, "form was tsv, not jsonl"),
+    for changes, key in (
+        ({"files": other}, "text"),
+        ({"model": Translator.from_pretrained(tmp_path / "trained-on", device="cpu")}, "model"),
+        ({"direction": "back"}, "direction"),
+        ({"beam": 3}, "decoding.beam"),
+        ({"sampling": {}}, "decoding.sampling"),
+        ({"filters": {"max_ratio": 8.0}}, "filters.max_ratio"),
+        ({"chunk": 30}, "chunk"),
+        ({"form": "jsonl"}, "form"),
     ):
-        with pytest.raises(CheckpointError, match=message):
+        with pytest.raises(CheckpointError, match=rf"begun otherwise.* {key}\b"):
             again(**changes)
     assert (tmp_path / "made" / "train.tsv").read_bytes() == before
     (tmp_path / "mine").mkdir()
@@ -336,16 +336,6 @@ def test_wrong_usage_of_the_command(run, text, tmp_path, capsys):
         assert "Traceback" not in error
     assert main(["generate", str(run), str(tmp_path / "none.txt"), "--output", "x"]) == 1, "not wrong, but missing"
     assert "none.txt does not exist" in capsys.readouterr().err
-
-
-def test_the_command_shows_what_it_made(run, text, tmp_path, capsys):
-    command = ["generate", str(run), str(text), "--output", str(tmp_path / "made"), "--max-ratio", "1.5"]
-    assert main([*command, "--chunk", "16"]) == 0
-    printed = capsys.readouterr()
-    assert "48 of 48 lines" in printed.err
-    report = json.loads((tmp_path / "made" / "generation.json").read_text())["report"]
-    assert f"length ratio {report['removed']['length ratio']}" in " ".join(printed.out.split())
-    assert f"kept {len(rows(tmp_path / 'made' / 'train.tsv'))}" in " ".join(printed.out.split())
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path, monkeypatch):

@@ -21,7 +21,6 @@ from locant.files import read_json
 from locant.text import BOS, EOS, LanguagesCorpus, TokenCache, collate, load_corpus
 from locant.training import (
     Recipe,
-    evaluate,
     load_run_evaluation,
     load_run_recipe,
     plan_training,
@@ -200,29 +199,21 @@ def test_one_to_many_and_many_to_one(texts, directions, languages):
     assert marian.languages == tuple(dict.fromkeys(name.split("-")[1] for name in directions))
 
 
-def test_both_directions_have_the_same_text(texts):
-    corpus = load_corpus(LanguagesCorpus.parse(languages_corpus(texts, "en-de")))
-    there, back = corpus.parts
-    assert list(back.train) == [(target, source) for source, target in there.train]
-    assert there.digest != back.digest
-    assert corpus.layout == "fairseq"
-
-
 @pytest.mark.parametrize(
     ("pairs", "more", "message"),
     [
-        (["en-de"], {"directions": ["en-fr"]}, "no direction 'en-fr'"),
+        (["en-de"], {"directions": ["en-fr"]}, "no text for the direction en-fr"),
         (
             ["en-de", "en-fr"],
             {"directions": ["de-fr"]},
-            "no text for the direction de-fr. It has text for en-de, de-en",
+            "no text for the direction de-fr.*en-de, de-en",
         ),
         (
             ["en-de", "en-fr"],
             {"zero_shot": ["fr-de"]},
-            "no text for the direction fr-de.*add a pair of these languages",
+            "no text for the direction fr-de",
         ),
-        (["en-de", "en-fr"], {"directions": ["fr-de"]}, r"the direction fr-de. It has text for [a-z, -]+\.$"),
+        (["en-de", "en-fr"], {"directions": ["fr-de"]}, "no text for the direction fr-de"),
         (["en-de"], {"zero_shot": ["en-de", "de-en"]}, "No direction is left to train on"),
         (["en-de"], {"directions": ["en-de"], "zero_shot": ["en-de"]}, "in both 'directions' and 'zero_shot'"),
         (["en-de"], {"directions": ["de-en"], "zero_shot": ["en-de"]}, "translates from 'en', which no trained"),
@@ -253,12 +244,6 @@ def test_languages_that_are_missing_or_the_same_are_named(texts):
     settings["pairs"][0]["target_language"] = "eng"
     with pytest.raises(ConfigError, match="is of one language, 'en'"):
         load_corpus(LanguagesCorpus.parse(settings))
-
-
-def test_the_evaluation_of_one_part_is_not_saved(finished):
-    result = evaluate(finished, "valid", part="fr-en", beam=1)
-    assert result.name == "fr-en, valid split"
-    assert not list(finished.glob("evaluation*"))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from tiny_models import tiny_model
 
 from locant.errors import ConfigError, MissingExtraError
 from locant.models import RNNConfig, build_model
-from locant.training.lora import LoraSettings, add_adapters, merged_weights
-from locant.training.trained_parts import freeze
+from locant.training.trained_parts import LoraSettings, add_adapters, freeze, merged_weights
 
 pytest.importorskip("peft")
 

@@ -149,19 +149,6 @@ def test_what_cannot_be_is_said_before_work_starts(recipe_data, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
-def test_tags_that_a_parent_knows_are_not_added(recipe_data, tmp_path):
-    data = mixed(recipe_data)
-    data["corpus"]["sources"]["small"]["tag"] = "<bt>"
-    data["tokenizer"] = {"vocab_size": 35}
-    data["training"] = {**data["training"], "steps": 2, "validate_every": 2}
-    train(Recipe.parse(data), tmp_path / "tagged")
-    tokens = json.loads((tmp_path / "tagged" / "data.json").read_text())["vocabulary"]["source"]
-    changes = {"corpus": data["corpus"], "cleaning": data["cleaning"], "training": {"steps": 2}, "max_tokens": 32}
-    train(changes, tmp_path / "child", start_from=tmp_path / "tagged")
-    assert json.loads((tmp_path / "child" / "data.json").read_text())["vocabulary"]["source"] == tokens
-
-
 def test_two_processes_draw_the_text_of_one(recipe_data, tmp_path):
     data = mixed(recipe_data, stages=STAGES)
     data["corpus"]["sources"]["small"] |= {"tag": "<bt>", "noise": {"typos": 0.5}}

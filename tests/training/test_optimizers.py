@@ -13,8 +13,7 @@ from torch import nn
 
 from locant.errors import ConfigError
 from locant.training import TrainingCallback, TrainingSettings, resume_training, train
-from locant.training.muon import Muon, orthogonalized
-from locant.training.optimizers import WeightAverage, build_optimizer
+from locant.training.optimizers import Muon, WeightAverage, build_optimizer, orthogonalized
 
 
 @pytest.mark.parametrize("shape", [(12, 12), (24, 8), (8, 24)])

@@ -31,9 +31,9 @@ from locant.training import (
     resume_training,
     train,
 )
+from locant.training import run as run_module
 from locant.training.checkpoint import Snapshot, checkpoint_folders, snapshot_path
 from locant.training.recipe import apply_overrides
-from locant.training.trainer import Trainer
 from locant.translation import Translator
 
 
@@ -170,16 +170,6 @@ def test_a_diverging_run_stops_and_keeps_the_last_good_state(recipe_data, tmp_pa
     assert losses(run)[-1][0] == 20
 
 
-def test_occupied_and_foreign_folders_are_refused(finished, recipe_data, tmp_path):
-    with pytest.raises(CheckpointError, match="already holds a run"):
-        train(Recipe.parse(recipe_data), finished)
-    (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(CheckpointError, match=r"not empty \(it holds thesis.tex\)"):
-        train(Recipe.parse(recipe_data), tmp_path)
-    with pytest.raises(CheckpointError, match=r"holds no recipe\.yaml"):
-        resume_training(tmp_path)
-
-
 def test_a_resumed_run_keeps_its_model(finished, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
@@ -187,11 +177,6 @@ def test_a_resumed_run_keeps_its_model(finished, tmp_path):
     (run / "recipe.yaml").write_text(recipe.replace("d_ff: 64", "d_ff: 128"))
     with pytest.raises(ConfigError, match=r"holds another model: .* is \[64\] there and \[128\]"):
         resume_training(run, ["training.steps=40"])
-
-
-def test_a_report_of_no_run_says_so(tmp_path):
-    with pytest.raises(CheckpointError, match="There is no run in"):
-        load_run_evaluation(tmp_path / "missing")
 
 
 def test_a_full_disk_keeps_the_last_good_checkpoint(recipe_data, tmp_path, monkeypatch):
@@ -239,18 +224,23 @@ def test_a_time_budget_of_few_updates_ends_at_a_low_rate(recipe_data, tmp_path, 
 
 
 def test_validating_takes_a_fifth_of_a_time_budget_at_most(recipe_data, tmp_path, monkeypatch):
-    seconds, measure = [0.0], Trainer._measure
+    seconds, validate = [0.0], run_module.validation
 
     def clock():
         seconds[0] += 0.01
         return seconds[0]
 
-    def slow(trainer, weights):
-        seconds[0] += 0.4
-        return measure(trainer, weights)
+    def slow(*arguments):
+        measure = validate(*arguments)
+
+        def measured(model):
+            seconds[0] += 0.4
+            return measure(model)
+
+        return measured
 
     monkeypatch.setattr("locant.training.budget.perf_counter", clock)
-    monkeypatch.setattr(Trainer, "_measure", slow)
+    monkeypatch.setattr(run_module, "validation", slow)
     changes = ["training.steps=null", "training.minutes=0.05", "training.validate_every=null"]
     summary = train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
     assert summary.reason == "0.05 minutes are over"
@@ -316,11 +306,6 @@ def test_evaluation_is_saved_and_files_can_be_evaluated(finished, corpus, tmp_pa
     assert load_run_evaluation(run) == result  # a split of the corpus goes before files
     (run / "evaluation.valid.json").unlink()
     assert load_run_evaluation(run) == files
-
-
-def test_metrics_rows_are_valid_json_with_units(finished):
-    for line in (finished / "metrics.jsonl").read_text().splitlines():
-        assert json.loads(line)["kind"] in ("training", "validation", "average")
 
 
 def test_a_run_of_an_earlier_version_goes_on(finished, recipe_data, tmp_path):

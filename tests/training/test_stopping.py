@@ -24,13 +24,11 @@ from locant.cli import main
 from locant.cli.progress import TrainingProgress
 from locant.errors import CheckpointError, ConfigError, DataError, StoppedError
 from locant.files import file_digest
-from locant.locks import holding
-from locant.training import Recipe, TrainingCallback, parallel, read_metrics, resume_training, train
-from locant.training.checkpoint import Progress, checkpoint_folders, find_checkpoint
-from locant.training.optimizers import OptimizerSet
+from locant.training import Recipe, TrainingCallback, read_metrics, resume_training, train
+from locant.training.checkpoint import checkpoint_folders, find_checkpoint
 from locant.training.recipe import apply_overrides
-from locant.training.state import TrainingState
 from locant.training.stopping import Interruption, StopRequest
+from locant.training.trainer import random_states, restore_random_states
 
 SHORT = {"steps": 2, "validate_every": 2, "validation_sentences": 0}
 
@@ -112,13 +110,6 @@ def test_an_interrupted_command_says_how_to_go_on(recipe_data, tmp_path, monkeyp
     monkeypatch.setattr(TrainingProgress, "on_step", on_step)
     assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(run)]) == 130
     assert f"locant: interrupted. Go on {said}, by `locant train --resume '{run}'`." in capsys.readouterr().err
-
-
-def test_an_interrupted_preparation_says_that_it_begins_again(recipe_data, tmp_path, monkeypatch, capsys):
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe_data))
-    monkeypatch.setattr("locant.training.run.Run.prepare", lambda *_, **__: interrupt())
-    assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(tmp_path / "run")]) == 130
-    assert "Training had not begun; the same command begins it again." in capsys.readouterr().err
 
 
 def test_a_second_request_ends_the_process_at_once(monkeypatch):
@@ -401,15 +392,11 @@ def test_all_generators_that_are_drawn_from_go_on(monkeypatch, kinds):
     fake = {"cuda": torch.tensor([7], dtype=torch.uint8)}
     monkeypatch.setattr("torch.cuda.get_rng_state", lambda device: fake["cuda"])
     monkeypatch.setattr("torch.cuda.set_rng_state", lambda state, device: fake.update(cuda=state))
-    model = torch.nn.Linear(2, 2)
-    optimizer = OptimizerSet([torch.optim.AdamW(model.parameters(), fused=True)])
-    distributed = parallel.DistributedModel(model, model, "auto", torch.device("cpu"))
-    state = TrainingState(model, distributed, optimizer, None, torch.device(kinds[-1]))
-    content = state.content(Progress(), evaluated=True)
-    assert {f"random/{kind}/0" for kind in kinds} <= set(content.optimizer)
+    states = random_states(torch.device(kinds[-1]))
+    assert set(states) == set(kinds)
     drawn = torch.rand(3)
     fake["cuda"] = torch.tensor([8], dtype=torch.uint8)
-    state.restore(content)
+    restore_random_states(states, torch.device(kinds[-1]))
     assert torch.equal(torch.rand(3), drawn)
     assert fake["cuda"].item() == (7 if "cuda" in kinds else 8)
 
@@ -517,8 +504,3 @@ def test_a_run_killed_at_any_publication_begins_again_or_goes_on(recipe_data, tm
     assert order[0] == "run.json"
     assert order.index("prepared.json") < order.index("data.json") < order.index("recipe.yaml")
     assert order.index("recipe.yaml") < order.index("model.safetensors") < order.index("step-00000002")
-
-
-def test_preparing_while_another_does_is_refused(recipe_data, tmp_path):
-    with holding(tmp_path / "run", "training"), pytest.raises(CheckpointError, match="in use: process"):
-        train(recipe_data, tmp_path / "run")

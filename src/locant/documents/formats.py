@@ -200,16 +200,16 @@ class Format:
 
 _FORMATS = (
     Format("text", "plain text", (".txt", ".text"), "plain:read_plain"),
-    Format("markdown", "Markdown", (".md", ".markdown"), "markdown:read_markdown"),
-    Format("html", "HTML", (".html", ".htm", ".xhtml"), "markup:read_html"),
+    Format("markdown", "Markdown", (".md", ".markdown", ".mkd", ".mdown"), "markdown:read_markdown"),
+    Format("html", "HTML", (".html", ".htm", ".xhtml", ".shtml"), "markup:read_html"),
     Format("srt", "SubRip", (".srt",), "subtitles:read_subrip"),
     Format("vtt", "WebVTT", (".vtt",), "subtitles:read_webvtt"),
     Format("ass", "Advanced SubStation Alpha", (".ass", ".ssa"), "subtitles:read_ass"),
     Format("json", "JSON", (".json",), "json_values:read_json_values"),
     Format("po", "gettext PO", (".po", ".pot"), "po:read_po"),
     Format("xliff", "XLIFF", (".xliff", ".xlf"), "xliff:read_xliff"),
-    Format("docx", "Word", (".docx",), "docx:read_docx"),
-    Format("odt", "OpenDocument", (".odt",), "odt:read_odt"),
+    Format("docx", "Word", (".docx", ".docm", ".dotx", ".dotm"), "docx:read_docx"),
+    Format("odt", "OpenDocument", (".odt", ".ott"), "odt:read_odt"),
 )
 FORMATS = {each.name: each for each in _FORMATS}
 """The formats by their names."""
@@ -220,14 +220,20 @@ _STRUCTURED = frozenset(
     re.findall(
         r"\S+",
         ".yml .yaml .toml .ini .properties .strings .stringsdict .csv .tsv .tmx .resx .xml .arb .jsonl .ipynb .mdx "
-        ".tex .rst .adoc .asciidoc .org .dita .ttml .dfxp .sbv .sub",
+        ".tex .ltx .sty .cls .bib .rst .adoc .asciidoc .org .dita .ttml .dfxp .sbv .sub .smi .sami .stl .scc .lrc "
+        ".qmd .rmd .mediawiki .wiki .textile .ftl .xcstrings .plist .resw .resjson .json5 .jsonc .ndjson .geojson "
+        ".tbx .sdlxliff .mxliff .mqxliff .txlf .ts .svg .xsl .xslt .xsd .dtd .fb2 .rss .atom .opml .eml .mbox .ics "
+        ".vcf .j2 .jinja .jinja2 .erb .haml .hbs .mustache .liquid .twig .ejs .vue .svelte .astro .jsp .aspx "
+        ".cshtml .php .js .jsx .tsx .css .scss .py .java .cpp .sql .cfg .conf",
     )
 )
 """Ends of names of files with a structure that is not known, which a translation of their lines would destroy."""
 _PACKED = frozenset(
     re.findall(
         r"\S+",
-        ".pdf .doc .rtf .pages .epub .mobi .wpd .fodt .pptx .ppt .xlsx .xls .odp .ods .zip .mo .qm",
+        ".pdf .doc .dot .rtf .pages .key .numbers .epub .mobi .azw3 .wpd .fodt .pptx .ppt .xlsx .xls .odp .ods "
+        ".odg .idml .zip .tar .tgz .bz2 .xz .zst .7z .rar .mo .qm .msg .parquet .png .jpg .jpeg .gif .webp .mp3 "
+        ".wav .mp4 .mkv",
     )
 )
 """Ends of names of files that have no lines."""
@@ -240,7 +246,10 @@ def check_lines_of(name: str | PurePath) -> None:
         UsageError: It does.
     """
     path = PurePath(name)
-    suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+    inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    suffix = inner.suffix.lower()
+    if inner != path and (kind := format_of(inner)) and kind.name != "text":
+        raise UsageError(f"{path}: {kind.title} is read unpacked. Unpack it first (gunzip).")
     if suffix in _PACKED:
         raise UsageError(f"{path}: files of the kind {suffix} are not read. Save it as .docx, .odt, .html or text.")
     if suffix in _STRUCTURED:

@@ -41,7 +41,8 @@ _UNSEEN = _READINGS | {""}  # and comments
 _RAW = frozenset({"script", "style", "textarea"})  # in which tags are none
 _RIGHT_TO_LEFT = {"Adlm", "Arab", "Hebr", "Nkoo", "Rohg", "Syrc", "Thaa"}  # scripts
 _TAG = re.compile(
-    r"(?:<!--(?:-?|.*?--!?)|<!\[CDATA\[.*?\]\]|<(?!!--|!\[CDATA\[)(?:[!?]|/(?![A-Za-z]))[^>]*"
+    r"(?:<!--(?:-?|.*?--!?)|<!\[CDATA\[.*?\]\]|<\?(?:php|=)(?:[^?<]|\?(?!>)|<(?!\?))*+\?"
+    r"|<(?!!--|!\[CDATA\[)(?:[!?]|/(?![A-Za-z]))[^>]*"
     r"|<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*)(?P<attributes>(?:=\s*(?:\"[^\"]*\"|'[^']*')|[^>])*+))>"
     r"|(?P<unfinished><[A-Za-z/!?])",
     re.DOTALL,

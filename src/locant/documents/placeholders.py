@@ -9,7 +9,7 @@ from itertools import groupby
 from locant.documents.kept import find_kept, message_families
 from locant.documents.passages import Item, Mark, Text, cut_items, width
 
-_TAG = re.compile(r"<(/?)([\w:-]+)[^<>]*?(/?)>")
+_TAG = re.compile(r"[<\[](/?)([\w:-]+)[^<>]*?(/?)[>\]]")
 _BEFORE_ACCELERATOR = re.compile(r"(?<!\w)(?:[A-Z][a-z]*)?\Z")
 _VOID = frozenset({"br", "hr", "img", "input", "wbr"})
 

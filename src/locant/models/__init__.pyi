@@ -29,7 +29,6 @@ from locant.models.transformer import count_parameters as count_parameters
 
 __all__ = [
     "RNN",
-    "DecodingSettings",
     "LanguageModel",
     "LanguageModelConfig",
     "Transformer",

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from locant.models.attention import KeyValueCache, StackCache
 from locant.models.blocks import SelfAttentionLayer, Stack, draw_initial_weights
-from locant.models.config import BlockSettings, FeedForwardKind, Norm
+from locant.models.config import BlockSettings, FeedForwardKind, Norm, SchemeName
 from locant.models.encoder_decoder import LARGEST_VOCABULARY, MOST_LAYERS, WIDEST
 from locant.positions import Mask
 from locant.settings import Settings
@@ -37,7 +37,7 @@ class LanguageModelConfig(Settings):
     feed_forward_dropout: float = Field(0.0, ge=0, lt=1)
     norm: Norm = "pre"
     feed_forward: FeedForwardKind = "gelu"
-    position: str = "rotary"
+    position: SchemeName = "rotary"
     position_options: dict[str, Any] = Field(default_factory=dict)
     tie_output: bool = True
 

@@ -12,11 +12,10 @@ from locant.training.evaluation import Evaluation as Evaluation
 from locant.training.evaluation import PartScores as PartScores
 from locant.training.evaluation import evaluate as evaluate
 from locant.training.evaluation import load_run_evaluation as load_run_evaluation
-from locant.training.generated_corpus import GenerationReport as GenerationReport
 from locant.training.generation import GeneratedText as GeneratedText
+from locant.training.generation import GenerationReport as GenerationReport
 from locant.training.generation import generate_corpus as generate_corpus
 from locant.training.loop import TrainingLoop as TrainingLoop
-from locant.training.lora import LoraSettings as LoraSettings
 from locant.training.losses import LanguageModelBatch as LanguageModelBatch
 from locant.training.losses import LanguageModelLoss as LanguageModelLoss
 from locant.training.losses import TranslatorLoss as TranslatorLoss
@@ -34,20 +33,18 @@ from locant.training.run import train as train
 from locant.training.settings import FineTuningSettings as FineTuningSettings
 from locant.training.settings import TrainingSettings as TrainingSettings
 from locant.training.settings import learning_rate as learning_rate
+from locant.training.trained_parts import LoraSettings as LoraSettings
 
 __all__ = [
     "Recipe",
     "TrainingCallback",
-    "builtin_recipes",
     "evaluate",
     "generate_corpus",
     "learning_rate",
     "load_before_after",
     "load_recipe",
-    "load_run_recipe",
     "plan_training",
     "projected_cross_entropy",
-    "read_metrics",
     "resume_training",
     "train",
 ]

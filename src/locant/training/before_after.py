@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from locant.analysis.scores import Scores, bleu_tokenizer
+from locant.analysis.scores import bleu_tokenizer
 from locant.analysis.significance import PairedComparison, paired_bootstrap
 from locant.errors import LocantError
 from locant.files import explaining_damage, read_json, sealed, write_json
-from locant.text import Corpus, FilePair, Pair
+from locant.text import Corpus, Pair
 from locant.text.readers import read_files
+from locant.training.checkpoint import from_plain_data
 from locant.training.parent import Parent
 from locant.training.recipe import run_text_store
 from locant.training.settings import FineTuningSettings
@@ -33,6 +33,7 @@ class TestSet:
         pairs: Sentences and their translations.
         source_language: Code, where it is known.
         target_language: Likewise.
+        before: The parent's translations of the sentences.
     """
 
     name: str
@@ -40,6 +41,16 @@ class TestSet:
     pairs: list[Pair]
     source_language: str | None
     target_language: str | None
+    before: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What is kept of the parent until its run is trained."""
+
+    parent: str
+    tests: list[TestSet]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -87,40 +98,32 @@ def measure_before(folder: Path, parent: Parent, corpus: Corpus, settings: FineT
     if not settings.test_sentences:
         return
     found, notes = parent.found, list[str]()
+    tests: dict[tuple[Pair, ...], TestSet] = {}  # each text once
+    for test in (*_own_tests(parent, settings, notes), *_tests_of(corpus, "new", settings.test_sentences)):
+        known = tests.setdefault(tuple(test.pairs), test)
+        of = test.of if known.of == test.of else "both"
+        tests[tuple(test.pairs)] = replace(test, of=of)
     translator = Translator(found.model, found.tokenizers, found.decoding, engine=fastest_engine(found.model))
     translator.source_language, translator.target_language = found.source_language, found.target_language
-    kept = []
-    for test in _test_sets(parent, corpus, settings, notes):
-        kept.append({**asdict(test), "before": _translate(translator, test)})
-    write_json(folder / _BEFORE, sealed({"parent": parent.name, "tests": kept, "notes": notes}))
+    kept = [replace(test, before=_translate(translator, test)) for test in tests.values()]
+    write_json(folder / _BEFORE, sealed(asdict(_Before(parent.name, kept, tuple(notes)))))
 
 
-def _test_sets(parent: Parent, corpus: Corpus, settings: FineTuningSettings, notes: list[str]) -> list[TestSet]:
-    """Return the parent's test sets and the new ones, each once."""
-    found: dict[tuple[Pair, ...], TestSet] = {}
-    for test in (*_own_tests(parent, settings, notes), *_tests_of(corpus, "new", settings.test_sentences)):
-        key = tuple(test.pairs)
-        known = found.get(key)
-        of = test.of if known is None or known.of == test.of else "both"
-        found[key] = TestSet(test.name, of, test.pairs, test.source_language, test.target_language)
-    return list(found.values())
+def named_test(settings: FineTuningSettings) -> list[Pair]:
+    """Return the parent's test set that the settings name; none where they name none or nothing is translated.
 
-
-def require_readable(settings: FineTuningSettings) -> None:
-    """Raise DataError where the parent's test set that the settings name cannot be read, before any work."""
-    if settings.parent_test and settings.test_sentences:
-        _named_test(settings.parent_test, settings)
-
-
-def _named_test(files: FilePair, settings: FineTuningSettings) -> list[Pair]:
-    return list(islice(read_files(files.source, files.target), settings.test_sentences))
+    Raises:
+        DataError: It cannot be read.
+    """
+    files = settings.parent_test
+    return list(islice(read_files(files.source, files.target), settings.test_sentences)) if files else []
 
 
 def _own_tests(parent: Parent, settings: FineTuningSettings, notes: list[str]) -> list[TestSet]:
     if settings.parent_test:
-        pairs = _named_test(settings.parent_test, settings)
         name = ", ".join(path.name for path in settings.parent_test.source)
-        return [TestSet(name, "parent", pairs, parent.found.source_language, parent.found.target_language)]
+        languages = parent.found.source_language, parent.found.target_language
+        return [TestSet(name, "parent", named_test(settings), *languages)]
     if parent.recipe is None:
         notes.append(
             "The parent is no run and has no test set of its own; finetuning.parent_test names one (source and target)."
@@ -160,50 +163,27 @@ def compare_after(folder: Path) -> BeforeAfter | None:
     path = folder / _BEFORE
     if not path.is_file():
         return None
-    before = read_json(path)
+    data = read_json(path)
     with explaining_damage(path):
-        parent, notes = str(before["parent"]), tuple(map(str, before["notes"]))
-        known = [_test_with_translations(one) for one in before["tests"]]
+        kept = from_plain_data(_Before, data)
+        if any(len(test.before) != len(test.pairs) for test in kept.tests):
+            raise ValueError("it has not as many translations as sentences")
     translator = Translator.from_pretrained(folder, engine="auto")
-    cased = translator.tokenizers.target.cased
     tests = []
-    for test, said in known:
-        references = [cased(target) for _, target in test.pairs]
+    for test in kept.tests:
+        references = [translator.tokenizers.target.cased(target) for _, target in test.pairs]
         tokenize = bleu_tokenizer(test.target_language or translator.target_language, references)
-        scores = paired_bootstrap(said, _translate(translator, test), references, tokenize=tokenize)
+        scores = paired_bootstrap(test.before, _translate(translator, test), references, tokenize=tokenize)
         tests.append(TestComparison(test.name, test.of, scores))
-    result = BeforeAfter(parent, tuple(tests), notes)
+    result = BeforeAfter(kept.parent, tuple(tests), kept.notes)
     write_json(folder / _COMPARISON, asdict(result))
     return result
-
-
-def _test_with_translations(kept: dict[str, Any]) -> tuple[TestSet, list[str]]:
-    pairs = [(str(source), str(target)) for source, target in kept["pairs"]]
-    said = list(map(str, kept["before"]))
-    if len(said) != len(pairs):
-        raise ValueError("it has not as many translations as sentences")
-    rest = {key: value for key, value in kept.items() if key != "before"}
-    return TestSet(**{**rest, "pairs": pairs}), said
 
 
 def load_before_after(folder: Path) -> BeforeAfter | None:
     """Read what fine-tuning changed in a run; ``None`` where it is no fine-tuning or has not ended."""
     if not (folder / _COMPARISON).is_file():
         return None
+    data = read_json(folder / _COMPARISON)
     with explaining_damage(folder / _COMPARISON):
-        return _comparison(read_json(folder / _COMPARISON))
-
-
-def _comparison(data: dict[str, Any]) -> BeforeAfter:
-    tests = []
-    for test in data["tests"]:
-        scores = dict(test["scores"])
-        for side in ("before", "after"):
-            scores[side] = Scores(**scores[side])
-        low, high = scores.pop("bleu_interval")
-        tests.append(
-            TestComparison(
-                test["name"], test["of"], PairedComparison(**scores, bleu_interval=(tuple(low), tuple(high)))
-            )
-        )
-    return BeforeAfter(data["parent"], tuple(tests), tuple(data["notes"]))
+        return from_plain_data(BeforeAfter, data)

@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -34,23 +34,40 @@ from locant.files import (
     sealed,
     write_tensors,
 )
-from locant.training.loop import LoopProgress
+from locant.training.loop import Count, LoopProgress
 
 _logger = logging.getLogger("locant")
 
 _KEPT = 2
-_MOST = 2.0**53
 _FORMAT = 1
 _FORMAT_OF_PARTS = 2
 """Format of earlier versions, where each process wrote its part of a sharded model. It is only read."""
 _WEIGHTS, _OPTIMIZER, STATE_FILE = "weights.safetensors", "optimizer.safetensors", "state.json"
 
 
+Record = TypeVar("Record")
+
+
+def from_plain_data(kind: type[Record], data: Any) -> Record:
+    """Return a dataclass from plain data.
+
+    Raises:
+        ValueError: A value is missing, or of another kind.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
 @dataclass
 class Snapshot:
     """Weights saved at a validation, how good they were, and the digest of the file that holds them."""
 
-    step: int
+    __pydantic_config__ = ConfigDict(allow_inf_nan=False)
+
+    step: Count
     loss: float
     bleu: float | None = None
     chrf: float | None = None
@@ -98,19 +115,19 @@ class Progress(LoopProgress):
         rows: Rows that the log of metrics has; ``None`` where an earlier version did not count them.
     """
 
-    epoch: int = 0
-    batch: int = 0
+    epoch: Count = 0
+    batch: Count = 0
     interval: dict[str, float] = field(default_factory=dict)
     snapshots: list[Snapshot] = field(default_factory=list)
     best: Snapshot | None = None
-    validations: int = 0
-    since_best: int = 0
-    stage: int = 0
-    stage_epoch: int = 0
-    validated: int = 0
+    validations: Count = 0
+    since_best: Count = 0
+    stage: Count = 0
+    stage_epoch: Count = 0
+    validated: Count = 0
     validation_ended: float = 0.0
     validation_seconds: float = 0.0
-    averaged: int = 0
+    averaged: Count = 0
     rows: int | None = None
 
     @classmethod
@@ -119,22 +136,10 @@ class Progress(LoopProgress):
 
         Raises:
             KeyError: The step is missing.
-            TypeError, ValueError: A value is of another kind, or a number is out of range.
+            ValueError: A value is of another kind or out of range.
         """
-        # Scores may be anything that is finite, what is counted not.
-        if any(not (0 if isinstance(each, int) else -_MOST) <= each < _MOST for each in _numbers(data)):
-            raise ValueError("a number is out of range")
         # Earlier versions saved at validations alone, and an average counted the updates of its own run.
-        return TypeAdapter(cls).validate_python({"validated": data["step"], "averaged": data["step"], **data})
-
-
-def _numbers(data: Any) -> Iterator[float]:
-    """Yield the numbers in plain data."""
-    if isinstance(data, int | float):
-        yield data
-    elif isinstance(data, dict | list):
-        for each in data.values() if isinstance(data, dict) else data:
-            yield from _numbers(each)
+        return from_plain_data(cls, {"validated": data["step"], "averaged": data["step"], **data})
 
 
 @dataclass
@@ -153,6 +158,17 @@ class Checkpoint:
     optimizer: dict[str, Tensor]
     progress: Progress
     evaluated: bool = True
+
+
+AVERAGE = "average/"
+"""Begins the names of a checkpoint's tensors that hold the moving average of the weights."""
+
+
+def average_in(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """Return the moving average that a checkpoint keeps, by the names of the weights; empty where it keeps none."""
+    return {
+        name.removeprefix(AVERAGE): state for name, state in checkpoint.optimizer.items() if name.startswith(AVERAGE)
+    }
 
 
 @dataclass(frozen=True)
@@ -202,8 +218,7 @@ def find_checkpoint(folder: Path) -> StoredCheckpoint:
         if step_of(folder.name) != progress.step:
             raise ValueError(f"it is of step {progress.step}")
     except (KeyError, TypeError, ValueError) as error:
-        said = ", ".join(str(error).splitlines()[:2])
-        raise _damaged(folder, f"{STATE_FILE} lacks what it should say ({said})") from None
+        raise _damaged(folder, f"{STATE_FILE} lacks what it should say ({error})") from None
     return StoredCheckpoint(folder, progress, about.get("evaluated", True))
 
 

@@ -8,9 +8,10 @@ follow it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,10 +24,19 @@ from locant.text import Corpus, TokenCache, TokenizerPair, TokenizerSettings
 from locant.text.pairs import ParallelText
 from locant.text.statistics import TextStatistics, TokenStatistics, text_statistics, token_statistics
 from locant.text.vocabulary import VocabularyTooSmallError
-from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed, memory_warning, passes_warning
-from locant.training.plan import Choice, TrainingPlan, format_passes
+from locant.training.plan import (
+    Choice,
+    MeasureSpeed,
+    Speed,
+    TrainingPlan,
+    format_passes,
+    measure_speed,
+    memory_needed,
+    memory_warning,
+    passes_warning,
+)
 from locant.training.recipe import Recipe, merged
-from locant.training.settings import TrainingSettings
+from locant.training.settings import OptimizerName, TrainingSettings
 
 _MINUTES = 60.0
 """Time to train for where the recipe says neither minutes nor steps."""
@@ -37,15 +47,32 @@ _VOCABULARIES = (500, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 12000, 16000, 24
 _MANY_CHARACTERS = 4000
 """With more, the rarest of them are spelled as unknown."""
 
-# Width, layers of encoder and of decoder, width of the feed-forward network, heads.
+
+class Shape(NamedTuple):
+    """Sizes of a Transformer, by the names of its configuration."""
+
+    d_model: int
+    encoder_layers: int
+    decoder_layers: int
+    d_ff: int
+    heads: int
+
+    @property
+    def layer_weights(self) -> int:
+        """The weights of all layers, embeddings left out."""
+        encoder = self.encoder_layers * (4 * self.d_model**2 + 2 * self.d_model * self.d_ff)
+        return encoder + self.decoder_layers * (8 * self.d_model**2 + 2 * self.d_model * self.d_ff)
+
+
 SHAPES = (
-    (128, 3, 3, 512, 4),
-    (192, 3, 3, 768, 6),
-    (256, 3, 3, 1024, 8),
-    (384, 4, 4, 1536, 6),
-    (512, 6, 6, 2048, 8),
-    (1024, 6, 6, 4096, 16),
+    Shape(128, 3, 3, 512, 4),
+    Shape(192, 3, 3, 768, 6),
+    Shape(256, 3, 3, 1024, 8),
+    Shape(384, 4, 4, 1536, 6),
+    Shape(512, 6, 6, 2048, 8),
+    Shape(1024, 6, 6, 4096, 16),
 )
+"""The sizes that are tried, small ones first."""
 _SIZES = {"preset", "d_model", "encoder_layers", "decoder_layers", "d_ff"}
 """Keys of the model that give its size; where one is given, none is chosen."""
 _POSITIONS = {"position", "position_options"}
@@ -63,7 +90,7 @@ _SMALLEST_BATCH, _LARGEST_BATCH = 1024, 16384
 """Tokens of a batch: as many as leave 3,000 updates or more, within these limits."""
 _STEPS_BATCH = 4096
 """Tokens of a batch where the updates are given."""
-_RATES = {"adamw": 0.55, "schedule_free": 0.55, "muon": 1.0}
+_RATES: Mapping[OptimizerName, float] = {"adamw": 0.55, "schedule_free": 0.55, "muon": 1.0}
 """Peak learning rate times the width of the model."""
 _LARGEST_RATE = 0.008
 _DECAY_OF_MUON = 0.1
@@ -157,7 +184,8 @@ class _Planner:
         words = sum(len(target.split()) for _, target in self._text.sample)
         tokenizer = bleu_tokenizer(corpus.target_language, [target for _, target in self._text.sample])
         self._spaceless = words < 2 * len(self._text.sample) and tokenizer == "13a"
-        self._budget()
+        if self._get("training.steps") is None:
+            self._choose("training.minutes", _MINUTES, "neither minutes nor steps were given")
         self._tokens = self._vocabulary(tokenizers)
         self._speed = self._shape()
         self._rates()
@@ -183,10 +211,6 @@ class _Planner:
             memory_warning=memory_warning(*memory, self._device) if self._processes == 1 else "",
             passes_warning=passes_warning(recipe.training, self._epochs(), finetuning=recipe.finetuning is not None),
         )
-
-    def _budget(self) -> None:
-        if self._get("training.steps") is None:
-            self._choose("training.minutes", _MINUTES, "neither minutes nor steps were given")
 
     def _vocabulary(self, tokenizers: TokenizerPair | None) -> TokenStatistics:
         """Choose how text is cut into subwords."""
@@ -246,8 +270,8 @@ class _Planner:
         text = self._text_tokens()
         speed, chosen, largest_batch = None, SHAPES[0], _LARGEST_BATCH
         for shape in SHAPES:
-            self._data["model"] = {**model, **_fields(shape)}
-            weights = _layer_weights(shape)
+            self._data["model"] = {**model, **shape._asdict()}
+            weights = shape.layer_weights
             if speed is not None and weights > _WEIGHTS_PER_TOKEN * text:
                 reason = f"a wider one would learn the {_count(text)} target tokens of the text by heart"
                 break
@@ -266,9 +290,9 @@ class _Planner:
             reason = "there is time and text for the largest"
         assert speed is not None
         self._data["model"], self._largest_batch = model, largest_batch
-        for name, value in _fields(chosen).items():
+        for name, value in chosen._asdict().items():
             self._choose(f"model.{name}", value, reason)
-            reason = f"goes with d_model {chosen[0]}"
+            reason = f"goes with d_model {chosen.d_model}"
         return speed
 
     def _rates(self) -> None:
@@ -290,7 +314,8 @@ class _Planner:
                 self._choose("training.optimizer", optimizer, why)
                 if optimizer == "muon" and "finetuning" not in self._data:  # there weights stay near their parent
                     self._choose("training.weight_decay", _DECAY_OF_MUON, "lowers the loss in the same time")
-            self._choose("model.dropout", _dropout(passes), f"about {format_passes(passes)} passes over the text")
+            dropout = next(dropout for limit, dropout in _DROPOUTS if passes < limit)
+            self._choose("model.dropout", dropout, f"about {format_passes(passes)} passes over the text")
             factor, largest, why = _RATES[optimizer], _LARGEST_RATE, ""
             if "finetuning" in self._data:  # with AdamW the parent has chosen
                 share = 1.0 if passes < _FEW_PASSES else _GENTLE
@@ -332,11 +357,11 @@ class _Planner:
             assert isinstance(config, TransformerConfig)
             return config.d_model // config.heads % 2 == 0
         heads = model.get("heads")
-        return heads is None or all(width // heads % 2 == 0 for width, *_ in SHAPES)
+        return heads is None or all(shape.d_model // heads % 2 == 0 for shape in SHAPES)
 
-    def _optimizer(self, width: int) -> str:
+    def _optimizer(self, width: int) -> OptimizerName:
         """Return the optimiser of a model of some width; a learning rate that is given was meant for AdamW."""
-        given = self._get("training.optimizer")
+        given: OptimizerName | None = self._get("training.optimizer")
         if given or self._get("training.learning_rate") or not self._is_transformer():
             return given or "adamw"
         return "muon" if width <= _WIDEST_OF_MUON else "adamw"
@@ -417,7 +442,7 @@ class _Planner:
         section, _, name = key.rpartition(".")
         return (self._data.get(section) or {} if section else self._data).get(name)
 
-    def _choose(self, key: str, value: Any, reason: str) -> None:
+    def _choose(self, key: str, value: bool | int | float | str, reason: str) -> None:
         """Set a key that is open."""
         section, _, name = key.rpartition(".")
         values = self._data.setdefault(section, {}) if section else self._data
@@ -459,20 +484,6 @@ def choose_usual_length(recipe: Recipe, train: TokenCache) -> tuple[Recipe, tupl
 
 def _statistics(corpus: Corpus, text: ParallelText, recipe: Recipe) -> TextStatistics:
     return text_statistics(text, recipe.cleaning, chain(corpus.valid, corpus.test or ()))
-
-
-def _fields(shape: tuple[int, int, int, int, int]) -> dict[str, int]:
-    return dict(zip(("d_model", "encoder_layers", "decoder_layers", "d_ff", "heads"), shape, strict=True))
-
-
-def _layer_weights(shape: tuple[int, int, int, int, int]) -> int:
-    """Return the weights of all layers, embeddings left out."""
-    width, encoder, decoder, inner, _ = shape
-    return encoder * (4 * width**2 + 2 * width * inner) + decoder * (8 * width**2 + 2 * width * inner)
-
-
-def _dropout(passes: float) -> float:
-    return next(dropout for limit, dropout in _DROPOUTS if passes < limit)
 
 
 def _count(number: float) -> str:

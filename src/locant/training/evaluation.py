@@ -19,7 +19,7 @@ from locant.models.model_card import weights_digest
 from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, plan_batches
 from locant.text.doubts import tokenised_texts
 from locant.text.readers import read_files
-from locant.training.checkpoint import ValidationScores
+from locant.training.checkpoint import ValidationScores, from_plain_data
 from locant.training.losses import TranslatorLoss
 from locant.training.recipe import Recipe, load_run_recipe, run_text_store
 from locant.training.run_folder import evaluate_command
@@ -171,19 +171,14 @@ def _pooled(
         [text for result in results.values() for text in getattr(result, name)]
         for name in ("sources", "references", "hypotheses")
     )
-    if corpus.layout is None:
-        tokenize = tokenize or bleu_tokenizer(translator.target_language, references)
-        copied = [translator.tokenizers.target.cased(source) for source in sources]
-        scores = score_translations(hypotheses, references, tokenize=tokenize)
-        copy_scores = score_translations(copied, references, tokenize=tokenize)
-    else:
-        trained = [result for name, result in results.items() if name not in zero_shot] or list(results.values())
-        scores = mean_scores([result.scores for result in trained])
-        copy_scores = mean_scores([result.copy_scores for result in trained])
+    tokenize = tokenize or bleu_tokenizer(translator.target_language, references)
+    copied = [translator.tokenizers.target.cased(source) for source in sources]
+    of_parts = {name: result.scores for name, result in results.items()}
+    of_copies = {name: result.copy_scores for name, result in results.items()}
     return replace(
         first,
-        scores=scores,
-        copy_scores=copy_scores,
+        scores=_pooled_scores(corpus, of_parts, hypotheses, references, tokenize),
+        copy_scores=_pooled_scores(corpus, of_copies, copied, references, tokenize),
         seconds=sum(result.seconds for result in results.values()),
         sources=sources,
         references=references,
@@ -193,6 +188,16 @@ def _pooled(
             name: PartScores(result.scores, result.copy_scores, name in zero_shot) for name, result in results.items()
         },
     )
+
+
+def _pooled_scores(
+    corpus: Corpus, parts: dict[str, Scores], hypotheses: list[str], references: list[str], tokenize: str
+) -> Scores:
+    """Return the scores of all parts of a corpus together: of several languages the mean over those trained on."""
+    if corpus.layout is None:
+        return score_translations(hypotheses, references, tokenize=tokenize)
+    trained = [parts[part.name] for part in corpus.parts if part.name in parts and not part.zero_shot]
+    return mean_scores(trained or list(parts.values()))
 
 
 def load_run_evaluation(folder: Path) -> Evaluation:
@@ -205,17 +210,10 @@ def load_run_evaluation(folder: Path) -> Evaluation:
         path = _evaluation_path(folder, split)
         if path.exists():
             with explaining_damage(path):
-                data = read_json(path)
-                data.pop("weights", None)
-                parts = {name: PartScores(**{**part, **_scores(part)}) for name, part in data.pop("parts", {}).items()}
-                return Evaluation(**{**data, **_scores(data)}, parts=parts)
+                return from_plain_data(Evaluation, read_json(path))
     if not any((Path(folder) / name).exists() for name in ("recipe.yaml", "config.json")):
         raise CheckpointError(f"There is no run in {folder}: it holds neither recipe.yaml nor config.json.")
     raise CheckpointError(f"The run {folder} has not been evaluated. Do that first: {evaluate_command(folder)}")
-
-
-def _scores(data: dict[str, Any]) -> dict[str, Scores]:
-    return {name: Scores(**data[name]) for name in ("scores", "copy_scores")}
 
 
 def _evaluation_path(folder: Path, split: str) -> Path:
@@ -296,11 +294,8 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
             found[part.name] = score_translations(translated, right, tokenize=tokenize)
             hypotheses += translated
             references += right
-        if corpus.layout is None:
-            tokenize = bleu_tokenizer(corpus.target_language, references)
-            scores = score_translations(hypotheses, references, tokenize=tokenize)
-        else:
-            scores = mean_scores([found[part.name] for part, _ in texts if not part.zero_shot] or list(found.values()))
+        tokenize = bleu_tokenizer(corpus.target_language, references)
+        scores = _pooled_scores(corpus, found, hypotheses, references, tokenize)
         parts = {name: one.bleu for name, one in found.items()} if len(found) > 1 else {}
         return ValidationScores(total / tokens, scores.bleu, scores.chrf, parts)
 

@@ -20,14 +20,19 @@ from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import UNK, Tokenizer
 from locant.text.vocabulary import Pairs
 from locant.training import parallel
-from locant.training.before_after import BeforeAfter, compare_after, measure_before, require_readable
-from locant.training.checkpoint import Checkpoint, Progress, read_about, read_state, write_state
-from locant.training.lora import add_adapters, merged_weights, require_peft
+from locant.training.before_after import BeforeAfter, compare_after, measure_before, named_test
+from locant.training.checkpoint import Checkpoint, Progress, average_in, read_about, read_state, write_state
 from locant.training.parent import Parent, fitted_recipe, new_tags, open_parent, require_fitting
 from locant.training.recipe import Recipe
 from locant.training.settings import FineTuningSettings
-from locant.training.state import average_in
-from locant.training.trained_parts import freeze, learning_rate_scales, part_parameters
+from locant.training.trained_parts import (
+    add_adapters,
+    freeze,
+    learning_rate_scales,
+    merged_weights,
+    part_parameters,
+    require_peft,
+)
 
 START = Path("cache") / "start"
 """Where the weights stand that a run begins with, and the optimiser that it keeps."""
@@ -79,7 +84,7 @@ class FineTuning:
         require_fitting(fitted.with_languages(corpus), self._parent, self.settings)
         if not self.settings.extend_vocabulary:
             self._require_known(self._parent.found.tokenizers, corpus.train)
-        require_readable(self.settings)
+        named_test(self.settings)  # or it is refused before any work
         self._new_tags = new_tags(corpus, self._parent)
         if self._new_tags:
             model_proto(self._parent.found.tokenizers.source.model, extending=True)  # or it says what is missing

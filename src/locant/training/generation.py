@@ -3,45 +3,215 @@
 Sennrich, Haddow and Birch, "Improving Neural Machine Translation Models with Monolingual Data" (2016),
 arXiv:1511.06709, section 3; Kim and Rush, "Sequence-Level Knowledge Distillation" (2016), arXiv:1606.07947, section
 3.2; Edunov et al., "Understanding Back-Translation at Scale" (2018), arXiv:1808.09381.
+
+The folder of a generated corpus holds::
+
+    train.tsv (or .tsv.gz, .jsonl, .jsonl.gz)   source, target, score
+    valid.tsv, test.tsv                          as they are, where the text is that of a corpus
+    generation.json                              what it was made from, and what was removed
+
+While it grows the first has the name ``train.tsv.partial``. Whatever is in it beyond what the record speaks of is cut
+off when the generation goes on.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from locant.errors import CheckpointError, ConfigError, UsageError, nearest
-from locant.files import file_digest
+from locant.files import append_at, explaining_damage, file_digest, publish, read_json, replacing_folder, write_json
 from locant.languages import find_language
 from locant.locks import holding
 from locant.models.decoding_settings import DecodingSettings
+from locant.parsing import parse_json
 from locant.text import (
     CorpusPart,
     MonolingualText,
+    Pair,
     ParallelText,
     TranslationFilters,
     clean,
     load_corpus,
     read_monolingual,
 )
-from locant.text.monolingual import survey_lines
 from locant.text.prepare import held_out
-from locant.training.generated_corpus import FORMATS, CorpusFormat, GeneratedCorpus, GenerationReport
-from locant.training.recipe import load_recipe, load_run_recipe, run_text_store
+from locant.text.readers import survey_lines
+from locant.training.recipe import differences, load_recipe, load_run_recipe, run_text_store
 from locant.translation.translator import Translator, load_translator
 
 Direction = Literal["forward", "back"]
 """Which side is generated: ``forward`` the target (distillation, self-training), ``back`` the source
 (back-translation)."""
 
+CorpusFormat = Literal["tsv", "tsv.gz", "jsonl", "jsonl.gz"]
+"""Columns with a tab between them, or one JSON object a line; both perhaps compressed."""
+
+FORMATS: tuple[CorpusFormat, ...] = ("tsv", "tsv.gz", "jsonl", "jsonl.gz")
+
 EMPTY, TOO_LONG = "empty line", "too long"
 """Why a line is not translated."""
+
+RECORD = "generation.json"
+
+
+@dataclass(frozen=True)
+class GenerationReport:
+    """How far a generation has come.
+
+    Attributes:
+        lines: Lines of the text.
+        done: Lines dealt with so far.
+        skipped: Lines that were not translated, by reason.
+        translations: Translations made.
+        removed: Translations that were removed, by reason.
+        tokens: Tokens of the translations that were kept, EOS included.
+        log_probability: Log-probability (natural) of these tokens.
+        seconds: Time spent translating, in all sessions together.
+        finished: Whether the corpus is complete.
+    """
+
+    lines: int
+    done: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    translations: int = 0
+    removed: Mapping[str, int] = field(default_factory=dict)
+    tokens: int = 0
+    log_probability: float = 0.0
+    seconds: float = 0.0
+    finished: bool = False
+
+    @property
+    def kept(self) -> int:
+        """Pairs of the corpus."""
+        return self.translations - sum(self.removed.values())
+
+    @property
+    def score(self) -> float:
+        """Mean log-probability (natural) of a token of the translations that were kept."""
+        return self.log_probability / max(1, self.tokens)
+
+
+class GeneratedCorpus:
+    """The folder of a generated corpus.
+
+    Args:
+        folder: A new folder, or one whose generation was stopped or is finished.
+        form: How pairs are written.
+        made_from: Text, model and settings, as plain data; a folder that was begun with others is refused.
+        lines: Lines of the text.
+        others: Further splits, by name; written when the folder is made.
+
+    Attributes:
+        path: The file of generated pairs of a finished corpus.
+        report: What has been done so far.
+
+    Raises:
+        CheckpointError: The folder holds something else, or is damaged, or cannot be written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        form: CorpusFormat,
+        made_from: Mapping[str, Any],
+        *,
+        lines: int,
+        others: Mapping[str, Iterable[Pair]],
+    ) -> None:
+        self.folder = folder
+        self.path = folder / f"train.{form}"
+        self._form = form
+        self._partial = folder / f"{self.path.name}.partial"
+        self._made_from = parse_json(json.dumps(made_from).encode())
+        self._bytes = 0
+        self.report = GenerationReport(lines)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            self.go_on()
+            return
+        with replacing_folder(folder) as new:
+            for name, pairs in others.items():
+                rows = ((source, target, None) for source, target in pairs)
+                (new / f"{name}.{form}").write_bytes(_encoded(rows, form))
+            (new / self._partial.name).touch()
+            self._write_record(new)
+
+    def append(self, rows: Iterable[tuple[str, str, float | None]], report: GenerationReport) -> None:
+        """Add pairs with their scores, and what is then done.
+
+        Raises:
+            CheckpointError: The disk is full or not writable; what was there before stays.
+        """
+        data = _encoded(rows, self._form)
+        append_at(self._partial, self._bytes, data)
+        self._bytes += len(data)
+        self.report = report
+        self._write_record(self.folder)
+
+    def finish(self, report: GenerationReport) -> None:
+        """Give the file its name."""
+        if self._partial.exists():
+            append_at(self._partial, self._bytes, b"")
+            publish(self._partial, self.path)
+        self.report = report
+        self._write_record(self.folder)
+
+    def _write_record(self, folder: Path) -> None:
+        record = {"made_from": self._made_from, "bytes": self._bytes, "report": asdict(self.report)}
+        write_json(folder / RECORD, record)
+
+    def go_on(self) -> None:
+        """Go on where the record says; once more when the folder is held, for what was done until then.
+
+        Raises:
+            CheckpointError: The folder holds something else, or is damaged.
+        """
+        if self.folder.exists() and not self.folder.is_dir():
+            raise CheckpointError(f"{self.folder} is a file, and a generated corpus is a folder. Name a new folder.")
+        if not (self.folder / RECORD).is_file():
+            raise CheckpointError(f"{self.folder} is not empty and holds no generated corpus. Name a new folder.")
+        record = read_json(self.folder / RECORD)
+        with explaining_damage(self.folder / RECORD):
+            made_from, size = dict(record["made_from"]), int(record["bytes"])
+            report = GenerationReport(**record["report"])
+        changes = list(differences(made_from, self._made_from))
+        if changes:
+            said = [f"another {each.key}" if each.key in ("text", "model") else str(each) for each in changes]
+            raise CheckpointError(
+                f"{self.folder} holds a corpus that was begun otherwise. Now there is {'; '.join(said)}. Name a new "
+                "folder, or repeat what it was begun with."
+            )
+        self._bytes, self.report = size, report
+        # The last thing before a corpus is finished is its renaming.
+        complete = self.report.done == self.report.lines and self.path.exists()
+        file = self.path if complete else self._partial
+        if not file.exists() or file.stat().st_size < self._bytes:
+            raise CheckpointError(
+                f"{file} is missing or shorter than {RECORD} says, so the corpus is damaged. Begin anew."
+            )
+
+
+def _encoded(rows: Iterable[tuple[str, str, float | None]], form: CorpusFormat) -> bytes:
+    """Return rows of source, target and, where there is one, score as the bytes of a file."""
+    lines = []
+    for source, target, score in rows:
+        if form.startswith("tsv"):
+            columns = [" ".join(text.split()) for text in (source, target)]
+            lines.append("\t".join(columns if score is None else [*columns, f"{score:.4f}"]))
+        else:
+            row = {"source": source, "target": target, **({} if score is None else {"score": round(score, 4)})}
+            lines.append(json.dumps(row, ensure_ascii=False))
+    data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+    # One after another, compressed files are a compressed file; without the time they are the same each time.
+    return gzip.compress(data, mtime=0) if form.endswith(".gz") and data else data
 
 
 @dataclass(frozen=True)
@@ -96,7 +266,13 @@ def generate_corpus(
         CheckpointError: The folder holds something else, such as a corpus of another text, model or setting; another
             process is at work in it; the model cannot be read; the disk is full.
     """
-    _check(files, corpus, direction, form, chunk)
+    if bool(files) == bool(corpus):
+        raise UsageError("Give either text files to translate, or a run or recipe whose training text is translated.")
+    for value, known, what in ((direction, get_args(Direction), "direction"), (form, FORMATS, "form of a corpus")):
+        if value not in known:
+            raise UsageError(f"Unknown {what} '{value}'.{nearest(value, known)} Known: {', '.join(known)}.")
+    if chunk < 1:
+        raise UsageError(f"A chunk must have at least 1 line; got {chunk}.")
     wanted = filters if isinstance(filters, TranslationFilters) else TranslationFilters.parse(filters or {}, "filters")
     translator = model if isinstance(model, Translator) else load_translator(model, engine="auto")[0]
     settings = translator.settings_with(**overrides)
@@ -134,19 +310,6 @@ def generate_corpus(
                 callback(report)
         result.finish(replace(report, finished=True))
     return GeneratedText(result.path, result.report)
-
-
-def _check(
-    files: Path | str | Sequence[Path | str], corpus: Path | str | None, direction: str, form: str, chunk: int
-) -> None:
-    """Refuse a request that cannot be right."""
-    if bool(files) == bool(corpus):
-        raise UsageError("Give either text files to translate, or a run or recipe whose training text is translated.")
-    for value, known, what in ((direction, get_args(Direction), "direction"), (form, FORMATS, "form of a corpus")):
-        if value not in known:
-            raise UsageError(f"Unknown {what} '{value}'.{nearest(value, known)} Known: {', '.join(known)}.")
-    if chunk < 1:
-        raise UsageError(f"A chunk must have at least 1 line; got {chunk}.")
 
 
 def _corpus_text(

@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Annotated, Generic, Protocol, Self, TypeVar
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from locant.errors import TrainingError
 from locant.training import parallel
 from locant.training.budget import Budget, Clock
 from locant.training.optimizers import OptimizerSet
-from locant.training.thread_watch import WatchedThreads
 
 
 class TrainingBatch(Protocol):
@@ -35,6 +35,10 @@ class TrainingBatch(Protocol):
 B = TypeVar("B", bound=TrainingBatch)
 
 
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+"""A number that JSON keeps exactly."""
+
+
 @dataclass
 class LoopProgress:
     """How far the loop is.
@@ -46,10 +50,10 @@ class LoopProgress:
         target_tokens: Target tokens trained on.
     """
 
-    step: int = 0
+    step: Count = 0
     seconds: float = 0.0
     first: float = 0.0
-    target_tokens: int = 0
+    target_tokens: Count = 0
 
 
 @dataclass(frozen=True)
@@ -142,12 +146,11 @@ class TrainingLoop(Generic[B]):
         Raises:
             DivergedError: The loss or the gradient was not finite; the weights are those before the update.
         """
-        with WatchedThreads(self.device) as threads:
-            while not (reason := self.reason_to_stop() or stop()):
-                given = [next(batches) for _ in range(self._batches_of_update())]
-                with threads.update():
-                    update = self.update(given)
-                after_update(update)
+        while not (reason := self.reason_to_stop() or stop()):
+            steps = self.gradient_accumulation_steps
+            if self.accumulation_warmup:
+                steps = max(1, math.ceil(steps * min(1.0, self.used() / self.accumulation_warmup)))
+            after_update(self.update([next(batches) for _ in range(steps)]))
         return reason
 
     def reason_to_stop(self) -> str:
@@ -157,12 +160,6 @@ class TrainingLoop(Generic[B]):
     def used(self) -> float:
         """Return the share of the budget that is used, 0 to 1."""
         return self.budget.used(self.progress.step, self.progress.seconds)
-
-    def _batches_of_update(self) -> int:
-        steps = self.gradient_accumulation_steps
-        if self.accumulation_warmup:
-            return max(1, math.ceil(steps * min(1.0, self.used() / self.accumulation_warmup)))
-        return steps
 
     def update(self, batches: Sequence[B]) -> Update:
         """Do one update: gradients of the loss per token over all batches and processes, clipping, optimiser step.

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from locant.kernels.projected_cross_entropy import CHUNK_BYTES, projected_cross_entropy
 from locant.models.encoder_decoder import EncoderDecoder
@@ -167,30 +168,15 @@ class _ProjectedRDrop(torch.autograd.Function):
                     of_logits = of_logits.to(h.dtype)
                     torch.mm(of_logits, matrix, out=gradient[rows])
                     grad_weight += of_logits.T @ h[rows]
-        ctx.save_for_backward(one, other, weight, *gradients, grad_weight)
+        ctx.save_for_backward(*gradients, grad_weight)
         loss, likelihood = sums.float()
         ctx.mark_non_differentiable(likelihood)
         return loss, likelihood
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = _ScaledGradients.apply(outer[0], *ctx.saved_tensors)  # type: ignore[no-untyped-call]
-        return (*gradients, None, None, None)
-
-
-class _ScaledGradients(torch.autograd.Function):
-    """Scales the gradients of three tensors, on which they depend: differentiating them once more is an error."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, scale: Tensor, one: Tensor, other: Tensor, weight: Tensor, *gradients: Tensor
-    ) -> tuple[Tensor, ...]:
-        del ctx, one, other, weight
-        return tuple(gradient * scale.to(gradient.dtype) for gradient in gradients)
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        raise RuntimeError("This loss has no second derivatives.")
+        return (*(gradient * outer[0].to(gradient.dtype) for gradient in ctx.saved_tensors), None, None, None)
 
 
 def _loss_and_gradients(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,11 +17,15 @@ from locant.errors import ConfigError, MissingExtraError
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.stacked_linear import StackedLinear
 from locant.positions import PositionScheme
-from locant.training.muon import Muon
+from locant.runtime import has_fast_bfloat16
 from locant.training.settings import TrainingSettings
 
 # What the schedule-free optimiser counts for a whole group of parameters; the last is a switch and is not saved.
 _COUNTED = ("k", "weight_sum", "lr_max")
+_A, _B, _C = 3.4445, -4.7750, 2.0315
+"""Coefficients of the quintic iteration (Jordan et al. 2024): steep at zero, singular values end near one."""
+_ITERATIONS = 5
+_SMALLEST_NORM = 1e-7
 
 
 class OptimizerSet:
@@ -195,6 +201,75 @@ def _schedule_free(parameters: list[nn.Parameter], settings: TrainingSettings) -
     return optimizer
 
 
+def orthogonalized(matrices: Tensor) -> Tensor:
+    """Return matrices ``[N, R, C]`` with singular values moved to about one (0.7 to 1.2), in float32.
+
+    The iteration runs in bfloat16 where the hardware is quick with it, and in float32 elsewhere.
+    """
+    x = matrices.bfloat16() if has_fast_bfloat16(matrices.device) else matrices.float()
+    tall = x.shape[-2] > x.shape[-1]
+    if tall:
+        x = x.mT
+    x = x / x.flatten(1).norm(dim=1).clamp(min=_SMALLEST_NORM)[:, None, None]
+    for _ in range(_ITERATIONS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C), x, beta=_A)
+    return (x.mT if tall else x).float()
+
+
+class Muon(Optimizer):
+    """Muon for matrices: momentum whose update of each matrix is orthogonalised by a Newton-Schulz iteration.
+
+    Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"
+    (https://kellerjordan.github.io/posts/muon/); the size of the update follows Liu et al. 2025, "Muon is Scalable for
+    LLM Training", arXiv:2502.16982, equation 4, so that learning rate and weight decay mean what they mean in AdamW.
+
+    It is equal to ``torch.optim.Muon`` with ``adjust_lr_fn="match_rms_adamw"``. PyTorch's takes one matrix after the
+    other, in bfloat16 on any processor, which on a CPU without bfloat16 takes longer than the rest of a training step.
+    This one takes all matrices of a shape together, in the type that the machine computes fast, and the matrices that
+    are stacked in one parameter each for itself.
+
+    Args:
+        params: Groups whose ``params`` are matrices. A group may say in ``blocks`` how many matrices are stacked in
+            each of its parameters.
+        lr: Learning rate.
+        weight_decay: Decoupled, times the learning rate.
+        momentum: Decay of the momentum, which is Nesterov's.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[dict[str, Any]],
+        lr: float = 1e-3,
+        *,
+        weight_decay: float = 0.0,
+        momentum: float = 0.95,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "blocks": 1})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update the parameters that have a gradient."""
+        waiting: dict[tuple[int, ...], list[tuple[Tensor, Tensor, dict[str, Any]]]] = defaultdict(list)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state = self.state[parameter]
+                if "momentum_buffer" not in state:
+                    state["momentum_buffer"] = torch.zeros_like(parameter)
+                buffer = state["momentum_buffer"].lerp_(parameter.grad, 1 - group["momentum"])
+                update, blocks = parameter.grad.lerp(buffer, group["momentum"]), group["blocks"]
+                for block, change in zip(parameter.chunk(blocks), update.chunk(blocks), strict=True):
+                    waiting[tuple(block.shape)].append((block, change, group))
+        for shape, members in waiting.items():
+            updates = orthogonalized(torch.stack([change for _, change, _ in members]))
+            for (block, _, group), update in zip(members, updates, strict=True):
+                if group["weight_decay"]:
+                    block.mul_(1 - group["lr"] * group["weight_decay"])
+                block.add_(update, alpha=-0.2 * group["lr"] * math.sqrt(max(shape)))
+
+
 class WeightAverage:
     """Exponential moving average of a model's weights (Polyak averaging, as in Adam's section 7.2).
 
@@ -221,9 +296,3 @@ class WeightAverage:
         decay = min(self.decay, (1 + number) / (10 + number))
         take_in = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
         take_in(list(self.tensors.values()), self._parameters, number)
-
-    @torch.no_grad()
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to an average, given by the names of the parameters."""
-        for name, tensor in self.tensors.items():
-            tensor.copy_(tensors[name])

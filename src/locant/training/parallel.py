@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import NamedTuple, TypeVar
@@ -23,7 +23,6 @@ from torch.nn.parallel import DistributedDataParallel
 from locant.errors import ConfigError, TrainingError
 from locant.models.attention import CrossAttention
 from locant.models.transformer import Transformer, count_parameters
-from locant.training.optimizers import OptimizerSet
 
 _FSDP_FROM_PARAMETERS = 150_000_000
 _PATIENCE = timedelta(hours=48)
@@ -181,26 +180,17 @@ def require_same(facts: Mapping[str, str]) -> None:
         facts: What must be the same on all, by name.
 
     Raises:
-        ConfigError: Something is not; on which processes.
+        ConfigError: Something is not; on which process.
     """
-    everywhere = gather((platform.node(), dict(facts)))
-    for name in facts:
-        by_value: dict[str, list[int]] = {}
-        for number, (_, found) in enumerate(everywhere):
-            by_value.setdefault(found[name], []).append(number)
-        if len(by_value) > 1:
-            first, *others = by_value.values()
-            other = sorted(number for ranks in others for number in ranks)
-            hosts = ", ".join(sorted({everywhere[number][0] for number in other}))
-            raise ConfigError(
-                f"The processes do not begin alike: {name} of {_processes(other)} (on {hosts}) is not that of "
-                f"{_processes(first)} (on {everywhere[first[0]][0]}). Give all of them the same command, files and "
-                "version of Locant."
-            )
-
-
-def _processes(ranks: Sequence[int]) -> str:
-    return f"process {ranks[0]}" if len(ranks) == 1 else f"processes {', '.join(map(str, ranks))}"
+    host, first = platform.node(), from_first_process(lambda: dict(facts))
+    found = gather(next((name for name in facts if facts[name] != first[name]), None))
+    hosts = gather(host)
+    if any(found):
+        other = next(number for number, name in enumerate(found) if name)
+        raise ConfigError(
+            f"The processes do not begin alike: {found[other]} of process {other} (on {hosts[other]}) is not that of "
+            f"process 0 (on {hosts[0]}). Give all of them the same command, files and version of Locant."
+        )
 
 
 def is_sharded(model: nn.Module, mode: str) -> bool:
@@ -215,7 +205,7 @@ def is_sharded(model: nn.Module, mode: str) -> bool:
 
 
 class DistributedModel:
-    """The training module as this process runs it, and the way to and from the one full set of weights.
+    """The training module as this process runs it.
 
     The weights are those of the first process, whatever the others have.
 
@@ -242,57 +232,6 @@ class DistributedModel:
         if isinstance(self.run, DistributedDataParallel) and not last:
             return self.run.no_sync()
         return nullcontext()
-
-    def weights(self) -> dict[str, Tensor]:
-        """Return the weights of this process by parameter name, tied ones once; sharded where the model is."""
-        return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
-
-    def optimizer_state(self, optimizer: OptimizerSet) -> dict[str, Tensor]:
-        """Return the state of the optimiser as ``kind/parameter name``; sharded where the model is."""
-        states = {
-            f"{kind}/{name}": value
-            for name, parameter in self.model.named_parameters()
-            for kind, value in optimizer.state(parameter).items()
-        }
-        return {**states, **optimizer.counters()}
-
-    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the full values of tensors that may be sharded, on CPU if they are.
-
-        Every process must call this. The first gets all; the others get none, so that only one holds a whole model.
-        """
-        found = {}
-        for name, tensor in tensors.items():
-            value = _whole(tensor)
-            if rank() == 0:
-                found[name] = value
-        return found
-
-    @torch.no_grad()
-    def restore(self, weights: Mapping[str, Tensor], optimizer: OptimizerSet, state: Mapping[str, Tensor]) -> None:
-        """Load weights and optimiser state as :meth:`weights` and :meth:`optimizer_state` named them, in full size.
-
-        Those of the first process count; every process must call this.
-        """
-        parameters = dict(self.model.named_parameters())
-        for name, value in tensors_from_first_process(weights):
-            parameters[name].copy_(_like(value, parameters[name]))
-        kept: dict[str, dict[str, Tensor]] = {name: {} for name in parameters}
-        counters = {}
-        for path, value in tensors_from_first_process(state):
-            kind, name = path.split("/", 1)
-            if kind == "counter":
-                counters[path] = value
-            else:
-                kept[name][kind] = _like(value, parameters[name]) if value.dim() else value
-        for name, own in kept.items():
-            optimizer.restore(parameters[name], own)
-        optimizer.restore_counters(counters)
-
-    def sharded_as(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the first process' full values, given by the names of the parameters, sharded as those are."""
-        parameters = dict(self.model.named_parameters())
-        return {name: _like(value, parameters[name]) for name, value in tensors_from_first_process(tensors)}
 
 
 def _shard(module: nn.Module, model: nn.Module, device: torch.device) -> None:
@@ -328,13 +267,21 @@ def _take_from_first_process(module: nn.Module, device: torch.device) -> None:
                 setattr(part, name, new[parameter])
 
 
-def _whole(tensor: Tensor) -> Tensor:
-    """Return a sharded tensor's full value on CPU, and any other tensor as it is."""
-    return tensor.full_tensor().cpu() if hasattr(tensor, "full_tensor") else tensor.detach()
+def gathered(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the full values of tensors that may be sharded, on CPU if they are.
+
+    Every process must call this. The first gets all; the others get none, so that only one holds a whole model.
+    """
+    found = {}
+    for name, tensor in tensors.items():
+        value = tensor.full_tensor().cpu() if hasattr(tensor, "full_tensor") else tensor.detach()
+        if rank() == 0:
+            found[name] = value
+    return found
 
 
-def _like(value: Tensor, parameter: Tensor) -> Tensor:
-    """Put a full value where a parameter is, sharded as it is."""
+def like(value: Tensor, parameter: Tensor) -> Tensor:
+    """Put a full value where a parameter is, sharded as it is; every process must call this."""
     value = value.to(parameter.device)
     if not hasattr(parameter, "full_tensor"):
         return value

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from locant.errors import CheckpointError, ConfigError
+from locant.files import read_json
 from locant.interop import import_model
 from locant.languages import english_name
 from locant.models.config import PRESETS
@@ -23,9 +24,7 @@ from locant.training.settings import FineTuningSettings
 _logger = logging.getLogger("locant")
 
 _DROPOUTS = ("dropout", "attention_dropout", "feed_forward_dropout")
-"""What may differ from the parent: it changes how the model learns, not what it is."""
-_OWN = ("sampling",)
-"""Likewise of the tokenizer."""
+"""What of the model may differ from the parent: it changes how it learns, not what it is."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,8 @@ def open_parent(settings: FineTuningSettings) -> Parent:
     if not (folder / "config.json").is_file():
         why = "it has not trained long enough to save its model" if run else "it holds no config.json"
         raise CheckpointError(f"There is no model to start from in {folder}: {why}.")
-    if _is_locant(folder):
+    config = read_json(folder / "config.json")
+    if isinstance(config, dict) and config.get("format") == "locant":
         found = load_model_folder(folder, device="cpu")
     else:
         with tempfile.TemporaryDirectory(prefix="locant-") as work:
@@ -80,13 +80,6 @@ def open_parent(settings: FineTuningSettings) -> Parent:
     recipe = load_run_recipe(folder) if run else None
     checkpoint = _newest_checkpoint(folder, found, recipe) if settings.keep_optimizer else None
     return Parent(settings.parent, found, recipe, checkpoint)
-
-
-def _is_locant(folder: Path) -> bool:
-    from locant.files import read_json
-
-    data = read_json(folder / "config.json")
-    return isinstance(data, dict) and data.get("format") == "locant"
 
 
 def _newest_checkpoint(folder: Path, found: ModelFolder, recipe: Recipe | None) -> Checkpoint:
@@ -121,65 +114,51 @@ def fitted_recipe(recipe: Recipe, parent: Parent, corpus: Corpus) -> Recipe:
             finetuning[side] = getattr(found, side)
     if parent.recipe and "max_tokens" not in given and "batches" not in given:
         given["max_tokens"] = min(parent.recipe.max_tokens, recipe.batches.tokens)
-    training = given.get("training", {})
+    training, model = given.get("training", {}), dict(given.get("model", {}))
+    preset = model.pop("preset", None)
+    shape = {key: value for key, value in PRESETS.get(preset, {}).items() if key not in _DROPOUTS}
+    sizes = ("source_vocab_size", "target_vocab_size")
+    own = {key: value for key, value in found.model.config.to_dict().items() if key not in sizes}
+    if parent.recipe is not None:
+        tokenizer = parent.recipe.tokenizer.to_dict() | {"sampling": 0.0}
+    else:  # an imported model
+        tokenizer = TokenizerSettings(
+            algorithm=found.tokenizers.target.algorithm,
+            vocab_size=max(8, found.tokenizers.target.vocab_size),
+            joint=found.tokenizers.joint or found.model.config.share_embeddings,
+            lowercase=found.tokenizers.source.lowercase,
+        ).to_dict()
+    if any(own.get(key) != value for key, value in shape.items()):
+        model["preset"] = preset  # is refused
     data = {
         **given,
         "finetuning": finetuning,
-        "model": _model(given.get("model", {}), parent),
-        "tokenizer": _tokenizer(given.get("tokenizer", {}), parent),
+        "model": _kept("model", own, model, parent, may_change=_DROPOUTS),
+        "tokenizer": _kept("tokenizer", tokenizer, given.get("tokenizer", {}), parent, may_change=("sampling",)),
         "training": {**_schedule(recipe, parent, training), **training},
         "decoding": {**found.decoding.to_dict(), **given.get("decoding", {})},
     }
     return Recipe.parse(data, "recipe")
 
 
-def _model(given: Mapping[str, Any], parent: Parent) -> dict[str, Any]:
-    config = parent.found.model.config.to_dict()
-    sizes = ("source_vocab_size", "target_vocab_size")
-    model = {key: value for key, value in config.items() if key not in sizes}
-    wanted = dict(given)
-    name = wanted.pop("preset", None)
-    preset = {key: value for key, value in PRESETS.get(name, {}).items() if key not in _DROPOUTS}
-    for key, value in {**preset, **wanted}.items():
-        if key in _DROPOUTS and key in model:
-            model[key] = value
-        elif model.get(key) != value:
-            said, option = f"model.{key} is {value}", f"model.{key}"
-            if key not in wanted:
-                said, option = f"model.preset={name} has {key} {value}", "model.preset"
-            raise ConfigError(
-                f"{said}, but the parent {parent.name} has {model.get(key, 'no such option')}. A fine-tuned model "
-                f"keeps its parent's shape: leave {option} out (dropout alone may change), or train a new model."
-            )
-    return model
+def _kept(
+    section: str, own: dict[str, Any], given: Mapping[str, Any], parent: Parent, *, may_change: Sequence[str]
+) -> dict[str, Any]:
+    """Return the parent's own settings of a section, with those of the given ones that may change.
 
-
-def _tokenizer(given: Mapping[str, Any], parent: Parent) -> dict[str, Any]:
-    if parent.recipe is not None:
-        tokenizer = parent.recipe.tokenizer.to_dict() | {"sampling": 0.0}
-    else:
-        tokenizer = _settings_of(parent.found).to_dict()
+    Raises:
+        ConfigError: Another one differs.
+    """
     for key, value in given.items():
-        if key in _OWN:
-            tokenizer[key] = value
-        elif tokenizer.get(key) != value:
+        if key in may_change and key in own:
+            own[key] = value
+        elif own.get(key) != value:
             raise ConfigError(
-                f"tokenizer.{key} is {value}, but a fine-tuned model keeps its parent's tokenizer, which has "
-                f"{tokenizer.get(key, 'no such option')}. Leave tokenizer.{key} out; finetuning.extend_vocabulary adds "
-                "subwords."
+                f"{section}.{key} is {value}, and that of the parent {parent.name} is {own.get(key, 'another')}. A "
+                f"fine-tuned model keeps its parent's {section} but for {', '.join(may_change)}: leave {section}.{key} "
+                "out, or train a new model."
             )
-    return tokenizer
-
-
-def _settings_of(found: ModelFolder) -> TokenizerSettings:
-    """Return the settings that describe the tokenizers of an imported model."""
-    tokenizers = found.tokenizers
-    return TokenizerSettings(
-        algorithm=tokenizers.target.algorithm,
-        vocab_size=max(8, tokenizers.target.vocab_size),
-        joint=tokenizers.joint or found.model.config.share_embeddings,
-        lowercase=tokenizers.source.lowercase,
-    )
+    return own
 
 
 def _schedule(recipe: Recipe, parent: Parent, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,15 +246,11 @@ def require_fitting(corpus: Corpus, parent: Parent, settings: FineTuningSettings
             ("source", part.source_language, found.source_language),
             ("target", part.target_language, found.target_language),
         ):
-            if _different(ours, theirs) and not settings.other_languages:
+            # As far as that can be told; the code of a group may be of any language.
+            names = {english_name(code) if code else None for code in (ours, theirs)}
+            if len(names) == 2 and None not in names and not settings.other_languages:
                 raise ConfigError(
                     f"The parent {parent.name} translates {found.source_language} into {found.target_language}, but "
                     f"the {side} language of the corpus '{part.name}' is {ours}. Start from a model of these "
                     "languages, or set finetuning.other_languages=true to teach this one others."
                 )
-
-
-def _different(one: str | None, other: str | None) -> bool:
-    """Whether two codes are of different languages, as far as that can be told; that of a group may be of any."""
-    names = [english_name(code) for code in (one, other) if code]
-    return len(names) == 2 and None not in names and names[0] != names[1]

@@ -1,4 +1,4 @@
-"""Recipes: everything a run is made of, in one typed object, written as YAML.
+"""Recipes: everything a run is made of, in one typed object, written as YAML; and what of it may change later.
 
 A recipe is the same in Python (:class:`Recipe`), in a file, and on the command line as ``section.key=value``.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import yaml
 from pydantic import Field, model_validator
@@ -33,6 +33,7 @@ from locant.text import (
     TokenizerSettings,
     load_corpus,
 )
+from locant.text.found_languages import with_found_languages
 from locant.text.store import Progress, no_progress
 from locant.training.settings import FineTuningSettings, TrainingSettings
 
@@ -46,6 +47,47 @@ _OF_NEW_MODELS = {
 """Sections that a model brings along when training starts from it, and the keys of them that stay."""
 _SCHEDULE = ("optimizer", "learning_rate", "schedule", "warmup_steps", "accumulation_warmup")
 """Keys of ``training`` that suit a new model."""
+
+_HOW_LONG = "how long it trains; with a schedule that falls to zero also the learning rate from here on"
+_RATE = "the learning rate from here on"
+_WHERE = "where and how it is computed; losses equal the former within rounding"
+
+CHANGEABLE: Mapping[str, str] = {
+    "description": "the sentence about it",
+    "corpus": "where the text lies, and from here on how its parts are drawn; the text itself must be the same",
+    "decoding": "how the saved model translates by default",
+    "training.steps": _HOW_LONG,
+    "training.minutes": _HOW_LONG,
+    "training.learning_rate": _RATE,
+    "training.warmup_steps": _RATE,
+    "training.schedule": _RATE,
+    "training.max_grad_norm": "how far gradients are scaled down from here on",
+    "training.gradient_accumulation_steps": "how many batches an update has from here on",
+    "training.accumulation_warmup": "how many batches an update has from here on",
+    "training.validate_every": "when it is validated",
+    "training.validation_sentences": "how many sentences a validation translates; earlier scores are of others",
+    "training.best": "which checkpoint is published",
+    "training.patience": "when it gives up",
+    "training.average": "which checkpoints are averaged",
+    "training.average_checkpoints": "how many checkpoints are averaged",
+    "training.log_every": "how often metrics are written",
+    "training.checkpoint_minutes": "how often it is saved",
+    "training.device": _WHERE,
+    "training.precision": _WHERE,
+    "training.compile": _WHERE,
+    "training.parallel": _WHERE,
+}
+"""The keys (or whole sections) that may change when a run goes on, and what each changes."""
+
+_KEPT = {
+    "model": "its checkpoint holds the weights of that model",
+    "tokenizer": "its model has learned the subwords of that vocabulary",
+    "cleaning": "its text was prepared with it",
+    "max_tokens": "its text was prepared with it",
+    "batches": "its place in the text is counted in batches of that size",
+    "seed": "its weights and the order of its text follow from it",
+    "finetuning": "its weights and its optimiser follow from it",
+}
 
 
 class Recipe(Settings):
@@ -131,8 +173,11 @@ class Recipe(Settings):
             )
 
     def open_corpus(self, store: TextStore | None = None) -> Corpus:
-        """Open the corpus, with the languages that fine-tuning gives it; see ``load_corpus``."""
-        return self.with_languages(load_corpus(self.corpus, store))
+        """Open the corpus, with the languages that fine-tuning gives it or its text shows; see ``load_corpus``."""
+        corpus = self.with_languages(load_corpus(self.corpus, store))
+        if self.finetuning:  # what its parent knows comes first
+            return corpus
+        return with_found_languages(corpus, self.corpus, tell=store is not None and store.reads)
 
     def with_languages(self, corpus: Corpus) -> Corpus:
         """Return a corpus with the languages that fine-tuning gives it, if it gives any."""
@@ -176,7 +221,8 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = (), *, changes: Map
     """Read a recipe.
 
     Args:
-        name: A built-in recipe's name, or a YAML file.
+        name: A built-in recipe's name, or a YAML file. Relative paths in it are looked for beside it first, then where
+            the program runs.
         overrides: ``section.key=value`` each; values are YAML.
         changes: The same as plain data: ``{"training": {"steps": 8000}}``.
 
@@ -188,6 +234,9 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = (), *, changes: Map
     own = path.suffix in (".yaml", ".yml")
     if own:
         data = _read_yaml(path)
+        given = merged(apply_overrides({}, overrides), changes or {})
+        if "folder" not in (given.get("corpus") or {}):
+            data = _with_full_paths(data, path.parent)
     else:
         known = builtin_recipes()
         if str(name) not in known:
@@ -238,6 +287,26 @@ def _without_new_model(data: dict[str, Any]) -> dict[str, Any]:
     return {**{key: value for key, value in data.items() if key not in (*kept, "training")}, **sections}
 
 
+_FILE_KEYS = {
+    **dict.fromkeys(("files", "tsv", "jsonl"), ("train", "valid", "test")),
+    "huggingface": ("dataset",),
+}
+"""Keys that name files, by the kind of a corpus."""
+
+
+def _with_full_paths(data: Any, folder: Path, *, are_files: bool = False) -> Any:
+    """Return a recipe's plain data with the full paths of files that are in the folder of the recipe."""
+    if isinstance(data, list):
+        return [_with_full_paths(one, folder, are_files=are_files) for one in data]
+    if isinstance(data, dict):
+        kind, named = str(data.get("kind")), data.get("folder") not in (None, "", ".")
+        keys = ("folder",) if named else _FILE_KEYS.get(kind, ("parent", "parent_test"))
+        return {key: _with_full_paths(one, folder, are_files=are_files or key in keys) for key, one in data.items()}
+    if are_files and isinstance(data, str) and data and (folder / data).exists():
+        return str((folder / data).absolute())
+    return data
+
+
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         data = parse_yaml(read_bytes(path, 4 * LARGEST_YAML).decode("utf-8")) or {}
@@ -275,12 +344,11 @@ def run_text_store(run: Path, progress: Progress | None = None) -> TextStore:
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return a copy of plain data with ``section.key=value`` overrides merged in.
+    """Return plain data, which stays as it is, with ``section.key=value`` overrides.
 
     Raises:
         ConfigError: An override is not of that form.
     """
-    merged = _copy(data)
     for override in overrides:
         key, equals, value = override.partition("=")
         parts = key.split(".")
@@ -293,13 +361,16 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
                 f"The value of '{override}' is not valid YAML ({getattr(error, 'problem', error)}); text with signs of "
                 "YAML belongs in quotation marks."
             ) from None
-        section = merged
-        for part in parts[:-1]:
-            if not isinstance(section.get(part), dict):
-                section[part] = {}
-            section = section[part]
-        section[parts[-1]] = parsed
-    return merged
+        data = _with_value(data, parts, parsed)
+    return data
+
+
+def _with_value(data: Any, keys: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return nested plain data in which some keys, one below the other, have a value."""
+    first, *rest = keys
+    section = dict(data) if isinstance(data, dict) else {}
+    section[first] = _with_value(section.get(first), rest, value) if rest else value
+    return section
 
 
 def merged(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -316,7 +387,64 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
     write_text(path, yaml.safe_dump(recipe.to_dict(), sort_keys=False, allow_unicode=True))
 
 
-def _copy(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _copy(value) for key, value in data.items()}
-    return data
+class Change(NamedTuple):
+    """One key that is not what it was.
+
+    Attributes:
+        key: With dots for sections.
+        before: Its value when the run began, ``None`` where it had none.
+        now: What it shall be.
+    """
+
+    key: str
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        return f"{self.key} {_shown(self.now)} instead of {_shown(self.before)}"
+
+
+def continued_recipe(saved: Recipe, wanted: Mapping[str, Any], run: str) -> tuple[Recipe, list[tuple[Change, str]]]:
+    """Return the recipe with which a run goes on, and what differs from before, each with what it changes.
+
+    Args:
+        saved: Of the run.
+        wanted: Plain data: what is given of the recipe now. What it does not name stays.
+        run: The run, for messages.
+
+    Raises:
+        ConfigError: A key is unknown, a value is wrong, or something differs that may not change.
+    """
+    before = saved.to_dict()
+    recipe = Recipe.parse(merged(before, wanted), "recipe")
+    changes = []
+    for change in differences(before, recipe.to_dict()):
+        effect = next((CHANGEABLE[key] for key in CHANGEABLE if f"{change.key}.".startswith(f"{key}.")), None)
+        if effect is None:
+            why = _KEPT.get(change.key.partition(".")[0]) or "it is to be the same training"
+            may = ", ".join(key if "." in key else f"{key}.*" for key in CHANGEABLE if key != "description")
+            raise ConfigError(
+                f"The run {run} has begun with {change.key} {_shown(change.before)} and keeps it: {why}. Leave "
+                f"{change.key} as it is, begin a new run, or start one from its weights by --from {run}. What may "
+                f"change when a run goes on: {may}."
+            )
+        changes.append((change, effect))
+    return recipe, changes
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[Change]:
+    """Yield the keys in which nested plain data differ."""
+    for key in (*before, *(key for key in now if key not in before)):
+        one, other, name = before.get(key), now.get(key), f"{prefix}{key}"
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            yield from differences(one, other, f"{name}.")
+        elif one != other:
+            yield Change(name, one, other)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "unset"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_shown, value)) or "nothing"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -38,7 +38,6 @@ from locant.text import (
     BatchStream,
     Corpus,
     PreparedData,
-    TextStore,
     TokenizerPair,
     TokenLinks,
     aligner_command,
@@ -57,19 +56,18 @@ from locant.training.checkpoint import find_newest_checkpoint
 from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
-from locant.training.forecast import memory_warning, warmup_warning
 from locant.training.losses import TranslatorLoss
-from locant.training.plan import Choice, TrainingPlan
+from locant.training.plan import Choice, TrainingPlan, memory_warning, warmup_warning
 from locant.training.recipe import (
     Recipe,
     apply_overrides,
+    continued_recipe,
     load_recipe,
     load_run_recipe,
     merged,
     run_text_store,
     with_changes,
 )
-from locant.training.resuming import continued_recipe
 from locant.training.trainer import Trainer
 from locant.version import __version__
 
@@ -132,11 +130,7 @@ def train(
         TrainingError: Training diverged.
         StoppedError: SIGTERM came; all is saved.
     """
-    if start_from is not None:
-        changes = _with_parent(changes, start_from)
-    wanted = _changed(recipe, changes)
-    if not run_folder.has_run(Path(output)):
-        _require_languages(wanted.model_dump(exclude_unset=True))
+    wanted = _changed(recipe, changes, start_from)
     return _train(wanted, Path(output), begins=True, goes_on=resume_if_exists, callback=callback)
 
 
@@ -157,28 +151,11 @@ def plan_training(
         DataError: The corpus cannot be used.
         ConfigError: The recipe is wrong, or does not fit the corpus or the machine.
     """
-    if start_from is not None:
-        changes = _with_parent(changes, start_from)
-    wanted = _changed(recipe, changes)
-    _require_languages(wanted.model_dump(exclude_unset=True))
-    with tempfile.TemporaryDirectory(prefix="locant-") as folder:
-        # A large text is read once, by all cores.
-        corpus = wanted.open_corpus(TextStore(Path(folder)))
-        tokenizers = None
-        if wanted.finetuning:
-            finetuning = FineTuning(wanted, corpus, Path(), resume=False)
-            wanted, corpus, tokenizers = finetuning.recipe, finetuning.corpus, finetuning.parent_tokenizers
-        plan = complete_recipe(wanted, corpus, choose_device(wanted.training.device), tokenizers=tokenizers)
-        for doubt in _doubts(wanted, corpus):
-            _warn(doubt.sentence)
-    _warn(plan.memory_warning)
-    _warn(plan.passes_warning)
-    _warn(warmup_warning(plan.recipe.training))
-    return plan
-
-
-def _with_parent(changes: Mapping[str, Any], parent: Path | str) -> dict[str, Any]:
-    return {**changes, "finetuning": {**(changes.get("finetuning") or {}), "parent": str(parent)}}
+    wanted = _changed(recipe, changes, start_from)
+    with tempfile.TemporaryDirectory(prefix="locant-") as folder, ExitStack() as held:
+        run = Run(Path(folder), None, held)
+        run.open(wanted, begins=True, goes_on=False)
+        return run.forecast()
 
 
 def resume_training(
@@ -210,8 +187,12 @@ def resume_training(
     return _train(merged(apply_overrides({}, overrides), changes), Path(run), begins=False, callback=callback)
 
 
-def _changed(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Mapping[str, Any]) -> Recipe:
-    """Return a recipe with changes of its sections."""
+def _changed(
+    recipe: Recipe | Mapping[str, Any] | str | Path, changes: Mapping[str, Any], start_from: Path | str | None
+) -> Recipe:
+    """Return a recipe with changes of its sections, and with a model to start from where one is given."""
+    if start_from is not None:
+        changes = {**changes, "finetuning": {**(changes.get("finetuning") or {}), "parent": str(start_from)}}
     if isinstance(recipe, str | Path):
         return load_recipe(recipe, changes=changes)
     if isinstance(recipe, Recipe) and not changes:
@@ -249,6 +230,7 @@ class Run:
         recipe: As far as it is complete.
         resume: Whether the run goes on.
         choices: What the recipe left open, and what was chosen.
+        doubts: What is likely not meant about the text; on the first process.
     """
 
     def __init__(self, folder: Path, callback: TrainingCallback | None, held: ExitStack) -> None:
@@ -286,6 +268,11 @@ class Run:
         if recipe.finetuning:
             self.finetuning = FineTuning(recipe, self.corpus, self.folder, resume=self.resume)
             self.recipe, self.corpus = self.finetuning.recipe, self.finetuning.corpus
+        self.doubts: list[Doubt] = []
+        if parallel.rank() == 0:
+            self.doubts = corpus_doubts(recipe.corpus, self.corpus, lowercase=self.recipe.tokenizer.lowercase)
+        if not self.resume:
+            _warn(*(doubt.sentence for doubt in self.doubts))
 
     def _once_a_folder(self, compute: Callable[[], object]) -> None:
         """Run something on the first process and on one of each machine that does not share the folder; all wait."""
@@ -293,25 +280,26 @@ class Run:
 
     def plan(self) -> None:
         """Choose what the recipe leaves open, and warn of what is likely not meant."""
-        self._doubts = _doubts(self.recipe, self.corpus) if parallel.rank() == 0 else []
         if self.resume:
             return
-        for doubt in self._doubts:
-            _warn(doubt.sentence)
         if leaves_open(self.recipe):
-            processes = parallel.world_size()
-            tokenizers = self.finetuning.parent_tokenizers if self.finetuning else None
-            # On the first process: clocks differ, and the others must train the same.
-            plan = parallel.from_first_process(
-                lambda: complete_recipe(
-                    self.recipe, self.corpus, self.device, processes=processes, tokenizers=tokenizers
-                )
-            )
+            plan = self.forecast()
             self.recipe, self.choices = plan.recipe, plan.choices
             self.callback.on_plan(plan)
-            _warn(plan.memory_warning)
-            _warn(plan.passes_warning)
-        _warn(warmup_warning(self.recipe.training))
+        else:
+            _warn(warmup_warning(self.recipe.training))
+
+    def forecast(self) -> TrainingPlan:
+        """Return the complete recipe with a forecast, and warn of what is likely not meant."""
+        tokenizers = self.finetuning.parent_tokenizers if self.finetuning else None
+        # On the first process: clocks differ, and the others must train the same.
+        plan = parallel.from_first_process(
+            lambda: complete_recipe(
+                self.recipe, self.corpus, self.device, processes=parallel.world_size(), tokenizers=tokenizers
+            )
+        )
+        _warn(plan.memory_warning, plan.passes_warning, warmup_warning(plan.recipe.training))
+        return plan
 
     def prepare(self) -> PreparedData:
         """Prepare the text on the first process, then once on each machine that does not share the folder.
@@ -358,18 +346,6 @@ class Run:
         )
         return data
 
-    def _align(self, data: PreparedData) -> TokenLinks:
-        """Align the training text on the first process of each folder; the others read what it wrote."""
-        place, text = self.folder / "cache" / "links", data.train
-        processes = usable_processes() if len(text) > _ALIGNED_ALONE else 1
-
-        def align() -> None:
-            self.callback.on_preparing("aligning", 0.0)
-            prepared_links(text, place, made_from=data.fingerprint, processes=processes)
-
-        self._once_a_folder(align)
-        return TokenLinks(place, len(text), data.fingerprint)
-
     def train(self, data: PreparedData) -> RunSummary:
         """Train on the prepared text until the budget is used, from the newest checkpoint where there is one."""
         folder, corpus, finetuning, device = self.folder, self.corpus, self.finetuning, self.device
@@ -386,7 +362,11 @@ class Run:
             _warn(memory_warning(config, recipe.training, recipe.batches.tokens, device))
         links = None
         if recipe.training.guided_alignment:
-            links = self._align(data)
+            place, text, digest = folder / "cache" / "links", data.train, data.fingerprint
+            processes = usable_processes() if len(text) > _ALIGNED_ALONE else 1
+            self.callback.on_preparing("aligning", 0.0)
+            self._once_a_folder(lambda: prepared_links(text, place, made_from=digest, processes=processes))
+            links = TokenLinks(place, len(text), digest)
             config = config.model_copy(update={"alignment_head": True})
         model = new_model(config, recipe.training.parallel)
         kept = finetuning.prepare_model(model, begins=checkpoint is None) if finetuning else None
@@ -419,12 +399,10 @@ class Run:
             lr_scales=finetuning.learning_rate_scales(model) if finetuning else None,
             plain_weights=finetuning.plain_weights(model) if finetuning else None,
         )
-        if checkpoint:
-            trainer.resume(checkpoint)
-        elif kept:
-            trainer.begin_with(kept)
+        if start := checkpoint or kept:
+            trainer.resume(start)
         if parallel.rank() == 0:
-            report = _report_data(recipe, corpus, self._doubts, data, model)
+            report = _report_data(recipe, corpus, self.doubts, data, model)
             run_folder.record(recipe, folder, report, (*self.choices, *lengths), trainer.progress.step)
             self.callback.on_prepared(report)
         reason = trainer.train()
@@ -448,6 +426,8 @@ def _start(
         exists = run_folder.has_run(folder)
         if not exists and not begins:
             run_folder.require_run(folder)
+        if not exists and isinstance(wanted, Recipe):
+            _require_languages(wanted.model_dump(exclude_unset=True))
         if not (exists and goes_on):
             run_folder.require_new(folder)
         return exists
@@ -462,13 +442,9 @@ def _start(
         return wanted, False, seen
     given = wanted.model_dump(mode="json", exclude_unset=True) if isinstance(wanted, Recipe) else wanted
     recipe, changes = continued_recipe(load_run_recipe(folder), given, str(folder))
-    for change in changes:
-        _logger.info(f"The run goes on with {change}; that changes {change.effect}.")
+    for change, effect in changes:
+        _logger.info(f"The run goes on with {change}; that changes {effect}.")
     return recipe, True, seen
-
-
-def _doubts(recipe: Recipe, corpus: Corpus) -> list[Doubt]:
-    return corpus_doubts(recipe.corpus, corpus, lowercase=recipe.tokenizer.lowercase)
 
 
 def _require_languages(data: Mapping[str, Any], where: str = "") -> None:
@@ -482,10 +458,11 @@ def _require_languages(data: Mapping[str, Any], where: str = "") -> None:
             require_language(value, f"{where}{key}")
 
 
-def _warn(message: str) -> None:
-    """Log a warning, if there is one, on the first process alone."""
-    if message and parallel.rank() == 0:
-        _logger.warning(message)
+def _warn(*messages: str) -> None:
+    """Log the warnings that are not empty, on the first process alone."""
+    for message in messages:
+        if message and parallel.rank() == 0:
+            _logger.warning(message)
 
 
 def new_model(config: ModelConfig, mode: str) -> EncoderDecoder[Any]:
@@ -504,7 +481,21 @@ def _report_data(
     """Return what will be trained on what."""
     first = data.epochs(recipe.seed).drawn(0)
     plan = summarize_plan(first.source.lengths, first.target.lengths, recipe.batches, seed=recipe.seed, epoch=0)
-    parts = _parts(corpus, data)
+    stages = [sampling_shares(data.sizes, weights, data.temperature) for weights in data.weights]
+    columns = {"source": data.train.source.lengths, "target": data.train.target.lengths}
+    parts, end = [], 0
+    for number, (part, rows) in enumerate(zip(corpus.parts, data.train.parts, strict=True)):
+        start, end = end, end + rows.pairs
+        parts.append(
+            PartReport(
+                name=part.name,
+                cleaning=data.reports[part.name].to_dict(),
+                valid_pairs=data.valid.parts[number].pairs,
+                test_pairs=len(data.tests.get(part.name, ())),
+                train_tokens={side: int(column[start:end].sum()) for side, column in columns.items()},
+                shares=[shares[number] for shares in stages],
+            )
+        )
     tokenizers = data.tokenizers
     return PreparedReport(
         corpus=corpus.name,
@@ -528,23 +519,3 @@ def _report_data(
         fingerprint=data.fingerprint,
         doubts=[asdict(doubt) for doubt in doubts],
     )
-
-
-def _parts(corpus: Corpus, data: PreparedData) -> list[PartReport]:
-    """Return what is trained on in each part of the corpus."""
-    reports, end = [], 0
-    shares = [sampling_shares(data.sizes, weights, data.temperature) for weights in data.weights]
-    for number, (part, rows) in enumerate(zip(corpus.parts, data.train.parts, strict=True)):
-        start, end = end, end + rows.pairs
-        lengths = {"source": data.train.source.lengths, "target": data.train.target.lengths}
-        reports.append(
-            PartReport(
-                name=part.name,
-                cleaning=data.reports[part.name].to_dict(),
-                valid_pairs=data.valid.parts[number].pairs,
-                test_pairs=len(data.tests.get(part.name, ())),
-                train_tokens={side: int(column[start:end].sum()) for side, column in lengths.items()},
-                shares=[stage[number] for stage in shares],
-            )
-        )
-    return reports

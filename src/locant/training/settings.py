@@ -15,7 +15,10 @@ from locant.runtime import has_fast_bfloat16
 from locant.settings import Settings
 from locant.text import FilePair
 from locant.training.budget import Budget
-from locant.training.lora import LoraSettings
+from locant.training.trained_parts import LoraSettings
+
+OptimizerName = Literal["adamw", "muon", "schedule_free"]
+"""AdamW; Muon for the matrices of hidden layers with AdamW for the rest; AdamW without a schedule."""
 
 
 def learning_rate(settings: TrainingSettings, d_model: int, step: int, total_steps: float) -> float:
@@ -73,7 +76,7 @@ class TrainingSettings(Settings):
     )
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     warmup_steps: int = Field(4000, ge=0)
-    optimizer: Literal["adamw", "muon", "schedule_free"] = Field(
+    optimizer: OptimizerName = Field(
         "adamw", description="muon: for the matrices of hidden layers, AdamW for the rest; schedule_free: constant rate"
     )
     adam_beta1: float = Field(0.9, ge=0, lt=1)

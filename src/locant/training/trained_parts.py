@@ -1,13 +1,20 @@
-"""Parts of a model: which are trained, which are frozen, and how fast each layer learns."""
+"""What of a model is trained: parts, how fast each layer learns, and low-rank adapters by the library ``peft``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from torch import nn
+import torch
+from pydantic import Field
+from torch import Tensor, nn
 
-from locant.errors import ConfigError, nearest
+from locant.errors import ConfigError, MissingExtraError, nearest
+from locant.models.architectures import build_model, require_transformer
+from locant.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from locant.models.model_folder import skip_init
+from locant.settings import Settings
 
 NAMED_PARTS = {
     "embeddings": "the embeddings of source and target, and the output where it is tied to them",
@@ -32,60 +39,32 @@ def part_parameters(model: nn.Module, part: str) -> set[str]:
     Raises:
         ConfigError: The model has no such part.
     """
-    ours = {id(parameter): name for name, parameter in model.named_parameters()}
     match part:
-        case "embeddings":
-            parameters = [one for module in _modules(model, nn.Embedding) for one in module.parameters()]
+        case "embeddings" | "norms":
+            kind: type[nn.Module] = nn.Embedding if part == "embeddings" else nn.LayerNorm
+            found = [one for module in model.modules() if isinstance(module, kind) for one in module.parameters()]
         case "output":
-            parameters = list(model.get_submodule("output").parameters())
-        case "norms":
-            parameters = [one for module in _modules(model, nn.LayerNorm) for one in module.parameters()]
+            found = list(model.get_submodule("output").parameters())
         case "biases":
-            parameters = [one for name, one in model.named_parameters() if name.endswith("bias")]
+            found = [one for name, one in model.named_parameters() if name.endswith("bias")]
         case "positions":
-            parameters = [one for name, one in model.named_parameters() if ".schemes." in name]
+            found = [one for name, one in model.named_parameters() if ".schemes." in name]
         case _:
-            parameters = [
-                one
-                for name, one in model.named_parameters(remove_duplicate=False)
-                if f".{part}." in f".{name.rpartition('.')[0]}."
-            ]
-    if not parameters:
-        if part in NAMED_PARTS:
-            raise ConfigError(f"The model has no weights of '{part}' ({NAMED_PARTS[part]}); leave that part out.")
-        known, layers = known_parts(model), _layers(model)
-        raise ConfigError(
-            f"The model has no part '{part}' to train or freeze.{nearest(part, [*known, *layers])} "
-            f"Known: {', '.join(known)}{f', and layers such as {layers[0]}' if layers else ''}."
-        )
-    return {ours[id(parameter)] for parameter in parameters}
-
-
-def known_parts(model: nn.Module) -> list[str]:
-    """Return the parts of a model that can be named, single layers left out."""
-    names = {
-        word
-        for name, _ in model.named_modules()
-        for word in name.split(".")
-        if word and not word.isdigit() and any(True for _ in model.get_submodule(name).parameters())
-    }
-    named = [
-        part
-        for part in NAMED_PARTS
-        if part != "positions" or any(".schemes." in n for n, _ in model.named_parameters())
-    ]
-    return [*named, *sorted(names - {*NAMED_PARTS, "norm", "layers", "residuals", "schemes"})]
-
-
-def _layers(model: nn.Module) -> list[str]:
-    """Return the names of the layers of both stacks."""
-    return list(
-        dict.fromkeys(found[0].rstrip(".") for name, _ in model.named_parameters() if (found := _LAYER.match(name)))
+            named = model.named_parameters(remove_duplicate=False)
+            found = [one for name, one in named if f".{part}." in f".{name.rpartition('.')[0]}."]
+    if found:
+        ours = {id(parameter): name for name, parameter in model.named_parameters()}
+        return {ours[id(parameter)] for parameter in found}
+    if part in NAMED_PARTS:
+        raise ConfigError(f"The model has no weights of '{part}' ({NAMED_PARTS[part]}); leave that part out.")
+    modules = [name for name, module in model.named_modules() if any(True for _ in module.parameters())]
+    words = {word for name in modules for word in name.split(".") if word and not word.isdigit()}
+    known = [*NAMED_PARTS, *sorted(words - {*NAMED_PARTS, "norm", "layers", "residuals", "schemes"})]
+    layers = [name for name in modules if _LAYER.fullmatch(f"{name}.")]
+    raise ConfigError(
+        f"The model has no part '{part}' to train or freeze.{nearest(part, [*known, *layers])} "
+        f"Known: {', '.join(known)}{f', and layers such as {layers[0]}' if layers else ''}."
     )
-
-
-def _modules(model: nn.Module, kind: type[nn.Module]) -> list[nn.Module]:
-    return [module for module in model.modules() if isinstance(module, kind)]
 
 
 def freeze(model: nn.Module, frozen: Sequence[str], only: Sequence[str] = ()) -> None:
@@ -140,3 +119,102 @@ def learning_rate_scales(model: nn.Module, decay: float) -> dict[str, float]:
         return depth[found[1]] - 1 - int(found[2]) if found else 0
 
     return {name: decay ** below_top(name) for name, _ in model.named_parameters()}
+
+
+class LoraSettings(Settings):
+    """Low-rank adapters of linear maps.
+
+    Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685, section 4: a matrix ``W``
+    stays as it is, and ``(alpha / rank) B A`` is learned beside it and added to ``W`` in the end.
+
+    Attributes:
+        rank: Of the matrices ``A`` and ``B``.
+        alpha: The product of the two is multiplied by ``alpha / rank``.
+        dropout: Of what the adapters read.
+        target_modules: Names of linear maps, or of modules that hold some.
+    """
+
+    rank: int = Field(default=8, ge=1)
+    alpha: float = Field(default=16.0, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    target_modules: tuple[str, ...] = Field(default=("self_attention", "cross_attention", "feed_forward"), min_length=1)
+
+
+def require_peft() -> Any:
+    """Return the library.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        import peft
+    except ImportError:
+        raise MissingExtraError("Fine-tuning with finetuning.lora", "peft", "finetune") from None
+    return peft
+
+
+def add_adapters(model: EncoderDecoder[Any], settings: LoraSettings, seed: int) -> None:
+    """Put adapters beside linear maps of a Transformer, in place.
+
+    Adapters go where the weights are trained until now; afterwards nothing but the adapters is.
+
+    Args:
+        model: The model; the names of its parameters change.
+        settings: Rank, scale and where.
+        seed: Of their initial weights.
+
+    Raises:
+        ConfigError: The model is no Transformer, has no such modules, or all of them are frozen.
+        MissingExtraError: peft is not installed.
+    """
+    require_transformer(model, "LoRA")
+    linear = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and name.startswith(("encoder.", "decoder."))
+    ]
+    chosen: list[str] = []
+    for target in settings.target_modules:
+        found = [name for name in linear if f".{target}." in f".{name}."]
+        if not found:
+            known = sorted({word for name in linear for word in name.split(".") if not word.isdigit()} - {"layers"})
+            raise ConfigError(
+                f"finetuning.lora.target_modules names '{target}', but no linear map of the layers is called so."
+                f"{nearest(target, known)} Known: {', '.join(known)}."
+            )
+        chosen += found
+    adapted = [name for name in dict.fromkeys(chosen) if model.get_submodule(name).weight.requires_grad]
+    if not adapted:
+        raise ConfigError("All modules that finetuning.lora.target_modules names are frozen by finetuning.freeze.")
+    torch.manual_seed(seed)
+    _adapted(model, settings, adapted)
+
+
+def merged_weights(
+    config: EncoderDecoderConfig, settings: LoraSettings, weights: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return the weights of the plain model, in which the adapters are added to the matrices.
+
+    Args:
+        config: Of the model.
+        settings: Those of the adapters.
+        weights: Of the model with adapters, by parameter name.
+
+    Returns:
+        Weights by the parameter names of a model without adapters, on the CPU.
+    """
+    with skip_init():
+        model = build_model(config)
+    suffix = ".base_layer.weight"
+    tuner = _adapted(model, settings, [name.removesuffix(suffix) for name in weights if name.endswith(suffix)])
+    model.load_state_dict(dict(weights), strict=False)  # tied matrices are stored once
+    plain = tuner.merge_and_unload()
+    return {name: parameter.detach() for name, parameter in plain.named_parameters()}
+
+
+def _adapted(model: nn.Module, settings: LoraSettings, names: list[str]) -> Any:
+    peft = require_peft()
+    config = peft.LoraConfig(
+        r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules=names, bias="none"
+    )
+    return peft.LoraModel(model, config, "default")

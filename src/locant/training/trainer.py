@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,13 @@ from locant.training import parallel
 from locant.training.budget import Clock
 from locant.training.callback import MetricsLog, StepReport, TrainingCallback, ValidationReport
 from locant.training.checkpoint import (
+    AVERAGE,
     Checkpoint,
     Progress,
     Snapshot,
     StoredCheckpoint,
     ValidationScores,
+    average_in,
     average_snapshots,
     checkpoint_folders,
     prune_snapshots,
@@ -39,7 +41,6 @@ from locant.training.loop import DivergedError, TrainingLoop, Update
 from locant.training.optimizers import WeightAverage, build_optimizer
 from locant.training.run_folder import resume_command
 from locant.training.settings import TrainingSettings, learning_rate
-from locant.training.state import TrainingState
 from locant.training.stopping import Interruption, StopRequest
 
 # Batches prepared ahead of the one that trains.
@@ -100,7 +101,6 @@ class Trainer:
         self.optimizer = build_optimizer(self.model, settings, sharded=self.distributed.sharded, lr_scales=lr_scales)
         decay = settings.ema_decay
         self.average = WeightAverage(self.model.named_parameters(), decay) if decay else None
-        self.state = TrainingState(self.model, self.distributed, self.optimizer, self.average, device)
         self.loop: TrainingLoop[Batch] = TrainingLoop(
             self.distributed,
             self.optimizer,
@@ -114,33 +114,72 @@ class Trainer:
         )
         self._request = StopRequest()
         self._saved = 0.0  # seconds trained at the newest checkpoint
-        self._log: MetricsLog | None = None
+        self._metrics: MetricsLog | None = None
 
-    def resume(self, stored: StoredCheckpoint) -> None:
-        """Go back to a checkpoint of this run.
-
-        Raises:
-            ConfigError: The model is not the one that the checkpoint was written of.
-        """
-        self._go_back(stored.progress)
-        self.state.restore_stored(stored)
-
-    def begin_with(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint in memory; its tensors are those of the first process.
+    def resume(self, checkpoint: Checkpoint | StoredCheckpoint) -> None:
+        """Go on from a checkpoint, the tensors of which are those of the first process.
 
         Raises:
-            ConfigError: The model is not the one that the checkpoint is of.
+            ConfigError: The model, or the stages of the corpus, are not those that the checkpoint is of.
         """
-        self._go_back(checkpoint.progress)
-        self.state.restore(checkpoint)
-
-    def _go_back(self, progress: Progress) -> None:
+        progress = checkpoint.progress
         if progress.stage and progress.stage >= len(self.stages):
             raise ConfigError(
                 f"The run is in stage {progress.stage + 1} of its corpus, but corpus.stages has {len(self.stages)} "
                 "now. Leave the stages that are begun in the recipe."
             )
         self.progress = progress
+        if isinstance(checkpoint, StoredCheckpoint):
+            read, mine = checkpoint.read, list[Checkpoint]()
+            parallel.from_first_process(lambda: mine.append(read()))
+            # The others get the tensors one by one when they are put in their places.
+            checkpoint = mine[0] if mine else Checkpoint({}, {}, progress, checkpoint.evaluated)
+        shapes = {name: list(weight.shape) for name, weight in checkpoint.weights.items()}
+        parallel.from_first_process(lambda: _require_same_model(self.model, shapes))
+        parameters = dict(self.model.named_parameters())
+        kept: dict[str, dict[str, Tensor]] = {}
+        counters, random = dict[str, Tensor](), dict[str, Tensor]()
+        with torch.no_grad(), self.optimizer.evaluated_weights() if checkpoint.evaluated else nullcontext():
+            for name, value in parallel.tensors_from_first_process(checkpoint.weights):
+                parameters[name].copy_(parallel.like(value, parameters[name]))
+                if self.average:
+                    self.average.tensors[name].copy_(parameters[name])
+            for path, value in parallel.tensors_from_first_process(checkpoint.optimizer):
+                kind, name = path.split("/", 1)
+                if kind == "random":
+                    random[name] = value  # of all processes
+                elif kind == "counter":
+                    counters[path] = value
+                elif kind != "average":
+                    kept.setdefault(name, {})[kind] = parallel.like(value, parameters[name]) if value.dim() else value
+                elif self.average:
+                    self.average.tensors[name].copy_(parallel.like(value, parameters[name]))
+            for name, states in kept.items():
+                self.optimizer.restore(parameters[name], states)
+            self.optimizer.restore_counters(counters)
+        rank = parallel.rank()
+        own = {kind: random[f"{kind}/{rank}"] for kind in ("cpu", "cuda") if f"{kind}/{rank}" in random}
+        restore_random_states(own, self.device)
+
+    def _content(self, *, evaluated: bool) -> Checkpoint:
+        """Return what a checkpoint holds, on the first process; every process must call this.
+
+        Args:
+            evaluated: Whether the optimiser has put the weights in place that are evaluated.
+        """
+        parameters = dict(self.model.named_parameters())
+        states = {
+            f"{kind}/{name}": value
+            for name, parameter in parameters.items()
+            for kind, value in self.optimizer.state(parameter).items()
+        }
+        states |= self.optimizer.counters()
+        if self.average:
+            states |= {f"{AVERAGE}{name}": tensor for name, tensor in self.average.tensors.items()}
+        weights, states = parallel.gathered(parameters), parallel.gathered(states)
+        for number, generators in enumerate(parallel.gather(random_states(self.device))):
+            states |= {f"random/{kind}/{number}": state for kind, state in generators.items()}
+        return Checkpoint(weights, states, self.progress, evaluated)
 
     def train(self) -> str:
         """Train until the budget is used or validation stops improving, and publish the best or the averaged model.
@@ -159,7 +198,7 @@ class Trainer:
             build_all()  # which takes no part of a budget of minutes
         self.loop.progress, self.loop.clock = self.progress, Clock(self.progress.seconds)
         if parallel.rank() == 0:
-            self._log = MetricsLog(self.run, self.progress.step, self.progress.rows)
+            self._metrics = MetricsLog(self.run, self.progress.step, self.progress.rows)
         self.callback.on_start(self.loop.used(), str(self.device))
         self._saved = self.progress.seconds
         with (
@@ -181,78 +220,72 @@ class Trainer:
                 f"`{resume_command(self.run)}`."
             )
         self._publish_chosen()
-        if self._log:
-            self._log.close()
+        if self._metrics:
+            self._metrics.close()
         return reason
 
     def _in_place(self) -> Generator[Batch, None, None]:
         """Yield batches, stage by stage of the corpus, and keep the place in the data."""
+
+        def due() -> int:
+            """Return the stage that the next batch is of; none is gone back to."""
+            over = [stage.settings.ends(self.loop.used(), self.progress.step) for stage in self.stages]
+            return max(self.progress.stage, over.index(False) if over else 0)
+
         while True:
             place = StagePlace(self.progress.stage, self.progress.stage_epoch) if self.stages else None
             stream = self.batches.start(self.progress.epoch, self.progress.batch, place)
             with closing(prefetch(stream, _PREFETCH, self.batches.interrupt)) as ahead:
-                while (stage := self._stage_due()) == self.progress.stage:
+                while (stage := due()) == self.progress.stage:
                     self.progress.epoch, index, batch = next(ahead)
                     self.progress.batch = index + 1
                     yield _at_least_one_row(batch)
-            self._begin_stage(stage)
-
-    def _stage_due(self) -> int:
-        """Return the stage of the corpus that the next batch is of; none is gone back to."""
-        used, step = self.loop.used(), self.progress.step
-        over = [stage.settings.ends(used, step) for stage in self.stages]
-        return max(self.progress.stage, over.index(False) if over else 0)
-
-    def _begin_stage(self, stage: int) -> None:
-        """Go on with another stage, in an epoch of its own."""
-        progress = self.progress
-        progress.stage, progress.stage_epoch = stage, progress.epoch + 1
-        progress.epoch, progress.batch = progress.stage_epoch, 0
-        if self._log:
+            progress = self.progress
+            progress.stage, progress.stage_epoch = stage, progress.epoch + 1  # it has epochs of its own
+            progress.epoch, progress.batch = progress.stage_epoch, 0
             # Of the update that comes next: a run resumed before it begins the stage again.
-            self._log.write("stage", {"step": progress.step + 1, "stage": stage + 1, "epoch": progress.epoch})
-        self.callback.on_stage(stage + 1, len(self.stages))
+            self._log("stage", {"step": progress.step + 1, "stage": stage + 1, "epoch": progress.epoch})
+            self.callback.on_stage(stage + 1, len(self.stages))
 
     def _after_update(self, update: Update) -> None:
-        """Report an update, then validate and save where it is time."""
+        """Report an update, every ``log_every`` steps to the log too, then validate and save where it is time."""
+        progress, report = self.progress, None
         if self.average:
-            self.progress.averaged += 1
-            self.average.update(self.progress.averaged)
+            progress.averaged += 1
+            self.average.update(progress.averaged)
         for name, value in (("loss", update.loss), ("nll", update.nll), ("tokens", float(update.tokens))):
-            self.progress.interval[name] = self.progress.interval.get(name, 0.0) + value
-        self._report(update)
+            progress.interval[name] = progress.interval.get(name, 0.0) + value
+        if progress.step % self.settings.log_every == 0 or progress.step == 1:
+            interval, progress.interval = progress.interval, {"since": progress.seconds}
+            report = StepReport(
+                step=progress.step,
+                epoch=progress.epoch,
+                loss=interval["loss"] / interval["tokens"],
+                nll=interval["nll"] / interval["tokens"],
+                learning_rate=update.learning_rate,
+                gradient_norm=update.gradient_norm,
+                tokens_per_second=interval["tokens"] / max(1e-9, progress.seconds - interval.get("since", 0.0)),
+                seconds=progress.seconds,
+            )
+            self._log("training", asdict(report))
+        self.callback.on_step(self.loop.used(), report)
+        minutes = self.settings.checkpoint_minutes
         if self.loop.stopping:
             self._save()  # a validation that is due comes first when the run goes on
         elif self._validation_due():
             self._validate_and_save()
-        elif self._checkpoint_due():
+        elif minutes is not None and progress.seconds - self._saved >= 60 * minutes:
             self._save()
 
-    def _report(self, update: Update) -> None:
-        """Tell the callback, and every ``log_every`` steps the log."""
-        progress = self.progress
-        if progress.step % self.settings.log_every and progress.step != 1:
-            self.callback.on_step(self.loop.used(), None)
-            return
-        interval, progress.interval = progress.interval, {"since": progress.seconds}
-        report = StepReport(
-            step=progress.step,
-            epoch=progress.epoch,
-            loss=interval["loss"] / interval["tokens"],
-            nll=interval["nll"] / interval["tokens"],
-            learning_rate=update.learning_rate,
-            gradient_norm=update.gradient_norm,
-            tokens_per_second=interval["tokens"] / max(1e-9, progress.seconds - interval.get("since", 0.0)),
-            seconds=progress.seconds,
-        )
-        if self._log:
-            self._log.write("training", asdict(report))
-        self.callback.on_step(self.loop.used(), report)
+    def _log(self, kind: str, row: dict[str, Any]) -> None:
+        """Write a row of metrics, on the first process."""
+        if self._metrics:
+            self._metrics.write(kind, row)
 
     def _save(self) -> None:
         """Write a checkpoint between validations."""
         before = self.loop.clock.seconds
-        self._write(self.state.content(self.progress, evaluated=False))
+        self._write(self._content(evaluated=False))
         self._saved = self.progress.seconds
         # Saving is no part of the speed of training.
         since = self.progress.interval.get("since", 0.0)
@@ -261,8 +294,8 @@ class Trainer:
     def _write(self, content: Checkpoint) -> None:
         """Write a checkpoint, and remove the snapshots that are not needed with it."""
         kept, best = content.progress.snapshots, content.progress.best
-        if self._log:
-            content.progress.rows = self._log.rows
+        if self._metrics:
+            content.progress.rows = self._metrics.rows
 
         def write() -> None:
             save_checkpoint(self.run, content)
@@ -275,9 +308,10 @@ class Trainer:
         cuda = [self.device] if self.device.type == "cuda" else []
         # Training draws the same random numbers whether or not something else drew some in between.
         with self.optimizer.evaluated_weights(), torch.random.fork_rng(devices=cuda):
-            content = self.state.content(self.progress, evaluated=True)
-            validated = self._validated(content)
-            if validated is None:
+            content = self._content(evaluated=True)
+            usable = average_in(content) if self.average else content.weights
+            validated = parallel.from_first_process(lambda: self._validated(usable))
+            if validated is None:  # it was cut short
                 self.loop.stopping = True
                 self._write(content)
                 return
@@ -286,24 +320,21 @@ class Trainer:
         self._saved = self.progress.seconds
         self.callback.on_validation(validated[1])
 
-    def _validated(self, content: Checkpoint) -> tuple[Progress, ValidationReport] | None:
-        """Validate on the first process; every process must call this.
-
-        Returns:
-            The new progress, and what was found; ``None`` where the process is to stop before.
-        """
-        usable = self.state.usable_weights(content)
-        return parallel.from_first_process(lambda: self._validated_here(usable))
-
-    def _validated_here(self, usable: dict[str, Tensor]) -> tuple[Progress, ValidationReport] | None:
+    def _validated(self, usable: dict[str, Tensor]) -> tuple[Progress, ValidationReport] | None:
+        """Return the new progress, and what validation found; ``None`` where the process is to stop before."""
         progress, settings = self.progress, self.settings
         if self.plain_weights:
             usable = self.plain_weights(usable)
+        apart = self.distributed.sharded or self.average or self.plain_weights
+        model = self._with_weights(usable) if apart else self.model
+        model.eval()
         try:
             with self._request.interruptible():
-                scores = self._measure(usable)
+                scores = self.validate(model)
         except Interruption:
             return None
+        finally:
+            self.model.train()
         snapshot = Snapshot(progress.step, **asdict(scores))
         if not math.isfinite(snapshot.loss):
             raise TrainingError(self._not_finite(progress.step, f"the validation loss was {snapshot.loss:g}"))
@@ -325,18 +356,8 @@ class Trainer:
         # Validating is no part of the speed of training.
         progress.interval["since"] = progress.interval.get("since", 0.0) + progress.validation_seconds
         report = ValidationReport(progress.step, **asdict(scores), seconds=progress.seconds, best=better)
-        if self._log:
-            self._log.write("validation", asdict(report))
+        self._log("validation", asdict(report))
         return progress, report
-
-    def _measure(self, weights: dict[str, Tensor]) -> ValidationScores:
-        apart = self.distributed.sharded or self.average or self.plain_weights
-        model = self._with_weights(weights) if apart else self.model
-        model.eval()
-        try:
-            return self.validate(model)
-        finally:
-            self.model.train()
 
     def _publish_chosen(self) -> None:
         """Publish the mean of the kept snapshots, or the best single one where that is better on the validation set.
@@ -355,10 +376,8 @@ class Trainer:
                 model = self._with_weights(average_snapshots(self.run, kept)).eval()
                 scores = asdict(self.validate(model))
                 better = self._rank(Snapshot(self.progress.step, **scores)) < self._rank(best)
-                if self._log:
-                    steps = [item.step for item in kept]
-                    row = {"step": self.progress.step, **scores, "steps": steps, "published": better}
-                    self._log.write("average", row)
+                steps = [item.step for item in kept]
+                self._log("average", {"step": self.progress.step, **scores, "steps": steps, "published": better})
             if not better:
                 if best not in whole:
                     with suppress(LocantError):
@@ -388,10 +407,6 @@ class Trainer:
             case "chrf":
                 return -(snapshot.chrf or 0.0)
 
-    def _checkpoint_due(self) -> bool:
-        minutes = self.settings.checkpoint_minutes
-        return minutes is not None and self.progress.seconds - self._saved >= 60 * minutes
-
     def _validation_due(self) -> bool:
         progress, settings = self.progress, self.settings
         if self.loop.reason_to_stop():
@@ -402,14 +417,11 @@ class Trainer:
         return self.loop.budget.validation_due(progress.seconds, progress.validations, ended=ended, took=took)
 
     def _reason_to_stop(self) -> str:
-        return "stopped" if self.loop.stopping else self._patience_over()
-
-    def _patience_over(self) -> str:
-        """Return why training ends early, or an empty string."""
+        """Return why training ends before its budget does, or an empty string."""
         patience = self.settings.patience
         if patience and self.progress.since_best >= patience:
             return f"validation {self.settings.best} did not improve {patience} times in a row"
-        return ""
+        return "stopped" if self.loop.stopping else ""
 
     def _not_finite(self, step: int, found: str) -> str:
         folders = checkpoint_folders(self.run)
@@ -419,6 +431,38 @@ class Trainer:
             f"Training stopped at step {step}: {found}. {kept} "
             f"A lower training.learning_rate, a longer training.warmup_steps{norm} usually helps."
         )
+
+
+def _require_same_model(model: EncoderDecoder[Any], before: Mapping[str, list[int]]) -> None:
+    """Raise ConfigError where a checkpoint's weights are not those of a model, by names and shapes."""
+    now = {name: list(weight.shape) for name, weight in model.named_parameters()}
+    different = [name for name in (*before, *now) if before.get(name) != now.get(name)]
+    if different:
+        name = different[0]
+        raise ConfigError(
+            f"The run's checkpoint holds another model: {name} is {before.get(name, 'missing')} there and "
+            f"{now.get(name, 'missing')} in the model of the recipe. A resumed run keeps its model: leave the sizes in "
+            "model.* and the tokenizer as they were, or begin a new run."
+        )
+
+
+def random_states(device: torch.device) -> dict[str, Tensor]:
+    """Return the states of the generators that a training draws from, by the type of their device.
+
+    Some positions are drawn on the CPU wherever the model is.
+    """
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore_random_states(states: Mapping[str, Tensor], device: torch.device) -> None:
+    """Set what :func:`random_states` returned; a generator that earlier versions did not keep stays as it is."""
+    if "cpu" in states:
+        torch.set_rng_state(states["cpu"])
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)
 
 
 def _at_least_one_row(batch: Batch) -> Batch:

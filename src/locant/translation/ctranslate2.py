@@ -355,6 +355,13 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, positions: int) -> None:
         _fill_feed_forward(part.ffn, layer.feed_forward)
 
 
+def require_positions(model: Transformer) -> None:
+    """Raise ConfigError unless CTranslate2 can express a model's positions, which is all that it may lack."""
+    for stack in (model.encoder, model.decoder):
+        if _rotation(stack) is None:
+            _position_table(stack, 1)
+
+
 def _rotation(stack: Encoder | Decoder) -> dict[str, Any] | None:
     """Return the options of a spec for rotary positions, ``None`` for others.
 

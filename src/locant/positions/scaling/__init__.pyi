@@ -28,8 +28,6 @@ __all__ = [
     "LongRoPE",
     "NTKAware",
     "NTKByParts",
-    "Proportional",
-    "Unscaled",
     "YaRN",
     "register_scaling",
     "scaling_from_options",
