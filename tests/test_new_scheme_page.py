@@ -52,7 +52,7 @@ def test_the_blocks_run(tmp_path: Path) -> None:
     found = run(tmp_path, str(script))
     assert found.returncode == 0, found.stderr
     assert found.stdout.splitlines()[:2] == [
-        "WindowBias passed all 10 checks.",
+        "WindowBias passed all 11 checks.",
         "['partly', 'yes', 'yes', 'yes', 'yes']",
     ]
 
