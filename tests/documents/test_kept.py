@@ -18,7 +18,7 @@ from translated import reversed_words, translated
 
 from locant.documents import kept, passages
 from locant.documents.kept import find_kept, message_families
-from locant.documents.placeholders import message_marks
+from locant.documents.passages import message_marks
 
 PROSE = {
     "address": "See https://a.b/c_(d)?e=1#f. [https://a.b/c_(d)?e=1#f]",

@@ -63,21 +63,41 @@ Note = Callable[[str | None], str]
 """Returns characters that say the language of a document; of the language that is not known, those of the source."""
 
 
-@dataclass
 class TextDocument:
-    """A document of characters: what stays, and places for passages.
+    """A document of characters: what stays, and places for passages. It is filled while it is read.
+
+    Args:
+        start: Bytes before the characters.
+        write: Returns a translated passage as the format writes it; by default as it is.
 
     Attributes:
         layout: Characters that stay or say the language, and numbers of passages.
         passages: What is translated.
         writers: Of each passage what returns its translation as the document has to write it.
-        start: Bytes before the characters.
     """
 
-    layout: Sequence[str | int | Note]
-    passages: Sequence[Passage]
-    writers: Sequence[Write]
-    start: bytes = b""
+    def __init__(self, start: bytes = b"", write: Write | None = None) -> None:
+        self._start, self._write, self._items = start, write or write_with(str), 0
+        self.layout: list[str | int | Note] = []
+        self.passages: list[Passage] = []
+        self.writers: list[Write] = []
+
+    def keep(self, raw: str | Note) -> None:
+        """Add characters that stay, or that say the language."""
+        if raw:
+            self.layout.append(raw)
+
+    def add(self, passage: Sequence[Item], write: Write | None = None) -> None:
+        """Add a passage, and what writes it where that is not what writes the others.
+
+        Raises:
+            DataError: There are too many texts and marks.
+        """
+        self._items += len(passage) + 1
+        check_items(self._items)
+        self.layout.append(len(self.passages))
+        self.passages.append(tuple(passage))
+        self.writers.append(write or self._write)
 
     def text(self, translated: Sequence[Written], language: str | None = None) -> str:
         """Return the characters of the document with its passages translated."""
@@ -94,43 +114,7 @@ class TextDocument:
 
     def written(self, translated: Sequence[Written], language: str | None = None) -> bytes:
         """Return the document with its passages translated; their language is noted where it says one."""
-        return self.start + self.text(translated, language).encode("utf-8")
-
-
-class Layout:
-    """What gathers the layout and the passages of a document while it is read.
-
-    Args:
-        write: Returns a translated passage as the format writes it.
-    """
-
-    def __init__(self, write: Write) -> None:
-        self._write = write
-        self._parts: list[str | int | Note] = []
-        self._passages: list[Passage] = []
-        self._writers: list[Write] = []
-        self._items = 0
-
-    def keep(self, raw: str | Note) -> None:
-        """Add characters that stay, or that say the language."""
-        if raw:
-            self._parts.append(raw)
-
-    def add(self, passage: Sequence[Item], write: Write | None = None) -> None:
-        """Add a passage, and what writes it where that is not what writes the others.
-
-        Raises:
-            DataError: There are too many texts and marks.
-        """
-        self._items += len(passage) + 1
-        check_items(self._items)
-        self._parts.append(len(self._passages))
-        self._passages.append(tuple(passage))
-        self._writers.append(write or self._write)
-
-    def document(self, start: bytes = b"") -> TextDocument:
-        """Return the document; ``start`` are the bytes before its characters."""
-        return TextDocument(self._parts, self._passages, self._writers, start)
+        return self._start + self.text(translated, language).encode("utf-8")
 
 
 def check_items(number: int) -> None:

@@ -15,10 +15,16 @@ from functools import partial
 from itertools import accumulate, chain
 from typing import Any, Literal
 
-from locant.documents.formats import LONGEST_KEPT, Document, DocumentOptions, Layout, check_items, decode, write_with
+from locant.documents.formats import (
+    LONGEST_KEPT,
+    Document,
+    DocumentOptions,
+    TextDocument,
+    check_items,
+    decode,
+)
 from locant.documents.markup import KEPT_TAGS, VOID_TAGS, cut_html
-from locant.documents.passages import Item, Mark, Passage, Text, Written
-from locant.documents.placeholders import Found, with_marks
+from locant.documents.passages import FoundMark, Item, Mark, Passage, Text, Written, with_marks
 from locant.errors import MissingExtraError
 
 _OPTIONS = (
@@ -214,7 +220,7 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
     """
     start, text = decode(content)
     check_items(sum(text.count(sign) for sign in "\n*_[]<>`~|&$\\"))
-    raw, layout, place = text.encode("utf-8"), Layout(write_with(str)), 0
+    raw, document, place = text.encode("utf-8"), TextDocument(start), 0
     labels = {" ".join(found[1].lower().split()) for found in _DEFINITION.finditer(text)}
     blocks: list[str] = []
     line: list[_Event] = []
@@ -225,7 +231,7 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
     for event in chain(_events(seen, hidden), [_Event("Rule", "", None, len(raw), len(raw))]):
         if skipped:
             if event.kind == "End" and event.name == skipped.name:
-                place = _end_skipped(raw, layout, place, skipped, event, blocks)
+                place = _end_skipped(raw, document, place, skipped, event, blocks)
                 skipped = None
             continue
         is_block = event.kind in ("Rule", "Html") or (event.kind in ("Start", "End") and event.name not in _INLINE)
@@ -234,10 +240,10 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
             continue
         if line:
             first, place_after, items = _passage(raw, line)
-            layout.keep(raw[place:first].decode("utf-8"))
+            document.keep(raw[place:first].decode("utf-8"))
             in_heading = blocks[-1:] == ["Heading"] and b"#" in headings[raw.rfind(b"\n", 0, first) + 1 : first]
             write = partial(_write, source=items, labels=labels, in_heading=in_heading, in_table="TableCell" in blocks)
-            layout.add(items, write)
+            document.add(items, write)
             place, line = place_after, []
         if event.kind == "Start" and event.name in _WITHOUT_TEXT:
             skipped = event
@@ -245,25 +251,27 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
             blocks.append(event.name)
         elif event.kind == "End":
             blocks.pop()
-    layout.keep(raw[place:].decode("utf-8"))
-    return layout.document(start)
+    document.keep(raw[place:].decode("utf-8"))
+    return document
 
 
-def _end_skipped(raw: bytes, layout: Layout, place: int, begun: _Event, ended: _Event, blocks: Sequence[str]) -> int:
+def _end_skipped(
+    raw: bytes, document: TextDocument, place: int, begun: _Event, ended: _Event, blocks: Sequence[str]
+) -> int:
     """Take a block of HTML apart, and return where what follows begins; other blocks stay."""
     # Lines of a quotation begin with signs that are no HTML.
     if begun.name != "HtmlBlock" or "BlockQuote" in blocks:
         return place
-    layout.keep(raw[place : begun.start].decode("utf-8"))
+    document.keep(raw[place : begun.start].decode("utf-8"))
     inner = cut_html(raw[begun.start : ended.end].decode("utf-8"))
     for part in inner.layout:
         if not isinstance(part, int):
-            layout.keep(part)
+            document.keep(part)
         else:
             items: list[Item] = []
             for item in inner.passages[part]:
                 items += with_marks([item], _find_commands) if isinstance(item, Text) else [item]
-            layout.add(_paired(items), inner.writers[part])
+            document.add(_paired(items), inner.writers[part])
     return ended.end
 
 
@@ -404,7 +412,7 @@ def _command(written: str) -> Mark:
     return Mark("void", written)
 
 
-def _find_commands(text: str) -> Iterator[Found]:
+def _find_commands(text: str) -> Iterator[FoundMark]:
     for start, end in _commands(text):
         yield start, end, _command(text[start:end])
 
