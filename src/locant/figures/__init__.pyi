@@ -25,6 +25,7 @@ from locant.figures.registry import register_figure as register_figure
 from locant.figures.training_curves import training_curves as training_curves
 
 __all__ = [
+    "FIGURES",
     "Caption",
     "FigureData",
     "draw_figure",

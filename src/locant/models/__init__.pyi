@@ -29,6 +29,7 @@ from locant.models.transformer import count_parameters as count_parameters
 
 __all__ = [
     "RNN",
+    "DecodingSettings",
     "LanguageModel",
     "LanguageModelConfig",
     "Transformer",

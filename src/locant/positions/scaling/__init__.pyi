@@ -28,6 +28,8 @@ __all__ = [
     "LongRoPE",
     "NTKAware",
     "NTKByParts",
+    "Proportional",
+    "Unscaled",
     "YaRN",
     "register_scaling",
     "scaling_from_options",
