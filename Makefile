@@ -17,13 +17,20 @@ endif
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
-$(BIN)/locant: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
+$(VENV)/dev: pyproject.toml constraints.txt
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(BIN)/locant
+# What the demo needs of it; `make test` brings the rest.
+$(VENV)/demo: pyproject.toml constraints.txt
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[corpora,report]'
+	@touch $@
+
+demo: $(VENV)/demo
 	rm -rf $(DEMO)
 	$(BIN)/locant train $(RECIPE) --output $(DEMO)
 	$(BIN)/locant evaluate $(DEMO)
@@ -31,17 +38,20 @@ demo: $(BIN)/locant
 	@echo "Open $(DEMO).html in a browser. Next: $(BIN)/locant translate $(DEMO) \"Thou hast spoken well.\""
 	@echo "or a language pair, which takes half an hour: make demo RECIPE=bible-german-english"
 
-lint: $(BIN)/locant
-	$(BIN)/ruff check src tests site
-	$(BIN)/ruff format --check src tests site
+lint: $(VENV)/dev
+	$(BIN)/ruff check src tests site examples tools/prose.py
+	$(BIN)/ruff format --check src tests site examples tools/prose.py
+	$(BIN)/python tools/prose.py
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(BIN)/mypy
 
 # All checks but the slow tests. Installs nothing but .venv. mypy, which has one thread, works while the tests begin.
-test: $(BIN)/locant
+test: $(VENV)/dev
 	$(MAKE) --no-print-directory --jobs 2 lint tests
 
 # Four processes that begin at once would each compile all that they import; one does so before, while lint has the other core.
-$(VENV)/compiled: $(BIN)/locant
+$(VENV)/compiled: $(VENV)/dev
 	-@$(BIN)/pytest --collect-only --quiet > /dev/null
 	@touch $@
 
@@ -53,7 +63,7 @@ tests: $(VENV)/compiled
 
 # The tests that `make test` leaves out: small trainings to a score, what torch compiles, wheels, pages that train, sweeps over
 # all classes, the rest of the cases of which it takes some, and properties with four times as many examples.
-PROPERTIES := tests/extension/test_any_json.py tests/extension/test_source.py tests/server/test_plain_sentences.py \
+PROPERTIES := tests/extension/test_any_json.py tests/extension/test_source.py tests/server/test_translate_route.py \
   tests/translation/test_compiled_transformer.py tests/translation/test_terms.py
 test-slow: $(VENV)/compiled
 	$(BIN)/pytest -m slow --numprocesses 3 --dist worksteal
@@ -61,8 +71,8 @@ test-slow: $(VENV)/compiled
 
 # The kernels under GCC's sanitizers: random calls of their C interface, then their tests in Python. Takes some minutes.
 KERNELS := src/locant/kernels
-KERNEL_TESTS := tests/kernels/test_*_kernel.py tests/kernels/test_border.py tests/kernels/test_dropout.py \
-  tests/kernels/test_layer_norm.py tests/translation/test_compiled_transformer.py tests/translation/test_compiled_border.py \
+KERNEL_TESTS := tests/kernels/test_*_kernel.py tests/kernels/test_border.py tests/kernels/test_layer_norm.py \
+  tests/translation/test_compiled_transformer.py tests/translation/test_compiled_border.py \
   tests/translation/test_compiled_search.py tests/translation/test_continuous_search.py
 # Without those that build kernels of their own, and of another engine.
 OF_KERNELS := not random_calls and not ctranslate2
@@ -71,7 +81,7 @@ SANITIZED := build/sanitize
 SANITIZE := g++ -std=c++17 -O1 -g -march=native -fopenmp-simd -pthread -DLOCANT_LEAST_WORK=1 -DLOCANT_JUDGED=0 -I $(KERNELS)
 FAULTS := -fsanitize=address,undefined -fno-sanitize-recover=all
 EMULATED := -include $(NATIVE)/emulated_avx512.h -DLOCANT_EMULATED_TILES -I $(NATIVE) -Wno-psabi
-sanitize: $(BIN)/locant
+sanitize: $(VENV)/dev
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
 	$(SANITIZE) $(FAULTS) $(NATIVE)/fuzz.cpp $(KERNELS)/*.cpp -o $(SANITIZED)/address
 	$(SANITIZED)/address 1 500
@@ -88,7 +98,7 @@ endif
 # The tests of the kernels with every variant of a wheel that this processor runs, by the compiler of this machine, and those of
 # the translation engine with AVX-512 and AMX that are emulated; some minutes each.
 VARIANTS := build/variants
-variants: $(BIN)/locant
+variants: $(VENV)/dev
 	$(BIN)/pytest tests/kernels/test_vectorised.py
 	rm -rf $(VARIANTS) && $(BIN)/pip install --quiet --no-deps --no-build-isolation --target $(VARIANTS) .
 	export PYTHONPATH=$(abspath $(VARIANTS)); \
@@ -108,7 +118,7 @@ endif
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/pip install --quiet auditwheel ziglang
 
-wheel: $(BIN)/locant .venv-wheel/bin/auditwheel
+wheel: $(VENV)/dev .venv-wheel/bin/auditwheel
 	rm -rf dist && mkdir dist
 	for architecture in x86_64 aarch64; do \
 	  CXX="$(CURDIR)/.venv-wheel/bin/python -I -m ziglang c++ -target $$architecture-linux-gnu.2.28" \
@@ -118,30 +128,30 @@ wheel: $(BIN)/locant .venv-wheel/bin/auditwheel
 
 # The translation engines for browsers, of this checkout; in the user's cache folder, where `locant export --to web` takes it.
 .PHONY: web
-web: $(BIN)/locant
+web: $(VENV)/dev
 	$(BIN)/python -c "from locant.kernels.web_engine import engine_modules; engine_modules()"
 
 # Fifty kills at random moments of preparation, training, validation, averaging and exporting; takes some minutes.
 KILLS ?= 50
-chaos: $(BIN)/locant
+chaos: $(VENV)/dev
 	LOCANT_KILLS=$(KILLS) LOCANT_KILLS_SEED=$${LOCANT_KILLS_SEED:-$$(date +%s)} $(BIN)/pytest -s tests/training/test_kills.py
 
 # README, docs, figures and docstrings as a site in build/site/html, its links checked. Fetches nothing but its packages.
-site: $(BIN)/locant
+site: $(VENV)/dev
 	$(BIN)/python site/make_site.py build/site
 
 # Slow: trains for 20 minutes. MULTI30K=folder with train.en.gz, train.de.gz, val.en.gz and val.de.gz
-multi30k: $(BIN)/locant
+multi30k: $(VENV)/dev
 	$(BIN)/locant train multi30k-en-de corpus.folder=$(MULTI30K) --output runs/multi30k-en-de
 	$(BIN)/locant evaluate runs/multi30k-en-de
 	$(BIN)/locant report runs/multi30k-en-de
 
 # Slow: an hour. Both directions first, then one, from the same text and its translations. MULTI30K=folder as above
-both-directions: $(BIN)/locant
+both-directions: $(VENV)/dev
 	$(BIN)/python benchmarks/quality/both_directions.py runs/both-directions --multi30k $(MULTI30K)
 
 # Slow: three trainings of nine minutes. A teacher, its student, and the student's model without a teacher; ends with a table.
-distillation: $(BIN)/locant
+distillation: $(VENV)/dev
 	rm -rf $(DISTILLATION)
 	$(BIN)/locant train bible-modern-english --output $(DISTILLATION)/teacher
 	$(BIN)/locant generate $(DISTILLATION)/teacher --corpus $(DISTILLATION)/teacher --output $(DISTILLATION)/distilled
@@ -150,7 +160,7 @@ distillation: $(BIN)/locant
 	$(BIN)/python benchmarks/distillation.py $(DISTILLATION)
 
 # Slow: 23 minutes, of which 9 are the demonstration's. Nothing else should run meanwhile.
-adaptation: $(BIN)/locant
+adaptation: $(VENV)/dev
 	$(BIN)/python benchmarks/adaptation.py runs/adaptation
 
 # An environment of its own, with the peers. Nothing else should run meanwhile; takes about half an hour.
@@ -177,11 +187,11 @@ bench-gpu:
 	$(PYTHON) benchmarks/speed/batch_sizes.py --device cuda
 
 # nanoGPT with the changes of docs/own-model.md against the model of that page. NANOGPT=folder with nanoGPT's model.py
-nanogpt: $(BIN)/locant
+nanogpt: $(VENV)/dev
 	$(BIN)/python benchmarks/positions/nanogpt.py $(NANOGPT)
 
 # Every task of the lab with two schemes, in minutes.
-lab-smoke: $(BIN)/locant
+lab-smoke: $(VENV)/dev
 	rm -rf lab-smoke && mkdir lab-smoke && cat README.md docs/*.md > lab-smoke/text.txt
 	$(BIN)/locant compare --task length-generalisation --schemes none,rotary --seeds 1 --steps 100 --test-lengths 5,10,15,20 -o lab-smoke/lengths
 	$(BIN)/locant compare --task language-modelling --schemes none,rotary --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 -o lab-smoke/text
@@ -189,17 +199,17 @@ lab-smoke: $(BIN)/locant
 	$(BIN)/locant compare --task translation --schemes sinusoidal,rnn --seeds 1 --steps 20 --train-length 32 'changes=[corpus.test_chapters=5]' -o lab-smoke/translation
 
 # The table of defaults that readers of config.json use where transformers is missing, made from the installed transformers.
-defaults: $(BIN)/locant
+defaults: $(VENV)/dev
 	$(BIN)/python tools/rotary_defaults.py
 
 # What helps a small translator in the same time; takes hours. MULTI30K=folder as above
-quality: $(BIN)/locant
+quality: $(VENV)/dev
 	$(BIN)/python benchmarks/quality/run.py benchmarks/quality/multi30k.yaml --set corpus.folder=$(MULTI30K) --output quality-multi30k.jsonl
 	$(BIN)/python benchmarks/quality/run.py benchmarks/quality/bible.yaml --output quality-bible.jsonl
 
 # Single changes of the demonstration, each in five minutes of processor time on one thread, and one after the other in two
 # and a half hours; other work beside it lengthens that and nothing else. CHANGES="none r-drop" takes some of them.
-quality-changes: $(BIN)/locant
+quality-changes: $(VENV)/dev
 	$(BIN)/python benchmarks/quality/run.py benchmarks/quality/changes.yaml --threads 1 $(if $(CHANGES),--only $(CHANGES)) --output quality-changes.jsonl
 
 # Word alignments of a run with a test text against those of eflomal, which pip compiles. RUN=folder
@@ -214,13 +224,13 @@ alignments: .venv-align/bin/locant
 	.venv-align/bin/python benchmarks/quality/alignments.py $(RUN)
 
 # The test chapters of a run on the Bible as documents, next to their sentences translated by hand. RUN=folder
-chapters: $(BIN)/locant
+chapters: $(VENV)/dev
 	$(BIN)/python benchmarks/quality/chapters.py $(RUN)
 
 # How many terms of glossaries are in translations and what they cost in BLEU, of a run with a test text; by default one of
 # a made-up language, which takes some minutes.
 MADE_UP := runs/made-up
-glossaries: $(BIN)/locant
+glossaries: $(VENV)/dev
 	test -d $(MADE_UP) || $(BIN)/python benchmarks/quality/made_up_language.py $(MADE_UP)
 	$(BIN)/python benchmarks/quality/glossaries.py $(MADE_UP)
 
@@ -231,7 +241,7 @@ bench: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/run.py translation
 
 # What each C++ kernel saves of a training step; takes about half an hour.
-bench-kernels: $(BIN)/locant
+bench-kernels: $(VENV)/dev
 	$(BIN)/python benchmarks/speed/kernel_ablation.py --output docs/results/speed/kernel-ablation.json
 
 # The same beside a process that keeps a core busy, and under a quota; takes about half an hour.
@@ -241,17 +251,17 @@ bench-contention: .venv-bench/bin/locant
 # Preparation of 1, 4 and 16 million pairs; ends in at most MINUTES and takes 10 GB of disk. Without MULTI30K=folder the text
 # is from Bibles.
 MINUTES ?= 12
-bench-scale: $(BIN)/locant
+bench-scale: $(VENV)/dev
 	$(BIN)/python benchmarks/scale/run.py $(if $(MULTI30K),--folder $(MULTI30K)) --minutes $(MINUTES) --output docs/results/scale.json
 
 # Exported pages in Node, Chromium and Firefox against the native engine, on one thread, in at most six minutes; nothing else
 # should run meanwhile. MODELS="runs/one runs/two", the demonstration by default; TEXT=file where a model's run has no test
 .PHONY: bench-web
-bench-web: $(BIN)/locant
+bench-web: $(VENV)/dev
 	$(BIN)/python benchmarks/web/run.py $(MODELS) $(if $(TEXT),--text $(TEXT))
 
 # Exact versions of all that Locant is developed with, what others bring along included, as .venv holds them.
-lock: $(BIN)/locant
+lock: $(VENV)/dev
 	$(BIN)/python tests/support/locked.py > locked.txt
 
 # Known faults of these, by pip-audit in an environment of its own; asks PyPI over the network, and fails where it does not

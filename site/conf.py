@@ -13,7 +13,7 @@ project_copyright = author
 version = release = __version__
 language = "en"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "site_extension"]
+extensions = ["myst_parser", "sphinx_copybutton", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "site_extension"]
 highlight_language = "text"  # of a block that names none: mostly what was typed in a shell
 
 # Markdown as GitHub reads it.
@@ -39,6 +39,7 @@ html_title = f"Locant {version}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_show_search_summary = False  # which a browser could not fetch from a folder
 html_show_sphinx = False
 html_theme_options = {
@@ -46,5 +47,9 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0072B2", "color-brand-content": "#005f94"},
     "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#6fc0ee"},
 }
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_selector = "div.highlight:not(.highlight-output *) pre"
 pygments_style = "default"
 pygments_dark_style = "github-dark"

@@ -15,6 +15,7 @@ from site_crosslinks import crosslink
 from site_folder import SiteFolder
 from site_gallery import write_gallery
 from site_interactive import write_interactive
+from site_notebooks import write_notebooks
 from site_reference import write_reference
 from site_sources import write_navigation, write_sources
 
@@ -29,6 +30,8 @@ def main() -> int:
     pages, html = SiteFolder(folder / "pages"), folder / "html"
     with _timed("Markdown"):
         write_sources(HERE.parent, pages)
+    with _timed("notebooks"):
+        write_notebooks(HERE.parent, pages, folder / "notebooks")
     with _timed("figures"):
         drawn = write_gallery(pages, folder / "figures")
     with _timed("figures with knobs"):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from site_folder import SiteFolder
 
-from locant.figures import FIGURES, RegisteredFigure, draw_figure, save_figure
+from locant.figures import FIGURES, RegisteredFigure, draw_figure
+from locant.figures.drawing import svg_text
 
 _BEGIN = """# Where a word stands
 
@@ -29,8 +30,11 @@ def write_gallery(folder: SiteFolder, images: Path) -> list[str]:
     images.mkdir(parents=True, exist_ok=True)
     names = [name for name, figure in FIGURES.items() if not figure.needs_run]
     for name in names:
-        save_figure(draw_figure(name), images / f"{name}.svg")
-        folder.copy(images / f"{name}.svg", Path("figures", f"{name}.svg"))
+        drawn = draw_figure(name)
+        for colours in ("light", "dark"):
+            path = images / f"{name}-{colours}.svg"
+            path.write_text(svg_text(drawn, dark=colours == "dark"), encoding="utf-8")
+            folder.copy(path, Path("figures", path.name))
     folder.write(Path("gallery.md"), _BEGIN + "\n".join(section(FIGURES[name]) for name in names) + "\n")
     return names
 
@@ -47,9 +51,16 @@ def section(figure: RegisteredFigure) -> str:
         "",
         *formula,
         "````{container} figure-card",
-        f"```{{image}} figures/{figure.name}.svg",
-        f":alt: {' '.join(caption.text.split())}",
-        "```",
+        *(
+            line
+            for colours in ("light", "dark")
+            for line in (
+                f"```{{image}} figures/{figure.name}-{colours}.svg",
+                f":alt: {' '.join(caption.text.split())}",
+                f":class: only-{colours}",
+                "```",
+            )
+        ),
         "````",
         "",
         f"Alone: `locant figures {figure.name} -o figures`",

@@ -16,35 +16,20 @@ from pathlib import Path
 from site_folder import SiteFolder
 
 PARTS: dict[str, list[str]] = {
-    "Learn": ["docs/course", "gallery", "interactive", "docs/errata", "docs/glossary"],
-    "Positions": ["docs/positions", "docs/own-model", "docs/new-scheme"],
-    "Train and translate": [
-        "docs/training",
-        "docs/mixtures",
-        "docs/languages",
-        "docs/finetuning",
-        "docs/generate",
-        "docs/distillation",
-        "docs/scale",
-        "docs/long-runs",
-        "docs/translate",
-        "docs/documents",
-        "docs/terms",
-        "docs/interop",
-        "docs/serving",
-        "docs/web",
-        "docs/performance",
+    "Start": [
+        "docs/tutorial-positions",
+        "docs/tutorial-compare",
+        "docs/tutorial-translate",
+        "docs/tutorial-context",
+        "examples",
     ],
-    "Longer contexts": [
-        "docs/inspect",
-        "docs/extend",
-        "docs/evaluate-context",
-        "docs/convert-layout",
-        "docs/transformers",
-    ],
-    "See and compare": ["docs/figures", "docs/explorer", "docs/lab", "docs/results"],
-    "Reference": ["docs/api", "reference", "docs/architecture"],
-    "Project": ["CONTRIBUTING", "docs/building", "CHANGELOG"],
+    "Learn": ["docs/course", "gallery", "interactive", "docs/figures", "docs/errata", "docs/glossary"],
+    "Positions": ["docs/positions", "docs/own-model", "docs/new-scheme", "docs/compare", "docs/names"],
+    "Models with RoPE": ["docs/inspect", "docs/extend", "docs/convert-layout", "docs/transformers"],
+    "Train": ["docs/training", "docs/more-data", "docs/languages", "docs/finetuning", "docs/scale"],
+    "Translate": ["docs/translate", "docs/documents", "docs/serving", "docs/web", "docs/interop"],
+    "Reference": ["docs/settings", "docs/findings", "docs/api", "reference"],
+    "Project": ["docs/results", "docs/architecture", "docs/performance", "CONTRIBUTING", "CHANGELOG"],
 }
 """Captions of the navigation, and the pages or folders below each; a page that is not here stands under *More*."""
 
@@ -74,7 +59,8 @@ def write_sources(root: Path, folder: SiteFolder) -> None:
 
 def repository_pages(root: Path) -> list[Path]:
     """Return the Markdown of the repository, relative to its root."""
-    return sorted(path.relative_to(root) for path in (*root.glob("*.md"), *(root / "docs").rglob("*.md")))
+    found = (*root.glob("*.md"), *(root / "examples").glob("*.md"), *(root / "docs").rglob("*.md"))
+    return sorted(path.relative_to(root) for path in found)
 
 
 def _is_record(page: Path) -> bool:

@@ -6,7 +6,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from locant.positions import SCHEMES, AttentionShape, CoPE, PositionScheme, Rotary, Shaw, register_scheme
+from locant.positions import (
+    FIRE,
+    KERPLE,
+    SCHEMES,
+    AttentionShape,
+    CoPE,
+    PositionScheme,
+    Rotary,
+    RotaryConfig,
+    Sandwich,
+    Shaw,
+    Sinusoidal,
+    XPos,
+    register_scheme,
+)
 from locant.testing import CHECKS, SchemeCheckError, check_scheme, examine_scheme
 
 # Options that let texts of 20 tokens reach what a scheme does with long ones.
@@ -95,10 +109,15 @@ class PacksItCannot(CoPE):
     packs_texts = True
 
 
-class ClaimsNotToReadKeys(RotaryWithContent):
+class ClaimsNotToReadContent(RotaryWithContent):
     @property
-    def bias_reads_keys(self) -> bool:
+    def bias_reads_content(self) -> bool:
         return False
+
+
+class CachesWhatDependsOnTheQuery(ForModel):
+    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
+        return q, (k * (1 + 0.1 * q_positions.amax())).to(k.dtype)
 
 
 class FrequenciesInABuffer(ForModel):
@@ -153,6 +172,112 @@ class ReadsNumbers(ForModel):
         return x + 1 if int(positions.min()) < 0 else x * 1
 
 
+class GraphForEachLength(ForModel):
+    traceable = True
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + sum(in_first_feature(positions * 0 + i, x) for i in range(x.shape[1])) * 0
+
+
+class Tempered(Rotary):
+    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = super().rotate(q, k, q_positions, k_positions)
+        return (q * (1 + torch.log1p((q_positions // 4).float()))[..., None]).to(q.dtype), k
+
+
+class OtherAngles(Rotary):
+    def sine_cosine(self, positions: Tensor, *, length: int = 1) -> tuple[Tensor, Tensor]:
+        return super().sine_cosine(3 * positions, length=length)
+
+
+class MixedIn:
+    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
+        return -q, k
+
+
+class WithMixin(MixedIn, XPos):
+    pass
+
+
+class Louder(Sinusoidal):
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return 2 * super().embed(x, positions)
+
+
+class LouderCode(Sinusoidal):
+    def encode(self, positions: Tensor) -> Tensor:
+        return 2 * super().encode(positions)
+
+
+class ByContent(KERPLE):
+    def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        return super().score_bias(q, k, q_positions, k_positions) + (q @ k.mT).tanh()
+
+
+class DoubleSandwich(Sandwich):
+    def bias(self, offsets: Tensor) -> Tensor:
+        return 2 * super().bias(offsets)
+
+
+class DoubleFIRE(FIRE):
+    def bias(self, offsets: Tensor) -> Tensor:
+        return 2 * super().bias(offsets)
+
+
+DERIVED: list[tuple[type[PositionScheme], dict[str, Any], str | None]] = [
+    (Tempered, {}, "rotary_config"),
+    (OtherAngles, {}, "rotary_config"),
+    (WithMixin, {"causal": False}, "rotary_config"),
+    (Louder, {}, "code"),
+    (LouderCode, {}, None),
+    (ByContent, {}, "distance_bias"),
+    (DoubleSandwich, {}, None),
+    (DoubleFIRE, {"threshold": 8.0}, None),
+]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("scheme", "options", "lost"), DERIVED, ids=lambda value: getattr(value, "__name__", None))
+def test_a_claim_does_not_outlive_its_hook(
+    scheme: type[PositionScheme], options: dict[str, Any], lost: str | None
+) -> None:
+    problems = examine_scheme(scheme, options).problems
+    assert problems.keys() <= {"hooks"}, "what it inherits describes what it does"
+    made = scheme.for_model(AttentionShape(32, 4, causal=True), **options)
+    positions = torch.arange(6)
+    if lost == "rotary_config":
+        assert made.rotary_config is None
+    elif lost == "code":
+        assert made.code(positions) is None
+    elif lost == "distance_bias":
+        assert made.distance_bias(positions, positions) is None
+
+
+class ClaimsAnotherCode(Sinusoidal):
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return 2 * super().embed(x, positions)
+
+    def code(self, positions: Tensor) -> Tensor | None:
+        return super().code(positions)
+
+
+class ClaimsOtherAngles(Rotary):
+    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
+        return super().rotate(q, k, 2 * q_positions, 2 * k_positions)
+
+    @property
+    def rotary_config(self) -> RotaryConfig | None:
+        return self.config
+
+
+class ClaimsOtherDistances(KERPLE):
+    def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        return 2 * super().score_bias(q, k, q_positions, k_positions)
+
+    def distance_bias(self, *positions: Tensor, max_length: int | None = None) -> tuple[Tensor, int] | None:
+        return super().distance_bias(*positions, max_length=max_length)
+
+
 BROKEN: list[tuple[type[PositionScheme], str, str]] = [
     (Widens, "hooks", r"embed got \[2, 6, 32\] of torch.bfloat16 and returned .*torch.float32"),
     (ActsInSecret, "hooks", "acts on embedding, but acts_on does not name it"),
@@ -160,13 +285,18 @@ BROKEN: list[tuple[type[PositionScheme], str, str]] = [
     (ByTheColumn, "padding", "padding on the left"),
     (SeesPaddingOnTheRight, "padding", "padding on the (right|left)"),
     (PacksItCannot, "packing", "texts packed in one row change each other"),
-    (ClaimsNotToReadKeys, "cached decoding", "decoding token by token with a cache differs from one pass"),
+    (ClaimsNotToReadContent, "claims", "bias_reads_content is false"),
+    (ClaimsAnotherCode, "claims", "code says"),
+    (ClaimsOtherAngles, "claims", "rotary_config says"),
+    (ClaimsOtherDistances, "claims", "distance_bias says"),
+    (CachesWhatDependsOnTheQuery, "cached decoding", "decoding token by token with a cache differs from one pass"),
     (FrequenciesInABuffer, "precision", "after a cast to bfloat16 positions from 4000 on are wrong"),
     (UnusedParameter, "gradients", r"no gradient reaches the parameter 'stack.schemes.0.weight'"),
     (EndlessGradient, "gradients", r"the gradient of the parameter .* is not finite"),
     (ForgetsItsTable, "saving", "a model with the saved weights gives other outputs"),
     (HoldsAFunction, "copying", "cannot be pickled"),
     (ReadsNumbers, "compiling", "raised"),
+    (GraphForEachLength, "compiling", "(anew|raised)"),
 ]
 
 
@@ -182,7 +312,7 @@ def test_every_check_finds_something() -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("scheme", [PacksItCannot, ClaimsNotToReadKeys, HoldsAFunction, ReadsNumbers])
+@pytest.mark.parametrize("scheme", [PacksItCannot, ClaimsNotToReadContent, HoldsAFunction, ReadsNumbers])
 def test_only_what_is_broken_is_named(scheme: type[PositionScheme]) -> None:
     assert list(examine_scheme(scheme).problems) == [check for kind, check, _ in BROKEN if kind is scheme]
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import settings_page
 from api_page import PAGE, ROOMS, line_of, lists, written
 
 import locant
@@ -98,6 +99,12 @@ def test_functions_and_classes_of_locant_state_their_types():
 def test_the_page_lists_the_public_names():
     page = PAGE.read_text(encoding="utf-8")
     assert written(page).strip() == lists().strip(), "write it anew: python tests/support/api_page.py"
+
+
+def test_the_page_of_settings_is_made_of_their_classes():
+    assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.page(), (
+        "write it anew: python tests/support/settings_page.py"
+    )
 
 
 def test_tests_and_benchmarks_import_no_private_names():

@@ -19,8 +19,11 @@ from site_reference import exported, rooms, write_reference
 from site_sources import links, write_navigation, write_sources
 
 import locant
+from locant.app.explore import page_model
 from locant.figures import FIGURES
 from locant.figures.errata import TOPICS
+from locant.models.model_folder import load_model_folder
+from locant.translation import Translator
 
 
 @pytest.fixture(scope="module")
@@ -171,9 +174,10 @@ See [the record](record.json), [below](#below) and [a paper](https://arxiv.org/a
 def test_pages_become_html_that_fetches_nothing(tmp_path):
     folder = SiteFolder(tmp_path / "pages")
     (tmp_path / "record.json").write_text("{}")
-    (tmp_path / "waves.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    for name in ("waves-light.svg", "waves-dark.svg"):
+        (tmp_path / name).write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+        folder.copy(tmp_path / name, Path("figures", name))
     folder.copy(tmp_path / "record.json", Path("record.json"))
-    folder.copy(tmp_path / "waves.svg", Path("figures/waves.svg"))
     folder.write(Path("index.md"), PAGE + section(FIGURES["waves"]))
     folder.finish()
     html = tmp_path / "html"
@@ -195,6 +199,14 @@ def test_pages_become_html_that_fetches_nothing(tmp_path):
 
 def test_pages_of_the_explorer_name_figures_that_there_are():
     assert {name for figures in EXPLORED.values() for name in figures} <= set(FIGURES)
+
+
+def test_the_model_of_the_site_reads_who_loves_whom_and_fits_into_a_page():
+    folder = ROOT / "site" / "german-english"
+    translator = Translator.from_pretrained(folder, device="cpu")
+    found = translator.translate(["Den König liebt der Prophet.", "Der König liebt den Propheten."])
+    assert [text.split()[1] for text in found] == ["prophet", "king"]
+    assert page_model(load_model_folder(folder, device="cpu"))["config"]["position"] == "rotary"
 
 
 def test_names_of_functions_stand_apart_in_formulas():

@@ -16,7 +16,7 @@ import locant
 
 TABLE = Path(locant.__file__).with_name("languages.tsv")
 # Codes in use besides: those of before 1989, what is named for what it mostly is, and southern Pashto.
-_EXTRA_CODES = {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "no": "nb", "tl": "fil", "pbt": "ps"}
+_EXTRA_CODES = {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "no": "nb", "nor": "nb", "tl": "fil", "pbt": "ps"}
 _EXTRA_NAMES = {"nb": ["Norwegian"], "fil": ["Tagalog"], "zh": ["Mandarin"], "fa": ["Farsi"]}
 _NO_LANGUAGES = {"mul", "und", "zxx", "root"}
 

@@ -15,9 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from locant.figures.embedding_sum import embedding_sum_numbers
-from locant.figures.heads import heads_numbers
-from locant.figures.word_energy import word_energy_numbers
+from locant.figures import FIGURES
+from locant.figures.heads import profiles
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "src" / "locant" / "figures" / "records" / "trained.json"
@@ -26,7 +25,7 @@ RECORD = ROOT / "src" / "locant" / "figures" / "records" / "trained.json"
 def main(run: Path) -> None:
     """Write the record."""
     ran = json.loads((run / "environment.json").read_text("utf-8"))
-    total, energy = embedding_sum_numbers(run=run), word_energy_numbers(run=run)
+    total, energy = (FIGURES[name].numbers(run=run) for name in ("embedding-sum", "word-energy"))
     record = {
         "command": f"locant {' '.join(ran['command'][:-2])}; python benchmarks/figures/trained_model.py RUN",
         "machine": f"{ran['processor']}, {ran['cores']} cores, torch {ran['packages']['torch']}",
@@ -39,7 +38,7 @@ def main(run: Path) -> None:
                 "entropy": _rounded(profile.entropy.numpy()),
                 "even": round(profile.even, 4),
             }
-            for kind, profile in heads_numbers(run=run)["kinds"].items()
+            for kind, profile in profiles(run).items()
         },
     }
     RECORD.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")

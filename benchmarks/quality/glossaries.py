@@ -27,7 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from locant.analysis import score_translations
-from locant.text.word_borders import find_words
+from locant.text.spans import find_words
 from locant.training import load_run_recipe
 from locant.translation import Alignment, Glossary, Translator, load_translator
 from locant.translation.terms import place_terms

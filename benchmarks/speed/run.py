@@ -50,8 +50,8 @@ def measured(script: str, arguments: list[object], *, tuned: bool = False, threa
 
 
 def kept_too(engine: str) -> dict[str, bool]:
-    """Return what follows the name of an engine: peers run as they install, and with freed memory kept."""
-    return {"": False} if engine == "locant" else {"": False, ", memory kept": True}
+    """Return what follows the name of an engine: most peers run as they install, and with freed memory kept."""
+    return {"": False} if engine in ("locant", "torch.nn.Transformer") else {"": False, ", memory kept": True}
 
 
 def training(shape: str, engines: list[str], options: argparse.Namespace) -> dict[str, list[Record]]:

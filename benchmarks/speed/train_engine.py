@@ -8,6 +8,7 @@ import resource
 import statistics
 import sys
 import time
+from importlib import import_module
 
 from locant.runtime import prepare_threads
 
@@ -17,7 +18,7 @@ if "locant" in sys.argv:  # as its command line does, before torch is loaded
 import torch
 from shapes import LENGTH, SENTENCES, SHAPES
 from torch import Tensor
-from training_engines import PRECISION, TRAINING_ENGINES
+from training_engines import PRECISION, TRAINING_ENGINES, float32_attention
 
 
 def main() -> None:
@@ -25,7 +26,12 @@ def main() -> None:
     parser.add_argument("engine", choices=TRAINING_ENGINES)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--without", nargs="*", default=[], help="modules of kernels that Locant does without")
     arguments = parser.parse_args()
+    for module in arguments.without:
+        kernel = import_module(f"locant.kernels.{module}").KERNEL
+        kernel.usable = kernel.expected = lambda: False
+        torch.nn.functional.scaled_dot_product_attention = float32_attention
     shape = SHAPES[arguments.shape]
     torch.manual_seed(0)
     training_engine = TRAINING_ENGINES[arguments.engine](shape, False)

@@ -1,4 +1,4 @@
-"""Locant and its peers with a model of the same shape to train, each as its users do.
+"""Locant and its peers with a model of the same shape to train, each as its users do, and PyTorch in its best form.
 
 All have label-smoothed cross-entropy, Adam (fused) and dropout 0.1; bfloat16 where the processor multiplies it fast,
 else float32.
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from locant.runtime import has_fast_bfloat16, keep_freed_memory, limit_onednn_cache
 from locant.text import BOS, EOS, PAD, UNK
 
+_SDPA = nn.functional.scaled_dot_product_attention
 PRECISION = torch.bfloat16 if has_fast_bfloat16(torch.device("cpu")) else torch.float32
 
 
@@ -56,6 +57,14 @@ class TrainingEngine:
         total = float(self.loss(source, target, 0.0))
         self.model.train()
         return total
+
+
+def float32_attention(q: Tensor, k: Tensor, v: Tensor, *rest: Any, **options: Any) -> Tensor:
+    """PyTorch's attention, in float32 below 512 tokens, where its bfloat16 is slower."""
+    if q.dtype != torch.bfloat16 or max(q.shape[2], k.shape[2]) >= 512:
+        return _SDPA(q, k, v, *rest, **options)
+    with torch.autocast("cpu", enabled=False):
+        return _SDPA(q.float(), k.float(), v.float(), *rest, **options).bfloat16()
 
 
 def plain(model: nn.Module, logits: Callable[[Tensor, Tensor], Tensor]) -> TrainingEngine:
@@ -104,7 +113,13 @@ def transformers(shape: Shape, padded: bool) -> TrainingEngine:
 
 
 def torch_nn(shape: Shape, padded: bool) -> TrainingEngine:
-    """torch.nn.Transformer with embeddings, learned positions and a tied projection around it."""
+    """torch.nn.Transformer with embeddings, learned positions and a tied projection around it, in its best form.
+
+    Dropout and norms stand where Locant has them, short texts attend in float32, and freed memory is kept.
+    """
+    keep_freed_memory()
+    limit_onednn_cache()
+    nn.functional.scaled_dot_product_attention = float32_attention
     # Its short cut for evaluation does not know autocast (torch 2.13).
     torch.backends.mha.set_fastpath_enabled(False)
 
@@ -115,12 +130,19 @@ def torch_nn(shape: Shape, padded: bool) -> TrainingEngine:
             self.positions = nn.Embedding(512, shape.d_model)
             for table in (self.embedding, self.positions):
                 nn.init.normal_(table.weight, std=shape.d_model**-0.5)
+            self.dropout = nn.Dropout(0.1)
             self.transformer = nn.Transformer(
                 shape.d_model, shape.heads, shape.layers, shape.layers, shape.d_ff, dropout=0.1, batch_first=True
             )
+            for stack in (self.transformer.encoder, self.transformer.decoder):
+                stack.norm = None
+                for layer in stack.layers:
+                    layer.dropout.p = layer.self_attn.dropout = 0.0  # inside the feed-forward, and of weights
+                    if stack is self.transformer.decoder:
+                        layer.multihead_attn.dropout = 0.0
 
         def embed(self, ids: Tensor) -> Tensor:
-            return self.embedding(ids) * shape.d_model**0.5 + self.positions.weight[: ids.shape[1]]
+            return self.dropout(self.embedding(ids) * shape.d_model**0.5 + self.positions.weight[: ids.shape[1]])
 
         def forward(self, source: Tensor, target: Tensor) -> Tensor:
             causal = nn.Transformer.generate_square_subsequent_mask(target.shape[1])

@@ -20,6 +20,7 @@ from locant.errors import ConfigError, MissingExtraError
 
 # Codes of Argos Translate and LibreTranslate that no standard has.
 _OF_ARGOS = {"zt": "zh-Hant", "pb": "pt-BR"}
+_MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "euro": ""}  # of locales: sr@latin
 _PART_OF = {"Hang": "Kore", "Hira": "Jpan", "Kana": "Jpan"}  # scripts that are written together with others
 # First words of the names of letters in Unicode, where they are not the beginning of the script's code.
 _SCRIPTS = {
@@ -80,19 +81,19 @@ def parse_language(code: str) -> LanguageTag:
     """Return what a code says, with any separators and in any case.
 
     Args:
-        code: For instance ``de``, ``pt-BR``, ``zh_Hans``, ``deu_Latn``, ``zt``.
+        code: For instance ``de``, ``pt-BR``, ``zh_Hans``, ``deu_Latn``, ``zt``, ``de_DE.UTF-8``, ``sr@latin``.
     """
-    first, *rest = re.split("[-_]", code)
+    first, *rest = re.split("[-_@]", re.sub(r"\.[^@]*", "", code).strip("-_@"))
     if first.lower() in _OF_ARGOS and not rest:
         return parse_language(_OF_ARGOS[first.lower()])
     row = _table()[0].get(first.lower())
     named, region, others = "", "", []
-    for part in rest:
+    for part in (_MODIFIERS.get(part.lower(), part) for part in rest):
         if len(part) == 4 and part.isalpha() and not named:
             named = _PART_OF.get(part.title(), part.title())
         elif re.fullmatch("[A-Za-z]{2}|[0-9]{3}", part) and not region:
             region = part.upper()
-        else:
+        elif part:
             others.append(part.lower())
     if row is None:
         return LanguageTag(first.lower(), named, region, bool(named), "-".join(others))

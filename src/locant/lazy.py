@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from locant.errors import MissingExtraError
+
 
 class _LazyPackage(ModuleType):
     """A package whose exports are imported at their first use."""
@@ -45,6 +47,38 @@ class _LazyPackage(ModuleType):
         # What is public, and what every module has; not the modules below, which importing binds here too.
         inside = (name for name, (module, _) in self._homes.items() if module == self.__name__)
         return sorted({*self.__all__, *inside, *(name for name in super().__dir__() if name.startswith("__"))})
+
+
+class _OptionalPackage(ModuleType):
+    """A package that an extra brings, imported at its first use."""
+
+    def __init__(self, name: str, feature: str, extra: str) -> None:
+        super().__init__(name)
+        self._missing = MissingExtraError(feature, name, extra)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            found = getattr(import_module(self.__name__), name)
+        except ModuleNotFoundError as error:
+            if error.name != self.__name__:
+                raise
+            raise self._missing from None
+        setattr(self, name, found)
+        return found
+
+
+def optional_package(name: str, feature: str, extra: str) -> Any:
+    """Return a package that may not be installed, and is imported when something of it is first asked for.
+
+    Args:
+        name: Of the package, as it is imported.
+        feature: What needs it, for the message.
+        extra: The extra of Locant that brings it.
+
+    Raises:
+        MissingExtraError: At its first use, where it is not installed.
+    """
+    return _OptionalPackage(name, feature, extra)
 
 
 def lazy_exports(package: str) -> list[str]:

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch._dynamo.backends.debugging import aot_eager
 
 from locant.models.language_model import LanguageModel, LanguageModelConfig
-from locant.positions import SCHEMES, AttentionShape, Mask, PositionScheme, attend_with_positions, build_scheme
+from locant.positions import SCHEMES, AttentionShape, Mask, PositionScheme, Rotary, attend_with_positions, build_scheme
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _SHAPE = AttentionShape(model_dim=32, num_heads=4, causal=True)
@@ -103,7 +104,7 @@ def check_scheme(scheme: type[PositionScheme], /, **options: Any) -> SchemeRepor
     Example:
         >>> from locant.positions import Shaw
         >>> print(check_scheme(Shaw, max_distance=4))
-        Shaw passed all 10 checks.
+        Shaw passed all 11 checks.
     """
     report = examine_scheme(scheme, options)
     if not report.passed:
@@ -245,6 +246,40 @@ def _check_hooks(subject: _Subject) -> None:
                 raise _CheckError(f"the scheme acts on {place}, but acts_on does not name it.")
 
 
+def _check_claims(subject: _Subject) -> None:
+    """Comparing facts with hooks: what a scheme says about a hook is what the hook does."""
+    scheme = subject.scheme()
+    most = min(scheme.max_positions or 64, 64)
+    at, behind = torch.arange(most - 6, most), torch.arange(6)
+    x, q, k, other = _embeddings(6), _heads(6), _heads(6, 1), _heads(6, 2)
+    with torch.no_grad():
+        if (codes := scheme.code(at)) is not None:
+            _same(
+                scheme.embed(x, at), x + codes, "code says what is added to embeddings, and embed adds something else."
+            )
+        expected = scheme.rotate(q, k, at, behind)
+        for found, turned in zip(scheme.rotation(at, behind)(q, k), expected, strict=True):
+            _same(found, turned, "rotation and rotate turn differently.")
+        if (config := scheme.rotary_config) is not None:
+            problem = "rotary_config says by which angles rotate turns, and rotate does something else."
+            for found, turned in zip(Rotary.from_config(config).rotate(q, k, at, behind), expected, strict=True):
+                _same(found, turned, problem)
+            if scheme.acts_on != {"queries+keys"}:
+                raise _CheckError("rotary_config says that the scheme rotates and does nothing else; it does.")
+        bias = scheme.score_bias(q, k, at, behind)
+        if bias is not None and not scheme.bias_reads_content:
+            problem = (
+                "bias_reads_content is false, and the bias of other queries or keys at the same positions differs."
+            )
+            for queries, keys in ((other, k), (q, other)):
+                again = scheme.score_bias(queries, keys, at, behind)
+                _same(torch.zeros(()) if again is None else again, bias, problem)
+        if (row := scheme.distance_bias(at, behind)) is not None:
+            distance = behind[None] - at[:, None] - row[1]
+            problem = "distance_bias says what score_bias adds to every distance, and it adds something else."
+            _same(torch.zeros(()) if bias is None else bias[0], row[0][:, distance].to(q.dtype), problem)
+
+
 def _check_causality(subject: _Subject) -> None:
     """Reading a text: no output depends on a later token."""
     model, text = subject.model(), _ids(2)
@@ -274,7 +309,6 @@ def _check_padding(subject: _Subject) -> None:
         found = model(torch.cat((blank, text), dim=1), positions=positions, mask=left)[:, 5:]
         _same(found, expected, "padding on the left, with positions that begin after it, changes a text's outputs.")
         scheme, parts = subject.scheme(causal=False), [_heads(13, seed) for seed in range(3)]
-        _ = scheme.embed(_embeddings(13), real)
         short = [part[:, :, :8] for part in parts]
         alone = attend_with_positions(*short, scheme, real[:8], real[:8], Mask())  # type: ignore[call-arg,arg-type]
         padded = attend_with_positions(*parts, scheme, real, real, Mask(keys=(real < 8)[None, None, None]))  # type: ignore[call-arg,arg-type]
@@ -381,35 +415,56 @@ def _check_copying(subject: _Subject) -> None:
         _same(model(text), expected, "an unpickled scheme gives other outputs.", 0.0)
 
 
-class _AllHooks(nn.Module):
-    """A module whose forward pass calls the three hooks."""
+class _Attention(nn.Module):
+    """A module whose forward pass calls the hooks, and attends."""
 
     def __init__(self, scheme: PositionScheme) -> None:
         super().__init__()
         self.scheme = scheme
 
     def forward(self, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> list[Tensor]:
-        return _hooks(self.scheme, x, q, k, positions)
+        found = attend_with_positions(q, k, k, self.scheme, positions, positions, Mask(causal=True))
+        return [found, *_hooks(self.scheme, x, q, k, positions)]
+
+
+_LENGTHS = (6, 9, 17)
 
 
 def _check_compiling(subject: _Subject) -> None:
-    """Compiling: torch.compile and, of a scheme that says it is traceable, torch.export give the same."""
+    """Compiling: torch.compile and, of a traceable scheme, torch.export give the same, by one graph for all lengths."""
     scheme = subject.scheme()
-    module, inputs = _AllHooks(scheme), (_embeddings(6), _heads(6), _heads(6, 1), torch.arange(6))
+    module = _Attention(scheme)
+    given = [(_embeddings(n), _heads(n), _heads(n, 1), torch.arange(n)) for n in _LENGTHS]
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return aot_eager(graph, inputs)
+
     torch.compiler.reset()
     with torch.no_grad():
-        expected = module(*inputs)
-        found = torch.compile(module, backend="aot_eager", fullgraph=scheme.traceable)(*inputs)
-        for a, b in zip(found, expected, strict=True):
-            _same(a, b, "a compiled scheme gives other results.")
-        if scheme.traceable:
-            exported = torch.export.export(module, inputs).module()(*inputs)
-            for a, b in zip(exported, expected, strict=True):
+        expected = [module(*inputs) for inputs in given]
+        compiled = torch.compile(module, backend=backend, fullgraph=scheme.traceable, dynamic=True)
+        made = []
+        for inputs, known in zip(given, expected, strict=True):
+            for a, b in zip(compiled(*inputs), known, strict=True):
+                _same(a, b, "a compiled scheme gives other results.")
+            made.append(len(graphs))
+        if not scheme.traceable:
+            return
+        if made[-1] > made[0]:
+            raise _CheckError("a text of another length is compiled anew: one graph must serve all lengths.")
+        length = torch.export.Dim("length", min=2, max=4096)
+        shapes = {name: {axis: length} for name, axis in (("x", 1), ("q", 2), ("k", 2), ("positions", 0))}
+        exported = torch.export.export(module, given[0], dynamic_shapes=shapes).module()
+        for inputs, known in zip(given, expected, strict=True):
+            for a, b in zip(exported(*inputs), known, strict=True):
                 _same(a, b, "an exported scheme gives other results.")
 
 
 CHECKS: dict[str, Callable[[_Subject], None]] = {
     "hooks": _check_hooks,
+    "claims": _check_claims,
     "causality": _check_causality,
     "padding": _check_padding,
     "packing": _check_packing,

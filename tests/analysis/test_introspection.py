@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from locant.analysis import Introspection, hidden_states, introspect, token_pair
 from locant.errors import DataError
 from locant.models import SelfAttention, Transformer
-from locant.positions import SCHEMES
+from locant.positions import SCHEMES, AttentionPlan, Mask
 from locant.text import TokenizerPair
 
 SOURCE, TARGET = [5, 9, 4, 11, 7, 8, 30, 12, 6, 21, 3], [2, 6, 20, 10, 5, 13, 13]
@@ -88,7 +88,8 @@ def test_weights_are_those_of_torchs_attention(norm: str) -> None:
 
 def written_out(module: SelfAttention, arguments: Any) -> tuple[Tensor, Tensor]:
     """Weights of one self-attention ``[H, Q, K]`` by a softmax in float64, and its values ``[H, K, D]``."""
-    x, positions, scheme, mask = arguments
+    x, plan = arguments
+    positions, scheme, mask = plan.q_positions, plan.scheme, plan.mask
     q, k, v = (
         torch.stack(part[0].split(part.shape[-1] // module.heads, dim=-1))
         for part in module.query_key_value(x).chunk(3, dim=-1)
@@ -116,7 +117,7 @@ def test_every_scheme(scheme: str) -> None:
 
     def watch(name: str) -> Any:
         def hook(module: SelfAttention, arguments: Any, output: Tensor) -> None:
-            weights, values = written_out(module, arguments[:4])
+            weights, values = written_out(module, arguments[:2])
             expected[name].append(weights.float())
             context = (weights.float() @ values).transpose(0, 1).flatten(1)
             torch.testing.assert_close(module.output(context), output[0], rtol=1e-4, atol=1e-5)
@@ -152,9 +153,8 @@ def test_states_lead_to_the_output() -> None:
 
 
 def layer_arguments(model: Transformer, length: int) -> tuple[Any, ...]:
-    from locant.positions import Mask
-
-    return torch.arange(length), model.encoder.scheme(0), Mask()
+    like = torch.zeros(1, 2, length, 12)
+    return (AttentionPlan(model.encoder.scheme(0), torch.arange(length), Mask(), like=like),)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

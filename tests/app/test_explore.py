@@ -1,7 +1,9 @@
 """The explorer: its formulas and its Transformer against Locant's own, its pages in a browser, and its server."""
 
+import base64
 import json
 import math
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -12,12 +14,15 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load
 
-from locant.app.explore import Reader, open_server, page, save_page
+from locant.app.explore import Reader, open_server, page, page_model, save_page
 from locant.cli import main
-from locant.errors import CheckpointError, LocantError, UsageError
+from locant.errors import CheckpointError, ConfigError, LocantError, UsageError
 from locant.figures.spectrum import compare_scalings
-from locant.models.model_folder import load_model_folder
+from locant.models.hub import DEMO
+from locant.models.model_folder import ModelFolder, load_model_folder, save_model_folder
+from locant.models.transformer import Transformer
 from locant.positions import SCHEMES, T5, ALiBi, Sandwich
 from locant.positions.embeddings.sinusoidal import sinusoid_frequencies
 from locant.translation import Translator
@@ -29,10 +34,9 @@ SENTENCES = ["seven hundred forty two", "nine", "two hundred seven forty"]
 @pytest.fixture(scope="module")
 def modules(chromium: Any) -> Iterator[Any]:
     """A page with the exports of formulas.js and transformer.js as names of its own."""
-    sources = [
-        (files("locant.app") / "pages" / f"{name}.js").read_text("utf-8") for name in ("formulas", "transformer")
-    ]
-    program = "\n".join(sources).replace('import { sinusoids } from "./formulas.js";', "").replace("export ", "")
+    names = ("web/tokenizer", "pages/formulas", "pages/transformer")
+    sources = "\n".join((files("locant.app") / f"{name}.js").read_text("utf-8") for name in names)
+    program = re.sub(r"^import .*\n", "", sources, flags=re.MULTILINE).replace("export ", "")
     tab = chromium.new_page()
     tab.add_script_tag(content=program)
     yield tab
@@ -80,18 +84,48 @@ def test_scalings_are_those_of_locant(modules: Any, head: int, base: int, traine
         assert modules.evaluate(f"firstUnseen('{name}', {arguments})") == model.first_unseen
 
 
+def rounded(found: ModelFolder) -> ModelFolder:
+    """The model with the weights that a page has."""
+    weights = load(base64.b64decode(page_model(found)["weights"]))
+    whole = {name: tensor.float() for name, tensor in weights.items() if not name.endswith(".scale")}
+    scaled = {
+        name: whole[name] * weights[f"{name}.scale"].float()[:, None] for name in whole if f"{name}.scale" in weights
+    }
+    found.model.load_state_dict(whole | scaled, strict=False)
+    return found
+
+
+def saved_model(folder: Path, like: Path, **changes: Any) -> Path:
+    """A model with random weights."""
+    found = load_model_folder(like, device="cpu")
+    torch.manual_seed(1)
+    model = Transformer(found.model.config.model_copy(update=changes))  # type: ignore[arg-type]
+    save_model_folder(folder, model, found.tokenizers, found.decoding)
+    return folder
+
+
 @pytest.mark.parametrize("positions", [True, False])
-def test_the_small_model_computes_in_the_page_what_it_computes_in_locant(modules: Any, positions: bool) -> None:
-    data = json.loads(page().split('id="demo">')[1].split("</script>")[0])
+@pytest.mark.parametrize("kind", ["numbers", "pre-norm, rotary", "post-norm, two vocabularies"])
+def test_a_model_computes_in_the_page_what_it_computes_in_locant(
+    modules: Any, model_folder: Path, tmp_path: Path, kind: str, positions: bool
+) -> None:
+    folder: Path | str = DEMO
+    if kind == "pre-norm, rotary":
+        folder = saved_model(tmp_path / "model", model_folder, norm="pre", position="rotary")
+    elif kind != "numbers":
+        changes = {"norm": "post", "position": "sinusoidal", "share_embeddings": False, "tie_output": False}
+        folder = saved_model(tmp_path / "model", model_folder, **changes)
+    model = load_model_folder(folder, device="cpu")
+    sentences = SENTENCES if kind == "numbers" else ["two red three", "Dreadful, two!"]
     found = modules.evaluate(
         """async ([data, sentences, positions]) => {
             const model = new Transformer(data);
             return Promise.all(sentences.map((sentence) => model.read(sentence, { positions, temperature: 1.5 })));
         }""",
-        [data, SENTENCES, positions],
+        [page_model(model), sentences, positions],
     )
-    reader = Reader(load_model_folder("demo", device="cpu"))
-    for sentence, seen in zip(SENTENCES, found, strict=True):
+    reader = Reader(rounded(model))
+    for sentence, seen in zip(sentences, found, strict=True):
         wanted = reader.read(sentence, positions, 1.5, 0)
         for name in ("source", "written", "translation"):
             assert seen[name] == wanted[name]
@@ -101,6 +135,18 @@ def test_the_small_model_computes_in_the_page_what_it_computes_in_locant(modules
         for mine, others in zip(seen["candidates"], wanted["candidates"], strict=True):
             assert mine[0]["token"] == others[0]["token"]
             assert [one["share"] for one in mine] == pytest.approx([one["share"] for one in others], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("position", "alibi"), ("feed_forward", "swiglu"), ("position_options", {"base": 5000.0})]
+)
+def test_a_model_that_pages_do_not_compute_is_refused(
+    model_folder: Path, tmp_path: Path, name: str, value: Any
+) -> None:
+    changes = {"position": "rotary", name: value}
+    with pytest.raises(ConfigError, match=name):
+        save_page(tmp_path / "page.html", saved_model(tmp_path / "model", model_folder, **changes))
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_the_small_model_translates_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,8 +316,8 @@ def test_the_command_writes_one_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     path = tmp_path / "explorer.html"
     assert main(["explore", "--save", str(path)]) == 0
     assert path.read_text("utf-8") == page()
-    assert main(["explore", "a-run", "--save", str(path)]) == 2
-    assert "--save" in capsys.readouterr().err
+    assert main(["explore", "a-run", "--save", str(path)]) == 1
+    assert "a-run" in capsys.readouterr().err
 
 
 def test_a_server_that_cannot_be() -> None:

@@ -208,7 +208,8 @@ def test_text_stands_out_in_light_dark_and_print() -> None:
     palettes = [
         dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in render_report(REPORT).split(":root {")[1:]
     ]
-    assert [len(palette) for palette in palettes] == [8, 8, 8]
+    assert len(palettes) == 3
+    assert len({frozenset(palette) for palette in palettes}) == 1
     for palette in palettes:
         for ink, paper in [(i, p) for i in ("ink", "soft", "link") for p in ("page", "raised")] + [("ink", "mark")]:
             light, dark = sorted((luminance(palette[ink]), luminance(palette[paper])), reverse=True)

@@ -1,4 +1,4 @@
-"""What the report of a run says to try next."""
+"""What the report of a run says at its top, and to try next."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from locant.app.run_report import next_steps
+from locant.app.run_report import next_steps, verdict
 from locant.training import Recipe
 
 EVALUATION: Any = SimpleNamespace(sources=['He said "no" to it.'], languages={})
@@ -32,3 +32,18 @@ def test_a_sentence_that_looks_like_an_option_is_none() -> None:
     evaluation: Any = SimpleNamespace(sources=["-Yes."], languages={"target": "fr"})
     recipe = Recipe.parse({"corpus": {"kind": "tsv", "train": "a.tsv"}})
     assert next_steps(Path("a"), recipe, evaluation).startswith("locant translate a --target-language fr -- -Yes.\n")
+
+
+@pytest.mark.parametrize(
+    ("bleu", "losses", "said"),
+    [
+        (2.0, [3.0, 2.0], "Train longer"),  # copying the source scores more
+        (35.0, [3.0, 2.0, 1.9], "training longer"),
+        (35.0, [3.0, 2.0, 2.1], "more text"),
+        (35.0, [3.0, 2.0, 1.999], "larger model"),
+        (35.0, [3.0], "training longer"),
+    ],
+)
+def test_the_verdict_says_what_would_help(bleu: float, losses: list[float], said: str) -> None:
+    evaluation: Any = SimpleNamespace(scores=SimpleNamespace(bleu=bleu), copy_scores=SimpleNamespace(bleu=5.0))
+    assert said in verdict([{"kind": "validation", "loss": loss} for loss in losses], evaluation)

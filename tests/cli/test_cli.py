@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
@@ -90,7 +91,8 @@ def test_every_command_has_help(command, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train"], "Say where the run should go"),
+        (["train"], "Say what to train on"),
+        (["train", "--tsv", "x.tsv", "--jsonl", "x.jsonl"], "--tsv and --jsonl"),
         (["train", "--output", "x"], "Say what to train on"),
         (["train", "seed=3", "--output", "x"], "Say what to train on"),
         (["train", "--source-language", "en", "--output", "x"], "Say what to train on"),
@@ -193,6 +195,9 @@ def test_evaluate_and_report(trained, corpus, tmp_path, capsys):
 
 
 def test_bleu_of_a_text_whose_language_is_not_named_follows_its_script(trained, tmp_path, capfd):
+    trained = shutil.copytree(trained, tmp_path / "run")
+    config = json.loads((trained / "config.json").read_text())
+    (trained / "config.json").write_text(json.dumps({**config, "source_language": None, "target_language": None}))
     (tmp_path / "source").write_text("a b .\n" * 120)
     (tmp_path / "japanese").write_text("これは東京の家です。\n" * 120, encoding="utf-8")
     files = ["--source", str(tmp_path / "source"), "--target", str(tmp_path / "japanese"), "--beam", "1"]

@@ -41,11 +41,9 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "said"),
     [
         (["heatmp", "-o", "x"], "Did you mean 'heatmap'?"),
-        (["heatmap"], "Say where to write"),
         (["--all", "heatmap", "-o", "x"], "--all draws every figure"),
         (["--all", "--length", "5", "-o", "x"], "--all draws every figure"),
         (["--all", "--text", "a", "-o", "x"], "--text belongs to the figures of a trained model"),
-        (["errata"], "Say where to write"),
         (["errata", "waves", "-o", "x"], "The errata are a page of their own"),
         (["errata", "--length", "5", "-o", "x"], "The errata are a page of their own"),
         (["errata", "--format", "png", "-o", "x"], "Known: html, md."),

@@ -10,7 +10,10 @@ import pytest
 
 from locant.analysis import PROPERTIES
 from locant.cli import main
+from locant.errors import ConfigError
+from locant.models import TransformerConfig
 from locant.positions import SCHEMES, option_names
+from locant.positions.registry import scheme_name
 
 
 @pytest.fixture
@@ -54,9 +57,19 @@ def test_json(narrow: None, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_unknown_scheme(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["positions", "sinusoid"]) == 2
-    error = capsys.readouterr().err
-    assert "Unknown positional scheme 'sinusoid'. Did you mean 'sinusoidal'?" in error
+    assert main(["positions", "sinusodal"]) == 2
+    assert "'sinusoidal'" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="'rope'"):
+        scheme_name("ropes")
+
+
+def test_schemes_have_the_names_of_the_field() -> None:
+    for name, scheme in SCHEMES.items():
+        assert {scheme_name(word) for word in (name, name.upper(), scheme.title)} == {name}
+    words = {"rope": "rotary", "RoPE": "rotary", "abs": "learned", "nope": "none", "sinusoid": "sinusoidal"}
+    assert {word: scheme_name(word) for word in words} == words
+    config = TransformerConfig(source_vocab_size=8, target_vocab_size=8, position="RoPE")
+    assert config.position == "rotary"
 
 
 def test_identify_names_the_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

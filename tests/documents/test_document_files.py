@@ -149,7 +149,7 @@ def test_options_that_do_not_go_together(translate, arguments, sentence, tmp_pat
     assert sentence in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["en.yml", "a.CSV", "a.csv.gz", "a.pptx", "a.xml"])
+@pytest.mark.parametrize("name", ["en.yml", "a.CSV", "a.csv.gz", "a.pptx", "a.xml", "a.qmd", "a.md.gz"])
 def test_files_of_a_structure_that_is_not_known_are_refused(translate, name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with (gzip.open if name.endswith(".gz") else open)(name, "wt") as file:

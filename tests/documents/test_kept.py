@@ -18,19 +18,20 @@ from translated import reversed_words, translated
 
 from locant.documents import kept, passages
 from locant.documents.kept import find_kept, message_families
-from locant.documents.placeholders import message_marks
+from locant.documents.passages import message_marks
 
 PROSE = {
     "address": "See https://a.b/c_(d)?e=1#f. [https://a.b/c_(d)?e=1#f]",
     "mail": "Write to a.b+c@d-e.org. [a.b+c@d-e.org]",
     "braces": "{{ user.name }} {{{x}}} ${x y} %{x} #{x} {x} {0} {% raw %} {two words} {a, b} "
     "[{{ user.name }} {{{x}}} ${x y} %{x} #{x} {x} {0} {% raw %}]",
-    "template": "Hello <%= user.name %> if a <% b [<%= user.name %>]",
+    "template": "Hello <%= user.name %> if a <% b <?php echo $x->y > 1; ?> or a <? b "
+    "[<%= user.name %> <?php echo $x->y > 1; ?>]",
     "identifier": "At 2026-11-29T02:48:00.5Z by 123e4567-e89b-12d3-a456-426614174000, 2026-11-29 and 12345678-a "
     "[2026-11-29T02:48:00.5Z 123e4567-e89b-12d3-a456-426614174000]",
     "call": "Click $t(button.save) [$t(button.save)]",
     "variable": "For $NAME$ and $user in A$AP [$NAME$ $user]",
-    "percent name": "In %PATH% there [%PATH%]",
+    "percent name": "In %PATH% and %%NAME%% by ##a_b## there ## not @@ [%PATH% %%NAME%% ##a_b##]",
     "mention": "Ask @anna, @a_b@c.org or @:owner @ noon, a@b [@anna @a_b@c.org @:owner]",
     "hashtag": "A #tag and #1st of C# is C#x, # no, &#x; [#tag #1st]",
     "emoji name": "So :smile: a:b:c at ::x [:smile:]",
@@ -44,8 +45,10 @@ MESSAGES = {
     "entity": "R&amp;D &#8230; Q & A; [&amp; &#8230;]",
     "braces": "{ name } {1, date, short} {0:yyyy-MM dd} {n, plural, one {a '{' file} other {{x} files}} {1!r} {a, b} "
     "[{ name } {1, date, short} {0:yyyy-MM dd} {n, plural, one {a '{' file} other {{x} files}} {1!r}]",
-    "printf": "%s %+v %(unit name)s % d %-5.1f%% %1$s %lld %*d %@ %dMB %Y-%m %FUN%, 100% sure, 50%off, 5 % de, of % in "
-    "[%s %+v %(unit name)s % d %-5.1f %% %1$s %lld %*d %@ %d %Y %m]",
+    "printf": "%s %+v %(unit name)s %|2$s| %[1]s %0:d % d %-5.1f%% %1$s %lld %*d %@ %dMB %Y-%m %FUN%, "
+    "100% sure, 50%off, 5 % de, of % in "
+    "[%s %+v %(unit name)s %|2$s| %[1]s %0:d % d %-5.1f %% %1$s %lld %*d %@ %d %Y %m]",
+    "tilde": "The ~a of ~5,2f is ~:D ~x, ~ 5 [~a ~5,2f ~:D ~x]",
     "position": "Open %1 and %L2. [%1 %L2]",
     "colon name": "Hello :name at 5:30, a::b, a:b, see: this [:name]",
     "accelerator": "Save _all in snake_case [_]",
@@ -62,10 +65,15 @@ def test_each_family_is_kept_in_any_text(kind):
 @pytest.mark.parametrize("kind", sorted(MESSAGES))
 def test_each_family_is_kept_in_messages(kind):
     text, _, rest = MESSAGES[kind].rpartition(" [")
-    families = message_families()
+    families = message_families(["scheme-format"] if kind == "tilde" else [])
     found = [text[start:end] for start, end, own in find_kept(text, families) if own == kind]
     marked = [text[start:end] for start, end, _ in message_marks(text)]
     assert " ".join(found if kind != "accelerator" else marked) == rest[:-1]
+
+
+def test_tags_in_brackets_are_pairs():
+    marks = message_marks("a [b]c[/b] [url=http://a.b]d[/url] [this]")
+    assert [mark.kind for _, _, mark in marks] == ["open", "close"] * 2
 
 
 def test_each_family_has_its_example():

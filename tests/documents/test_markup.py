@@ -94,6 +94,7 @@ def test_translations_cannot_become_markup(source):
         ("  \n <p>\n  a\n b\n</p>\n", "  \n <p>\n  A B\n</p>\n"),
         ("drück <kbd>Strg</kbd> und <img src=x> los", "DRÜCK <kbd>Strg</kbd> UND <img src=x> LOS"),
         ("<p>unclosed <b>tag", "<p>UNCLOSED <b>TAG"),
+        ("ein <?php echo $a->b; ?> Ball", "EIN <?php echo $a->b; ?> BALL"),
         ("plain < text > here & there", "PLAIN < TEXT > HERE & THERE"),
         ("a &lt; b &amp; c > d & R&D", "A &lt; B & C > D & R&D"),
         ("<ruby>ein<rp>(</rp><rt>x</rt><rp>)</rp></ruby> Ball", "<ruby>EIN<rp>(</rp><rt>x</rt><rp>)</rp></ruby> BALL"),

@@ -143,6 +143,11 @@ SITES = [
     '--8<-- "not_this.md"\nTEXT\n\n<<< @/not_this.js\nTEXT\n\n{!not_this.md!}\nTEXT',
     "![](a.png){width=50%}\n\n[TEXT](u){target=_blank}",
     "[[toc]]\n\nTEXT",
+    "[[Home|TEXT]]\n\n- ==TEXT==\n- [[Not this]]\n- ![[not_this.png]]",
+    "\\[\nnot = \\this\n\\]\n\nTEXT",
+    "> [!tip]- TEXT\n>\n> TEXT",
+    "```{note}\n---\nclass: not-this\n---\nTEXT\n```",
+    "/// note | TEXT\nTEXT\n///",
     '+++\ntitle = "x"\n+++\n\nTEXT',
 ]
 
@@ -182,6 +187,10 @@ def test_what_generators_of_sites_have_besides_stays(page, newline):
         ("He [left](u).", "Er [ging](u).", "[Er \\[ging\\](u)](u)."),
         ("| He left. |\n|---|", "a | b", "| a \\| b |\n|---|"),
         ("He left | now.", "Er | ging.", "Er | ging."),
+        ("He \\{ left \\< it.", "Er { ging < 2.", "Er \\{ ging \\< 2."),
+        ("He left.", "    er ging", "er ging"),
+        ("He \\(x_1 + \\frac{1}{2}\\) left.", "Er x_1 + \\frac{1}{2} ging.", "Er \\(x_1 + \\frac{1}{2}\\) ging."),
+        ("He \\(or she\\) left.", "Er (oder sie) ging.", "Er \\(oder sie\\) ging."),
     ],
 )
 def test_a_sign_of_a_translation_is_markup_where_the_source_has_it(source, translation, expected):

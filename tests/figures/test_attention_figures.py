@@ -128,8 +128,8 @@ def test_numbers_in_the_cells_are_those_of_the_steps() -> None:
     ("options", "error", "said"),
     [
         ({"stack": "middle"}, UsageError, "--stack is encoder or decoder; got 'middle'"),
-        ({"text": " "}, DataError, "--text is empty"),
-        ({"text": "a " * 9}, DataError, "9 words, of which at most 8"),
+        ({"text": " "}, DataError, "--text must have 1 to 8 words"),
+        ({"text": "a " * 9}, DataError, "got 9"),
         ({"layer": 0}, UsageError, "--layer of the figure 'attention-steps' must be 1 to 64; got 0"),
     ],
 )

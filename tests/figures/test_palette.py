@@ -10,7 +10,23 @@ import pytest
 from colour_vision import SEEN, contrast, distance, lab, nearest_distance
 
 import locant.app
-from locant.figures.drawing import BLUE, BOTH_SIGNS, FAINT, GREEN, INK, ONE_SIGN, ORANGE, PURPLE, SKY, VERMILION
+from locant.figures.drawing import (
+    BLUE,
+    BOTH_SIGNS,
+    DARK,
+    FAINT,
+    GREEN,
+    INK,
+    ONE_SIGN,
+    ORANGE,
+    PURPLE,
+    SCHEME_LINES,
+    SKY,
+    VARIABLES,
+    VERMILION,
+    styles_of,
+)
+from locant.positions import SCHEMES
 
 APART = 10.0
 """CIEDE2000 from which on lines of two colours are told apart without looking twice."""
@@ -53,6 +69,24 @@ def of_pages(colours: str) -> list[str]:
 def test_the_palette(colours: Sequence[str]) -> None:
     assert len(colours) >= 6
     assert min(nearest_distance(one, other) for one, other in itertools.combinations(colours, 2)) >= APART
+
+
+@pytest.mark.parametrize("page", ["pages/style.css", "templates/report.css"])
+def test_pages_have_the_colours_of_figures(page: str) -> None:
+    """The same thing has the same colour in a figure, in a report and in the explorer, light and dark."""
+    style = (Path(locant.app.__file__).parent / page).read_text("utf-8")
+    light, dark = re.findall(r":root[^{]*\{([^}]*)\}", style)[:2]
+    for of_page, palette in ((light, dict(zip(VARIABLES, VARIABLES, strict=True))), (dark, DARK)):
+        variables = dict(re.findall(r"--(\w+): (#\w+)", of_page))
+        for colour in (BLUE, VERMILION, GREEN, ORANGE, PURPLE):
+            assert variables[VARIABLES[colour]].lower() == palette[colour].lower()
+
+
+def test_a_scheme_has_its_colour_whatever_it_is_compared_with() -> None:
+    assert set(SCHEME_LINES) <= set(SCHEMES)
+    alone, other = styles_of(["rotary"]), styles_of(["other", "alibi", "rotary, base 500"])
+    assert alone[0] == other[2]
+    assert len({tuple(style.values()) for style in styles_of(list(SCHEMES))}) == len(SCHEMES)
 
 
 @pytest.mark.parametrize("page", DARK_PAGES)

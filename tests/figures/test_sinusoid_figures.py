@@ -22,7 +22,7 @@ def exact(position: int, width: int) -> np.ndarray:
 
 def test_the_listings_are_what_was_run() -> None:
     drawn = draw_figure("sinusoid-forms", d_model=8, length=64)
-    listings = [text.get_text() for text in drawn.figure.axes[0].texts if "return" in text.get_text()]
+    listings = [text.get_text() for axes in drawn.figure.axes for text in axes.texts if "return" in text.get_text()]
     positions = torch.arange(0, 512, 8, dtype=torch.float64)
     tables = []
     for listing, given in zip(listings, (positions.int().tolist(), positions), strict=True):

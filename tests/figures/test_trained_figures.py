@@ -148,7 +148,9 @@ def test_words_and_their_circles(run: Path) -> None:
     for title, pair in (("Pair 0: 6.28 tokens per turn", 0), ("Pair 2: 62.8 tokens per turn", 2)):
         angles = np.arange(16) * 10000 ** (-2 * pair / WIDTH)
         circle = np.stack((np.sin(angles), np.cos(angles)), axis=1)
-        np.testing.assert_allclose(drawn.data[f"positions {title}"], circle, atol=1e-6)
+        np.testing.assert_allclose(
+            drawn.data[f"places {title}"] - drawn.data[f"words {title}"][:, None], [circle] * 5, atol=1e-6
+        )
         axes = shown[title]
         assert len(axes.collections) == len(axes.patches) == 5
         for places, patch in zip(axes.collections, axes.patches, strict=True):
@@ -173,14 +175,16 @@ def test_words_of_other_codes(make_run: RunMaker, dialect: str) -> None:
         folder = make_run(position="learned", position_options={"max_positions": 12})
         drawn = draw_figure("word-plus-position", run=folder)
         table = load_file(folder / "model.safetensors")["encoder.schemes.0.weight"].astype(float)
-        plane = drawn.data["positions Where positions differ most"]
+        title = "Where positions differ most"
+        plane = (drawn.data[f"places {title}"] - drawn.data[f"words {title}"][:, None])[0]
         values = np.linalg.svd(table - table.mean(0), compute_uv=False)
         centred = plane - plane.mean(0)
         np.testing.assert_allclose(np.linalg.svd(centred, compute_uv=False), values[:2], rtol=1e-5)
     else:
         folder = make_run(position_options={"dialect": "concatenated"})
         drawn = draw_figure("word-plus-position", run=folder)
-        positions = drawn.data["positions Pair 0: 6.28 tokens per turn"]
+        title = "Pair 0: 6.28 tokens per turn"
+        positions = (drawn.data[f"places {title}"] - drawn.data[f"words {title}"][:, None])[0]
         np.testing.assert_allclose(positions, [(math.sin(p), math.cos(p)) for p in range(16)], atol=1e-6)
 
 
@@ -257,7 +261,7 @@ def test_heads(run: Path) -> None:
         np.testing.assert_array_equal(image, drawn.data[f"weights {kind}"].reshape(layers * 2, -1))
     assert drawn.data["weights decoder"].shape == (3, 2, 9)
     keys = drawn.data["keys cross"]
-    points = [line.get_xdata() for line in shown["Keys that a head spreads over"].lines if line.get_marker() == "^"]
+    points = [line.get_xdata() for line in shown["Keys that a head uses"].lines if line.get_marker() == "^"]
     np.testing.assert_allclose(points[0], keys.ravel())
     assert (keys >= 1).all()
 
@@ -305,16 +309,30 @@ def test_what_a_run_lacks_is_left_out(make_run: RunMaker, tmp_path: Path, monkey
     assert set(reasons) == {
         "training",
         "embedding-sum",
-        "word-plus-position",
         "word-energy",
         "attention",
         "heads",
         "probe",
     }
     assert "holds no metrics" in str(reasons["training"])
-    assert "'rotary', which adds nothing to its word vectors" in str(reasons["word-plus-position"])
     assert "locant evaluate" in str(reasons["probe"])
-    assert {path.name for path in tmp_path.iterdir()} == {"index.html", "errata.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {"word-plus-position.png", "index.html", "errata.html"}
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_words_that_rotary_positions_turn(make_run: RunMaker, layout: str) -> None:
+    """Query of the first head as the weights give it, turned by the formula of RoPE."""
+    folder = make_run(position="rotary", position_options={"layout": layout})
+    data = draw_figure("word-plus-position", run=folder, text="alpha beta").data
+    titles = [name.removeprefix("places ") for name in data if name.startswith("places ")]
+    assert titles[0] == "Head 1, 6.28 tokens per turn"
+    for title, rate in zip(titles, (1.0, 0.1), strict=True):  # of 8 features the pair nearest to 40 tokens a turn
+        turned = (data[f"words {title}"] @ [1, 1j])[:, None] * np.exp(1j * rate * np.arange(16))
+        np.testing.assert_allclose(data[f"places {title}"] @ [1, 1j], turned, atol=1e-5)
+    scores = data["scores"]
+    assert scores.shape == (len(data[f"words {titles[0]}"]), 16)
+    with pytest.raises(ConfigError, match="'t5'"):
+        draw_figure("word-plus-position", run=make_run(position="t5"))
 
 
 def test_figures_of_the_record() -> None:

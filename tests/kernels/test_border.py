@@ -13,9 +13,8 @@ from torch.autograd import forward_ad
 from with_kernels import kernels, needs_compiler
 
 from locant.errors import ConfigError
-from locant.kernels import attention, cross_entropy, dropout, layer_norm, rotation
+from locant.kernels import attention, cross_entropy, layer_norm, rotation
 from locant.kernels.library import find_compiler
-from locant.kernels.outcomes import require_done
 from locant.models.dropout import Dropout
 from locant.models.layer_norm import add_and_norm
 from locant.positions import Mask, attend
@@ -67,16 +66,6 @@ def test_who_makes_others_wait_leaves_them_within_a_step(tmp_path: Path) -> None
     assert run.returncode == 0, run.stdout
 
 
-def test_what_kernels_complain_of_is_raised() -> None:
-    require_done(None)
-    with pytest.raises(ConfigError, match="too much"):
-        require_done(b"too much")
-    with pytest.raises(MemoryError):
-        require_done(b"")
-    with pytest.raises(MemoryError, match="the batch"):
-        require_done(b"", "the batch")
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("label", [-100, -1, 8, 2**40])
 def test_labels_outside_the_vocabulary(label: int, dtype: torch.dtype) -> None:
@@ -115,7 +104,6 @@ def test_residuals_that_broadcast_are_left_to_pytorch() -> None:
     assert not layer_norm.serves(x, residual, norm.weight, norm.bias)
     expected = norm(residual + x)
     torch.testing.assert_close(add_and_norm(x, residual, Dropout(0.0), norm), expected)
-    assert not dropout.serves(x, residual)
     out = Dropout(0.5)(torch.ones_like(x), residual)
     assert set((out - residual).round(decimals=3).unique().tolist()) <= {0.0, 2.0}
 
@@ -147,12 +135,11 @@ def _everything() -> list[torch.Tensor]:
     attended = attention.attend(q, k, v, key_mask=None, causal=True)
     x, residual, weight, bias = some(50, 128), some(50, 128), some(128), some(128)
     normed = layer_norm.layer_norm(x, residual, weight, bias, epsilon=1e-5, dropped=26)
-    dropped = dropout.dropout(x, residual, 26)
     hidden, matrix, labels = some(2, 5, 64), some(30, 64), torch.arange(10, device="cpu").view(2, 5)
     loss, _ = projected_cross_entropy(hidden, matrix, labels, smoothing=0.1, ignore=0)
-    total = attended.sum() + normed.square().sum() + dropped.sum() + loss
+    total = attended.sum() + normed.square().sum() + loss
     given = (q, k, v, x, residual, weight, bias, hidden, matrix)
-    return [attended, normed, dropped, loss, *torch.autograd.grad(total, given)]
+    return [attended, normed, loss, *torch.autograd.grad(total, given)]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
@@ -193,7 +180,6 @@ def test_tables_elsewhere_are_not_read() -> None:
 def test_what_is_no_number_stays_none_in_bfloat16() -> None:
     """Rounding by adding to the bits would carry this one over into zero."""
     x = torch.full((1, 64), -1, dtype=torch.int32).view(torch.float32).requires_grad_()
-    assert bool(dropout.dropout(x, torch.zeros(1, 64), 0).isnan().all())
     with torch.autocast("cpu", torch.bfloat16):
         out = layer_norm.layer_norm(x, None, torch.ones(64), torch.zeros(64), epsilon=1e-5)
     assert out.dtype == torch.bfloat16

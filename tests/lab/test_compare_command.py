@@ -122,7 +122,7 @@ def test_wrong_usage_is_said_before_any_work(
 def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare"]) == 0
     assert "length-generalisation is all of copy, reverse" in capsys.readouterr().out
-    assert main(["compare", "--task", "copy", "--steps", "2"]) == 2
+    assert main(["compare", "--schemes", "rotary", "--steps", "2"]) == 2
 
 
 def test_wide_tables_are_shown_in_parts_and_whole() -> None:

@@ -151,8 +151,12 @@ def test_only_the_variants_for_matrices_have_their_instructions(unpacked: dict[s
         assert found == {name for name, feature in (("smmla", "i8mm"), ("bfmmla", "bf16")) if feature in features}
 
 
-def test_a_machine_without_a_compiler(tmp_path: Path) -> None:
-    """A training step and a translation with kernels, and nothing is built."""
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [("train_and_translate.py", "trained and translated"), ("readme_jobs.py", "the jobs of the README are done")],
+)
+def test_a_machine_without_a_compiler(script: str, said: str, tmp_path: Path) -> None:
+    """Training, translation and the jobs of the README with kernels, and nothing is built."""
     venv.create(tmp_path / "venv", with_pip=False)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(tmp_path / "venv")}))
     subprocess.run(
@@ -162,15 +166,15 @@ def test_a_machine_without_a_compiler(tmp_path: Path) -> None:
     # torch and the rest, which are found after what is installed here.
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     environment = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    script = Path(__file__).with_name("train_and_translate.py")
     run = subprocess.run(
-        [tmp_path / "venv" / "bin" / "python", "-I", script],
+        [tmp_path / "venv" / "bin" / "python", "-I", Path(__file__).with_name(script)],
         env=environment,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines()[-1] == "trained and translated"
+    assert run.stdout.splitlines()[-1] == said
     assert str(site) in run.stdout
-    assert not (tmp_path / "cache").exists()
+    assert not (tmp_path / "cache" / "locant" / "kernels").exists()

@@ -2,7 +2,7 @@
 
 import torch
 
-from locant.kernels import attention, cross_entropy, dropout, layer_norm, rotation
+from locant.kernels import attention, cross_entropy, layer_norm, rotation
 from locant.kernels.variants import choose
 from locant.models import DecodingSettings, Transformer, TransformerConfig
 from locant.training import projected_cross_entropy
@@ -11,7 +11,7 @@ from locant.translation import CompiledEngine, PyTorchEngine
 best = choose()
 assert best is not None
 print(best.path)  # noqa: T201
-for kernel in (attention, cross_entropy, dropout, layer_norm, rotation):
+for kernel in (attention, cross_entropy, layer_norm, rotation):
     assert kernel.KERNEL.usable()
 
 torch.manual_seed(0)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locant.errors import ConfigError
-from locant.positions import Frequencies, PositionTable, geometric_frequencies
+from locant.positions import ALiBi, Frequencies, PositionTable, Rotary, Sinusoidal, geometric_frequencies
 
 ROUNDING = 3.1e-8
 
@@ -55,9 +55,9 @@ def test_one_position_for_every_pair() -> None:
     torch.testing.assert_close(angles, torch.tensor([[1.0, 1.0, 0.0]], dtype=torch.float64), atol=1e-15, rtol=0)
 
 
-def test_positions_must_be_integers() -> None:
-    with pytest.raises(ConfigError, match=r"must be integers.*torch\.float32"):
-        Frequencies([Decimal(1)]).angles(torch.tensor([0.5]))
+def test_positions_are_numbers() -> None:
+    with pytest.raises(ConfigError):
+        Frequencies([Decimal(1)]).angles(torch.tensor([True]))
 
 
 def test_a_table_grows_by_itself() -> None:
@@ -81,3 +81,28 @@ def test_compiled_angles_are_the_same() -> None:
     positions = torch.tensor([5, 2**31 - 1])
     compiled = torch.compile(frequencies.sine_cosine, backend="aot_eager")(positions)
     torch.testing.assert_close(compiled, frequencies.sine_cosine(positions), rtol=0, atol=0)
+
+
+@given(st.floats(-1e6, 1e6) | st.floats(-1, 1), st.sampled_from([10000.0, 100.0]))
+def test_fractions_of_positions(position: float, base: float) -> None:
+    """Seconds, steps of diffusion, coordinates from -1 to 1: the formula at the very number."""
+    at = torch.tensor([position], dtype=torch.float64)
+    sine, cosine = Frequencies(geometric_frequencies(4, base)).sine_cosine(at)
+    with mpmath.workdps(40):
+        for pair in range(4):
+            angle = mpmath.mpf(position) * mpmath.mpf(base) ** (-mpmath.mpf(pair) / 4)
+            assert abs(mpmath.mpf(float(sine[0, pair])) - mpmath.sin(angle)) < 3.1e-8
+            assert abs(mpmath.mpf(float(cosine[0, pair])) - mpmath.cos(angle)) < 3.1e-8
+
+
+def test_schemes_take_fractions_where_their_formulas_do() -> None:
+    half = torch.tensor([998.5])
+    code = Sinusoidal(16, dialect="concatenated", cosine_first=True).encode(half)[0]
+    angles = 998.5 * 10000.0 ** -(torch.arange(8, dtype=torch.float64) / 8)
+    torch.testing.assert_close(code.double(), torch.cat((angles.cos(), angles.sin())), rtol=0, atol=4e-8)
+    q = torch.randn(1, 1, 1, 16)
+    turned = Rotary(16)(q, q, half)[0]
+    back = Rotary(16)(turned, turned, -half)[0]
+    torch.testing.assert_close(back, q)
+    with pytest.raises(ConfigError):
+        ALiBi(1)(q, q, half)

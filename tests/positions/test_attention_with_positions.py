@@ -1,6 +1,5 @@
 """Attention with every scheme of the registry, in blocks and packed."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from locant.positions import (
     attend,
     attend_with_positions,
     build_scheme,
+    score_mod,
 )
 from locant.positions.flex_attention import flex_attend
 from locant.positions.relative import RelativeBias
@@ -73,8 +73,9 @@ def test_the_flex_kernel_gives_the_same(name: str, causal: bool) -> None:
     for k_positions in (torch.arange(12), torch.stack((torch.arange(12), torch.arange(12) + 3))):
         q_positions = k_positions[..., 5:]
         expected = attend_with_positions(q, k, v, scheme, q_positions, k_positions, Mask(causal))
-        found = flex_attend(q, k, v, scheme, q_positions, k_positions, Mask(causal), attention=flex_attention)
-        assert found is not None
+        score = score_mod(scheme, q, k, q_positions, k_positions)
+        assert score is not None
+        found = flex_attend(q, k, v, score, Mask(causal), attention=flex_attention)
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
 
 
@@ -83,13 +84,15 @@ def test_the_flex_kernel_gives_the_same(name: str, causal: bool) -> None:
 def test_blocks_of_a_causal_mask_are_those_of_pytorch(queries: int, before: int) -> None:
     masks: list[BlockMask] = []
 
-    def kernel(q: Tensor, k: Tensor, v: Tensor, *, score_mod: object, block_mask: BlockMask) -> Tensor:
+    def kernel(q: Tensor, k: Tensor, v: Tensor, *, block_mask: BlockMask, **_: object) -> Tensor:
         masks.append(block_mask)
         return q
 
     keys = queries + before
     q, k, positions = heads(1, 4, queries, 16), heads(1, 4, keys, 16), torch.arange(keys)
-    flex_attend(q, k, k, lively("alibi", causal=True), positions[before:], positions, Mask(True), attention=kernel)
+    score = score_mod(lively("alibi"), q, k, positions[before:], positions)
+    assert score is not None
+    flex_attend(q, k, k, score, Mask(True), attention=kernel)
     found = masks[0]
     expected = create_block_mask(lambda b, h, i, j: j <= i + before, None, None, queries, keys, device="cpu")
     names = [
@@ -110,22 +113,10 @@ def test_blocks_of_a_causal_mask_are_those_of_pytorch(queries: int, before: int)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_fused_kernel_gets_no_bias_in_float64(name: str, dtype: torch.dtype) -> None:
     """Its scores are float32, and with a bias in float64, as some are computed, it does not compile."""
-    found: list[torch.dtype] = []
-
-    def kernel(q: Tensor, k: Tensor, v: Tensor, *, score_mod: Callable[..., Tensor], block_mask: object) -> Tensor:
-        index = torch.tensor(0)
-        found.append(score_mod(torch.tensor(0.0), index, index, index, index).dtype)
-        return v
-
-    q, positions = heads(1, 4, 9, 16).to(dtype), torch.arange(9)
-    flex_attend(q, q, q, lively(name, causal=True), positions, positions, Mask(True), attention=kernel)
-    assert found == [torch.float32]
-
-
-def test_a_bias_that_is_not_relative_has_no_row() -> None:
-    scheme, positions = build_scheme("fire", AttentionShape(32, 4, causal=True), {"threshold": 5.0}), torch.arange(9)
-    q = heads(1, 4, 9, 16)
-    assert flex_attend(q, q, q, scheme, positions, positions, Mask(True)) is None  # type: ignore[arg-type]
+    q, index = heads(1, 4, 9, 16).to(dtype), torch.tensor(0)
+    score = score_mod(lively(name), q, q, torch.arange(9))
+    assert score is not None
+    assert score(torch.tensor(0.0), index, index, index, index).dtype == torch.float32
 
 
 def test_against_softmax_written_out() -> None:

@@ -73,7 +73,7 @@ def test_texts_that_are_too_long() -> None:
     with pytest.raises(DataError):
         scheme.eval().drawn(torch.arange(6))
     with pytest.raises(DataError):
-        scheme.train().draw(21)
+        scheme.train().drawn(torch.arange(21))
 
 
 def test_layers_of_torch() -> None:

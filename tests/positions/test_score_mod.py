@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from locant.positions import SCHEMES, AttentionShape, Mask, PositionScheme, ScoreMod, attend, build_scheme
+from locant.errors import DataError
+from locant.positions import SCHEMES, AttentionShape, Mask, PositionScheme, ScoreMod, attend, build_scheme, score_mod
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "self-extend": {"group": 2, "window": 4},
@@ -32,13 +33,13 @@ def heads(length: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(2, 4, length, 8, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-def added(score_mod: ScoreMod | None, queries: int, keys: int) -> Tensor:
+def added(function: ScoreMod | None, queries: int, keys: int) -> Tensor:
     """What a function for FlexAttention adds to scores of zero, of every pair ``[2, 4, Q, K]``."""
     scores = torch.zeros(2, 4, queries, keys)
-    if score_mod is None:
+    if function is None:
         return scores
     sizes = torch.meshgrid(*(torch.arange(size) for size in scores.shape), indexing="ij")
-    return score_mod(scores, *sizes)
+    return function(scores, *sizes)
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -54,7 +55,7 @@ def test_equal_to_the_bias(name: str, dtype: torch.dtype) -> None:
     ):
         bias = scheme.score_bias(q, k, q_positions, k_positions)
         expected = torch.zeros(2, 4, 7, 12) if bias is None else bias.float().expand(2, 4, 7, 12)
-        found = added(scheme.score_mod(q, k, q_positions, k_positions), 7, 12).float()
+        found = added(score_mod(scheme, q, k, q_positions, k_positions), 7, 12).float()
         torch.testing.assert_close(found, expected, rtol=1e-5 if dtype == torch.float32 else 8e-3, atol=1e-5)
 
 
@@ -64,7 +65,7 @@ def test_a_known_length_changes_no_pair_that_is_seen(name: str) -> None:
     packed = PACKED[:1].expand(2, -1)
     together = Mask.packed(packed).keys
     assert together is not None
-    found = added(scheme.score_mod(q, q, packed, max_length=7), 12, 12)
+    found = added(score_mod(scheme, q, q, packed, max_length=7), 12, 12)
     expected = scheme.score_bias(q, q, packed, packed)
     assert expected is not None
     seen = together.expand(2, 4, 12, 12)
@@ -84,11 +85,18 @@ def test_flex_attention(name: str, mask: Mask) -> None:
     turned = scheme.rotate(q, k, PACKED, PACKED)
     expected = attend(*turned, v, mask, scheme.score_bias(q, k, PACKED, PACKED))
     blocks = create_block_mask(mask.mask_mod(12, 12), 2, None, 12, 12, device="cpu")
-    found = flex_attention(*turned, v, score_mod=scheme.score_mod(q, k, PACKED), block_mask=blocks)
+    found = flex_attention(*turned, v, score_mod=score_mod(scheme, q, k, PACKED), block_mask=blocks)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_packed_texts_see_themselves() -> None:
-    keys = Mask.packed(torch.tensor([[0, 1, 0], [0, 0, 1]])).keys
-    assert keys is not None
-    assert keys[:, 0].int().tolist() == [[[1, 1, 0], [1, 1, 0], [0, 0, 1]], [[1, 0, 0], [0, 1, 1], [0, 1, 1]]]
+    by_position = Mask.packed(torch.tensor([[0, 1, 0], [0, 0, 1]]))
+    by_text = Mask.packed(texts=torch.tensor([[7, 7, 3], [0, 5, 5]]))
+    for mask in (by_position, by_text):
+        assert mask.causal
+        assert mask.keys is not None
+        assert mask.keys[:, 0].int().tolist() == [[[1, 1, 0], [1, 1, 0], [0, 0, 1]], [[1, 0, 0], [0, 1, 1], [0, 1, 1]]]
+    positions = torch.arange(3)
+    for wrong in ({"positions": torch.zeros(2, 3, 3).long()}, {}, {"positions": positions, "texts": positions}):
+        with pytest.raises(DataError):
+            Mask.packed(**wrong)

@@ -14,6 +14,7 @@ from rotary_examples import assert_same, configs
 from locant.errors import ConfigError
 from locant.positions import RotaryConfig
 from locant.positions.scaling import SCALINGS, DynamicNTK, LongRoPE, NTKAware, Proportional, Unscaled, YaRN
+from locant.positions.scaling.clipped import Clipped
 from locant.rotary_configs.ctranslate2 import read_ctranslate2, write_ctranslate2
 from locant.rotary_configs.scaling import scaling_types
 
@@ -21,7 +22,7 @@ _LISTS = LongRoPE(short_factors=[1, 1], long_factors=[1, 2], original_length=8, 
 _LAYER = {"rotary_dim": 32, "head_dim": 32, "rotary_interleave": False}
 
 
-@pytest.mark.parametrize("name", sorted(set(SCALINGS) - {"yarn", "ntk-by-parts", "proportional"}))
+@pytest.mark.parametrize("name", sorted(set(SCALINGS) - {"yarn", "ntk-by-parts", "proportional", "clipped"}))
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_every_scaling_is_read_as_it_is_written(name: str, data: st.DataObject) -> None:
@@ -36,6 +37,7 @@ def test_every_scaling_is_read_as_it_is_written(name: str, data: st.DataObject) 
     [
         YaRN(factor=4.0, original_length=2048),
         Proportional(rotary_fraction=0.5),
+        Clipped(pairs=2),
         DynamicNTK(original_length=8),
         replace(_LISTS, attention_factor=1.01),
         replace(_LISTS, final_length=9),

@@ -146,7 +146,7 @@ def test_each_has_a_public_report_and_a_reason():
 
 
 def test_the_page_has_the_table_of_the_registry():
-    page = Path(__file__).parents[2] / "docs" / "inspect.md"
+    page = Path(__file__).parents[2] / "docs" / "findings.md"
     assert findings_table() in page.read_text(encoding="utf-8")
 
 

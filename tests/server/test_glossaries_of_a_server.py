@@ -11,7 +11,7 @@ from served import serving, tiny_models, tiny_translator
 
 from locant.cli import serve
 from locant.errors import ConfigError, DataError
-from locant.server.glossaries import read_glossaries, with_glossaries
+from locant.server.models import read_glossaries
 from locant.translation import Glossary
 
 TERMS = {"alpha": "Xaquor", "Vlim": None}
@@ -66,7 +66,7 @@ def test_files_say_their_directions(tmp_path: Path):
     names.write_text("Vlim\n", encoding="utf-8")
     found = read_glossaries([f"de-en={terms}", f"de-*={names}", str(names)])
     assert found == {"de-en": {"alpha": "Xaquor"}, "de-*": {"Vlim": None}, "*": {"Vlim": None}}
-    models = with_glossaries(tiny_models(("de", "en"), ("de", "fr"), ("en", "de")), found)
+    models = tiny_models(("de", "en"), ("de", "fr"), ("en", "de")).arranged(glossaries=found)
     chosen = {str(direction): route.glossary.terms for direction, route in models.routes.items() if route.glossary}
     assert chosen == {"de-en": {"alpha": "Xaquor"}, "de-fr": {"Vlim": None}, "en-de": {"Vlim": None}}
     parser = ArgumentParser()
@@ -84,7 +84,7 @@ def test_what_is_wrong_with_them_is_said(tmp_path: Path):
         read_glossaries([str(tmp_path / "none.tsv")])
     two = tiny_models(("de", "en"), ("en", "de"))
     with pytest.raises(ConfigError, match="translations is for one direction, and the models translate de-en, en-de"):
-        with_glossaries(two, {"*": {"alpha": "Xaquor"}})
+        two.arranged(glossaries={"*": {"alpha": "Xaquor"}})
     with pytest.raises(ConfigError, match="a glossary for fr-en, but the models translate de-en, en-de"):
-        with_glossaries(two, {"fr-en": {"Vlim": None}})
-    assert with_glossaries(tiny_models(), {"*": {"alpha": "Xaquor"}}).routes.popitem()[1].glossary is not None
+        two.arranged(glossaries={"fr-en": {"Vlim": None}})
+    assert tiny_models().arranged(glossaries={"*": {"alpha": "Xaquor"}}).routes.popitem()[1].glossary is not None

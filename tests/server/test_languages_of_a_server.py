@@ -11,9 +11,8 @@ from tiny_models import tiny_model, tiny_tokenizers
 from locant.errors import ConfigError, UsageError
 from locant.models import DecodingSettings
 from locant.server import ModelPlace, Models
-from locant.server.gate import address_of
-from locant.server.identification import Identifier
-from locant.server.models import language_name
+from locant.server.clients import address_of
+from locant.server.models import identify, identify_among, language_name
 from locant.text import TokenizerPair
 from locant.text.tokenizer_pair import LanguageTokens
 from locant.translation import Translator
@@ -59,6 +58,7 @@ def test_a_country_is_no_language_of_a_place(text):
 
 
 SIMPLIFIED, TRADITIONAL = tiny_translator("en", "zh_Hans", seed=8), tiny_translator("en", "zh_Hant", seed=9)
+BRAZIL, PORTUGAL = tiny_translator("en-GB", "pt-BR", seed=8), tiny_translator("en-GB", "pt-PT", seed=9)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,9 @@ SIMPLIFIED, TRADITIONAL = tiny_translator("en", "zh_Hans", seed=8), tiny_transla
         ([SIMPLIFIED, TRADITIONAL], "zh-TW", TRADITIONAL),
         ([SIMPLIFIED, TRADITIONAL], "zt", TRADITIONAL),
         ([SIMPLIFIED, TRADITIONAL], "ja", None),
+        ([BRAZIL], "pt-PT", BRAZIL),
+        ([BRAZIL, PORTUGAL], "pt-PT", PORTUGAL),
+        ([BRAZIL, PORTUGAL], "pt-AO", None),
     ],
 )
 def test_a_language_is_served_by_any_of_its_codes_and_by_no_other(models, target, translator):
@@ -179,11 +182,10 @@ def test_languages_have_names(code, name):
 
 
 def test_languages_are_identified_by_the_codes_of_the_models():
-    identifier = Identifier(["deu_Latn", "nb", "eng_Latn"])
-    assert identifier.identify(GERMAN)[0].code == "deu_Latn"
-    assert identifier.choose("Jeg forstår ikke hva du mener.", ["eng_Latn", "nb"]).code == "nb"
-    assert identifier.identify("12345 !?") == []
-    nothing = identifier.choose("12345", ["eng_Latn", "nb"])
+    assert identify(GERMAN, ["deu_Latn", "nb", "eng_Latn"])[0].code == "deu_Latn"
+    assert identify_among("Jeg forstår ikke hva du mener.", ["eng_Latn", "nb"]).code == "nb"
+    assert identify("12345 !?", ["nb"]) == []
+    nothing = identify_among("12345", ["eng_Latn", "nb"])
     assert (nothing.code, nothing.confidence) == ("eng_Latn", 0.0)
 
 

@@ -113,10 +113,10 @@ def test_by_keyboard_alone(page: Any, models: Any) -> None:
     page.keyboard.press("Control+Enter")
     assert translation(page) == expected(models, "alpha beta")
     reached = []
-    for _ in range(9):
+    for _ in range(10):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id"))
-    assert reached[:8] == ["file", "clear", "swap", "target", "translation", "translate", "copy", "more"]
+    assert reached[:9] == ["file", "clear", "swap", "target", "translation", "translate", "copy", "save", "more"]
 
 
 def test_languages_are_swapped_with_the_texts(page: Any) -> None:

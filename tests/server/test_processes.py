@@ -19,8 +19,6 @@ from libretranslatepy import LibreTranslateAPI
 from processes import start_locant
 from served import tiny_translator
 
-from locant.cli import main
-
 FIELDS = {"q": "alpha beta", "source": "de", "target": "en"}
 PATIENCE = 120  # seconds that anything here may take on a busy machine
 
@@ -183,6 +181,7 @@ def working(address):
 
 def test_slow_and_silent_connections_are_closed_and_a_second_signal_ends(folder, tmp_path):
     options = ("--rows", 2, "--head-seconds", 1, "--body-seconds", 1)
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with running(folder, tmp_path / "log", *options) as server:
         host, port = server.address.removeprefix("http://").split(":")
         with closing(socket.create_connection((host, int(port)))) as silent:
@@ -191,16 +190,13 @@ def test_slow_and_silent_connections_are_closed_and_a_second_signal_ends(folder,
             assert silent.recv(100) == b""
         with closing(socket.create_connection((host, int(port)))) as slow:
             slow.settimeout(PATIENCE)
-            slow.sendall(
-                b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
-            )
+            slow.sendall(head + b"Content-Length: 50\r\n\r\n{")
             assert slow.recv(100).startswith(b"HTTP/1.1 408")
         with closing(socket.create_connection((host, int(port)))) as large:
             large.settimeout(PATIENCE)
-            large.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000)
+            large.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000)
             assert large.recv(100).startswith(b"HTTP/1.1 400")
         body = json.dumps({**FIELDS, "q": different_sentences(2_000)}).encode()
-        head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         with closing(socket.create_connection((host, int(port)))) as gone:
             gone.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             server.wait_for(lambda: working(server.address))
@@ -211,28 +207,80 @@ def test_slow_and_silent_connections_are_closed_and_a_second_signal_ends(folder,
             server.wait_for(lambda: working(server.address))
             server.signal(signal.SIGTERM)
             server.wait_for(lambda: server.events("draining"))
-            assert server.ask().status_code == 503
+            server.wait_for(lambda: server.ask().status_code == 503)
             server.signal(signal.SIGTERM)
             server.process.join(PATIENCE)
             assert not server.process.is_alive()
+
+
+def test_many_clients_lose_nothing_when_the_server_ends(folder, tmp_path):
+    """What was sent before the signal is answered; after it there are answers and 503, and then no connection."""
+    with running(folder, tmp_path / "log", "--rows", 2) as server:
+        answers, lost, stop = [], [], threading.Event()
+        address = server.address
+
+        def ask():
+            with httpx.Client(timeout=PATIENCE) as client:
+                while not stop.is_set():
+                    try:
+                        answers.append(client.post(f"{address}/translate", json=FIELDS).status_code)
+                    except httpx.HTTPError as error:
+                        if not (isinstance(error, httpx.ConnectError) and "refused" in str(error).lower()):
+                            lost.append(repr(error))
+                        return  # nobody listens any more
+
+        asking = [threading.Thread(target=ask) for _ in range(12)]
+        for thread in asking:
+            thread.start()
+        server.wait_for(lambda: len(answers) > 50)
+        server.signal(signal.SIGTERM)
+        server.process.join(PATIENCE)
+        stop.set()
+        for thread in asking:
+            thread.join(PATIENCE)
+        assert server.process.exitcode == 0
+        assert not lost
+        assert set(answers) <= {200, 503}
+
+
+@pytest.mark.parametrize("engine", ["ctranslate2", "pytorch"])
+def test_every_engine_answers_in_workers(folder, tmp_path, engine):
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2")
+    with running(folder, tmp_path / "log", "--engine", engine, "--workers", 2, "--request-seconds", 60) as server:
+        answers = [server.ask() for _ in range(6)]
+        assert [answer.status_code for answer in answers] == [200] * 6
+        other = httpx.post(
+            f"{server.address}/translate", json=FIELDS, headers={"host": "evil.example"}, timeout=PATIENCE
+        )
+        assert other.status_code == 403
+
+
+def test_workers_end_with_the_process_above_them(folder, tmp_path):
+    with running(folder, tmp_path / "log") as server:
+        (worker,) = server.wait_for(lambda: server.address and server.workers())
+        server.signal(signal.SIGKILL)
+        server.wait_for(lambda: not is_alive(worker))
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["{model}", "{model}"], "Both"),
-        (["{model}/none"], "There is no model folder"),
+        (["{model}/none"], "{model}/none"),
         (["{model}", "--port", "70000"], "port"),
         (["{model}", "--characters", "0"], "characters"),
-        (["{model}", "--keys", "{model}/config.json"], "16 or more"),
-        (["{model}", "--port", "{port}"], "is in use"),
+        (["{model}", "--keys", "{model}/config.json"], "config.json"),
+        (["{model}", "--port", "{port}"], "{port}"),
     ],
 )
-def test_mistakes_are_said_before_anything_is_served(folder, arguments, words, capsys):
+def test_mistakes_are_said_before_anything_is_served(folder, tmp_path, arguments, words):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         names = {"model": folder, "port": taken.getsockname()[1]}
         given = [argument.format(**names) for argument in arguments]
-        assert main(["serve", *given, "--engine", "pytorch"]) in (1, 2)
-    printed = capsys.readouterr().err
-    assert words in printed
+        process = start_locant(["serve", *given, "--engine", "pytorch"], tmp_path / "log")
+        process.join(PATIENCE)
+    assert process.exitcode in (1, 2)
+    printed = (tmp_path / "log").read_text()
+    assert words.format(**names) in printed
     assert "Traceback" not in printed

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from locant.errors import LocantError
 from locant.models import DecodingSettings
-from locant.server.scheduler import Scheduler
-from locant.server.tickets import QueueFullError, SchedulerClosedError, Sentence, TooManySentencesError
+from locant.server.scheduler import (
+    FairQueue,
+    QueueFullError,
+    Scheduler,
+    SchedulerClosedError,
+    Sentence,
+    TooManySentencesError,
+    Waiting,
+)
 from locant.translation import Hypothesis
 
 SETTINGS = DecodingSettings()
@@ -71,6 +83,8 @@ class Fixture:
         self.searches: list[Search] = []
         self.results: dict[int, object] = {}
         self.arrived = threading.Condition()
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
 
         def make():
             self.searches.append(Search(room, self.allowed, self.order, fail))
@@ -79,15 +93,28 @@ class Fixture:
         limits = {"name": "lanes", "waiting_requests": 4, "waiting_sentences": 300, "waiting_seconds": 60.0, **limits}
         self.scheduler = Scheduler(make, self.recorder, **limits)
 
-    def submit(self, client, numbers, **options):
-        def deliver(results):
-            with self.arrived:
-                for index, result in results:
-                    self.results[numbers[index]] = result
-                self.arrived.notify_all()
+    def call(self, work):
+        async def called():
+            return work()
 
-        sentences = [Sentence([number], 5, [2], SETTINGS) for number in numbers]
-        return self.scheduler.submit(client, sentences, deliver, **options)
+        return asyncio.run_coroutine_threadsafe(called(), self.loop).result(60)
+
+    def submit(self, client, numbers, **options):
+        def note(number, outcome):
+            if not outcome.cancelled():
+                with self.arrived:
+                    self.results[number] = outcome.result()
+                    self.arrived.notify_all()
+
+        def submit():
+            ticket = self.scheduler.submit(
+                client, [Sentence([number], 5, [2], SETTINGS) for number in numbers], **options
+            )
+            for number, outcome in zip(numbers, ticket.outcomes, strict=True):
+                outcome.add_done_callback(partial(note, number))
+            return ticket
+
+        return self.call(submit)
 
     def step(self, count=1):
         for _ in range(count):
@@ -167,19 +194,54 @@ def test_what_is_asked_for_again_comes_first_and_is_not_refused(make):
     assert found.order.index(4) < found.order.index(2)
 
 
-def test_a_request_that_has_waited_too_long_is_refused(make):
+def test_a_request_that_has_waited_too_long_is_refused_while_a_step_lasts(make):
     found = make(room=1, waiting_seconds=0.05)
     found.submit("a", [1, 2, 3])
     found.wait_until(lambda: found.order == [1])
     found.submit("b", [4])
-    threading.Event().wait(0.2)
-    found.step(1)
     found.wait_for(4)
     assert isinstance(found.results[4], QueueFullError)
-    found.step(2)
+    found.step(3)
     found.wait_for(1, 2, 3)
     assert found.order == [1, 2, 3]
     assert not isinstance(found.results[3], LocantError)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 40)), min_size=1, max_size=12))
+def test_every_client_has_its_turn(requests):
+    """Until a client is done, no other one has had more than a turn more than it."""
+    queue = FairQueue(1000, 10_000, 60.0, turn=5)
+    for client, count in requests:
+        queue.add(Waiting(client, count))
+    left = Counter({client: 0 for client, _ in requests})
+    for client, count in requests:
+        left[client] += count
+    taken = Counter()
+    while (entry := queue.first()) is not None:
+        queue.take(entry)
+        taken[entry.client] += 1
+        left[entry.client] -= 1
+        assert all(taken[entry.client] - taken[other] <= 5 for other in left if left[other])
+    assert not +left
+    assert queue.requests == queue.sentences == 0
+
+
+def test_in_a_flood_clients_wait_for_less():
+    now = [0.0]
+    queue = FairQueue(10, 100, 16.0, clock=lambda: now[0])
+    for _ in range(10):
+        queue.add(Waiting("a", 10))
+    for expected in (8.0, 4.0, 2.0, 1.0, 1.0):
+        for _ in range(3):
+            with pytest.raises(QueueFullError):
+                queue.require_room("a", 1)
+        now[0] += 0.6
+        queue.note_taken()
+        assert queue.patience == expected
+    now[0] += 10
+    queue.note_taken()
+    assert queue.patience == 16.0
 
 
 def test_results_are_those_of_the_sentences(make):
@@ -236,13 +298,24 @@ def test_a_cancelled_request_leaves_its_places(make):
     found = make(room=2)
     ticket = found.submit("a", [1, 2, 3, 4])
     found.wait_until(lambda: found.order == [1, 2])
-    found.scheduler.cancel(ticket)
+    found.call(lambda: found.scheduler.release(ticket))
     found.submit("b", [5])
     found.step(2)
     found.wait_for(5)
     found.wait_until(lambda: found.recorder.queue == (0, 0))
     assert not {1, 2, 3, 4} & set(found.results)
     assert 3 not in found.order
+
+
+def test_a_sentence_that_nobody_awaits_any_more_leaves_its_place(make):
+    found = make(room=1)
+    running, waiting = found.submit("a", [1]), found.submit("b", [2])
+    found.wait_until(lambda: found.order == [1])
+    for ticket in (running, waiting):
+        found.call(lambda ticket=ticket: (ticket.outcomes[0].cancel(), found.scheduler.release(ticket)))
+    found.step()
+    found.wait_until(lambda: found.scheduler.is_idle)
+    assert found.order == [1]
 
 
 def test_a_search_that_breaks_fails_its_sentences_and_is_replaced(make):
@@ -258,25 +331,17 @@ def test_a_search_that_breaks_fails_its_sentences_and_is_replaced(make):
     assert len(found.searches) == 2
 
 
-def test_closing_finishes_what_is_there_and_ending_does_not(make):
+def test_what_is_there_at_the_end_fails(make):
     found = make(room=1)
-    found.submit("a", [1, 2])
+    found.submit("a", [1, 2, 3])
     found.wait_until(lambda: found.order == [1])
-    found.scheduler.close()
+    found.step()
+    found.scheduler.end()
+    found.wait_for(3)
+    assert isinstance(found.results[3], SchedulerClosedError)
     with pytest.raises(SchedulerClosedError):
         found.submit("b", [3])
-    with pytest.raises(SchedulerClosedError):
-        found.scheduler.check_room("b")
-    found.step(2)
-    found.wait_for(1, 2)
-
-    other = make(room=1)
-    other.submit("a", [1, 2, 3])
-    other.wait_until(lambda: other.order == [1])
-    other.step()
-    other.scheduler.end()
-    other.wait_for(3)
-    assert isinstance(other.results[3], SchedulerClosedError)
+    found.wait_until(lambda: not any(thread.name.startswith("lanes ") for thread in threading.enumerate()))
 
 
 def test_many_sentences_are_shared_by_two_lanes(make):
@@ -319,19 +384,9 @@ def test_a_cancelled_request_leaves_both_lanes(make):
     found = make(room=10, lanes=2)
     ticket = found.submit("a", list(range(18)))
     found.wait_until(lambda: len(found.order) == 18)
-    found.scheduler.cancel(ticket)
+    found.call(lambda: found.scheduler.release(ticket))
     found.submit("b", [99])
     found.step(4)
     found.wait_for(99)
     assert set(found.results) == {99}
     found.wait_until(lambda: found.scheduler.is_idle)
-
-
-def test_lanes_end_when_all_is_done(make):
-    found = make(room=10, lanes=2)
-    found.submit("a", list(range(18)))
-    found.wait_until(lambda: len(found.order) == 18)
-    found.scheduler.close()
-    found.step(2)
-    found.wait_for(*range(18))
-    found.wait_until(lambda: not any(thread.name.startswith("lanes ") for thread in threading.enumerate()))

@@ -9,8 +9,8 @@ import time
 import pytest
 from served import serving
 
-from locant.server.threads import TextThreads
-from locant.server.tickets import QueueFullError
+from locant.server import routes
+from locant.server.scheduler import QueueFullError, TextThreads
 
 PATIENCE = 60  # seconds that anything here may take on a busy machine
 
@@ -67,19 +67,33 @@ def test_too_much_is_refused_but_not_what_has_been_taken():
     assert asyncio.run(run()) == set(range(8))
 
 
-def test_what_has_waited_too_long_is_refused():
+def test_what_has_waited_too_long_is_refused_while_all_threads_are_busy():
     async def run():
         found = Fixture(waiting_seconds=0.05)
         busy, late = found.busy(), found.note("a", 1)
-        await asyncio.sleep(0.2)
+        with pytest.raises(QueueFullError):
+            await asyncio.wait_for(late, PATIENCE)
+        assert not busy.done()
         found.gate.set()
         await busy
-        with pytest.raises(QueueFullError):
-            await late
         found.threads.end()
         return found.done
 
     assert asyncio.run(run()) == []
+
+
+def test_one_client_never_has_all_threads():
+    async def run():
+        threads, gate = TextThreads(2, waiting_requests=8, waiting_seconds=60.0), threading.Event()
+        greedy = [asyncio.ensure_future(threads.run("a", lambda: gate.wait(PATIENCE))) for _ in range(3)]
+        await asyncio.sleep(0)
+        greedy[0].cancel()  # what has begun goes on, and counts
+        assert await asyncio.wait_for(threads.run("b", lambda: 5), PATIENCE) == 5
+        gate.set()
+        await asyncio.wait(greedy)
+        threads.end()
+
+    asyncio.run(run())
 
 
 def test_what_nobody_waits_for_does_not_begin():
@@ -127,11 +141,11 @@ def test_failures_arrive():
 
 
 @pytest.mark.parametrize("path", ["/detect", "/translate"])
-def test_the_time_of_a_request_counts_for_its_language_too(path):
+def test_the_time_of_a_request_counts_for_its_language_too(path, monkeypatch):
     with serving(limits={"request_seconds": 0.2}) as client:
         gate = threading.Event()
-        state = client.app.state.locant
-        state.identifier.identify = state.identifier.choose = lambda *arguments: gate.wait(PATIENCE)
+        monkeypatch.setattr(routes, "identify", lambda *arguments: gate.wait(PATIENCE))
+        monkeypatch.setattr(routes, "identify_among", lambda *arguments: gate.wait(PATIENCE))
         begun = time.monotonic()
         answer = client.post(path, json={"q": "alpha beta", "source": "auto", "target": "en"})
         waited = time.monotonic() - begun
@@ -140,20 +154,14 @@ def test_the_time_of_a_request_counts_for_its_language_too(path):
         assert waited < PATIENCE / 2
 
 
-def test_the_long_texts_of_one_client_do_not_hold_up_those_of_another():
-    """All threads are busy, and one client has more waiting: the other one's turn comes next but one."""
+def test_numbers_are_told_while_all_threads_are_busy():
     with serving() as client:
-        state = client.app.state.locant
-        threads, gate, done, seen = state.service.threads, threading.Event(), [], []
-        state.identifier.identify = lambda text: seen.append(len(done)) or []
+        threads, gate = client.app.state.service.threads, threading.Event()
 
         async def fill():
-            waiting = [asyncio.ensure_future(threads.run("other", lambda: gate.wait(PATIENCE))) for _ in range(2)]
-            waiting += [asyncio.ensure_future(threads.run("other", lambda: done.append(1))) for _ in range(50)]
-            await asyncio.sleep(0)
-            asyncio.get_running_loop().call_later(0.5, gate.set)
-            return waiting
+            return [asyncio.ensure_future(threads.run(name, lambda: gate.wait(PATIENCE))) for name in "ab"]
 
-        client.portal.call(fill)
-        assert client.post("/detect", json={"q": "Ein Mann reitet auf einem Pferd."}).status_code == 200
-        assert seen[0] < 5
+        waiting = client.portal.call(fill)
+        assert client.get("/metrics").status_code == 200
+        assert not any(each.done() for each in waiting)
+        gate.set()

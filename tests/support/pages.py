@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+FOLDERS = ("", "docs", "docs/course", "docs/results", "examples")
 PAGES = sorted(
-    [page for folder in ("", "docs", "docs/course", "docs/results") for page in (ROOT / folder).glob("*.md")],
+    [page for folder in FOLDERS for page in (ROOT / folder).glob("*.md")],
     key=lambda page: str(page.relative_to(ROOT)),
 )
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")

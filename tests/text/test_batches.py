@@ -174,10 +174,3 @@ def test_processes_share_every_batch(cache):
         assert sorted(rows) == sorted(row[row != PAD].tolist() for row in batch.target_output)
         empty += sum(len(share[2]) == 0 for share in shares)
     assert empty > 0, "the case of fewer rows than processes occurs"
-
-
-def test_a_batch_without_rows(cache):
-    batch = collate(cache, np.zeros(0, dtype=np.int64))
-    assert len(batch) == 0
-    assert batch.source.shape == batch.target_input.shape == (0, 1)
-    assert batch.target_tokens == 0

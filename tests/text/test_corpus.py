@@ -71,13 +71,6 @@ def test_unequal_lengths_give_both_counts(tmp_path, source, target):
         load_corpus(files(tmp_path))
 
 
-def test_invalid_utf8_names_file_and_line(tmp_path):
-    write(tmp_path / "a", lines(3))
-    (tmp_path / "b").write_bytes(b"gut\nsch\xf6n\nja\n")
-    with pytest.raises(DataError, match=r"b, line 2: byte 4 .*UTF-8"):
-        load_corpus(files(tmp_path))
-
-
 def test_missing_empty_and_damaged_files(tmp_path):
     write(tmp_path / "a", lines(3))
     with pytest.raises(DataError, match="b does not exist"):
@@ -252,7 +245,7 @@ def test_huggingface_from_a_local_folder(tmp_path):
     kept = load_corpus(HuggingFaceCorpus.parse(settings), TextStore(tmp_path / "store", 1, 0))
     assert list(kept.train) == list(corpus.train)
     assert kept.digest == corpus.digest
-    assert list((tmp_path / "store").glob("*/pair.bin"))
+    assert list((tmp_path / "store").glob("*/facts.bin"))
     with pytest.raises(DataError, match=r"no field 'translaton'. Did you mean 'translation'"):
         load_corpus(HuggingFaceCorpus.parse({**settings, "source_field": "translaton.en"}))
     with pytest.raises(DataError, match=r"no field 'translation\.fr'"):

@@ -63,7 +63,6 @@ def test_any_damage_of_a_record(name: str, data: st.DataObject, prepared: Path) 
         ("prepared.json", '"parts": [', '"parts": [], "x": ['),
         ("train/cache.json", '"uint16"', '"object"'),
         ("train/cache.json", '"target": [', '"target": 1.5, "x": ['),
-        ("train/cache.json", '"max_tokens": 40', '"max_tokens": -1'),
         (HELD_OUT, '"rows": [', '"rows": ["x", '),
         (HELD_OUT, '"rows": [', '"rows": [1000000, '),
     ],

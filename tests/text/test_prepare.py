@@ -71,12 +71,6 @@ def test_validation_pairs_that_are_too_long_are_told(corpus, tmp_path, caplog):
         prepare(short, CLEANING, TokenizerSettings(vocab_size=8), max_tokens=9, folder=tmp_path / "none")
 
 
-def test_other_folders_get_the_same_data(corpus, tmp_path):
-    one, two = (prepare(corpus, CLEANING, TOKENIZER, max_tokens=40, folder=tmp_path / name) for name in ("one", "two"))
-    assert one.tokenizers.digest == two.tokenizers.digest
-    assert one.train.target.tokens[:].tolist() == two.train.target.tokens[:].tolist()
-
-
 def test_a_change_rebuilds_but_never_under_a_resumed_run(corpus, pairs, tmp_path):
     folder = tmp_path / "run"
     first = prepare(corpus, CLEANING, TOKENIZER, max_tokens=40, folder=folder)
@@ -95,15 +89,6 @@ def test_a_change_rebuilds_but_never_under_a_resumed_run(corpus, pairs, tmp_path
         assert rebuilt.fingerprint != first.fingerprint
 
 
-def test_an_interrupted_preparation_is_done_again(corpus, tmp_path, monkeypatch):
-    folder = tmp_path / "run"
-    whole = prepare(corpus, CLEANING, TOKENIZER, max_tokens=40, folder=folder)
-    (folder / "cache" / "prepared.json").unlink()
-    again = prepare(corpus, CLEANING, TOKENIZER, max_tokens=40, folder=folder, resume=True)
-    assert again.tokenizers.digest == whole.tokenizers.digest
-    assert again.report == whole.report
-
-
 def test_sampled_epochs_feed_the_stream_and_resume(corpus, tmp_path):
     tokenizer = TokenizerSettings(vocab_size=200, sampling=0.1)
     data = prepare(corpus, CLEANING, tokenizer, max_tokens=40, folder=tmp_path / "run")
@@ -119,11 +104,6 @@ def test_sampled_epochs_feed_the_stream_and_resume(corpus, tmp_path):
     for expected in seen[place:]:
         epoch, index, batch = next(resumed)
         assert (epoch, index, batch.source.tolist()) == expected
-
-
-def test_without_sampling_all_epochs_are_one(corpus, tmp_path):
-    data = prepare(corpus, CLEANING, TOKENIZER, max_tokens=40, folder=tmp_path / "run")
-    assert data.epochs(seed=1)(0) is data.epochs(seed=2)(7) is data.train
 
 
 def test_what_an_earlier_version_prepared_is_used_again(corpus, tmp_path):

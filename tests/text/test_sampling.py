@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locant.text import Tokenizer, TokenizerSettings, train_tokenizers
-from locant.text import sampling as sampling_module
 
 DRAWS = 20_000
 WORD = "kalo"
@@ -136,13 +135,3 @@ def test_bpe_that_drops_all_merges_spells_characters(models):
 def test_every_sample_spells_the_text(models, algorithm, text, seed, alpha):
     tokenizer = models[algorithm]
     assert tokenizer.decode(tokenizer.encode_sampled([text], alpha=alpha, seed=seed)) == [tokenizer.normalize(text)]
-
-
-@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-def test_caches_change_nothing(models, pairs, algorithm, monkeypatch):
-    texts = [source for source, _ in pairs[:50]] + ["".join(pairs[0]).replace(" ", "")]
-    expected = models[algorithm].encode_sampled(texts, alpha=0.2, seed=1)
-    assert models[algorithm].encode_sampled(texts, alpha=0.2, seed=2) != expected
-    monkeypatch.setattr(sampling_module, "_CACHED_WORDS", 3)
-    monkeypatch.setattr(sampling_module, "_CACHED_STATES", 3)
-    assert Tokenizer(models[algorithm].model).encode_sampled(texts, alpha=0.2, seed=1) == expected

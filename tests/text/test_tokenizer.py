@@ -1,5 +1,3 @@
-import threading
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,12 +19,6 @@ def test_special_ids_and_vocabulary_size(tokenizer):
     assert tokenizer.vocab_size == 200
     assert tokenizer.token(EOS) == "</s>"
     assert tokenizer.decode([[BOS, *tokenizer.encode(["The kalo."])[0], EOS, PAD, PAD], []]) == ["The kalo.", ""]
-
-
-def test_round_trip_of_known_text(tokenizer, pairs):
-    texts = [text for pair in pairs[:50] for text in pair]
-    assert tokenizer.decode(tokenizer.encode(texts)) == texts
-    assert "".join(tokenizer.tokens(texts[0])).replace("▁", " ").strip() == texts[0]
 
 
 @given(text=st.text(alphabet="The kalomirü.\n\t\r\0\u00a0\u3000", max_size=40))
@@ -65,11 +57,6 @@ def test_chinese_and_japanese_need_no_spaces():
         assert UNK not in ids[0]
         assert 1 < len(ids[0]) <= len(text) + 1
         assert pair.source.decode(ids) == [text]
-
-
-def test_byte_fallback_spells_unknown_characters(pairs):
-    pair = train_tokenizers(pairs, TokenizerSettings(vocab_size=330, algorithm="bpe", byte_fallback=True))
-    assert pair.source.decode(pair.source.encode(["The 猫 🙂"])) == ["The 猫 🙂"]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -129,39 +116,6 @@ def test_of_two_vocabularies_one_may_be_smaller():
     with pytest.raises(ConfigError, match=r"at most (\d+) tokens") as caught:
         train_tokenizers(pairs, TokenizerSettings(vocab_size=9000, joint=False))
     assert int(str(caught.value).split("at most ")[1].split()[0]) > 60
-
-
-ALPHA = 0.1
-
-
-def test_sampling_depends_on_the_seed_alone(tokenizer, pairs):
-    texts = [source for source, _ in pairs[:100]]
-    expected = tokenizer.encode_sampled(texts, alpha=ALPHA, seed=7)
-    assert tokenizer.encode_sampled(texts, alpha=ALPHA, seed=8) != expected
-    assert tokenizer.encode_sampled(texts, alpha=ALPHA, seed=7) == expected
-
-    # From other threads, after other uses of the library there, and several at once.
-    results: dict[int, list[list[int]]] = {}
-
-    def sample(number: int) -> None:
-        tokenizer.encode(texts)
-        tokenizer.encode_sampled(texts, alpha=ALPHA, seed=number)
-        results[number] = tokenizer.encode_sampled(texts, alpha=ALPHA, seed=7)
-
-    threads = [threading.Thread(target=sample, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(results[number] == expected for number in range(4))
-
-
-def test_sampling_is_varied_and_lossless(tokenizer, pairs):
-    texts = [source for source, _ in pairs[:100]]
-    sampled = tokenizer.encode_sampled(texts, alpha=ALPHA, seed=1)
-    assert tokenizer.decode(sampled) == texts
-    usual = tokenizer.encode(texts)
-    assert sum(one != other for one, other in zip(sampled, usual, strict=True)) > 10
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from locant.errors import ConfigError
 from locant.text import TranslationFilters
 from locant.text.translation_filters import most_repetitions
 
@@ -41,10 +40,3 @@ def test_the_first_reason_that_applies(settings, sentence, translation, score, r
 )
 def test_repetitions_in_direct_succession(text, times):
     assert most_repetitions(text.split()) == times
-
-
-def test_wrong_settings_are_named():
-    with pytest.raises(ConfigError, match=r"filters: 'min_score'.*less than or equal to 0"):
-        TranslationFilters.parse({"min_score": 1}, "filters")
-    with pytest.raises(ConfigError, match="Did you mean 'max_ratio'"):
-        TranslationFilters.parse({"max_ration": 2}, "filters")

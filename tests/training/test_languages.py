@@ -202,18 +202,18 @@ def test_one_to_many_and_many_to_one(texts, directions, languages):
 @pytest.mark.parametrize(
     ("pairs", "more", "message"),
     [
-        (["en-de"], {"directions": ["en-fr"]}, "no direction 'en-fr'"),
+        (["en-de"], {"directions": ["en-fr"]}, "no text for the direction en-fr"),
         (
             ["en-de", "en-fr"],
             {"directions": ["de-fr"]},
-            "no text for the direction de-fr. It has text for en-de, de-en",
+            "no text for the direction de-fr.*en-de, de-en",
         ),
         (
             ["en-de", "en-fr"],
             {"zero_shot": ["fr-de"]},
-            "no text for the direction fr-de.*add a pair of these languages",
+            "no text for the direction fr-de",
         ),
-        (["en-de", "en-fr"], {"directions": ["fr-de"]}, r"the direction fr-de. It has text for [a-z, -]+\.$"),
+        (["en-de", "en-fr"], {"directions": ["fr-de"]}, "no text for the direction fr-de"),
         (["en-de"], {"zero_shot": ["en-de", "de-en"]}, "No direction is left to train on"),
         (["en-de"], {"directions": ["en-de"], "zero_shot": ["en-de"]}, "in both 'directions' and 'zero_shot'"),
         (["en-de"], {"directions": ["de-en"], "zero_shot": ["en-de"]}, "translates from 'en', which no trained"),

@@ -18,6 +18,26 @@ def test_every_builtin_recipe_is_valid_and_described(tmp_path):
         assert load_recipe(tmp_path / "r.yaml") == recipe
 
 
+def test_files_beside_a_recipe_are_found_from_anywhere(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    for name in ("a.en", "a.de", "data/b.tsv"):
+        (tmp_path / name).write_text("x\ty\n")
+    monkeypatch.chdir(tmp_path / "data")
+    two = {"kind": "files", "train": {"source": ["a.en", "c.en"], "target": ["a.de", "c.de"]}}
+    one = {"kind": "tsv", "folder": "data", "train": "b.tsv"}
+    recipe = tmp_path / "r.yaml"
+    for corpus in (two, one, {"kind": "mixture", "sources": {"x": {"corpus": two}, "y": {"corpus": one}}}):
+        recipe.write_text(yaml.safe_dump({"corpus": corpus}))
+        found = load_recipe(recipe).corpus
+        for part in [found] if corpus["kind"] != "mixture" else [found.sources[name].corpus for name in "xy"]:
+            if part.kind == "tsv":
+                assert (part.folder, str(part.train[0])) == (tmp_path / "data", "b.tsv")
+            else:
+                assert [str(path) for path in part.train.source] == [str(tmp_path / "a.en"), "c.en"]
+    recipe.write_text(yaml.safe_dump({"corpus": two}))
+    assert str(load_recipe(recipe, ["corpus.folder=other"]).corpus.train.source[0]) == "a.en"
+
+
 def test_overrides_reach_nested_keys_and_leave_the_original_alone(recipe_data):
     changed = apply_overrides(recipe_data, ["training.steps=7", "model.norm=pre", "corpus.name='7'"])
     recipe = Recipe.parse(changed)

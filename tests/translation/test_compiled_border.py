@@ -22,24 +22,6 @@ from locant.translation import CompiledEngine, CompiledTransformer, Translator
 VOCABULARY = 40
 
 
-@pytest.fixture(scope="module")
-def compiled() -> CompiledTransformer:
-    return CompiledTransformer(tiny_model(VOCABULARY, seed=1))
-
-
-@needs_compiler
-@pytest.mark.parametrize("token", [-1, VOCABULARY, 8003, 2**40, -(2**40)])
-def test_tokens_outside_the_vocabulary(compiled: CompiledTransformer, token: int) -> None:
-    with pytest.raises(ConfigError, match=rf"Token {token} is outside the source vocabulary of 40 tokens"):
-        compiled.start_search(torch.tensor([[5, token, EOS]]), torch.tensor([3]))
-    state = compiled.start_search(torch.tensor([[5, 6, EOS]]), torch.tensor([3]))
-    with pytest.raises(ConfigError, match=rf"Token {token} is outside the target vocabulary of 40 tokens"):
-        state.best(torch.tensor([[token]]), 2)
-    values, _ = state.best(torch.tensor([[BOS]]), 2)  # as if nothing had been asked before
-    fresh = compiled.start_search(torch.tensor([[5, 6, EOS]]), torch.tensor([3]))
-    assert torch.equal(values, fresh.best(torch.tensor([[BOS]]), 2)[0])
-
-
 @needs_compiler
 @pytest.mark.parametrize("token", [-1, VOCABULARY, 2**40, 2**63, -(2**63) - 1, 10**30])
 @pytest.mark.parametrize("settings", [DecodingSettings(beam=2), DecodingSettings(sampling=SamplingSettings())])
@@ -87,77 +69,28 @@ def test_a_child_of_fork_waits_for_none_of_its_parent_s_threads() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    ("lengths", "message"),
-    [
-        ([0, 3], "Sentence 1 has 0 tokens"),
-        ([-2, 3], "Sentence 1 has -2 tokens"),
-        ([3, 2**40], r"Sentence 2 has 1099511627776 tokens, but 3 are left"),
-        ([3], r"got \[2, 3\] and \[1\]"),
-        ([1.0, 2.0], "must be integers"),
-    ],
-)
-def test_lengths_that_do_not_fit(compiled: CompiledTransformer, lengths: list[float], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        compiled.start_search(torch.full((2, 3), 5), torch.tensor(lengths))
-
-
-@needs_compiler
-def test_rows_and_steps_that_do_not_fit(compiled: CompiledTransformer) -> None:
-    state = compiled.start_search(torch.full((3, 4), 5), torch.tensor([4, 2, 1]))
-    for row in (-1, 3, 2**33):
-        with pytest.raises(ConfigError, match=rf"no row {row} among 3"):
-            state.select(torch.tensor([0, row]))
-    with pytest.raises(ConfigError, match="no batch of 0 rows"):
-        state.select(torch.tensor([], dtype=torch.long))
-    with pytest.raises(ConfigError, match="2 tokens were given for 3 rows"):
-        state.best(torch.full((2, 1), BOS), 1)
-    with pytest.raises(ConfigError, match=r"ids \[R, 1\]; got \[1, 3\]"):
-        state.best(torch.full((1, 3), BOS), 1)
-    with pytest.raises(ConfigError, match="no 0 log-probabilities"):
-        state.best(torch.full((3, 1), BOS), 0)
-    assert state.best(torch.full((3, 1), BOS), 1)[0].isfinite().all()
-
-
-@needs_compiler
-def test_more_tokens_than_there_are_cost_nothing(compiled: CompiledTransformer) -> None:
-    """As many as settings allow to be sampled from would take gigabytes for each row."""
-    state = compiled.start_search(torch.tensor([[5, 6, EOS]]), torch.tensor([3]))
-    values, columns = state.best(torch.tensor([[BOS]]), 10_000_000)
-    assert values.shape == columns.shape == (1, VOCABULARY)
-    assert values.isfinite().sum() == VOCABULARY - 2
-
-
-@needs_compiler
-def test_ids_of_any_integer_type_are_read(compiled: CompiledTransformer) -> None:
-    source, lengths, last = torch.tensor([[5, 9, EOS]]), torch.tensor([3]), torch.tensor([[BOS]])
-    expected = compiled.start_search(source, lengths).log_probabilities(last)
-    found = compiled.start_search(source.int(), lengths.short()).log_probabilities(last.int())
-    assert torch.equal(found, expected)
-
-
-@needs_compiler
 @pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
 def test_the_default_dtype_and_device_are_those_of_nothing_that_is_written(position: str) -> None:
     model = tiny_model(VOCABULARY, seed=1, position=position)
-    source, lengths, last = torch.tensor([[5, 9, EOS]]), torch.tensor([3]), torch.tensor([[BOS]])
-    expected = CompiledTransformer(model).start_search(source, lengths).log_probabilities(last)
+
+    def found() -> list[object]:
+        kinds = DecodingSettings(), DecodingSettings(sampling=SamplingSettings())
+        return [list(CompiledEngine(model).translate([[5, 9, EOS]], [6], [BOS], kind)) for kind in kinds]
+
+    expected = found()
     torch.set_default_dtype(torch.bfloat16)
     try:
         with torch.device("meta"):
-            found = CompiledTransformer(model).start_search(source, lengths).log_probabilities(last)
+            assert found() == expected
     finally:
         torch.set_default_dtype(torch.float32)
-    assert torch.equal(found, expected)
 
 
 @needs_compiler
 def test_sentences_beyond_the_positions_that_are_learned() -> None:
-    model = CompiledTransformer(
-        tiny_model(VOCABULARY, seed=1, position="learned", position_options={"max_positions": 8})
-    )
+    engine = CompiledEngine(tiny_model(VOCABULARY, seed=1, position="learned", position_options={"max_positions": 8}))
     with pytest.raises(DataError, match="outside the 8 known positions"):
-        model.start_search(torch.full((1, 9), 5), torch.tensor([9]))
+        list(engine.translate([[5] * 9], [3], [BOS], DecodingSettings()))
 
 
 @needs_compiler

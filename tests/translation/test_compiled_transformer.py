@@ -1,23 +1,22 @@
 """The C++ kernels against the PyTorch model, whose own tests pin it to the formulas."""
 
-import itertools
 from typing import Any
 
 import pytest
 import torch
+from compiled_steps import CompiledSteps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_examples import TIMES
-from tiny_models import tiny_model
 from torch import Tensor, nn
 from torch.nn import functional
 from with_kernels import kernels, needs_compiler
 
 from locant.errors import ConfigError, LocantError
-from locant.models import Transformer, TransformerConfig
+from locant.models import DecodingSettings, SamplingSettings, Transformer, TransformerConfig
 from locant.positions import SCHEMES
 from locant.text import BOS, PAD
-from locant.translation import PRECISIONS, CompiledTransformer, beam_search, greedy_search, supports
+from locant.translation import PRECISIONS, CompiledEngine, CompiledTransformer, supports
 
 pytestmark = needs_compiler
 
@@ -60,7 +59,7 @@ def test_float32_steps_are_the_models(norm: str, feed_forward: str, rows: int) -
     position = {"relu": "learned", "silu": "none", "geglu": "rotary"}.get(feed_forward, "sinusoidal")
     model = model_of(norm=norm, feed_forward=feed_forward, position=position)
     source, lengths = random_batch(rows, 37, seed=rows)
-    steps = CompiledTransformer(model).start_search(source, lengths)
+    steps = CompiledSteps(CompiledTransformer(model)).start_search(source, lengths)
     target = torch.full((rows, 1), BOS)
     for _ in range(5):
         expected = all_log_probabilities(model, source, lengths, target)
@@ -86,7 +85,7 @@ def test_float32_steps_are_the_models(norm: str, feed_forward: str, rows: int) -
 def test_rotations_are_the_models(options: dict[str, Any], norm: str) -> None:
     model = model_of(norm=norm, position="rotary", position_options=options, d_model=48, heads=6)
     source, lengths = random_batch(7, 37, seed=3)
-    steps = CompiledTransformer(model).start_search(source, lengths)
+    steps = CompiledSteps(CompiledTransformer(model)).start_search(source, lengths)
     target = torch.full((7, 1), BOS)
     for step in range(4):
         expected = all_log_probabilities(model, source, lengths, target)
@@ -116,7 +115,7 @@ def test_every_scheme_that_is_compiled_is_computed_as_the_model_does() -> None:
         if not compilable(model):
             continue
         compiled.add(name)
-        values = CompiledTransformer(model).start_search(source, lengths).log_probabilities(target)
+        values = CompiledSteps(CompiledTransformer(model)).start_search(source, lengths).log_probabilities(target)
         expected = all_log_probabilities(model, source, lengths, target)
         torch.testing.assert_close(values.double(), expected, rtol=1e-4, atol=1e-4, msg=name)
     assert {"none", "sinusoidal", "learned", "rotary"} <= compiled
@@ -142,7 +141,7 @@ def test_rows_that_move_keep_their_past(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        steps = CompiledTransformer(model).start_search(source, lengths)
+        steps = CompiledSteps(CompiledTransformer(model)).start_search(source, lengths)
         generator = torch.Generator().manual_seed(seed)
         target = torch.full((rows, 1), BOS)
         for _ in range(4):
@@ -157,26 +156,6 @@ def test_rows_that_move_keep_their_past(
             steps.select(kept)
     finally:
         torch.set_num_threads(before)
-
-
-def assert_same_translations(compiled: CompiledTransformer, model: Transformer, beam: int) -> None:
-    source, lengths = random_batch(11, 50, seed=5)
-    limits = torch.arange(1, 12)
-    if beam == 1:
-        ours, expected = (greedy_search(engine, source, lengths, limits) for engine in (compiled, model))
-        pairs = list(zip(ours, expected, strict=True))
-    else:
-        found = [beam_search(engine, source, lengths, limits, beam=beam, n_best=beam) for engine in (compiled, model)]
-        pairs = list(itertools.chain(*(zip(*both, strict=True) for both in zip(*found, strict=True))))
-    for one, other in pairs:
-        assert one.tokens == other.tokens
-        assert one.log_probability == pytest.approx(other.log_probability, rel=1e-4, abs=1e-4)
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-def test_searches_give_the_same_translations(beam: int) -> None:
-    model = tiny_model(50, seed=3, sharpness=4.0)
-    assert_same_translations(CompiledTransformer(model), model, beam)
 
 
 def need(precision: str) -> None:
@@ -197,7 +176,7 @@ def test_narrow_weights_are_near(precision: str, error: float) -> None:
     need(precision)
     model = model_of(d_model=64, d_ff=130, heads=4)
     source, lengths = random_batch(21, 37, seed=1)
-    steps = CompiledTransformer(model, precision).start_search(source, lengths)
+    steps = CompiledSteps(CompiledTransformer(model, precision)).start_search(source, lengths)
     target = torch.full((21, 1), BOS)
     for _ in range(3):
         table = all_log_probabilities(model, source, lengths, target)
@@ -238,7 +217,7 @@ def test_bfloat16_steps_are_those_of_rounded_factors(
     vocabularies = {"source_vocab_size": vocabulary, "target_vocab_size": vocabulary}
     model = model_of(rows, **sizes, **vocabularies, feed_forward=feed_forward, position="none")
     source, lengths = random_batch(rows, vocabulary, seed=rows + 100)
-    steps = CompiledTransformer(model, "bfloat16").start_search(source, lengths)
+    steps = CompiledSteps(CompiledTransformer(model, "bfloat16")).start_search(source, lengths)
     reference = rounds_to_bfloat16(model)
     target = torch.full((rows, 1), BOS)
     errors = []
@@ -254,14 +233,6 @@ def test_bfloat16_steps_are_those_of_rounded_factors(
     assert found.max() < 0.3
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-def test_bfloat16_searches_translate_as_rounded_factors_do(beam: int) -> None:
-    need("bfloat16")
-    model = tiny_model(50, seed=3, sharpness=4.0)
-    compiled = CompiledTransformer(model, "bfloat16")
-    assert_same_translations(compiled, rounds_to_bfloat16(model), beam)
-
-
 @pytest.mark.parametrize("damaged", ["target_embedding.weight", "decoder.layers.0.feed_forward.inner.weight"])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_weights_that_are_not_numbers_are_reported(precision: str, damaged: str) -> None:
@@ -269,24 +240,10 @@ def test_weights_that_are_not_numbers_are_reported(precision: str, damaged: str)
     model = model_of()
     with torch.no_grad():
         model.get_parameter(damaged)[7, 3] = float("nan")
-    source, lengths = random_batch(3, 37, seed=0)
-    limits = torch.full((3,), 5)
-    with pytest.raises(LocantError, match="not a number"):
-        greedy_search(CompiledTransformer(model, precision), source, lengths, limits)
-    with pytest.raises(LocantError, match="not a number"):
-        beam_search(CompiledTransformer(model, precision), source, lengths, limits, beam=3)
-
-
-@pytest.mark.parametrize(
-    ("precision", "instructions"),
-    [("bfloat16", "AVX-512 BF16 or ARM's BF16"), ("int8", "AVX2 or ARM's dot products")],
-)
-def test_instructions_that_are_missing_are_said(
-    precision: str, instructions: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("locant.translation.compiled.supports", lambda found: found == "float32")
-    with pytest.raises(ConfigError, match=rf"no fast {precision} arithmetic \({instructions}\)\. Use float32"):
-        CompiledTransformer(model_of(), precision)
+    engine = CompiledEngine(model, precision)
+    for chosen in (DecodingSettings(beam=1), DecodingSettings(beam=3), DecodingSettings(sampling=SamplingSettings())):
+        with pytest.raises(LocantError, match="not a number"):
+            list(engine.translate([[5, 6, 7, 36, 4]], [5], [BOS], chosen))
 
 
 def test_what_cannot_be_compiled_is_said() -> None:

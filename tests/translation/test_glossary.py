@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from locant.errors import DataError
-from locant.text.word_borders import find_words, goes_on, whole_words
+from locant.text.spans import find_words, goes_on, whole_words
 from locant.translation import Glossary
 
 FILE = """\ufeff# terms of the department

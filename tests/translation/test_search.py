@@ -13,7 +13,6 @@ from torch import Tensor
 
 from locant.errors import LocantError
 from locant.models import Transformer
-from locant.models.encoder_decoder import top_k
 from locant.text import BOS, EOS, PAD, UNK
 from locant.translation import Hypothesis, beam_search, greedy_search, length_penalty
 
@@ -234,13 +233,3 @@ def test_length_penalty_of_the_paper() -> None:
     assert length_penalty(7, 1.0) == 2
     assert length_penalty(19, 0.5) == pytest.approx(2)
     assert length_penalty(100, 0.0) == 1
-
-
-@settings(max_examples=60, deadline=None)
-@given(rows=st.integers(1, 4), size=st.integers(1, 130), k=st.integers(1, 12), seed=st.integers(0, 10_000))
-def test_top_by_blocks_is_topk(rows: int, size: int, k: int, seed: int) -> None:
-    x = torch.randperm(rows * size, generator=torch.Generator().manual_seed(seed)).view(rows, size).float()
-    expected = x.topk(min(k, size))
-    values, columns = top_k(x, k)
-    assert torch.equal(values, expected.values)
-    assert torch.equal(columns, expected.indices)

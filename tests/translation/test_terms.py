@@ -16,7 +16,7 @@ from locant.documents import translate_document
 from locant.errors import DataError
 from locant.models import DecodingSettings
 from locant.text import EOS, TokenizerPair
-from locant.text.word_borders import goes_on
+from locant.text.spans import goes_on
 from locant.translation import Alignment, Glossary, Translator
 from locant.translation.glossary import begins_sentence
 from locant.translation.terms import place_terms

@@ -232,20 +232,6 @@ def test_missing_folder_and_foreign_folder(tmp_path: Path) -> None:
         load_model_folder(folder)
 
 
-@pytest.mark.parametrize("keep", [0, 5, 1000])
-def test_damaged_weights(saved: Path, keep: int) -> None:
-    path = saved / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
-        load_model_folder(saved)
-
-
-def test_missing_weights(saved: Path) -> None:
-    (saved / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"model\.safetensors is missing"):
-        load_model_folder(saved)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -259,14 +245,6 @@ def test_weights_that_do_not_fit(saved: Path, change: dict[str, int], message: s
     config["model"].update(change)
     (saved / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match=message):
-        load_model_folder(saved)
-
-
-def test_unknown_key_in_the_configuration(saved: Path) -> None:
-    config = json.loads((saved / "config.json").read_text())
-    config["model"]["d_modell"] = config["model"].pop("d_model")
-    (saved / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ConfigError, match=r"config\.json: unknown key 'model\.d_modell'\. Did you mean 'd_model'"):
         load_model_folder(saved)
 
 
@@ -286,9 +264,3 @@ def test_a_full_disk_is_said_plainly(translator: Translator, saved: Path, monkey
     with pytest.raises(CheckpointError, match="The disk is full"):
         translator.save_pretrained(saved)
     assert (saved / "model.safetensors").read_bytes() == before
-
-
-def test_loading_draws_no_random_weights(saved: Path) -> None:
-    before = torch.get_rng_state()
-    load_model_folder(saved, device="cpu")
-    assert torch.equal(torch.get_rng_state(), before)

@@ -38,7 +38,6 @@ from locant.analysis.structure import transformer_structure as transformer_struc
 __all__ = [
     "attention_steps",
     "check_properties",
-    "gradient_by_distance",
     "introspect",
     "measure_geometry",
     "paired_bootstrap",

@@ -9,7 +9,7 @@ import inspect
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -36,7 +36,7 @@ class AttentionSteps:
         rotated: Queries and keys as the scheme rotates them, or ``None`` where it does not, or where one rotation does
             not serve all queries.
         products: ``q k^T``, after rotation, ``[H, L, L]``.
-        scaled: The products divided by ``sqrt(D)``, where they are.
+        scaled: The products divided by ``sqrt(D)``.
         bias: What the scheme adds to them, ``[H, L, L]``, or ``None``.
         masked: The sum, minus infinity where a key is hidden.
         weights: Softmax of ``masked`` over the keys; each row sums to 1.
@@ -114,112 +114,61 @@ def attention_steps(
         hooks.callback(attention.register_forward_pre_hook(attends, with_kwargs=True).remove)
         run_without_gradients(model, ids[0], torch.tensor([len(source)], device=device), ids[1])
     with torch.no_grad():
-        found = attend_in_steps(attention, *(called[name] for name in ("x", "positions", "scheme", "mask")))
-        return first_row(found, attention, called["x"], **seen)
+        x, plan = called["x"], called["plan"]
+        steps = _steps(attention, x, plan.q_positions, plan.scheme, plan.mask)
+        kept = {name: None if step is None else step.detach().float().cpu() for name, step in steps.items()}
+    rotated = (kept.pop("rotated_q"), kept.pop("rotated_k"))
+    return AttentionSteps(
+        words=seen["words"].float().cpu(),
+        received=seen["received"].float().cpu(),
+        x=x[0].float().cpu(),
+        rotated=None if rotated[0] is None or rotated[1] is None else (rotated[0], rotated[1]),
+        output_weight=attention.output.weight.detach().T.float().cpu(),
+        **kept,  # type: ignore[arg-type]
+    )
 
 
-@dataclass(frozen=True)
-class Intermediates:
-    """The steps of a batch, on the device of the model; attributes as of :class:`AttentionSteps`, a row each."""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    rotated: tuple[Tensor, Tensor] | None
-    products: Tensor
-    scaled: Tensor
-    bias: Tensor | None
-    masked: Tensor
-    weights: Tensor
-    contexts: Tensor
-    joined: Tensor
-    output: Tensor
-
-
-def attend_in_steps(
-    attention: SelfAttention,
-    x: Tensor,
-    positions: Tensor,
-    scheme: PositionScheme,
-    mask: Mask,
-    *,
-    heads: int | None = None,
-    scaled: bool = True,
-) -> Intermediates:
-    """Return the steps of an attention for ``x [B, L, E]``.
-
-    Args:
-        attention: The module, in evaluation mode.
-        x: What it reads.
-        positions: Integer positions, ``[L]``.
-        scheme: Tells queries, keys and scores where they stand.
-        mask: Which keys are seen.
-        heads: Number of heads among which the features are divided; the module's own unless given.
-        scaled: Whether the products are divided by ``sqrt(D)``.
-    """
-    heads, length = heads or attention.heads, x.shape[1]
+def _steps(
+    attention: SelfAttention, x: Tensor, positions: Tensor, scheme: PositionScheme, mask: Mask
+) -> dict[str, Tensor | None]:
+    """Return the steps of an attention for the first row of ``x [B, L, E]``, by the name of their attribute."""
+    length = x.shape[1]
     q, k, v = (
-        part.reshape(*part.shape[:2], heads, -1).transpose(1, 2)
+        part.reshape(*part.shape[:2], attention.heads, -1).transpose(1, 2)
         for part in attention.query_key_value(x).chunk(3, dim=-1)
     )
     products, biases = [], []
     runs = scheme.query_blocks(positions)
     for run in runs:
         part = q[:, :, run], k, positions[..., run], positions
-        rotated = scheme.rotate(*part)
-        products.append(rotated[0] @ rotated[1].mT)
+        turned_q, turned_k = scheme.rotate(*part)
+        products.append(turned_q @ turned_k.mT)
         biases.append(scheme.score_bias(*part))
     rotates = "queries+keys" in scheme.acts_on and len(runs) == 1
     product = torch.cat(products, dim=2)
-    quotient = product / math.sqrt(q.shape[-1]) if scaled else product
-    given = [one.expand(len(x), heads, -1, length) for one in biases if one is not None]
-    bias = torch.cat(given, dim=2) if given else None
+    scaled = product / math.sqrt(q.shape[-1])
+    given = [one.expand(len(x), attention.heads, -1, length) for one in biases if one is not None]
+    bias = torch.cat(given, dim=2)[0] if given else None
     hidden = ~_visible(mask, length, x.device)
-    masked = (quotient if bias is None else quotient + bias).masked_fill(hidden, float("-inf"))
+    masked = (scaled if bias is None else scaled + bias).masked_fill(hidden, float("-inf"))
     weights = masked.softmax(-1)
     contexts = weights @ v
     joined = contexts.transpose(1, 2).flatten(2)
-    return Intermediates(
-        q=q,
-        k=k,
-        v=v,
-        rotated=rotated if rotates else None,
-        products=product,
-        scaled=quotient,
-        bias=bias,
-        masked=masked,
-        weights=weights,
-        contexts=contexts,
-        joined=joined,
-        output=attention.output(joined),
-    )
-
-
-def first_row(
-    steps: Intermediates, attention: SelfAttention, x: Tensor, *, words: Tensor, received: Tensor
-) -> AttentionSteps:
-    """Return the steps of the first row of a batch.
-
-    Args:
-        steps: Of the batch.
-        attention: The module that made them.
-        x: What it read, ``[B, L, E]``.
-        words: Token embeddings times ``sqrt(E)``, ``[L, E]``, to be handed on.
-        received: What the layer receives, ``[L, E]``, to be handed on.
-    """
-
-    def kept(step: Tensor) -> Tensor:
-        return step.detach().float().cpu()
-
-    alone = {field.name: getattr(steps, field.name) for field in fields(steps) if field.name != "rotated"}
-    return AttentionSteps(
-        words=kept(words),
-        received=kept(received),
-        x=kept(x[0]),
-        rotated=None if steps.rotated is None else (kept(steps.rotated[0][0]), kept(steps.rotated[1][0])),
-        output_weight=kept(attention.output.weight.T),
-        **{name: None if step is None else kept(step[0]) for name, step in alone.items()},  # type: ignore[arg-type]
-    )
+    return {
+        "q": q[0],
+        "k": k[0],
+        "v": v[0],
+        "rotated_q": turned_q[0] if rotates else None,
+        "rotated_k": turned_k[0] if rotates else None,
+        "products": product[0],
+        "scaled": scaled[0],
+        "bias": bias,
+        "masked": masked[0],
+        "weights": weights[0],
+        "contexts": contexts[0],
+        "joined": joined[0],
+        "output": attention.output(joined)[0],
+    }
 
 
 def _visible(mask: Mask, length: int, device: torch.device) -> Tensor:

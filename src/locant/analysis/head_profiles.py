@@ -45,45 +45,28 @@ def head_profiles(
     """
     if not pairs:
         raise DataError("There are no sentences to look at.")
-    sums: dict[str, _Sums] = {}
+    found: dict[str, list[Tensor]] = {"encoder": [], "decoder": [], "cross": []}
     for source, target in pairs:
         seen = introspect(model, source, target)
-        kinds = {"encoder": seen.encoder_attention, "decoder": seen.decoder_attention, "cross": seen.cross_attention}
-        for kind, layers in kinds.items():
-            weights = torch.stack(layers).double()
-            sums.setdefault(kind, _Sums(weights, reach)).add(weights, causal=kind == "decoder")
-    return {kind: found.profiles() for kind, found in sums.items()}
+        for kind, layers in zip(
+            found, (seen.encoder_attention, seen.decoder_attention, seen.cross_attention), strict=True
+        ):
+            found[kind].append(torch.stack(layers).double())
+    return {kind: _profile(weights, reach, causal=kind == "decoder") for kind, weights in found.items()}
 
 
-class _Sums:
-    """Sums over sentences, from which the means follow."""
-
-    def __init__(self, weights: Tensor, reach: int) -> None:
-        self.offsets = torch.arange(-reach, reach + 1)
-        self.by_offset = weights.new_zeros(*weights.shape[:2], len(self.offsets))
-        self.counts = weights.new_zeros(len(self.offsets))
-        self.entropy = weights.new_zeros(weights.shape[:2])
-        self.even, self.queries = 0.0, 0
-
-    def add(self, weights: Tensor, *, causal: bool) -> None:
-        """Add the weights ``[N, H, Q, K]`` of a sentence."""
-        queries, keys = weights.shape[2:]
-        for index, offset in enumerate(self.offsets.tolist()):
-            if not (causal and offset > 0):
-                there = weights.diagonal(offset, dim1=2, dim2=3)
-                self.by_offset[..., index] += there.sum(-1)
-                self.counts[index] += there.shape[-1]
-        self.entropy += torch.special.entr(weights).sum((2, 3))
-        visible = torch.arange(1, queries + 1) if causal else torch.full((queries,), keys)
-        self.even += float(visible.double().log().sum())
-        self.queries += queries
-
-    def profiles(self) -> HeadProfiles:
-        """Return the means over all queries; offsets that no query has are left out."""
-        known = self.counts > 0
-        return HeadProfiles(
-            self.offsets[known],
-            self.by_offset[..., known] / self.counts[known],
-            self.entropy / self.queries,
-            self.even / self.queries,
-        )
+def _profile(sentences: list[Tensor], reach: int, *, causal: bool) -> HeadProfiles:
+    """Return means over all queries of weights ``[N, H, Q, K]``; offsets that no query has are left out."""
+    offsets, means = [], []
+    for offset in range(-reach, 1 if causal else reach + 1):
+        there = torch.cat([weights.diagonal(offset, dim1=2, dim2=3) for weights in sentences], dim=-1)
+        if there.shape[-1]:
+            offsets.append(offset)
+            means.append(there.mean(-1))
+    entropies = torch.cat([torch.special.entr(weights).sum(3) for weights in sentences], dim=-1)
+    visible = [
+        torch.arange(1, weights.shape[2] + 1) if causal else torch.full(weights.shape[2:3], weights.shape[3])
+        for weights in sentences
+    ]
+    even = float(torch.cat(visible).double().log().mean())
+    return HeadProfiles(torch.tensor(offsets), torch.stack(means, dim=-1), entropies.mean(-1), even)

@@ -19,7 +19,7 @@ from locant.errors import DataError
 from locant.models.attention import CrossAttention, SelfAttention
 from locant.models.blocks import Decoder, Encoder, Residual
 from locant.models.transformer import Transformer
-from locant.positions import attend, attend_with_positions
+from locant.positions import AttentionPlan, attend
 from locant.text.tokenizer_pair import PLAIN, Prefixes, TokenizerPair
 
 
@@ -201,7 +201,7 @@ def _watching(stack: Encoder | Decoder, *, weights: bool = True) -> Iterator[_Wa
 
     def attends(module: SelfAttention, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Tensor) -> None:
         given = inspect.signature(module.forward).bind(*arguments, **keywords).arguments
-        seen.attention.append(_self_weights(module, *(given[n] for n in ("x", "positions", "scheme", "mask"))))
+        seen.attention.append(_self_weights(module, given["x"], given["plan"]))
 
     def attends_source(
         module: CrossAttention, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Tensor
@@ -223,9 +223,10 @@ def _watching(stack: Encoder | Decoder, *, weights: bool = True) -> Iterator[_Wa
         yield seen
 
 
-def _self_weights(module: SelfAttention, x: Tensor, positions: Tensor, scheme: Any, mask: Any) -> Tensor:
+def _self_weights(module: SelfAttention, x: Tensor, plan: AttentionPlan) -> Tensor:
     q, k, _ = (_heads(part, module.heads) for part in module.query_key_value(x).chunk(3, dim=-1))
-    return _weights(k, lambda v: attend_with_positions(q, k, v, scheme, positions, positions, mask))
+    q, k = plan.rotate(q, k)
+    return _weights(k, lambda v: plan.attend(q, k, v))
 
 
 def _cross_weights(module: CrossAttention, x: Tensor, keys_and_values: tuple[Tensor, Tensor], mask: Any) -> Tensor:

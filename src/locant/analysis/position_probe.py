@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -94,88 +93,36 @@ def probe_positions(model: Transformer, pairs: Sequence[IdPair], *, residuals: b
         raise DataError(f"Reading positions needs at least {_FEWEST} sentence pairs; got {len(pairs)}.")
     held_out = list(pairs[_HELD_OUT - 1 :: _HELD_OUT])
     fitted = [pair for number, pair in enumerate(pairs, start=1) if number % _HELD_OUT]
-    encoder, decoder = _Stack(), _Stack()
-    for first, second in _batches(model, fitted, residuals):
-        encoder.fit(*first)
-        decoder.fit(*second)
-    for first, second in _batches(model, held_out, residuals):
-        encoder.measure(*first)
-        decoder.measure(*second)
-    return PositionProbe(encoder.readings(), decoder.readings(), fitted=len(fitted), held_out=len(held_out))
+    seen = [list(zip(*_batches(model, part, residuals), strict=True)) for part in (fitted, held_out)]
+    encoder, decoder = (_readings(_joined(first), _joined(second)) for first, second in zip(*seen, strict=True))
+    return PositionProbe(encoder, decoder, fitted=len(fitted), held_out=len(held_out))
 
 
-class _Stack:
-    """Fits the readings of one stack and measures them, batch by batch; the words are its layer 0."""
-
-    def __init__(self) -> None:
-        self._sums: list[_Sums] = []
-        self._errors: list[list[Tensor]] = []
-        self._truth: list[Tensor] = []
-
-    def fit(self, states: list[Tensor], positions: Tensor) -> None:
-        """Add states ``[N, E]`` of every layer at positions ``[N]``, both float64, to the sums."""
-        self._sums = self._sums or [_Sums(states[0].shape[-1]) for _ in states]
-        for sums, layer in zip(self._sums, states, strict=True):
-            sums.add(layer, positions)
-
-    def measure(self, states: list[Tensor], positions: Tensor) -> None:
-        """Keep the errors of the readings at other states."""
-        self._truth.append(positions)
-        self._errors.append(
-            [layer @ sums.weight + sums.bias - positions for sums, layer in zip(self._sums, states, strict=True)]
-        )
-
-    def readings(self) -> StackReadings:
-        truth = torch.cat(self._truth)
-        variance = float((truth - truth.mean()).square().mean())
-        if not variance:
-            raise DataError("All held-out sentences have one token, so that there are no positions to tell apart.")
-        layers = []
-        for sums, parts in zip(self._sums, zip(*self._errors, strict=True), strict=True):
-            errors = torch.cat(parts)
-            r2 = 1 - float(errors.square().mean()) / variance
-            layers.append(LinearReading(sums.weight, sums.bias, r2=r2, error=float(errors.abs().mean())))
-        guess = float((truth - self._sums[0].mean_position).abs().mean())
-        return StackReadings(layers[0], tuple(layers[1:]), guess)
+def _joined(batches: Sequence[_Tokens]) -> _Tokens:
+    """Return the states ``[N, E]`` of every layer and the positions ``[N]`` of several batches as those of one."""
+    layers, positions = zip(*batches, strict=True)
+    return [torch.cat(layer) for layer in zip(*layers, strict=True)], torch.cat(positions)
 
 
-class _Sums:
-    """Sums over tokens from which a regression is solved, so that hidden states need not be kept."""
-
-    def __init__(self, dim: int) -> None:
-        self.count = 0
-        self.position = 0.0
-        self.features = torch.zeros(dim, dtype=torch.float64)
-        self.products = torch.zeros(dim, dtype=torch.float64)
-        self.squares = torch.zeros(dim, dim, dtype=torch.float64)
-
-    @property
-    def mean_position(self) -> float:
-        return self.position / self.count
-
-    def add(self, x: Tensor, y: Tensor) -> None:
-        """Add states ``[N, E]`` and positions ``[N]``, both float64."""
-        self.count += len(y)
-        self.position += float(y.sum())
-        self.features += x.sum(0)
-        self.products += x.T @ y
-        self.squares += x.T @ x
-
-    @property
-    def bias(self) -> float:
-        return self.mean_position - float(self.weight @ self.features) / self.count
-
-    @cached_property
-    def weight(self) -> Tensor:
-        """Weight ``[E]`` of the regression on all that was added."""
-        mean = self.features / self.count
-        covariance = self.squares / self.count - torch.outer(mean, mean)
-        products = self.products / self.count - mean * self.mean_position
+def _readings(fitted: _Tokens, held_out: _Tokens) -> StackReadings:
+    """Return the readings of a stack, of which the words are the first layer."""
+    positions, truth = fitted[1], held_out[1]
+    variance = float((truth - truth.mean()).square().mean())
+    if not variance:
+        raise DataError("All held-out sentences have one token, so that there are no positions to tell apart.")
+    found = []
+    for x, other in zip(fitted[0], held_out[0], strict=True):
+        mean, spread = x.mean(0), x.var(0, correction=0)
         # A feature that never changes says nothing; a scale of 1 keeps it from being divided by zero.
-        variance = covariance.diagonal().clamp(min=0)
-        scale = torch.where(variance > 1e-12 * mean.square().clamp(min=1e-12), variance.sqrt(), 1.0)
-        penalty = torch.eye(len(mean), dtype=torch.float64) * (_RIDGE / self.count)
-        return torch.linalg.solve(covariance / torch.outer(scale, scale) + penalty, products / scale) / scale
+        scale = torch.where(spread > 1e-12 * mean.square().clamp(min=1e-12), spread.sqrt(), 1.0)
+        z = (x - mean) / scale
+        penalty = torch.eye(x.shape[1], dtype=torch.float64) * _RIDGE
+        weight = torch.linalg.solve(z.T @ z + penalty, z.T @ (positions - positions.mean())) / scale
+        bias = float(positions.mean() - weight @ mean)
+        errors = other @ weight + bias - truth
+        r2 = 1 - float(errors.square().mean()) / variance
+        found.append(LinearReading(weight, bias, r2=r2, error=float(errors.abs().mean())))
+    return StackReadings(found[0], tuple(found[1:]), float((truth - positions.mean()).abs().mean()))
 
 
 def _batches(model: Transformer, pairs: Sequence[IdPair], residuals: bool) -> Iterator[tuple[_Tokens, _Tokens]]:

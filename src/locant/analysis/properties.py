@@ -62,6 +62,7 @@ class Probe:
 
     def codes(self, positions: Tensor) -> Tensor:
         """Return what is added to the embeddings at positions ``[L]``, float64 ``[L, E]``."""
+        positions = self.scheme.drawn(positions)
         with torch.no_grad():
             return self.scheme.embed(torch.zeros(1, len(positions), self.shape.model_dim), positions)[0].double()
 
@@ -78,9 +79,8 @@ class Probe:
         k = self._key.expand(-1, -1, len(k_positions), -1)
         plain = (self._query.double() * self._key.double()).sum(-1, keepdim=True)
         parts = []
+        q_positions, k_positions = self.scheme.drawn(q_positions), self.scheme.drawn(k_positions)
         with torch.no_grad():
-            # A forward pass begins at the embedding, where some schemes draw what its attention uses.
-            self.scheme.embed(torch.zeros(1, len(k_positions), self.shape.model_dim), k_positions)
             for block in self.scheme.query_blocks(q_positions):
                 positions = q_positions[block]
                 q = self._query.expand(-1, -1, len(positions), -1)

@@ -26,66 +26,148 @@ from torch import Tensor
 from locant.analysis.introspection import introspect
 from locant.analysis.properties import Probe
 from locant.app.own_requests import own_names, reason_to_refuse
-from locant.errors import LocantError, UsageError
+from locant.errors import ConfigError, LocantError, UsageError
 from locant.figures.numbers import example_scheme
 from locant.figures.trained import readable
 from locant.files import write_text
 from locant.models.architectures import require_transformer
 from locant.models.hub import DEMO
 from locant.models.model_folder import ModelFolder, load_model_folder
-from locant.models.transformer import Transformer
+from locant.models.transformer import Transformer, count_parameters
 from locant.parsing import parse_json
 from locant.positions import SCHEMES, AttentionShape
+from locant.text.sentencepiece_model import model_type
 from locant.text.tokenizer import BOS, EOS
 
 _MODULES = ("draw", "formulas", "knobs", "transformer", "served", "context", "order", "positions", "translate", "app")
+_IN_PAGE = 60  # tokens of a sentence that a page reads
+_LARGEST_IN_PAGE = 20_000_000  # parameters of a model that a page holds; each takes 1.4 bytes
 _LONGEST_TEXT = 2000
 _MOST_TOKENS = 100
 _LARGEST_REQUEST = 2**20
 _CANDIDATES = 5
 
 
-def page(extra: Mapping[str, Any] | None = None) -> str:
-    """Return the pages as one HTML file with its program, its style and the small model.
+def page(extra: Mapping[str, Any] | None = None, model: Mapping[str, Any] | None = None) -> str:
+    """Return the pages as one HTML file with its program, its style and a model that it computes.
 
     Args:
         extra: What a server tells the pages: ``served``, ``schemes`` (titles by name) and ``model`` (an example
             ``text``, a ``hint`` what to try, and a sentence ``about`` the model).
+        model: From :func:`page_model`; by default the small model of numbers.
     """
     folder = files("locant.app") / "pages"
 
     def read(name: str) -> str:
         return (folder / name).read_text("utf-8")
 
-    joined = "\n".join(read(f"{name}.js") for name in _MODULES)
+    tokenizer = (files("locant.app") / "web" / "tokenizer.js").read_text("utf-8")
+    joined = "\n".join([tokenizer, *(read(f"{name}.js") for name in _MODULES)])
     program = re.sub(r"^export ", "", re.sub(r"^import .*\n", "", joined, flags=re.MULTILINE), flags=re.MULTILINE)
     found = read("index.html")
     found = found.replace('<link rel="stylesheet" href="style.css">', f"<style>{read('style.css')}</style>")
     found = found.replace('<script type="module" src="app.js"></script>', f'<script type="module">{program}</script>')
-    for name, data in (("extra", extra or {}), ("demo", _demo())):
+    for name, data in (("extra", extra or {}), ("model", model or _demo())):
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         found = found.replace(f'id="{name}">{{}}<', f'id="{name}">{text}<')
     return found
 
 
-def save_page(path: Path) -> None:
+def save_page(path: Path, model: Path | None = None) -> None:
     """Write the pages as one HTML file.
 
+    Args:
+        path: The file.
+        model: Folder of a run or of a saved model that the pages compute; by default they have the small one.
+
     Raises:
-        CheckpointError: The file cannot be written.
+        ConfigError: The pages cannot compute this model.
+        CheckpointError: The file cannot be written, or the folder holds no trained model.
     """
-    write_text(path, page())
+    write_text(path, page(model=None if model is None else page_model(load_model_folder(model, device="cpu"))))
 
 
 @lru_cache(maxsize=1)
 def _demo() -> dict[str, Any]:
-    """Return the small model as the pages read it: its sizes, the text of its tokens, its weights in base64."""
-    found = load_model_folder(DEMO, device="cpu")
-    tokenizer, config = found.tokenizers.source, require_transformer(found.model, "The explorer").config
+    """Return the small model, which knows the words of numbers."""
+    found = page_model(load_model_folder(DEMO, device="cpu"))
+    found["config"] |= {"most_tokens": 12, "lowercase": True, "whole_words": True}
+    return found | {
+        "about": {
+            "text": "seven hundred forty two",
+            "hint": "Press Play and watch where the model looks for each word; the order turns round at “und”.",
+            "about": "A small trained Transformer computes in this page: it reads English numbers from one to 999 and "
+            "writes them in German.",
+        }
+    }
+
+
+def page_model(found: ModelFolder) -> dict[str, Any]:
+    """Return a model as the pages read it: its sizes, tokenizers and weights, in int8, and what is said about it.
+
+    Raises:
+        ConfigError: It has more than 20 million parameters, or something that the pages do not compute.
+    """
+    from safetensors.torch import save
+
+    config, tokenizers = require_transformer(found.model, "A page").config, found.tokenizers
+    limits: dict[str, tuple[Any, tuple[Any, ...]]] = {
+        "position": (config.position, ("sinusoidal", "rotary", "none")),
+        "position_options": (config.position_options, ({},)),
+        "feed_forward": (config.feed_forward, ("relu",)),
+        "languages": (tokenizers.languages and list(tokenizers.languages.ids), (None,)),
+        "tokenizer": (model_type(tokenizers.source.model), ("unigram", "bpe")),
+    }
+    for name, (value, known) in limits.items():
+        if value not in known:
+            wanted = " or ".join(str(one) for one in known)
+            raise ConfigError(
+                f"A page computes models with {name} {wanted}, not {value}. Leave out --save: `locant explore` serves "
+                "any model."
+            )
+    if (size := count_parameters(found.model)) > _LARGEST_IN_PAGE:
+        raise ConfigError(
+            f"The model has {size:,} parameters, and a page holds {_LARGEST_IN_PAGE:,}. Leave out --save: "
+            "`locant explore` serves any model."
+        )
+    tensors: dict[str, Tensor] = {}
+    for name, parameter in found.model.named_parameters():  # tied ones once
+        tensor = parameter.detach()
+        if tensor.dim() == 2:
+            scale = (tensor.abs().amax(1) / 127).half().clamp_min(2**-24)
+            tensors[f"{name}.scale"] = scale
+            tensors[name] = (tensor / scale[:, None].float()).round().clamp(-127, 127).to(torch.int8)
+        else:
+            tensors[name] = tensor.half()
+    names = ("d_model", "heads", "encoder_layers", "decoder_layers", "norm", "position")
+    more = {"lowercase": tokenizers.source.lowercase, "source_end": tokenizers.source_end, "most_tokens": _IN_PAGE}
+
+    def text(content: bytes) -> str:
+        return base64.b64encode(content).decode("ascii")
+
     return {
-        "config": {name: getattr(config, name) for name in ("d_model", "heads", "encoder_layers", "decoder_layers")},
-        "pieces": [tokenizer.token(index) for index in range(tokenizer.vocab_size)],
-        "weights": base64.b64encode((found.folder / "model.safetensors").read_bytes()).decode("ascii"),
+        "config": {name: getattr(config, name) for name in names} | more,
+        "source": text(tokenizers.source.model),
+        "target": None if tokenizers.joint else text(tokenizers.target.model),
+        "weights": text(save(tensors)),
+        "about": _about(found),
+    }
+
+
+def _about(found: ModelFolder) -> dict[str, str]:
+    """Return an example to type, what to try, and what the model is."""
+    config = require_transformer(found.model, "The explorer").config
+    examples = {
+        None: "Two dogs play in the snow.",
+        "en": "Two dogs play in the snow.",
+        "de": "Den König liebt der Prophet.",
+    }
+    return {
+        "text": examples.get(found.source_language, ""),
+        "hint": "Press Play and watch where the model looks for each word.",
+        "about": f"{found.folder.name}: {config.encoder_layers} encoder and {config.decoder_layers} decoder layers, "
+        f"{config.d_model} features, {config.heads} heads, {config.position} positions. It writes the likeliest token "
+        "each time, so translations may differ from those of a beam.",
     }
 
 
@@ -107,14 +189,7 @@ class Reader:
         without.load_state_dict(weights)
         self._models = {True: model, False: without.to(model.target_embedding.weight).eval()}
         self._lock = Lock()
-        config = model.config
-        self.about = {
-            "text": "Two dogs play in the snow." if found.source_language in (None, "en") else "",
-            "hint": "Press Play and watch where the model looks for each word.",
-            "about": f"{found.folder.name}: {config.encoder_layers} encoder and {config.decoder_layers} decoder "
-            f"layers, {config.d_model} features, {config.heads} heads, {config.position} positions. It writes the "
-            "likeliest token each time, so translations may differ from those of a beam.",
-        }
+        self.about = _about(found)
 
     def read(self, sentence: str, positions: bool, temperature: float, seed: int) -> dict[str, Any]:
         """Return what the pages show of a sentence and its translation.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -18,39 +20,26 @@ from locant.app.errata import PAGE as ERRATA_PAGE
 from locant.app.errata import refuted_by, write_errata
 from locant.app.rendering import render_template, require_jinja
 from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
-from locant.figures import FIGURES, FigureData, save_figure
-from locant.figures.files import image, require_folder, require_format
+from locant.figures import FIGURES, FigureData, save_figure, svg
+from locant.figures.animations import ANIMATIONS, animation
+from locant.figures.files import require_folder, require_format, write_slides
 from locant.figures.registry import acts
 from locant.figures.trained import load_trained
-from locant.files import write_text
+from locant.files import replacing_file, write_text
 
 PAGE = "index.html"
-
-_SMALL = 20
-"""Dots per inch of the small images."""
 
 _OF_A_SENTENCE = ("attention", "embedding-sum")
 
 
 @dataclass(frozen=True)
 class _Order:
-    """A figure that is to be drawn with these options, and the file that it is written to."""
+    """A figure that is to be drawn with these options, and the file that it is written to, or the folder of slides."""
 
     name: str
     options: Mapping[str, Any]
     path: Path
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    """A figure as the page shows it: SVG, and a small PNG that leads to it."""
-
-    whole: bytes
-    small: bytes
-
-    @classmethod
-    def of(cls, figure: FigureData) -> _Drawn:
-        return cls(image(figure, "svg"), image(figure, "png", dots_per_inch=_SMALL))
+    slides: bool
 
 
 def write_gallery(
@@ -59,11 +48,15 @@ def write_gallery(
     run: Path | None = None,
     text: str | None = None,
     image_format: str = "png",
+    slides: bool = False,
     processes: int = 1,
     wrote: Callable[[Path], None] = lambda path: None,
     left_out: Callable[[str, LocantError], None] = lambda name, reason: None,
+    progress: Callable[[float, str], None] = lambda share, name: None,
 ) -> None:
     """Write all figures with their default options, a page that tells their story, and the page of errata.
+
+    Beside the figures stand the animations, ``NAME.gif``.
 
     The pages, ``index.html`` and ``errata.html``, are complete in themselves: images are in them, and nothing is
     fetched.
@@ -73,10 +66,12 @@ def write_gallery(
         run: Run folder of a trained model, whose figures are added.
         text: Sentence that is drawn where a figure shows one.
         image_format: Of the separate files.
+        slides: Whether these are slides, see :func:`~locant.figures.write_figures`.
         processes: How many draw side by side. More than one are started anew, so that a script which asks for them must
             be guarded by ``if __name__ == "__main__"``.
         wrote: Called with each file when it is complete.
         left_out: Called with the name of a figure that the run cannot have, and the reason.
+        progress: Called with the share of the work that is done and the name of what is next.
 
     Raises:
         UsageError: The format is unknown, or ``text`` is given without ``run``.
@@ -90,7 +85,7 @@ def write_gallery(
     if text is not None and run is None:
         raise UsageError("--text belongs to the figures of a trained model; say which: --run FOLDER.")
     if run is not None:
-        load_trained(run, "The page of a trained model")
+        load_trained(run, "of a page")
     orders = []
     for name, figure in FIGURES.items():
         if figure.needs_run and run is None:
@@ -98,29 +93,43 @@ def write_gallery(
         options: dict[str, Any] = {"run": run} if figure.shows_run and run is not None else {}
         if text is not None and name in _OF_A_SENTENCE:
             options["text"] = text
-        orders.append(_Order(name, options, folder / f"{name}.{image_format}"))
-    images: dict[str, _Drawn] = {}
-    for order, drawn in zip(orders, _outcomes(orders, processes), strict=True):
-        if isinstance(drawn, _Drawn):
-            images[order.name] = drawn
-            wrote(order.path)
-        else:
+        orders.append(_Order(name, options, folder if slides else folder / f"{name}.{image_format}", slides))
+    orders += [_Order(name, {}, folder / f"{name}.gif", False) for name in ANIMATIONS if name in FIGURES]
+    images: dict[str, str] = {}
+    moving: dict[str, bytes] = {}
+    progress(0.0, orders[0].name)
+    following = [*(order.name for order in orders[1:]), PAGE]
+    for number, (order, drawn) in enumerate(zip(orders, _outcomes(orders, image_format, processes), strict=True)):
+        if isinstance(drawn, LocantError):
             left_out(order.name, drawn)
+        else:
+            image, paths = drawn
+            if isinstance(image, bytes):
+                moving[order.name] = image
+            else:
+                images[order.name] = image
+            for path in paths:
+                wrote(path)
+        progress((number + 1) / len(orders), following[number])
     write_errata(folder, gallery=PAGE, drawn=images, wrote=wrote)
-    write_text(folder / PAGE, _page(images, run, ERRATA_PAGE))
+    write_text(folder / PAGE, _page(images, moving, run, ERRATA_PAGE))
     wrote(folder / PAGE)
 
 
-def _outcomes(orders: Sequence[_Order], processes: int) -> Iterator[_Drawn | LocantError]:
+_Outcome = tuple[str | bytes, list[Path]] | LocantError
+
+
+def _outcomes(orders: Sequence[_Order], image_format: str, processes: int) -> Iterator[_Outcome]:
     """Yield what :func:`_draw` returns for each, in their order."""
+    draw = partial(_draw, image_format=image_format)
     if processes == 1:
-        yield from map(_draw, orders)
+        yield from map(draw, orders)
         return
     # A fork of a process whose libraries have threads may stand still for ever.
     start_anew = get_context("spawn")
     try:
         with ProcessPoolExecutor(processes, start_anew, torch.set_num_threads, (1,)) as pool:
-            yield from pool.map(_draw, orders)
+            yield from pool.map(draw, orders)
     except BrokenProcessPool:
         raise LocantError(
             "A process that drew figures was ended by the system, perhaps for lack of memory. Draw them one by one: "
@@ -128,8 +137,13 @@ def _outcomes(orders: Sequence[_Order], processes: int) -> Iterator[_Drawn | Loc
         ) from None
 
 
-def _draw(order: _Order) -> _Drawn | LocantError:
-    """Write a figure's file and return what the page shows of it, or the reason why the run cannot have it."""
+def _draw(order: _Order, *, image_format: str) -> _Outcome:
+    """Write a figure's files and return what the page shows of it with these, or why the run cannot have it."""
+    if order.path.suffix == ".gif":
+        content = animation(order.name)
+        with replacing_file(order.path) as temporary:
+            temporary.write_bytes(content)
+        return content, [order.path]
     figure = FIGURES[order.name]
     try:
         drawn = figure(**order.options)
@@ -138,8 +152,17 @@ def _draw(order: _Order) -> _Drawn | LocantError:
         if not figure.shows_run:
             raise
         return reason
+    image = _element(order.name, drawn)
+    if order.slides:
+        return image, list(write_slides(figure, order.path, order.options, image_format))
     save_figure(drawn, order.path)
-    return _Drawn.of(drawn)
+    return image, [order.path]
+
+
+def _element(name: str, figure: FigureData) -> str:
+    """Return a figure as an element of the page whose id is ``NAME-drawn``."""
+    drawn = svg(figure, name=f"{name}-svg", description=FIGURES[name].caption.text)
+    return drawn.replace("<svg ", f'<svg id="{name}-drawn" ', 1)
 
 
 def render_gallery(figures: Mapping[str, FigureData], *, run: Path | None = None, errata: str | None = None) -> str:
@@ -153,21 +176,23 @@ def render_gallery(figures: Mapping[str, FigureData], *, run: Path | None = None
     Raises:
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
-    return _page({name: _Drawn.of(figure) for name, figure in figures.items()}, run, errata)
+    return _page({name: _element(name, figure) for name, figure in figures.items()}, {}, run, errata)
 
 
-def _page(images: Mapping[str, _Drawn], run: Path | None, errata: str | None) -> str:
-    """Return the text of a page with these figures."""
+def _page(images: Mapping[str, str], moving: Mapping[str, bytes], run: Path | None, errata: str | None) -> str:
+    """Return the text of a page with these figures and animations."""
     shown = {
         name: {
             "name": name,
             "caption": FIGURES[name].caption,
-            "image": base64.b64encode(drawn.whole).decode("ascii"),
-            "small": base64.b64encode(drawn.small).decode("ascii"),
+            "image": image,
+            "size": re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', image).groups(),  # type: ignore[union-attr]
+            "moving": base64.b64encode(moving[name]).decode("ascii") if name in moving else "",
+            "moves": ANIMATIONS[name][0] if name in moving else "",
             "command": _command(name, run),
             "refutes": refuted_by(name) if errata else [],
         }
-        for name, drawn in images.items()
+        for name, image in images.items()
     }
     story = {act: [shown[name] for name in names] for act, names in acts(shown).items()}
     return render_template("gallery.html", "a page of figures", story=story, errata=errata)

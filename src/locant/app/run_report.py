@@ -105,13 +105,37 @@ def _summary(
     evaluation: Evaluation,
     environment: dict[str, Any],
 ) -> str:
+    """Return the verdict: what was trained, how good it is on which text, and what to do next."""
     kind = "recurrent network" if isinstance(_config(recipe, data), RNNConfig) else "Transformer"
+    languages = " to ".join(filter(None, (data["source_language"], data["target_language"])))
     return (
-        f"{recipe.description} A {kind} of {data['parameters'] / 1e6:.1f} million parameters was trained for "
-        f"{_minutes(rows)} minutes on {environment['cores']} cores ({environment['processor']}). "
-        f"On {len(evaluation.hypotheses):,} held-out sentences it reaches BLEU {evaluation.scores.bleu:.1f}; leaving "
-        f"the source as it is would score {evaluation.copy_scores.bleu:.1f}."
+        f"A {kind} of {data['parameters'] / 1e6:.1f} million parameters was trained on {data['cleaning']['kept']:,} "
+        f"pairs of {data['corpus']}{f' ({languages})' if languages else ''} for {_minutes(rows)} minutes on "
+        f"{environment['cores']} cores. On the {len(evaluation.hypotheses):,} held-out sentences of "
+        f"{evaluation.name} it reaches BLEU {evaluation.scores.bleu:.1f}. {verdict(rows, evaluation)}"
     )
+
+
+def verdict(rows: Sequence[dict[str, Any]], evaluation: Evaluation) -> str:
+    """Return in words how good a model is, against a copy of the source, and what would help.
+
+    The steps are those of Google's guide to BLEU of natural text ("Evaluate models", Cloud Translation).
+    """
+    bleu, copied = evaluation.scores.bleu, evaluation.copy_scores.bleu
+    if bleu <= copied:
+        return f"Leaving the source as it is would score {copied:.1f}: it has not learned to translate. Train longer."
+    steps = ((10, "almost useless"), (20, "hard to get the gist of"), (30, "clear in their gist, with errors"))
+    good = next((words for below, words in steps if bleu < below), "understandable to good")
+    losses = [row["loss"] for row in rows if row["kind"] == "validation"]
+    if len(losses) < 2:
+        advice = "It was validated once: training longer would show whether the loss still falls"
+    elif min(losses) < 0.99 * losses[-1]:
+        advice = "The validation loss had begun to rise: more text would help, more time would not"
+    elif losses[-1] < 0.99 * losses[-2]:
+        advice = "The validation loss was still falling: training longer would help"
+    else:
+        advice = "The validation loss had come to rest: a larger model or more text would help"
+    return f"Its translations are {good}; leaving the source as it is would score {copied:.1f}. {advice}."
 
 
 def _minutes(rows: Sequence[dict[str, Any]]) -> str:

@@ -245,24 +245,46 @@ def _about(
 
 
 def _page(about: dict[str, Any], engines: list[bytes], card: str, facts: Mapping[str, str]) -> str:
-    style = resources.files("locant.server").joinpath("page/style.css").read_text("utf-8") + _asset("style.css")
-    script = _asset("page.js")
+    """Return the page of the server (``server/page``) with another back end, everything in one file."""
+
+    def shared(name: str) -> str:
+        return resources.files("locant.server").joinpath("page", name).read_text("utf-8")
+
+    style, script = shared("style.css"), _asset("browser.js") + shared("page.js").replace('"use strict";\n', "", 1)
     shown = {**facts, "size": about["size"], "engine": f"Locant {__version__}, int8"}
-    values = {
-        "policy": _POLICY.format(script=_source(script), style=_source(style)),
-        "style": style,
-        "facts": "".join(
-            f"<tr><th scope=row>{html.escape(key)}</th><td>{html.escape(value)}</td></tr>"
-            for key, value in shown.items()
-        ),
-        "card": html.escape(re.sub(r"\A---\n.*?\n---\n+", "", card, flags=re.DOTALL)),
+    rows = "".join(
+        f"<tr><th scope=row>{html.escape(key)}</th><td>{html.escape(value)}</td></tr>" for key, value in shown.items()
+    )
+    text = html.escape(re.sub(r"\A---\n.*?\n---\n+", "", card, flags=re.DOTALL))
+    data = {
         # Nothing in a block of data may end it.
-        "about": json.dumps(about, ensure_ascii=False).replace("<", "\\u003c"),
-        "engines": "\n".join(base64.b64encode(engine).decode() for engine in engines),
-        "worker": '"use strict";\n' + "".join(_asset(name) for name in _WORKER),
-        "script": script,
+        "about": ("application/json", json.dumps(about, ensure_ascii=False).replace("<", "\\u003c")),
+        "engines": ("text/plain", "\n".join(base64.b64encode(engine).decode() for engine in engines)),
+        "worker": ("text/plain", '"use strict";\n' + "".join(_asset(name) for name in _WORKER)),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], _asset("index.html"))
+    blocks = "".join(
+        f'<script type="{kind}" id="{name}">{content}</script>\n' for name, (kind, content) in data.items()
+    )
+    policy = _POLICY.format(script=_source(script), style=_source(style))
+    page = shared("index.html")
+    for old, new in {
+        '<meta charset="utf-8">': '<meta charset="utf-8">\n  <meta http-equiv="Content-Security-Policy" content='
+        f'"{policy}">\n  <meta name="referrer" content="no-referrer">',
+        '<link rel="icon" href="data:,">': '<link rel="icon" href="icon.svg" type="image/svg+xml">\n'
+        '  <link rel="manifest" href="manifest.webmanifest">',
+        '<link rel="stylesheet" href="page/style.css">': f"<style>{style}</style>",
+        '<script src="page/server.js" defer></script>\n  <script src="page/page.js" defer></script>\n': "",
+        "<p>by a Locant server</p>": "<p>in this browser, without a network</p>",
+        '<a href="docs">API</a>': '<a href="#model">About the model</a>',
+        "Texts are not stored.": "What you write stays on this device.",
+        "</main>": '<section id="model" aria-label="About the model"><h2>About the model</h2>'
+        f"<table><tbody>{rows}</tbody></table><details><summary>Model card</summary><pre>{text}</pre></details>"
+        f"</section>\n  </main>\n{blocks}<script>{script}</script>",
+    }.items():
+        before, found, after = page.partition(old)
+        assert found, old
+        page = before + new + after
+    return page
 
 
 def _source(text: str) -> str:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from locant.cli.arguments import parse_names
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train-length", type=int, metavar="N", help="longest text trained on")
     parser.add_argument("--test-lengths", metavar="N,N,...", help="lengths to measure at")
     parser.add_argument("--text", type=Path, metavar="FILE", help="text of language-modelling and context-extension")
-    parser.add_argument("--output", "-o", type=Path, metavar="FOLDER", help="where records, tables and the page go")
+    parser.add_argument(
+        "--output", "-o", type=Path, metavar="FOLDER", help="of records, tables and the page (default: runs/NAMES)"
+    )
     parser.add_argument(
         "--at-once", type=int, metavar="N", help="trials at the same time (default: one a core, four a GPU)"
     )
@@ -56,10 +59,12 @@ def run(options: argparse.Namespace) -> int:
     from locant.training.recipe import apply_overrides
 
     if options.output is None:
-        if options.task or options.schemes:
-            raise UsageError("Say where records and tables should go: --output FOLDER.")
-        _list_tasks()
-        return 0
+        if not options.task:
+            if options.schemes:
+                raise UsageError("Say what to compare on: --task NAME. `locant compare` alone lists the tasks.")
+            _list_tasks()
+            return 0
+        options.output = Path("runs", "-".join(parse_names(options.task)))
     with ComparisonProgress() as progress:
         result = compare(
             options.task,

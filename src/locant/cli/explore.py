@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from locant.errors import UsageError
-
 _EPILOG = """examples:
   locant explore
   locant explore runs/en-de              (a model of your own in the place of the small one)
-  locant explore --save explorer.html    (all pages as one file, which needs no server)
+  locant explore --save explorer.html    (all pages as one file, which needs no server; with RUN its model is in it)
 
 The page is for this machine alone unless --host says otherwise; there is no password."""
 
@@ -30,9 +28,7 @@ def run(options: argparse.Namespace) -> int:
     from locant.app.explore import open_server, save_page
 
     if options.save is not None:
-        if options.run is not None:
-            raise UsageError("--save writes the pages with the small model; leave out RUN, or --save.")
-        save_page(options.save)
+        save_page(options.save, options.run)
         print(f"Wrote {options.save}.")
         return 0
     with open_server(options.run, host=options.host, port=options.port, device=options.device) as server:

@@ -10,7 +10,7 @@ from locant.errors import UsageError
 _EPILOG = """examples:
   locant export runs/en-de --to huggingface --output en-de-marian
   locant export runs/en-de --to ctranslate2 --output en-de-ct2 --quantization int8
-  locant export runs/en-de --to argos --output en-de.argosmodel
+  locant export runs/en-de --to argos                       (writes en-de.argosmodel)
   locant export runs/en-de --to onnx --output en-de-onnx
   locant export runs/en-de --to web --output en-de-web"""
 
@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     targets = ("huggingface", "ctranslate2", "argos", "onnx", "web")
     text = "what shall load it; argos is Argos Translate and LibreTranslate, web a page that translates in any browser"
     parser.add_argument("--to", required=True, choices=targets, help=text)
-    text = "new folder to write; with --to argos a new file, NAME.argosmodel"
-    parser.add_argument("--output", "-o", type=Path, required=True, metavar="PATH", help=text)
+    text = "new folder to write (default: NAME-FORMAT, after RUN); with --to argos a new file, NAME.argosmodel"
+    parser.add_argument("--output", "-o", type=Path, metavar="PATH", help=text)
     text = "ctranslate2 and argos only: int8, int16, float16, ..."
     parser.add_argument("--quantization", metavar="TYPE", help=text)
     for side in ("source", "target"):
@@ -41,6 +41,9 @@ def run(options: argparse.Namespace) -> int:
     given = [f"--{name.replace('_', '-')}" for name, value in of_argos.items() if value is not None]
     if given and options.to != "argos":
         raise UsageError(f"{given[0]} goes with --to argos only.")
+    if options.output is None:
+        name = options.model.resolve().name
+        options.output = Path(f"{name}.argosmodel" if options.to == "argos" else f"{name}-{options.to}")
 
     from locant.interop import export_argos, export_ctranslate2, export_huggingface, export_onnx
 

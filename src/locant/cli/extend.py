@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from locant.extension.extend.finetune import FineTuning
 
 _EPILOG = """examples:
-  locant extend models/llama --to 32768 -o models/llama-32k
+  locant extend models/llama --to 32k                          (writes the folder llama-32k)
   locant extend models/llama --to 32768 --method auto --text book.txt -o models/llama-32k
   locant extend smollm2 --to 16384 -o smollm2-16k
   locant extend smollm2 --to 16384 --finetune books.txt --steps 200 --device cuda -o smollm2-16k
@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="folder, GGUF file, 'smollm2', or id on Hugging Face's Hub")
     parser.add_argument("--to", required=True, type=length_of("--to"), metavar="N", help="tokens to read; 32k is 32768")
     parser.add_argument("--method", default=DEFAULT, choices=(AUTO, *methods), help=f"how (default: {DEFAULT})")
-    parser.add_argument("--output", "-o", type=Path, required=True, metavar="FOLDER", help="new folder to write")
+    what = "new folder to write (default: NAME-8k, after MODEL and --to)"
+    parser.add_argument("--output", "-o", type=Path, metavar="FOLDER", help=what)
     parser.add_argument(
         "--format", choices=("huggingface", "gguf"), help="of the result (default: that of MODEL, if not trained)"
     )
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     with ExtensionProgress(options.to) as progress:
         extended = extend_model(
             options.model,
-            options.output,
+            options.output or _default_output(options.model, options.to),
             options.to,
             method=options.method,
             format=options.format,
@@ -74,6 +75,12 @@ def run(options: argparse.Namespace) -> int:
         )
     _print(extended)
     return 0
+
+
+def _default_output(model: str, length: int) -> Path:
+    path = Path(model)
+    name = path.stem if path.suffix == ".gguf" else path.resolve().name if path.exists() else path.name
+    return Path(f"{name}-{length // 1024}k" if length % 1024 == 0 else f"{name}-{length}")
 
 
 def _finetuning(options: argparse.Namespace) -> FineTuning | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from locant.errors import LocantError, UsageError
+from locant.errors import UsageError
 
 _EPILOG = """examples:
   locant figures --all -o figures
@@ -14,6 +14,7 @@ _EPILOG = """examples:
   locant figures attention --run runs/bible --text "Thou hast spoken well." -o figures
   locant figures architecture --model norm=pre position=rotary -o figures
   locant figures --all --run runs/bible -o figures
+  locant figures waves spectrum --slides -o slides
   locant figures errata -o figures                (errors that tutorials repeat, as a page; --format md for Markdown)
   locant figures                                  (lists the figures)"""
 
@@ -31,7 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="draw all, and the pages index.html, which explains them, and errata.html"
     )
-    parser.add_argument("--output", "-o", type=Path, metavar="FOLDER", help="where to write")
+    parser.add_argument(
+        "--output", "-o", type=Path, default=Path("figures"), metavar="FOLDER", help="where to write (default: figures)"
+    )
+    parser.add_argument(
+        "--slides", action="store_true", help="write slides of 16 to 9 with letters of 24 points, a panel each"
+    )
     parser.add_argument("--format", metavar="NAME", help="png, svg or pdf (default png); of errata html or md")
     parser.add_argument("--scheme", metavar="NAME", help="scheme at the input embedding (default sinusoidal)")
     parser.add_argument("--dialect", metavar="NAME", help="of sinusoids: paper, concatenated or tensor2tensor")
@@ -53,11 +59,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Draw figures, or list them."""
     from locant.app import write_errata, write_gallery
+    from locant.cli.progress import WorkBar
     from locant.figures import write_figures
+    from locant.positions.registry import scheme_name
     from locant.runtime import usable_cores
     from locant.training.recipe import apply_overrides
 
     given = {name: getattr(options, name) for name in _OPTIONS if getattr(options, name) is not None}
+    if options.scheme:
+        given["scheme"] = scheme_name(options.scheme)
     if options.model:
         given["model"] = apply_overrides({}, options.model)
     if not options.names and not options.all:
@@ -65,8 +75,6 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.all and (options.names or set(given).difference(_OF_A_RUN)):
         raise UsageError("--all draws every figure as it is; leave out names and options of single figures.")
-    if options.output is None:
-        raise UsageError("Say where to write the figures: --output FOLDER.")
     if ERRATA in options.names:
         if options.names != [ERRATA] or given:
             raise UsageError("The errata are a page of their own; leave out names and options of figures.")
@@ -75,25 +83,32 @@ def run(options: argparse.Namespace) -> int:
     image_format = options.format or "png"
     if options.all:
         of_a_run = {name: given.get(name) for name in _OF_A_RUN}
-        write_gallery(
-            options.output,
-            image_format=image_format,
-            processes=min(usable_cores() or 1, _MOST_PROCESSES),
-            wrote=_wrote,
-            left_out=_left_out,
-            **of_a_run,
-        )
+        with WorkBar("{task.fields[name]}") as bar:
+            say = bar.console.print if bar.console.is_terminal else print  # lines beside a bar go above it
+            write_gallery(
+                options.output,
+                image_format=image_format,
+                slides=options.slides,
+                processes=min(usable_cores() or 1, _MOST_PROCESSES),
+                wrote=lambda path: say(f"Wrote {path}."),
+                left_out=lambda name, reason: say(f"Left out {name}: {reason}"),
+                progress=lambda share, name: bar.show(share, name=name),
+                **of_a_run,
+            )
     else:
-        write_figures(options.names, options.output, options=given, image_format=image_format, wrote=_wrote)
+        write_figures(
+            options.names,
+            options.output,
+            options=given,
+            image_format=image_format,
+            slides=options.slides,
+            wrote=_wrote,
+        )
     return 0
 
 
 def _wrote(path: Path) -> None:
     print(f"Wrote {path}.", flush=True)
-
-
-def _left_out(name: str, reason: LocantError) -> None:
-    print(f"Left out {name}: {reason}", flush=True)
 
 
 def _list() -> None:

@@ -27,7 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "locant generate MODEL [FILE ...] --output FOLDER [options]"
     parser.add_argument("model", type=Path, metavar="MODEL", help="folder of a run or of a saved model")
     parser.add_argument("files", type=Path, nargs="*", metavar="FILE", help="text, one sentence a line (.gz too)")
-    parser.add_argument("--output", "-o", type=Path, metavar="FOLDER", help="new folder, or one to go on with")
+    parser.add_argument(
+        "--output",
+        "-o",
+        type=Path,
+        metavar="FOLDER",
+        help="new folder, or one to go on with (default: NAME-generated, after MODEL)",
+    )
     parser.add_argument(
         "--corpus", type=Path, metavar="RUN", help="instead of files: the training text of this run or recipe"
     )
@@ -58,8 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Generate."""
-    if not options.output:
-        raise UsageError("Say where the corpus should go: --output FOLDER.")
+    options.output = options.output or Path(f"{options.model.resolve().name}-generated")
     if bool(options.files) == bool(options.corpus):
         raise UsageError("Say what to translate: either text files, or --corpus with a run or recipe.")
     for path in options.files:

@@ -22,13 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="folder of a Marian, M2M-100 or NLLB model in Hugging Face's format, or a package of Argos Translate",
     )
-    parser.add_argument("--output", "-o", type=Path, required=True, metavar="RUN", help="new model folder to write")
+    parser.add_argument("--output", "-o", type=Path, metavar="RUN", help="new folder (default: runs/NAME)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Import a model."""
     from locant.interop import import_model
 
-    notes = import_model(options.folder, options.output)
-    print(f"{options.output} is written.", *notes, sep="\n")
+    output = options.output or Path("runs", options.folder.resolve().stem)
+    notes = import_model(options.folder, output)
+    print(f"{output} is written.", *notes, sep="\n")
     return 0

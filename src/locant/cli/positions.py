@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locant.errors import DataError, UsageError, nearest
+from locant.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -49,19 +49,16 @@ def run(options: argparse.Namespace) -> int:
         _print_finding(_finding(options.identify), as_json=options.json)
         return 0
     from locant.positions import SCHEMES
+    from locant.positions.registry import scheme_name
 
-    if options.name is not None and options.name not in SCHEMES:
-        raise UsageError(
-            f"Unknown positional scheme '{options.name}'.{nearest(options.name, SCHEMES)} Known: {', '.join(SCHEMES)}."
-        )
-    names = [options.name] if options.name else list(SCHEMES)
+    names = [scheme_name(options.name)] if options.name else list(SCHEMES)
     described = {name: _describe(name) for name in names}
     if options.json:
         import json
 
         print(json.dumps({name: _as_data(description) for name, description in described.items()}, indent=2))
     elif options.name:
-        _print_one(options.name, described[options.name])
+        _print_one(names[0], described[names[0]])
     else:
         _print_all(described)
     return 0

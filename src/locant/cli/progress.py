@@ -15,7 +15,7 @@ from locant.extension.extend.finetune import FineTuningStep
 from locant.extension.extend.report import MeasuredMethod
 from locant.lab.comparison import Job
 from locant.lab.runner import ComparisonCallback
-from locant.training import Choice, PreparedReport, StepReport, TrainingCallback, TrainingPlan, ValidationReport
+from locant.training import Choice, PreparedReport, Recipe, StepReport, TrainingCallback, TrainingPlan, ValidationReport
 
 _LINES = 20  # of a whole bar, where there is no terminal
 _SHORT = 3.0  # seconds of preparing a text, of which nothing is shown
@@ -117,10 +117,15 @@ class PreparationProgress:
 
 
 class TrainingProgress(WorkBar, TrainingCallback):
-    """Progress of ``locant train``."""
+    """Progress of ``locant train``.
 
-    def __init__(self) -> None:
+    Args:
+        recipe: Of a run that begins.
+    """
+
+    def __init__(self, recipe: Recipe | None) -> None:
         super().__init__("{task.fields[numbers]}", before="step {task.fields[step]:>6}")
+        self._recipe = recipe
         self._step = 0
         self._numbers = ""
         self._preparing = PreparationProgress()
@@ -137,6 +142,7 @@ class TrainingProgress(WorkBar, TrainingCallback):
         """Show what was chosen, and what is to be expected."""
         self._preparing.end()
         show_plan(plan, self.console)
+        self._recipe = None
 
     def on_chosen(self, choice: Choice) -> None:
         """Show what was chosen."""
@@ -146,6 +152,8 @@ class TrainingProgress(WorkBar, TrainingCallback):
     def on_prepared(self, report: PreparedReport) -> None:
         """Show what will be trained on what."""
         self._preparing.end()
+        if self._recipe:
+            show_refusals(self._recipe, self.console)
         self.console.print(report.corpus, style="bold", end="")
         self.console.print(f": {report.description}", soft_wrap=True)
         cleaning = report.cleaning
@@ -302,6 +310,18 @@ def show_plan(plan: TrainingPlan, console: PlainConsole) -> None:
         f"tokens a second, {plan.memory / 1e9:.1f} GB of memory",
         soft_wrap=True,
     )
+    show_refusals(plan.recipe, console)
+
+
+def show_refusals(recipe: Recipe, console: PlainConsole) -> None:
+    """Say to which formats the model cannot be exported, while it can still be another."""
+    from locant.interop.refusals import export_refusals
+
+    if recipe.finetuning:
+        return
+    several = recipe.corpus.kind == "languages" or (recipe.corpus.kind == "bible" and recipe.corpus.languages)
+    for name, reason in export_refusals(recipe.sized_model(8, 8), several_languages=bool(several)).items():
+        console.print(f"no export to {name}: {reason}", soft_wrap=True)
 
 
 def _training_numbers(report: StepReport) -> str:

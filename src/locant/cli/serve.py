@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locant.cli.translator_options import add_engine_options
+from locant.errors import MissingExtraError
 from locant.languages import require_language
 
 if TYPE_CHECKING:
@@ -21,6 +23,17 @@ _EPILOG = """examples:
 
 Clients of LibreTranslate work with it. SIGTERM finishes what is there, a second one ends at once; SIGHUP reads the
 models, the keys and the glossaries anew. The environment variable LOCANT_API_KEYS holds API keys, too."""
+
+_PACKAGES = {
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+    "httptools": "httptools",
+    "prometheus_client": "prometheus-client",
+    "python_multipart": "python-multipart",
+    "sentencex": "sentencex",
+    "py3langid": "py3langid",
+    "babel": "babel",
+}
 
 # Options that are limits by the same name, and their help.
 _LIMITS = {
@@ -55,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--host", metavar="ADDRESS", help="where to listen (default 127.0.0.1, this machine alone)")
     parser.add_argument("--port", type=int, metavar="N", help="port (default 5000); 0 for any free one")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that answer; they share the weights")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that answer, each with the models")
     parser.add_argument("--keys", type=Path, metavar="FILE", help="API keys, one a line, a name before it if you like")
     parser.add_argument("--cors", action="append", metavar="ORIGIN", help="let pages of this origin ask; '*' for all")
     parser.add_argument(
@@ -86,13 +99,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal ends it."""
-    from locant.runtime import keep_freed_memory
+    from functools import partial
+
+    for module, package in _PACKAGES.items():
+        if find_spec(module) is None:
+            raise MissingExtraError("The server", package, "serve")
     from locant.server.serving import serve
 
-    keep_freed_memory()
     serve(
         options.model,
-        lambda: _settings(options),
+        partial(_settings, options),
         engine=options.engine,
         device=options.device,
         compute_type=options.compute_type,
@@ -102,8 +118,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> ServerSettings:
-    from locant.server.glossaries import read_glossaries
     from locant.server.settings import ServerSettings, read_keys
+
+    glossaries = {}
+    if options.glossary:  # else the process above the workers need not know what models are
+        from locant.server.models import read_glossaries
+
+        glossaries = read_glossaries(options.glossary)
 
     limits = {key.replace("-", "_") for key in (*_LIMITS, *_SECONDS)}
     chosen: dict[str, Any] = {
@@ -115,7 +136,7 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
         "cors_origins": options.cors,
         "trusted_proxies": options.trusted_proxy,
         "limits": {key: getattr(options, key) for key in limits if getattr(options, key) is not None},
-        "glossaries": read_glossaries(options.glossary or []),
+        "glossaries": glossaries,
         "page": not options.no_page,
         "keys": read_keys(options.keys, os.environ.get("LOCANT_API_KEYS")),
     }

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,14 +37,20 @@ _WHOSE = {"parent": "the parent's test set", "new": "new test set", "both": "tes
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
-    parser.usage = "locant train [RECIPE] [key=value ...] --output RUN [options]"
+    parser.usage = "locant train [RECIPE] [key=value ...] [--output RUN] [options]"
     parser.add_argument(
         "recipe_and_overrides",
         nargs="*",
         metavar="RECIPE key=value",
         help="a built-in recipe or a .yaml file, and changes to it such as model.d_model=256",
     )
-    parser.add_argument("--output", "-o", type=Path, metavar="RUN", help="new folder for the run")
+    parser.add_argument(
+        "--output",
+        "-o",
+        type=Path,
+        metavar="RUN",
+        help="new folder for the run (default: runs/NAME, after recipe or text)",
+    )
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -69,6 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text.add_argument("--source", type=Path, metavar="FILE", help="source sentences, one a line (.gz too)")
     text.add_argument("--target", type=Path, metavar="FILE", help="their translations, line by line")
     text.add_argument("--tsv", type=Path, metavar="FILE", help="source and target, separated by a tab")
+    what = "an object a line with the fields source and target (others: corpus.source_field)"
+    text.add_argument("--jsonl", type=Path, metavar="FILE", help=what)
     short = parser.add_argument_group("short for key=value")
     short.add_argument("--preset", metavar="NAME", help="model.preset: tiny, small, base or big")
     short.add_argument("--steps", type=int, metavar="N", help="training.steps: updates to train for")
@@ -87,19 +96,19 @@ def run(options: argparse.Namespace) -> int:
     if len(recipes) > 1:
         raise UsageError(f"Only one recipe can be trained at a time, but {' and '.join(recipes)} were given.")
     if options.resume:
-        if recipes or options.output or options.source or options.tsv or options.parent:
+        if recipes or options.output or options.source or options.tsv or options.jsonl or options.parent:
             raise UsageError("--resume takes the recipe, the corpus and the folder from the run; leave those out.")
         if options.dry_run:
             raise UsageError("A resumed run has nothing left to choose; leave --dry-run out.")
         if options.resume_if_exists:
             raise UsageError("--resume-if-exists goes with a recipe and --output; leave one of the two out.")
-    elif not options.output and not options.dry_run:
-        raise UsageError("Say where the run should go: --output FOLDER (or --resume FOLDER to go on with one).")
     elif not recipes and not any(re.match("corpus[.=](?!..*_language=)", override) for override in overrides):
         raise UsageError(
-            "Say what to train on: a recipe (see `locant recipes`), --source and --target, --tsv, or keys of a corpus, "
-            "such as corpus.kind=jsonl corpus.train=pairs.jsonl."
+            "Say what to train on: a recipe (see `locant recipes`), --source and --target, --tsv, --jsonl, or keys of "
+            "a corpus, such as corpus.kind=huggingface corpus.dataset=NAME."
         )
+    if not (options.resume or options.output or options.dry_run):
+        options.output = _default_output(options, recipes)
 
     from locant.cli.progress import TrainingProgress
     from locant.runtime import keep_freed_memory, limit_onednn_cache
@@ -108,18 +117,19 @@ def run(options: argparse.Namespace) -> int:
     # For the whole process, which a call of the library leaves as it is.
     keep_freed_memory()
     limit_onednn_cache()
+    if not options.resume:
+        recipe = load_recipe(recipes[0] if recipes else "translator", overrides)
     if options.dry_run:
         from locant.cli.console import PlainConsole
         from locant.cli.progress import show_plan
 
-        show_plan(plan_training(load_recipe(_recipe_name(recipes), overrides)), PlainConsole())
+        show_plan(plan_training(recipe), PlainConsole())
         return 0
     try:
-        with TrainingProgress() as progress:
+        with TrainingProgress(None if options.resume or options.resume_if_exists else recipe) as progress:
             if options.resume:
                 summary = resume_training(options.resume, overrides, callback=progress)
             else:
-                recipe = load_recipe(_recipe_name(recipes), overrides)
                 again = options.resume_if_exists
                 summary = train(recipe, options.output, resume_if_exists=again, callback=progress)
     except KeyboardInterrupt:
@@ -141,14 +151,13 @@ def _how_to_go_on(run: Path) -> str:
     return f"Go on from {where}, by `{resume_command(run)}`."
 
 
-def _recipe_name(recipes: list[str]) -> str:
-    return recipes[0] if recipes else "translator"
-
-
 def _overrides(options: argparse.Namespace) -> list[str]:
     """Return the options that are short for ``key=value``."""
     if bool(options.source) != bool(options.target):
         raise UsageError("--source and --target go together: one file each, with as many lines.")
+    named = [f"--{name}" for name in ("source", "tsv", "jsonl") if getattr(options, name)]
+    if len(named) > 1:
+        raise UsageError(f"The text is named by one option; got {' and '.join(named)}.")
     found = []
     if options.parent:
         found.append(f"finetuning.parent={_quoted(options.parent)}")
@@ -162,8 +171,9 @@ def _overrides(options: argparse.Namespace) -> list[str]:
             f"corpus.train.source={_quoted(options.source)}",
             f"corpus.train.target={_quoted(options.target)}",
         ]
-    if options.tsv:
-        found += ["corpus.kind=tsv", f"corpus.train={_quoted(options.tsv)}"]
+    for kind in ("tsv", "jsonl"):
+        if file := getattr(options, kind):
+            found += [f"corpus.kind={kind}", f"corpus.train={_quoted(file)}"]
     pairs = {
         "model.preset": options.preset,
         "training.steps": options.steps,
@@ -174,6 +184,15 @@ def _overrides(options: argparse.Namespace) -> list[str]:
         "corpus.target_language": options.target_language and _quoted(options.target_language),
     }
     return found + [f"{key}={value}" for key, value in pairs.items() if value is not None]
+
+
+def _default_output(options: argparse.Namespace, recipes: list[str]) -> Path:
+    """Return ``runs/NAME``, after the recipe or the text, and say so."""
+    text = options.source or options.tsv or options.jsonl
+    named = recipes[0] if recipes else text or "translator"
+    name = Path(named).name.partition(".")[0]
+    print(f"The run goes to runs/{name} (--output names another folder).", file=sys.stderr)
+    return Path("runs", name)
 
 
 def _quoted(name: object) -> str:

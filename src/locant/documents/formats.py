@@ -63,21 +63,41 @@ Note = Callable[[str | None], str]
 """Returns characters that say the language of a document; of the language that is not known, those of the source."""
 
 
-@dataclass
 class TextDocument:
-    """A document of characters: what stays, and places for passages.
+    """A document of characters: what stays, and places for passages. It is filled while it is read.
+
+    Args:
+        start: Bytes before the characters.
+        write: Returns a translated passage as the format writes it; by default as it is.
 
     Attributes:
         layout: Characters that stay or say the language, and numbers of passages.
         passages: What is translated.
         writers: Of each passage what returns its translation as the document has to write it.
-        start: Bytes before the characters.
     """
 
-    layout: Sequence[str | int | Note]
-    passages: Sequence[Passage]
-    writers: Sequence[Write]
-    start: bytes = b""
+    def __init__(self, start: bytes = b"", write: Write | None = None) -> None:
+        self._start, self._write, self._items = start, write or write_with(str), 0
+        self.layout: list[str | int | Note] = []
+        self.passages: list[Passage] = []
+        self.writers: list[Write] = []
+
+    def keep(self, raw: str | Note) -> None:
+        """Add characters that stay, or that say the language."""
+        if raw:
+            self.layout.append(raw)
+
+    def add(self, passage: Sequence[Item], write: Write | None = None) -> None:
+        """Add a passage, and what writes it where that is not what writes the others.
+
+        Raises:
+            DataError: There are too many texts and marks.
+        """
+        self._items += len(passage) + 1
+        check_items(self._items)
+        self.layout.append(len(self.passages))
+        self.passages.append(tuple(passage))
+        self.writers.append(write or self._write)
 
     def text(self, translated: Sequence[Written], language: str | None = None) -> str:
         """Return the characters of the document with its passages translated."""
@@ -94,43 +114,7 @@ class TextDocument:
 
     def written(self, translated: Sequence[Written], language: str | None = None) -> bytes:
         """Return the document with its passages translated; their language is noted where it says one."""
-        return self.start + self.text(translated, language).encode("utf-8")
-
-
-class Layout:
-    """What gathers the layout and the passages of a document while it is read.
-
-    Args:
-        write: Returns a translated passage as the format writes it.
-    """
-
-    def __init__(self, write: Write) -> None:
-        self._write = write
-        self._parts: list[str | int | Note] = []
-        self._passages: list[Passage] = []
-        self._writers: list[Write] = []
-        self._items = 0
-
-    def keep(self, raw: str | Note) -> None:
-        """Add characters that stay, or that say the language."""
-        if raw:
-            self._parts.append(raw)
-
-    def add(self, passage: Sequence[Item], write: Write | None = None) -> None:
-        """Add a passage, and what writes it where that is not what writes the others.
-
-        Raises:
-            DataError: There are too many texts and marks.
-        """
-        self._items += len(passage) + 1
-        check_items(self._items)
-        self._parts.append(len(self._passages))
-        self._passages.append(tuple(passage))
-        self._writers.append(write or self._write)
-
-    def document(self, start: bytes = b"") -> TextDocument:
-        """Return the document; ``start`` are the bytes before its characters."""
-        return TextDocument(self._parts, self._passages, self._writers, start)
+        return self._start + self.text(translated, language).encode("utf-8")
 
 
 def check_items(number: int) -> None:
@@ -200,16 +184,16 @@ class Format:
 
 _FORMATS = (
     Format("text", "plain text", (".txt", ".text"), "plain:read_plain"),
-    Format("markdown", "Markdown", (".md", ".markdown"), "markdown:read_markdown"),
-    Format("html", "HTML", (".html", ".htm", ".xhtml"), "markup:read_html"),
+    Format("markdown", "Markdown", (".md", ".markdown", ".mkd", ".mdown"), "markdown:read_markdown"),
+    Format("html", "HTML", (".html", ".htm", ".xhtml", ".shtml"), "markup:read_html"),
     Format("srt", "SubRip", (".srt",), "subtitles:read_subrip"),
     Format("vtt", "WebVTT", (".vtt",), "subtitles:read_webvtt"),
     Format("ass", "Advanced SubStation Alpha", (".ass", ".ssa"), "subtitles:read_ass"),
     Format("json", "JSON", (".json",), "json_values:read_json_values"),
     Format("po", "gettext PO", (".po", ".pot"), "po:read_po"),
     Format("xliff", "XLIFF", (".xliff", ".xlf"), "xliff:read_xliff"),
-    Format("docx", "Word", (".docx",), "docx:read_docx"),
-    Format("odt", "OpenDocument", (".odt",), "odt:read_odt"),
+    Format("docx", "Word", (".docx", ".docm", ".dotx", ".dotm"), "docx:read_docx"),
+    Format("odt", "OpenDocument", (".odt", ".ott"), "odt:read_odt"),
 )
 FORMATS = {each.name: each for each in _FORMATS}
 """The formats by their names."""
@@ -220,14 +204,20 @@ _STRUCTURED = frozenset(
     re.findall(
         r"\S+",
         ".yml .yaml .toml .ini .properties .strings .stringsdict .csv .tsv .tmx .resx .xml .arb .jsonl .ipynb .mdx "
-        ".tex .rst .adoc .asciidoc .org .dita .ttml .dfxp .sbv .sub",
+        ".tex .ltx .sty .cls .bib .rst .adoc .asciidoc .org .dita .ttml .dfxp .sbv .sub .smi .sami .stl .scc .lrc "
+        ".qmd .rmd .mediawiki .wiki .textile .ftl .xcstrings .plist .resw .resjson .json5 .jsonc .ndjson .geojson "
+        ".tbx .sdlxliff .mxliff .mqxliff .txlf .ts .svg .xsl .xslt .xsd .dtd .fb2 .rss .atom .opml .eml .mbox .ics "
+        ".vcf .j2 .jinja .jinja2 .erb .haml .hbs .mustache .liquid .twig .ejs .vue .svelte .astro .jsp .aspx "
+        ".cshtml .php .js .jsx .tsx .css .scss .py .java .cpp .sql .cfg .conf",
     )
 )
 """Ends of names of files with a structure that is not known, which a translation of their lines would destroy."""
 _PACKED = frozenset(
     re.findall(
         r"\S+",
-        ".pdf .doc .rtf .pages .epub .mobi .wpd .fodt .pptx .ppt .xlsx .xls .odp .ods .zip .mo .qm",
+        ".pdf .doc .dot .rtf .pages .key .numbers .epub .mobi .azw3 .wpd .fodt .pptx .ppt .xlsx .xls .odp .ods "
+        ".odg .idml .zip .tar .tgz .bz2 .xz .zst .7z .rar .mo .qm .msg .parquet .png .jpg .jpeg .gif .webp .mp3 "
+        ".wav .mp4 .mkv",
     )
 )
 """Ends of names of files that have no lines."""
@@ -240,7 +230,10 @@ def check_lines_of(name: str | PurePath) -> None:
         UsageError: It does.
     """
     path = PurePath(name)
-    suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+    inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    suffix = inner.suffix.lower()
+    if inner != path and (kind := format_of(inner)) and kind.name != "text":
+        raise UsageError(f"{path}: {kind.title} is read unpacked. Unpack it first (gunzip).")
     if suffix in _PACKED:
         raise UsageError(f"{path}: files of the kind {suffix} are not read. Save it as .docx, .odt, .html or text.")
     if suffix in _STRUCTURED:

@@ -6,9 +6,8 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from locant.documents.formats import Document, DocumentOptions, Layout, decode, write_with
-from locant.documents.passages import Text
-from locant.documents.placeholders import message_marks, with_marks
+from locant.documents.formats import Document, DocumentOptions, TextDocument, decode, write_with
+from locant.documents.passages import Text, message_marks, with_marks
 from locant.errors import DataError
 from locant.parsing import parse_json
 
@@ -30,15 +29,15 @@ def read_json_values(content: bytes, options: DocumentOptions) -> Document:
         raise DataError(f"The document is no valid JSON: {error}.") from None
     keys = [tuple(key.split(".")) for key in options.keys]
     only_ascii = text.isascii() and "\\u" in text
-    layout = Layout(write_with(lambda words: json.dumps(words, ensure_ascii=only_ascii)[1:-1]))
+    document = TextDocument(start, write_with(lambda words: json.dumps(words, ensure_ascii=only_ascii)[1:-1]))
     for raw, is_translated in _stretches(text, keys):
         if is_translated:
-            layout.keep('"')
-            layout.add(with_marks(list(_texts(raw[1:-1])), message_marks))
-            layout.keep('"')
+            document.keep('"')
+            document.add(with_marks(list(_texts(raw[1:-1])), message_marks))
+            document.keep('"')
         else:
-            layout.keep(raw)
-    return layout.document(start)
+            document.keep(raw)
+    return document
 
 
 def _stretches(text: str, keys: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, bool]]:

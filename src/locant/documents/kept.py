@@ -30,7 +30,7 @@ _IDENTIFIER = (
     r"|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})(?![\w-])"
 )
 _CONVERSION = (
-    r"(?:\d+\$)?(?:\([^()]{1,80}\)|<\w{1,80}>)?[-+#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLzjtq])?"
+    r"(?:\d+[$:]|\[\d+\])?(?:\([^()]{1,80}\)|<\w{1,80}>)?[-+#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLzjtq])?"
     r"(?:[dsiu@]|<PRI\w+>|(?<=[^%])[oxXeEfFgGaAcCpnS]|[oxXeEfFgGaAcCpnSvqTtbUw](?![A-Za-z]))"
 )
 # Arrows, notes, stars, emoji and what belongs to them: no model translates them, and few have them in the vocabulary.
@@ -39,13 +39,22 @@ _FAMILIES = (
     # name, where it holds, pattern; of two that begin at the same place the first holds
     ("address", "prose", r"(?i:(?:https?|ftps?)://|www\.)[^\s<>\"“”«»„‚‘`|\\]++"),  # noqa: RUF001
     ("mail", "prose", r"(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,63}(?:\.[\w-]{1,63})+"),
-    ("tag", "messages", r"</?[A-Za-z][\w:-]{0,60}+(?:\s[^<>]*+)?/?>|</?\d{1,3} ?/?>"),
+    (
+        "tag",
+        "messages",
+        r"\[/?(?:b|i|u|s|url|img|quote|code|color|size|font)(?:=[^\s\[\]]*+)?\]"
+        r"|</?[A-Za-z][\w:-]{0,60}+(?:\s[^<>]*+)?/?>|</?\d{1,3} ?/?>",
+    ),
     ("entity", "messages", r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,31});"),
-    ("template", "prose", r"<%[^%]*+%>"),
+    ("template", "prose", r"<%[^%]*+%>|<\?(?:[^?<]|\?(?!>)|<(?!\?))*+\?>"),
     ("braces", "prose", r"[$%#]?\{"),
     ("call", "prose", r"\$t\([^()]*\)"),
     ("variable", "prose", r"(?<![\w$])\$[A-Za-z_]\w*+\$?"),
-    ("percent name", "prose", r"(?<![\w%])%[A-Za-z_]\w++%(?![\w%(])"),
+    (
+        "percent name",
+        "prose",
+        r"(?<![\w%])%[A-Za-z_]\w++%(?![\w%(])|(?<!\w)(?P<signs>%%|##|@@)[A-Za-z]\w*+(?P=signs)(?!\w)",
+    ),
     ("mention", "prose", r"(?<![\w@])@(?:(?:\.\w+)?:)?[A-Za-z_]\w*+(?:[.@/:-]\w++)*+"),
     ("hashtag", "prose", r"(?<![\w#&])#(?=\d*[^\W\d])\w++"),
     ("emoji name", "prose", r"(?<![\w:]):[A-Za-z+-][\w+-]*+:(?![\w:])"),
@@ -53,8 +62,9 @@ _FAMILIES = (
     (
         "printf",
         "printf",
-        rf"%%|(?<!\d)%{_CONVERSION}|%(?:{_CONVERSION}|[A-Za-z]| \d*(?:\.\d+)?l*[diefg])(?!\w)",
+        rf"%%|%\|[^|\s%]{{1,20}}\||(?<!\d)%{_CONVERSION}|%(?:{_CONVERSION}|[A-Za-z]| \d*(?:\.\d+)?l*[diefg])(?!\w)",
     ),
+    ("tilde", "tildes", r"~(?:[-+]?\d*|'.)(?:,(?:[-+]?\d+|'.)?)*+[:@]*[A-Za-z%~&$?*|<>{}()\[\];^]"),
     ("position", "positions", r"%L?(?:\d{1,2}(?!\w|\$|\.\d)(?:%(?![\w(]))?|n(?!\w))"),
     ("colon name", "messages", r"(?<![\w:]):[A-Za-z_]\w*+(?!:)"),
     ("accelerator", "messages", r"(?:(?<![\w&])[_&](?=[^\W\d_])|(?<=[A-Za-z])[_&](?=[a-z]))(?!\w{1,40}[_;])"),
@@ -62,12 +72,13 @@ _FAMILIES = (
     ("number", "prose", _NUMBER),
     ("sign", "prose", _SIGN),
 )
-_MAYBE = re.compile(rf"[@#$%{{\d]|__|:\w|://|{_FRACTION}|(?i:www\.)|{_SIGN}")
+_MAYBE = re.compile(rf"[@#$%{{\d]|<\?|__|:\w|://|{_FRACTION}|(?i:www\.)|{_SIGN}")
 _FLAGS = {
     "printf": "c objc python java-printf php go sh-printf awk lua object-pascal modula2 d perl tcl elisp ruby "
-    "javascript gcc-internal gfc-internal",
+    "javascript gcc-internal gfc-internal boost librep",
     "braces": "c++ java csharp python-brace perl-brace rust javascript smalltalk",
     "positions": "qt qt-plural kde kde-kuit ycp boost smalltalk",
+    "tildes": "scheme lisp",
 }
 PROSE = frozenset({"prose"})
 """What holds in any text."""
@@ -108,7 +119,7 @@ def message_families(flags: Iterable[str] = ()) -> frozenset[str]:
     refused = {group for group, names in _FLAGS.items() if formats & {f"no-{name}" for name in names.split()}}
     if wanted == {"braces"}:
         wanted |= {"printf"}  # what braces are filled in may go through printf too
-    return _MESSAGES - (refused - wanted) - (_FLAGS.keys() - wanted if wanted else set())
+    return _MESSAGES - (refused - wanted) - (_FLAGS.keys() - wanted if wanted else {"tildes"})
 
 
 @lru_cache(maxsize=32)

@@ -12,13 +12,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, Literal
 
-from locant.documents.formats import LONGEST_KEPT, Document, DocumentOptions, Layout, check_items, decode, write_with
+from locant.documents.formats import (
+    LONGEST_KEPT,
+    Document,
+    DocumentOptions,
+    TextDocument,
+    check_items,
+    decode,
+)
 from locant.documents.markup import KEPT_TAGS, VOID_TAGS, cut_html
-from locant.documents.passages import Item, Mark, Passage, Text, Written
-from locant.documents.placeholders import Found, with_marks
+from locant.documents.passages import FoundMark, Item, Mark, Passage, Text, Written, with_marks
 from locant.errors import MissingExtraError
 
 _OPTIONS = (
@@ -30,22 +36,30 @@ _INLINE = {"Emphasis", "Strong", "Strikethrough", "Link", "Image", "Superscript"
 _WITHOUT_TEXT = {"CodeBlock", "MetadataBlock", "HtmlBlock"}
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^<>]*?(/?)>\Z", re.DOTALL)
 
-# What generators of sites have besides Markdown: commands in braces, lines that include files, say what letters mean
-# (*[HTML]: ...) or are comments of MyST (% ...), fences of colons, directives, blocks that are indented.
+# What generators of sites and editors have besides Markdown: commands in braces, formulas, links of wikis, marked
+# words, callouts, keys, lines that include files, say what letters mean (*[HTML]: ...) or are comments of MyST (% ...),
+# fences of colons, directives, blocks that are indented.
 _COMMAND = re.compile(
     r"\{\{[^{}`]*\}\}|\{%[^{}`]*%\}|\{[:#.][^{}`\n]*\}|(?i:\[\[_?toc_?\]\]|\[toc\](?![(\[:]))"
     r"|\{[A-Za-z][\w:+-]*\}(?=`)|^\([\w.-]+\)=[ \t]*(?=\r?$)"
+    r"|\\\((?:[^\\A-Za-z\n]|\\(?:[A-Za-z]+|[^()\[\]\s\\])|\{[^{}\n]*\}|(?<![A-Za-z])[A-Za-z](?![A-Za-z]))*+\\\)"
+    r"|^[ \t>]*\\\[[ \t]*(?=\r?$)(?:\r?\n(?![ \t>]*(?:\\[\[\]]|\r?$))[^\r\n]*)*+\r?\n[ \t>]*\\\]"
+    r"|!?\[\[[^\[\]|\n]+\]\](?![(\[:])|\[![A-Za-z]+\][-+]?(?=[ \t])|\+\+[a-z][a-z0-9+-]*\+\+"
+    r"|(?<=\w)\^[^\s^\[\]]{1,20}\^"
+    r"|(?:\[\[[^\[\]|\n]+\|(?=[^=\n\[\]]+\]\])|==(?=[^\s=][^=\n\[\]]*==))(?P<inside>[^=\n\[\]]+)(?:\]\]|==)"
     r"|\{![^{}\n]*!\}|(?<=[)\]`*_])\{[\w-]+=[^{}\n]*\}|^\*\[[^\]\n]+\]:|^-+8<-+[^\n]*|^<<<[ \t]*@?[\w./][^\n]*"
     r"|(?<![^\r\n]\n)(?<![^\r\n]\r\n)^%[ \t][^\n]*(?:\n%[^\n]*)*|^\+\+\+[ \t]+\{[^\n]*"
     r"|^(?:import|export)[ ][^\n]*?[ ]from[ ]+['\"][^\n'\"]*['\"];?[ \t]*(?=\r?$)",
     re.MULTILINE,
 )
 _ROLE = re.compile(r"\{[A-Za-z][\w:+-]*\}")  # of the code that follows
-_NAME = re.compile(r"\{[{%][<%-]*\s*(/|end)?([\w-]+)")
+_NAME = re.compile(r"\{[{%][<%-]*\s*(/|end)?([\w-]+)|(\]\])|\[\[.*\||==")
 _AROUND_CODE = {"highlight", "code", "mermaid", "katex", "comment"}
 _FENCE = re.compile(
-    r"^(?P<indent>[ \t>]*)(?P<head>(?P<sign>:{3,}|`{3,}|~{3,})[ \t]*(?P<name>\{[^{}\n]*\}|[\w.-]+)?[ \t]*\[?)"
-    r"(?P<rest>[^\r\n]*)(?P<options>(?:\r?\n[ \t>]*:[\w-]+:(?=\s)[^\r\n]*)*)",
+    r"^(?P<indent>[ \t>]*)(?P<head>(?P<sign>:{3,}|`{3,}|~{3,}|/{3,})[ \t]*(?P<name>\{[^{}\n]*\}|[\w.-]+)?[ \t]*"
+    r"[\[|]?)(?P<rest>[^\r\n]*)(?P<options>(?:\r?\n[ \t>]*:[\w-]+:(?=\s)[^\r\n]*)*"
+    r"(?:(?<=\})\r?\n[ \t>]*---[ \t]*(?:\r?\n(?![ \t>]*(?:---|:::|```|~~~|\r?$))[^\r\n]*)*+\r?\n[ \t>]*---[ \t]*"
+    r"(?=\r?$))?)",
     re.MULTILINE,
 )
 _CODE_INSIDE = re.compile(
@@ -132,9 +146,8 @@ def _without_commands(text: str) -> tuple[str, list[tuple[int, int]]]:
     """
     commands: list[tuple[int, int]] = []
     begun: tuple[str, int] | None = None  # a command around code
-    for found in _COMMAND.finditer(text):
-        start, end = found.span()
-        named = _NAME.match(found[0])
+    for start, end in _commands(text):
+        named = _NAME.match(text, start, end)
         if begun:
             if not (named and named[1] and named[2] == begun[0]):
                 continue
@@ -173,7 +186,7 @@ def _without_fences(text: str) -> str:
 
     def fence(found: re.Match[str]) -> str:
         indent, head, sign, name, rest, options = (found[key] or "" for key in _FENCE.groupindex)
-        is_colons = sign[0] == ":"
+        is_colons = sign[0] in ":/"
         opened, is_code = open_fences[-1] if open_fences else ("", False)
         if not name and not rest.strip() and sign[0] in opened and (is_colons or len(sign) >= len(opened)):
             open_fences.pop()
@@ -207,7 +220,7 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
     """
     start, text = decode(content)
     check_items(sum(text.count(sign) for sign in "\n*_[]<>`~|&$\\"))
-    raw, layout, place = text.encode("utf-8"), Layout(write_with(str)), 0
+    raw, document, place = text.encode("utf-8"), TextDocument(start), 0
     labels = {" ".join(found[1].lower().split()) for found in _DEFINITION.finditer(text)}
     blocks: list[str] = []
     line: list[_Event] = []
@@ -218,7 +231,7 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
     for event in chain(_events(seen, hidden), [_Event("Rule", "", None, len(raw), len(raw))]):
         if skipped:
             if event.kind == "End" and event.name == skipped.name:
-                place = _end_skipped(raw, layout, place, skipped, event, blocks)
+                place = _end_skipped(raw, document, place, skipped, event, blocks)
                 skipped = None
             continue
         is_block = event.kind in ("Rule", "Html") or (event.kind in ("Start", "End") and event.name not in _INLINE)
@@ -227,10 +240,10 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
             continue
         if line:
             first, place_after, items = _passage(raw, line)
-            layout.keep(raw[place:first].decode("utf-8"))
+            document.keep(raw[place:first].decode("utf-8"))
             in_heading = blocks[-1:] == ["Heading"] and b"#" in headings[raw.rfind(b"\n", 0, first) + 1 : first]
             write = partial(_write, source=items, labels=labels, in_heading=in_heading, in_table="TableCell" in blocks)
-            layout.add(items, write)
+            document.add(items, write)
             place, line = place_after, []
         if event.kind == "Start" and event.name in _WITHOUT_TEXT:
             skipped = event
@@ -238,25 +251,27 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
             blocks.append(event.name)
         elif event.kind == "End":
             blocks.pop()
-    layout.keep(raw[place:].decode("utf-8"))
-    return layout.document(start)
+    document.keep(raw[place:].decode("utf-8"))
+    return document
 
 
-def _end_skipped(raw: bytes, layout: Layout, place: int, begun: _Event, ended: _Event, blocks: Sequence[str]) -> int:
+def _end_skipped(
+    raw: bytes, document: TextDocument, place: int, begun: _Event, ended: _Event, blocks: Sequence[str]
+) -> int:
     """Take a block of HTML apart, and return where what follows begins; other blocks stay."""
     # Lines of a quotation begin with signs that are no HTML.
     if begun.name != "HtmlBlock" or "BlockQuote" in blocks:
         return place
-    layout.keep(raw[place : begun.start].decode("utf-8"))
+    document.keep(raw[place : begun.start].decode("utf-8"))
     inner = cut_html(raw[begun.start : ended.end].decode("utf-8"))
     for part in inner.layout:
         if not isinstance(part, int):
-            layout.keep(part)
+            document.keep(part)
         else:
             items: list[Item] = []
             for item in inner.passages[part]:
                 items += with_marks([item], _find_commands) if isinstance(item, Text) else [item]
-            layout.add(_paired(items), inner.writers[part])
+            document.add(_paired(items), inner.writers[part])
     return ended.end
 
 
@@ -299,9 +314,8 @@ def _passage(raw: bytes, line: Sequence[_Event]) -> tuple[int, int, list[Item]]:
         written = own + raw[event.start : event.end].decode("utf-8")
         place = max(place, event.end)
         if event.kind == "Hidden":
-            commands = _COMMAND.findall(written)
-            commands = commands if "".join(commands) == written else [written]
-            items += [Mark("break" if each.startswith("*[") else "void", each) for each in commands]
+            commands = [written[first:last] for first, last in _commands(written)]
+            items += map(_command, commands if "".join(commands) == written else [written])
         elif event.kind == "Text":
             items += _texts(str(event.value), own, written)
         else:
@@ -364,12 +378,13 @@ def _paired(items: Sequence[Item]) -> list[Item]:
     for number, item in enumerate(items):
         if not (isinstance(item, Mark) and item.kind == "void") or not (named := _NAME.match(item.raw)):
             continue
-        if not named[1]:
-            begun.append((named[2], number))
-            names[named[2]] += 1
-        elif names[named[2]]:
+        own = named[2] or item.raw[:2].replace("]]", "[[")
+        if not (named[1] or named[3] or (own == "==" and names[own])):
+            begun.append((own, number))
+            names[own] += 1
+        elif names[own]:
             name, first = begun.pop()
-            while name != named[2]:
+            while name != own:
                 names[name] -= 1
                 name, first = begun.pop()
             names[name] -= 1
@@ -378,9 +393,28 @@ def _paired(items: Sequence[Item]) -> list[Item]:
     return paired
 
 
-def _find_commands(text: str) -> Iterator[Found]:
+def _commands(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where commands begin and end; those around words are two."""
     for found in _COMMAND.finditer(text):
-        yield *found.span(), Mark("void", None)
+        if found["inside"]:
+            yield found.start(), found.start("inside")
+            yield found.end("inside"), found.end()
+        else:
+            yield found.span()
+
+
+def _command(written: str) -> Mark:
+    """Return the mark for a command."""
+    if written.startswith(("*[", "[!")):
+        return Mark("break", written)
+    if written.startswith(("\\", "++")) or (written.startswith("[[") and written.endswith("]]")):
+        return Mark("kept", written, text=" ".join(written.strip("\\()[]+ ").split())[:LONGEST_KEPT])
+    return Mark("void", written)
+
+
+def _find_commands(text: str) -> Iterator[FoundMark]:
+    for start, end in _commands(text):
+        yield start, end, _command(text[start:end])
 
 
 def _item(event: _Event, written: str) -> Item:
@@ -401,7 +435,8 @@ def _item(event: _Event, written: str) -> Item:
 def _write(passage: Written, *, source: Passage, labels: Set[str], in_heading: bool, in_table: bool) -> str:
     """Return a translated passage as Markdown in which nothing is markup that was none.
 
-    A sign of the translation is escaped unless the source has the same ones as text, in the same order.
+    A sign of the translation is escaped unless the source has the same ones as text, in the same order, and where the
+    source escapes each of its kind.
 
     Args:
         passage: The passage.
@@ -433,6 +468,11 @@ def _write(passage: Written, *, source: Passage, labels: Set[str], in_heading: b
                 for at, is_translated, key in signs
                 if (is_translated or family in ("code", "escape", "star", "wave")) and (key[0] != ">" or may_end_tag)
             )
+    escaped = {item.text for item in source if isinstance(item, Text) and item.raw == f"\\{item.text}"}
+    escaped -= {sign for piece, kind in ours if kind == "text" for sign in piece}
+    starts = accumulate((len(piece) for piece, _ in theirs), initial=0)
+    for start, (piece, kind) in zip(starts, theirs, strict=False):
+        places |= {at for at, sign in enumerate(piece, start) if kind == "translated" and sign in escaped}
     edges = _line_starts(ours), _line_starts(theirs)
     firsts = [_LINE_START.match("".join(piece for piece, _ in ours), at) for at, _ in edges[0]]
     known = {bool(number): {each[0] for each in group if each} for number, group in enumerate((firsts[:1], firsts[1:]))}

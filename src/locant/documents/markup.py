@@ -19,7 +19,6 @@ from locant.documents.formats import (
     LONGEST_KEPT,
     Document,
     DocumentOptions,
-    Layout,
     TextDocument,
     decode,
     write_with,
@@ -41,7 +40,8 @@ _UNSEEN = _READINGS | {""}  # and comments
 _RAW = frozenset({"script", "style", "textarea"})  # in which tags are none
 _RIGHT_TO_LEFT = {"Adlm", "Arab", "Hebr", "Nkoo", "Rohg", "Syrc", "Thaa"}  # scripts
 _TAG = re.compile(
-    r"(?:<!--(?:-?|.*?--!?)|<!\[CDATA\[.*?\]\]|<(?!!--|!\[CDATA\[)(?:[!?]|/(?![A-Za-z]))[^>]*"
+    r"(?:<!--(?:-?|.*?--!?)|<!\[CDATA\[.*?\]\]|<\?(?:php|=)(?:[^?<]|\?(?!>)|<(?!\?))*+\?"
+    r"|<(?!!--|!\[CDATA\[)(?:[!?]|/(?![A-Za-z]))[^>]*"
     r"|<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*)(?P<attributes>(?:=\s*(?:\"[^\"]*\"|'[^']*')|[^>])*+))>"
     r"|(?P<unfinished><[A-Za-z/!?])",
     re.DOTALL,
@@ -202,21 +202,21 @@ def cut_html(source: str, start: bytes = b"") -> TextDocument:
     Raises:
         DataError: It has too many tags.
     """
-    layout = Layout(write_with(str))
+    document = TextDocument(start)
     block: list[Item] = []
     for token in [*read_tokens(source), Token("break", "")]:
         if token.kind == "break":
             if block:
-                layout.add(block, write_with(escaping(block)))
+                document.add(block, write_with(escaping(block)))
                 block = []
-            layout.keep(partial(_in_language, token.raw) if token.name == "html" else token.raw)
+            document.keep(partial(_in_language, token.raw) if token.name == "html" else token.raw)
         elif token.kind == "text":
             block += shown_texts(token.raw, follows_space=_ends_in_space(block))
         elif token.kind == "kept":
             block.append(Mark("kept", token.raw, text=token.text))
         else:
             block.append(Mark(token.kind, token.raw, token.name))
-    return layout.document(start)
+    return document
 
 
 def _in_language(tag: str, language: str | None) -> str:

@@ -18,8 +18,7 @@ from itertools import pairwise, product, takewhile, zip_longest
 
 from locant.documents.kept import PROSE, find_kept, message_families
 from locant.documents.passages import Item, Kept, Mark, Sentence, Text, Written, width
-from locant.text.subword_spans import Span
-from locant.text.word_borders import WITHOUT_SPACES, goes_on
+from locant.text.spans import WITHOUT_SPACES, Span, goes_on
 
 Locate = Callable[[int, int], Span | None]
 """Returns where what stands between two offsets of a sentence stands in its translation."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import IO
 
-from locant.documents.formats import Document, DocumentOptions, Layout, TextDocument, decode, write_with
+from locant.documents.formats import Document, DocumentOptions, TextDocument, decode
 from locant.documents.kept import find_kept
 from locant.documents.passages import Item, Mark, Text
 from locant.documents.segmentation import Splitter
@@ -36,9 +36,9 @@ def read_plain(content: bytes, options: DocumentOptions) -> Document:
 
 def plain_text(text: str, start: bytes = b"", *, wrapped: bool = False) -> TextDocument:
     """Return the document that a plain text is; ``start`` are the bytes before it."""
-    layout = Layout(write_with(str))
-    layout.add(list(_lines(text, wrapped=wrapped)))
-    return layout.document(start)
+    document = TextDocument(start)
+    document.add(list(_lines(text, wrapped=wrapped)))
+    return document
 
 
 def is_plain_sentence(text: str, split: Splitter) -> bool:

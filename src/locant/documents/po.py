@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from locant.documents.formats import Document, DocumentOptions, Layout, decode
-from locant.documents.passages import Text, Written
-from locant.documents.placeholders import message_marks, with_marks
+from locant.documents.formats import Document, DocumentOptions, TextDocument, decode
+from locant.documents.passages import Text, Written, message_marks, with_marks
 from locant.errors import DataError
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
@@ -59,14 +58,14 @@ def read_po(content: bytes, options: DocumentOptions) -> Document:
     """
     start, text = decode(content)
     newline = "\r\n" if "\r\n" in text else "\n"
-    layout = Layout(lambda passage: _quoted(passage, newline))
+    document = TextDocument(start, lambda passage: _quoted(passage, newline))
     singular: int | None = 0
     flags: list[str] = []  # of the message that follows
     own_flags: list[str] = []
     message = plural = None
     for part in _parts(text):
         if isinstance(part, str):
-            layout.keep(part)
+            document.keep(part)
             if part.startswith(("#,", "#=")):
                 flags += map(str.strip, part[2:].split(","))
             continue
@@ -75,17 +74,17 @@ def read_po(content: bytes, options: DocumentOptions) -> Document:
         elif part.word == "msgid_plural":
             plural = part.text
         if part.word != "msgstr" or part.text or not message:
-            layout.keep("".join(part.lines))
+            document.keep("".join(part.lines))
             if part.word == "msgstr" and message == "":
                 singular = _singular_form(part.text)
             continue
         source = message if plural is None or part.form == singular else plural
-        layout.keep(part.head)
-        layout.add(with_marks([Text(source)], partial(message_marks, flags=own_flags)))
-        layout.keep(part.end)
+        document.keep(part.head)
+        document.add(with_marks([Text(source)], partial(message_marks, flags=own_flags)))
+        document.keep(part.end)
     if message is None:
         raise DataError("The document is no PO catalogue: it has no msgid.")
-    return layout.document(start)
+    return document
 
 
 def _parts(text: str) -> Iterator[str | _Field]:

@@ -9,7 +9,7 @@ from typing import Any
 from locant.documents.segmentation import Splitter
 from locant.errors import MissingExtraError
 from locant.languages import parse_language
-from locant.text.subword_spans import Span
+from locant.text.spans import Span
 from locant.translation.lines import WholeSpans, split_to_fit
 
 _WINDOW = 4_000  # characters; a sentence that is longer is cut

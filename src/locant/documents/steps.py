@@ -114,10 +114,11 @@ def _ask(texts: list[str]) -> Generator[Sentences | Pairs, Any, list[str]]:
 
 
 def one_line(sentence: str, translation: str) -> str:
-    """Return a translation as it can stand in any document, without line breaks; one without words is the sentence."""
-    return (
-        translation if translation == sentence else _CONTROL.sub(" ", translation) if translation.strip() else sentence
-    )
+    """Return a translation as it can stand in any document, without line breaks and white space around it.
+
+    One without words is the sentence.
+    """
+    return translation if translation == sentence else _CONTROL.sub(" ", translation).strip() or sentence
 
 
 def _translate_parts(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, None]:

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from locant.documents.formats import Document, DocumentOptions, Layout, decode, write_with
+from locant.documents.formats import Document, DocumentOptions, TextDocument, decode, write_with
 from locant.documents.markup import ENTITIES, escaping
-from locant.documents.passages import Item, Mark, Text
-from locant.documents.placeholders import Found, tag_mark, with_marks
+from locant.documents.passages import FoundMark, Item, Mark, Text, tag_mark, with_marks
 from locant.errors import DataError
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
@@ -140,7 +139,7 @@ def _document(
     escape: Callable[[Sequence[Item]], Callable[[str], str]],
     start: bytes,
 ) -> Document:
-    layout = Layout(write_with(str))
+    document = TextDocument(start)
     passage: list[Item] = []
     last: _Line | None = None  # with text
     between = ""
@@ -151,9 +150,9 @@ def _document(
             continue
         if last is None or (last.cue != line.cue and (joined == _MOST_CUES or not _goes_on(last.text, line.text))):
             if passage:
-                layout.add(passage, write_with(escape(passage)))
+                document.add(passage, write_with(escape(passage)))
             passage, joined = [], 1
-            layout.keep(between)
+            document.keep(between)
         elif last.cue != line.cue:
             passage.append(Text(" ", between, "firm"))
             joined += 1
@@ -168,9 +167,9 @@ def _document(
         passage += texts(words)
         last, between = line, line.end
     if passage:
-        layout.add(passage, write_with(escape(passage)))
-    layout.keep(between)
-    return layout.document(start)
+        document.add(passage, write_with(escape(passage)))
+    document.keep(between)
+    return document
 
 
 def _parts(line: _Line) -> Iterator[_Line]:
@@ -187,8 +186,8 @@ def _goes_on(before: str, after: str) -> bool:
     return not ends and after[:1].islower() and not any(sign in text for text in (before, after) for sign in "<{")
 
 
-def _marks(pattern: re.Pattern[str]) -> Callable[[str], Iterator[Found]]:
-    def find(text: str) -> Iterator[Found]:
+def _marks(pattern: re.Pattern[str]) -> Callable[[str], Iterator[FoundMark]]:
+    def find(text: str) -> Iterator[FoundMark]:
         for found in pattern.finditer(text):
             mark = Mark("void", None) if found["void"] else tag_mark(found["name"], is_end=bool(found["end"]))
             yield *found.span(), mark

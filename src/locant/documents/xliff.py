@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from locant.documents.formats import Document, DocumentOptions, Layout, decode, write_with
+from locant.documents.formats import Document, DocumentOptions, TextDocument, decode, write_with
 from locant.documents.markup import Token, attributes, escaping, shown_texts, stretches, unescaped
 from locant.documents.office import parse_xml
-from locant.documents.passages import Item, Mark, Passage, Text, Written
-from locant.documents.placeholders import in_messages
+from locant.documents.passages import Item, Mark, Passage, Text, Written, in_messages
 from locant.errors import DataError
 from locant.languages import parse_language
 
@@ -35,7 +34,7 @@ def read_xliff(content: bytes, options: DocumentOptions) -> Document:
         raise DataError("The document is no XLIFF of version 1.2 or 2.")
     language_of = "file" if version == "1.2" else "xliff"
     tokens = list(stretches(text, is_xml=True))
-    layout = Layout(write_with(str))
+    document = TextDocument(start)
     around = [(True, False)]  # of each element whether it is translated, and whether its white space counts
     number = 0
     while number < len(tokens):
@@ -49,14 +48,14 @@ def read_xliff(content: bytes, options: DocumentOptions) -> Document:
             if translated and _name(token) in _UNITS:
                 end = next((at for at in range(number, len(tokens)) if _is(tokens[at], "close", _name(token))), number)
                 if unit := _Unit.found(tokens[number - 1 : end], preserved=preserved):
-                    layout.add(unit.passage, unit.write)
+                    document.add(unit.passage, unit.write)
                     number += unit.size - 1
                     continue
         elif token.kind == "close":
             around.pop()
         noted = token.kind == "open" and _name(token) == language_of
-        layout.keep(partial(_in_language, token.raw, _LANGUAGES[language_of]) if noted else token.raw)
-    return layout.document(start)
+        document.keep(partial(_in_language, token.raw, _LANGUAGES[language_of]) if noted else token.raw)
+    return document
 
 
 def _name(token: Token) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -13,13 +13,11 @@ from torch import Tensor
 
 from locant.analysis.attention_steps import AttentionSteps
 from locant.analysis.attention_steps import attention_steps as steps_of
-from locant.analysis.introspection import token_pair
 from locant.errors import DataError, UsageError
-from locant.figures.cells import draw_cells, numbers_in
-from locant.figures.drawing import FAINT, INK, MINUS, FigureData, Numbers, colours, drawing
-from locant.figures.numbers import SEED
+from locant.figures.drawing import FAINT, MINUS, Numbers, colours, draw_cells
+from locant.figures.numbers import seeded
 from locant.figures.registry import Caption, register_figure
-from locant.figures.trained import load_trained, readable, short_sentence
+from locant.figures.trained import load_trained, readable, sentence_pair
 from locant.models.config import TransformerConfig
 from locant.models.transformer import Transformer
 from locant.text.tokenizer import BOS, EOS
@@ -30,37 +28,36 @@ if TYPE_CHECKING:
 
 Stack = Literal["encoder", "decoder"]
 
-
-@dataclass(frozen=True)
-class Step:
-    """One intermediate result.
-
-    Attributes:
-        title: How it is computed, matplotlib's mathematics in it.
-        values: ``[R, C]``.
-        scale: Steps of the same name share their colours.
-        rows: Tokens of the rows; none unless given.
-        columns: Tokens of the columns; none unless given.
-        splits: Columns at which another head begins.
-        heading: Whether the title is drawn; further heads repeat that of the first.
-    """
-
-    title: str
-    values: Numbers
-    scale: str
-    rows: Sequence[str] | None = None
-    columns: Sequence[str] | None = None
-    splits: Sequence[int] = ()
-    heading: bool = True
-
-
 # The classic small example: three heads of two features.
 _WIDTH, _HEADS = 6, 3
 _EXAMPLE, _MOST_WORDS = "the cat sat down", 8
 _MOST_TOKENS = 24  # of a trained model's sentence whose steps can still be read
 
 
-def attention_steps_numbers(
+@dataclass(frozen=True)
+class _Step:
+    """One intermediate result.
+
+    Attributes:
+        title: How it is computed, matplotlib's mathematics in it; drawn unless it is of a further head.
+        values: ``[R, C]``.
+        scale: Steps of the same name share their colours.
+        rows: Whether tokens stand before the rows.
+        columns: Whether tokens stand below the columns.
+        splits: Columns at which another head begins.
+        head: Which head, from 1; 0 for all.
+    """
+
+    title: str
+    values: Numbers
+    scale: str
+    rows: bool = False
+    columns: bool = False
+    splits: tuple[int, ...] = ()
+    head: int = 0
+
+
+def numbers(
     *, run: Path | None = None, text: str | None = None, stack: str = "decoder", layer: int = 1
 ) -> dict[str, Any]:
     """Return the steps of one layer's self-attention, of a small untrained model or of a trained one.
@@ -80,97 +77,81 @@ def attention_steps_numbers(
     """
     if stack not in get_args(Stack):
         raise UsageError(f"--stack is {' or '.join(get_args(Stack))}; got '{stack}'.")
-    if text is not None and not text.strip():
-        raise DataError("--text is empty; give a sentence.")
     of: Stack = "encoder" if stack == "encoder" else "decoder"
     if run is None:
-        words = (text or _EXAMPLE).split()
-        if len(words) > _MOST_WORDS:
-            raise DataError(f"--text has {len(words)} words, of which at most {_MOST_WORDS} can be drawn with numbers.")
-        model, source, target = _example(words, layer)
-        tokens = words if of == "encoder" else ["(begin)", *words]
+        words = (_EXAMPLE if text is None else text).split()
+        if not 0 < len(words) <= _MOST_WORDS:
+            raise DataError(f"--text must have 1 to {_MOST_WORDS} words to be drawn with numbers; got {len(words)}.")
+        ids = {word: EOS + 1 + number for number, word in enumerate(dict.fromkeys(words))}
+        config = TransformerConfig(
+            source_vocab_size=EOS + 1 + len(ids),
+            target_vocab_size=EOS + 1 + len(ids),
+            d_model=_WIDTH,
+            d_ff=4 * _WIDTH,
+            heads=_HEADS,
+            encoder_layers=layer,
+            decoder_layers=layer,
+        )
+        with seeded():
+            model = Transformer(config).eval()
+        source = [ids[word] for word in words]
+        target, tokens = [BOS, *source], words if of == "encoder" else ["(begin)", *words]
     else:
-        translator, model = load_trained(run, "The figure 'attention-steps'")
-        text = text or short_sentence(run, translator)
-        pair = token_pair(translator.tokenizers, text, translator.translate(text), translator.prefixes)
+        translator, model = load_trained(run, "attention-steps")
+        pair = sentence_pair(run, translator, text, most=_MOST_TOKENS)
         source, target = pair.source, pair.target
         tokens = readable(pair.source_tokens if of == "encoder" else pair.target_tokens)
-        if len(tokens) > _MOST_TOKENS:
-            raise DataError(f"The sentence has {len(tokens)} tokens, of which at most {_MOST_TOKENS} can be drawn.")
-    found = steps_of(model, source, target, stack=of, layer=layer - 1)
-    return {"lines": _lines(found, tokens, first=layer == 1)}
+    lines = _lines(steps_of(model, source, target, stack=of, layer=layer - 1), first=layer == 1)
+    data = {step.title + (f", head {step.head}" if step.head else ""): step.values for line in lines for step in line}
+    return {"tokens": tokens, "lines": lines, **data}
 
 
-def _example(words: Sequence[str], layers: int) -> tuple[Transformer, list[int], list[int]]:
-    """Return a small model with initial weights, and a text as its source and target; equal words have equal ids."""
-    known = {word: EOS + 1 + number for number, word in enumerate(dict.fromkeys(words))}
-    size = EOS + 1 + len(known)
-    config = TransformerConfig(
-        source_vocab_size=size,
-        target_vocab_size=size,
-        d_model=_WIDTH,
-        d_ff=4 * _WIDTH,
-        heads=_HEADS,
-        encoder_layers=layers,
-        decoder_layers=layers,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
-        model = Transformer(config).eval()
-    ids = [known[word] for word in words]
-    return model, ids, [BOS, *ids]
-
-
-def _lines(steps: AttentionSteps, tokens: Sequence[str], *, first: bool) -> list[list[Step]]:
+def _lines(steps: AttentionSteps, *, first: bool) -> list[list[_Step]]:
+    """Return the inputs, the projections, one line of six steps for each head, and the output."""
     heads, _, features = steps.q.shape
-    splits = [features * head for head in range(1, heads)]
+    splits = tuple(features * head for head in range(1, heads))
 
-    def of(values: Tensor) -> Numbers:
-        return values.double().numpy()
+    def step(title: str, values: Tensor, scale: str, **more: Any) -> _Step:
+        return _Step(title, values.double().numpy(), scale, **more)
 
-    def beside(by_head: Tensor) -> Numbers:
-        return of(by_head.transpose(0, 1).flatten(1))
-
-    inputs = [Step("layer input", of(steps.received), "input", tokens)]
+    inputs = [step("layer input", steps.received, "input")]
     if first:
-        inputs = [Step(r"embeddings $\cdot\,\sqrt{d}$", of(steps.words), "input", tokens)]
+        inputs = [step(r"embeddings $\cdot\,\sqrt{d}$", steps.words, "input")]
         if not torch.equal(steps.words, steps.received):
-            inputs.append(Step("+ position", of(steps.received - steps.words), "input"))
-            inputs.append(Step(r"= $X$", of(steps.received), "input"))
+            inputs.append(step("+ position", steps.received - steps.words, "input"))
+            inputs.append(step(r"= $X$", steps.received, "input"))
     if not torch.equal(steps.x, steps.received):
-        inputs.append(Step("layer norm", of(steps.x), "input"))
+        inputs.append(step("layer norm", steps.x, "input"))
     q, k = steps.rotated or (steps.q, steps.k)
     turned = ", rotated" if steps.rotated else ""
     projections = [
-        Step(rf"$Q = X\,W_Q${turned}", beside(q), "projections", tokens, splits=splits),
-        Step(rf"$K = X\,W_K${turned}", beside(k), "projections", splits=splits),
-        Step(r"$V = X\,W_V$", beside(steps.v), "projections", splits=splits),
+        step(rf"${name} = X\,W_{name}${how}", by_head.transpose(0, 1).flatten(1), "projections", splits=splits)
+        for name, by_head, how in (("Q", q, turned), ("K", k, turned), ("V", steps.v, ""))
     ]
-    lines = [inputs, projections]
     masked = "mask" if steps.bias is None else "+ bias, mask"
-    for head in range(heads):
-        last, begins = head == heads - 1, head == 0
-        keys = tokens if last else None
-        lines.append(
-            [
-                Step(r"$Q_h K_h^T$", of(steps.products[head]), "products", tokens, keys, heading=begins),
-                Step(r"$/\,\sqrt{d_k}$", of(steps.scaled[head]), "scores", None, keys, heading=begins),
-                Step(masked, of(steps.masked[head]), "scores", None, keys, heading=begins),
-                Step("softmax", of(steps.weights[head]), "weights", None, keys, heading=begins),
-                Step(r"$V_h$", of(steps.v[head]), "projections", heading=begins),
-                Step(r"softmax $\cdot\,V_h$", of(steps.contexts[head]), "contexts", heading=begins),
-            ]
-        )
-    lines.append(
+    of_heads = [
         [
-            Step("heads, concatenated", of(steps.joined), "contexts", tokens, splits=splits),
-            Step(r"$W_O$", of(steps.output_weight), "matrix"),
-            Step(r"output $= $ heads $\cdot\,W_O$", of(steps.output), "output"),
+            step(title, values[head], scale, head=head + 1, columns=scale in _SQUARE and head == heads - 1)
+            for title, values, scale in (
+                (r"$Q_h K_h^T$", steps.products, "products"),
+                (r"$/\,\sqrt{d_k}$", steps.scaled, "scores"),
+                (masked, steps.masked, "scores"),
+                ("softmax", steps.weights, "weights"),
+                (r"$V_h$", steps.v, "projections"),
+                (r"softmax $\cdot\,V_h$", steps.contexts, "contexts"),
+            )
         ]
-    )
-    return lines
+        for head in range(heads)
+    ]
+    output = [
+        step("heads, concatenated", steps.joined, "contexts", splits=splits),
+        step(r"$W_O$", steps.output_weight, "matrix"),
+        step(r"output $= $ heads $\cdot\,W_O$", steps.output, "output"),
+    ]
+    return [[replace(line[0], rows=True), *line[1:]] for line in (inputs, projections, *of_heads, output)]
 
 
+_SQUARE = ("products", "scores", "weights")  # scales of matrices with a column for each token
 _ACROSS = 11.0  # inches of the figure
 _LARGEST_CELL, _NUMBERS_FROM = 0.44, 0.3  # inches of a cell, and from which it has room for a number
 _GAP, _ABOVE, _BETWEEN, _RIGHT = 0.32, 0.62, 0.14, 0.35  # inches
@@ -178,128 +159,82 @@ _SHOWN_FEATURES = 10  # cells of a head's features; more of them become narrower
 _HIGHEST = 2.0  # inches of W_O where it has more rows than there are tokens
 
 
-def attention_steps(lines: Sequence[Sequence[Step]]) -> FigureData:
-    """Draw the steps of attention, line by line; small matrices with their numbers, large ones by colours alone.
+def draw(tokens: Sequence[str], *, lines: list[list[_Step]], **_: Any) -> Figure:
+    """Draw the steps of attention, line by line; small matrices with their numbers, large ones by colours alone."""
+    from matplotlib.figure import Figure
 
-    Args:
-        lines: The inputs, the projections, one line of six for each head, and the output.
-
-    Returns:
-        The figure, 11 inches wide, and the values by title; those of heads as ``TITLE, head N``.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    tokens = [token for line in lines for token in line[0].rows or ()]
-    left = 0.25 + 0.085 * max(map(len, tokens))
-    of_heads = lines[2:-1]
-    length, features = of_heads[0][4].values.shape
+    longest, length = max(map(len, tokens)), len(tokens)
+    left = 0.25 + 0.085 * longest
+    features = lines[2][4].values.shape[1]
     room = _ACROSS - left - _RIGHT - 5 * _GAP
     cell = min(_LARGEST_CELL, room / (4 * length + 2 * min(features, _SHOWN_FEATURES)))
-    below = 0.05 + 0.07 * max(map(len, tokens)) * min(1.0, cell / 0.2)
-    data: dict[str, Numbers] = {}
     sizes = [[_size(step, cell, len(line)) for step in line] for line in lines]
     heights = [max(height for _, height in line) for line in sizes]
-    above = [_ABOVE if line[0].heading else _BETWEEN for line in lines]
-    under = [below if line[0].columns else 0.0 for line in lines]
+    above = [_BETWEEN if line[0].head > 1 else _ABOVE for line in lines]
+    under = [(0.05 + 0.07 * longest * min(1.0, cell / 0.2)) if line[0].columns else 0.0 for line in lines]
     total = sum(heights) + sum(above) + sum(under) + 0.25
-    with drawing():
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(_ACROSS, total))
-        ranges = _ranges(lines)
-        top = total
-        for number, line in enumerate(lines):
-            top -= above[number]
-            x = left
-            for step, (width, height) in zip(line, sizes[number], strict=True):
-                axes = figure.add_axes((x / _ACROSS, (top - height) / total, width / _ACROSS, height / total))
-                _draw(axes, step, ranges[step.scale], width / step.values.shape[1], cell)
-                head = (
-                    f", head {number - 1}" if step.scale in ("products", "scores", "weights") or len(line) == 6 else ""
-                )
-                data[step.title + head] = step.values
-                x += width + _GAP
-            if 2 <= number < len(lines) - 1:
-                _name_head(figure, number - 1, (top - heights[number] / 2) / total)
-            top -= heights[number] + under[number]
-    return FigureData(figure, data)
+    values: dict[str, list[Numbers]] = {}
+    for step in (step for line in lines for step in line):
+        values.setdefault(step.scale, []).append(step.values[np.isfinite(step.values)])
+    ranges = {scale: colours(np.concatenate(of)) for scale, of in values.items()} | {"weights": colours(np.ones(1))}
+    figure = Figure(figsize=(_ACROSS, total))
+    top = total
+    for number, line in enumerate(lines):
+        top -= above[number]
+        x = left
+        for step, (width, height) in zip(line, sizes[number], strict=True):
+            axes = figure.add_axes((x / _ACROSS, (top - height) / total, width / _ACROSS, height / total))
+            _draw_step(axes, step, tokens, ranges[step.scale], min(width / step.values.shape[1], cell), cell)
+            x += width + _GAP
+        if line[0].head:
+            middle = (top - heights[number] / 2) / total
+            how: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 9, "color": FAINT}
+            figure.text(0.12 / _ACROSS, middle, f"head {line[0].head}", **how)
+        top -= heights[number] + under[number]
+    return figure
 
 
-def _size(step: Step, cell: float, count: int) -> tuple[float, float]:
+def _size(step: _Step, cell: float, count: int) -> tuple[float, float]:
     """Return width and height of a matrix in inches, in a line of so many."""
     rows, columns = step.values.shape
     height = min(rows * cell, _HIGHEST) if step.scale == "matrix" else rows * cell
-    if count == 6:
-        return (
-            columns if step.scale in ("products", "scores", "weights") else min(columns, _SHOWN_FEATURES)
-        ) * cell, height
+    if step.head:
+        return (columns if step.scale in _SQUARE else min(columns, _SHOWN_FEATURES)) * cell, height
     return min(columns * cell, (_ACROSS - 1.6 - (count - 1) * _GAP) / count), height
 
 
-def _ranges(lines: Sequence[Sequence[Step]]) -> dict[str, Any]:
-    """Return the colours of every scale, from all finite values that share it."""
-    values: dict[str, list[Numbers]] = {}
-    for line in lines:
-        for step in line:
-            values.setdefault(step.scale, []).append(step.values[np.isfinite(step.values)])
-    found = {scale: colours(np.concatenate(of_scale)) for scale, of_scale in values.items()}
-    return {**found, "weights": colours(np.ones(1))}
-
-
-def _draw(axes: Axes, step: Step, scale: Any, width: float, height: float) -> None:
-    """Draw one matrix whose cells have a width and a height in inches."""
-    numbered = min(width, height) >= _NUMBERS_FROM
-    letters = min(9.0, 72 * height * 0.6)
+def _draw_step(axes: Axes, step: _Step, tokens: Sequence[str], scale: Any, smaller: float, height: float) -> None:
+    """Draw one matrix whose cells have a smaller side and a height in inches."""
+    texts = None
+    if smaller >= _NUMBERS_FROM:
+        written = [f"{each:.2f}".replace("-", MINUS).replace("inf", "∞") for each in step.values.ravel()]
+        texts = np.array(written, dtype=object).reshape(step.values.shape)
     draw_cells(
         axes,
         step.values,
         scale,
-        texts=numbers_in(step.values) if numbered else None,
-        rows=step.rows,
-        columns=step.columns,
+        texts=texts,
+        rows=tokens if step.rows else None,
+        columns=tokens if step.columns else None,
         splits=step.splits,
-        letters=letters,
+        letters=min(9.0, 72 * height * 0.6),
         text_letters=7.5,
         aspect="auto",
     )
-    if step.heading:
+    if step.head <= 1:
         rows, columns = step.values.shape
         finite = step.values[np.isfinite(step.values)]
-        span = f"{finite.min():.3g} … {finite.max():.3g}".replace("-", MINUS)
-        axes.annotate(
-            step.title, (0, 1), (0, 16), xycoords="axes fraction", textcoords="offset points", fontsize=10.5, color=INK
-        )
-        axes.annotate(
-            f"{rows} \N{MULTIPLICATION SIGN} {columns}"
-            if numbered
-            else f"{rows} \N{MULTIPLICATION SIGN} {columns}:  {span}",
-            (0, 1),
-            (0, 4),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            fontsize=8.5,
-            color=FAINT,
-        )
-
-
-def _name_head(figure: Figure, head: int, middle: float) -> None:
-    figure.text(
-        0.12 / figure.get_figwidth(),
-        middle,
-        f"head {head}",
-        rotation=90,
-        ha="center",
-        va="center",
-        fontsize=9,
-        color=FAINT,
-    )
+        span = f":  {finite.min():.3g} … {finite.max():.3g}".replace("-", MINUS) if texts is None else ""
+        place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+        axes.annotate(step.title, (0, 1), (0, 16), fontsize=10.5, **place)
+        shape = f"{rows} \N{MULTIPLICATION SIGN} {columns}{span}"
+        axes.annotate(shape, (0, 1), (0, 4), fontsize=8.5, color=FAINT, **place)
 
 
 register_figure(
     "attention-steps",
-    numbers=attention_steps_numbers,
-    draw=attention_steps,
+    numbers=numbers,
+    draw=draw,
     caption=Caption(
         "Attention, step by step",
         "Every number between the embeddings and the output of one layer's self-attention, with the shapes. Each head "
@@ -316,4 +251,5 @@ register_figure(
         ),
     ),
     limits={"layer": (1, 64)},
+    slides={"text": "the cat"},
 )

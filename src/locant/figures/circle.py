@@ -2,135 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from locant.analysis.geometry import shift_matrix
-from locant.figures.drawing import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    VERMILION,
-    FigureData,
-    Numbers,
-    drawing,
-    new_figure,
-    settle,
-    signed,
-)
+from locant.figures.drawing import BLUE, FAINT, GREEN, GRID, INK, VERMILION, arrow, blank, label, new_figure, signed
 from locant.figures.numbers import hands
 from locant.figures.registry import Caption, register_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-_COLOURS = (VERMILION, BLUE, GREEN)
+_SHIFT, _MARKED = 2, {0: VERMILION, 1: BLUE, 3: GREEN}
 
 
-def circle_numbers() -> dict[str, Any]:
+def numbers() -> dict[str, Any]:
     """Return the code of two features at seven positions, and what the matrix of a shift by 2 makes of three."""
-    k, marked = 2, (0, 1, 3)
     sine, cosine, _ = hands(7, d_model=2, base=10000.0)
     codes = np.concatenate((sine, cosine), axis=1)
-    matrix = shift_matrix(2, k).numpy()
-    return {
-        "codes": codes,
-        "matrix": matrix,
-        "turned": codes[list(marked)] @ matrix.T,
-        "angles": np.arange(7.0),
-        "k": k,
-        "marked": marked,
-    }
+    matrix = shift_matrix(2, _SHIFT).numpy()
+    return {"codes": codes, "matrix": matrix, "turned": codes[list(_MARKED)] @ matrix.T}
 
 
-def circle(
-    codes: Numbers, matrix: Numbers, turned: Numbers, *, angles: Numbers, k: int, marked: Sequence[int]
-) -> FigureData:
-    """Draw the codes of a two-dimensional encoding, and the matrix that turns each into the one ``k`` farther on.
-
-    Args:
-        codes: ``(sine, cosine)`` of positions 0 to ``L - 1``, ``[L, 2]``.
-        matrix: ``M_k``, ``[2, 2]``.
-        turned: ``M_k`` times the codes of the marked positions, ``[len(marked), 2]``.
-        angles: Angle of every position in radians, ``[L]``, clockwise from the top.
-        k: The offset in tokens.
-        marked: Up to three positions from which the shift is shown; each plus ``k`` must be below ``L``.
-
-    Returns:
-        The figure and the arrays.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    with drawing():
-        figure = new_figure(10, 5.6)
-        left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
-        _draw_circle(left, codes, turned, angles, k, marked)
-        _write_matrix(right, matrix, k, marked, codes, turned)
-        settle(figure)
-    return FigureData(figure, {"codes": codes, "matrix": matrix, "turned": turned, "angles": angles})
+def draw(codes: Any, matrix: Any, turned: Any) -> Figure:
+    """Draw the codes ``[7, 2]`` on their circle, and the matrix that turns each into the one two farther on."""
+    figure = new_figure(10, 5.6)
+    left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
+    _draw_circle(left, codes, turned)
+    label(right, "One matrix for every p: PE(p + 2) = M₂ PE(p)")
+    blank(right)
+    mono: dict[str, Any] = {"family": "DejaVu Sans Mono", "fontsize": 11.5, "va": "center"}
+    rows = ["  ".join(map(signed, row)) for row in matrix]
+    right.text(0.0, 0.85, "M₂ =", va="center", fontsize=13)
+    right.text(0.19, 0.85, f"⎡ {rows[0]} ⎤\n⎣ {rows[1]} ⎦", **mono)
+    for height, (position, color), end in zip((0.6, 0.4, 0.2), _MARKED.items(), turned, strict=True):
+        before, after = ("  ".join(map(signed, code)) for code in (codes[position], end))
+        right.text(0, height, f"PE({position}) = ({before})\nM₂ PE({position}) = ({after})", color=color, **mono)
+    return figure
 
 
-def _draw_circle(axes: Axes, codes: Numbers, turned: Numbers, angles: Numbers, k: int, marked: Sequence[int]) -> None:
+def _draw_circle(axes: Axes, codes: Any, turned: Any) -> None:
     turn = np.linspace(0, 2 * np.pi, 361)
     axes.plot(np.sin(turn), np.cos(turn), color=FAINT, linewidth=1)
     for position, (x, y) in enumerate(codes):
-        axes.plot([0, x], [0, y], color="#d8dee4", linewidth=0.9, zorder=1)
+        axes.plot([0, x], [0, y], color=GRID, linewidth=0.9, zorder=1)
         axes.plot(x, y, "o", color=INK, markersize=6, zorder=4)
         axes.text(1.13 * x, 1.13 * y, f"{position}", ha="center", va="center", fontsize=11)
-    for number, (position, end, colour) in enumerate(zip(marked, turned, _COLOURS, strict=False)):
-        radius = 0.34 + 0.2 * number
-        arc = np.linspace(angles[position], angles[position + k], 60)
-        axes.plot(radius * np.sin(arc), radius * np.cos(arc), color=colour, linewidth=2.4)
-        beside, tip = radius * np.array([np.sin(arc[[-4, -1]]), np.cos(arc[[-4, -1]])]).T
-        axes.annotate(
-            "",
-            tip,
-            beside,
-            arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 2.0, "shrinkA": 0, "shrinkB": 0},
-        )
-        axes.plot(*zip((0, 0), codes[position], strict=True), color=colour, linewidth=1.3, zorder=2)
-        axes.plot(*zip((0, 0), end, strict=True), color=colour, linewidth=1.3, zorder=2)
-        axes.plot(*end, "o", markersize=12, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.8)
-    axes.set_aspect("equal")
-    axes.set_xlim(-1.28, 1.28)
-    axes.set_ylim(-1.28, 1.28)
-    axes.set_xticks([-1, 0, 1])
-    axes.set_yticks([-1, 0, 1])
-    axes.set_xlabel("sine feature")
-    axes.set_ylabel("cosine feature")
-    axes.set_title(f"PE(p) for p = 0 … {len(codes) - 1}", pad=10)
-
-
-def _write_matrix(axes: Axes, matrix: Numbers, k: int, marked: Sequence[int], codes: Numbers, turned: Numbers) -> None:
-    def row(values: Numbers) -> str:
-        return "  ".join(map(signed, values))
-
-    axes.set_axis_off()
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-    axes.set_title(f"One matrix for every p: PE(p + {k}) = M{_subscript(k)} PE(p)", fontsize=11, pad=10)
-    mono: dict[str, Any] = {"family": "DejaVu Sans Mono", "fontsize": 11.5, "va": "center"}
-    axes.text(0.0, 0.85, f"M{_subscript(k)} =", va="center", fontsize=13)
-    axes.text(0.19, 0.885, f"⎡ {row(matrix[0])} ⎤", **mono)
-    axes.text(0.19, 0.815, f"⎣ {row(matrix[1])} ⎦", **mono)
-    for number, (position, end, colour) in enumerate(zip(marked, turned, _COLOURS, strict=False)):
-        height = 0.62 - 0.2 * number
-        axes.text(0.0, height, f"PE({position}) = ({row(codes[position])})", color=colour, **mono)
-        axes.text(0.0, height - 0.075, f"M{_subscript(k)} PE({position}) = ({row(end)})", color=colour, **mono)
-
-
-def _subscript(number: int) -> str:
-    return str(number).translate(str.maketrans("-0123456789", "₋₀₁₂₃₄₅₆₇₈₉"))
+    for radius, (position, color), end in zip((0.34, 0.54, 0.74), _MARKED.items(), turned, strict=True):
+        arc = np.linspace(position, position + _SHIFT, 60)  # the pair turns by one radian a token
+        axes.plot(radius * np.sin(arc), radius * np.cos(arc), color=color, linewidth=2.4)
+        beside, tip = (radius * np.array([np.sin(at), np.cos(at)]) for at in arc[[-4, -1]])
+        arrow(axes, beside, tip, color=color, linewidth=2.0)
+        for place in (codes[position], end):
+            axes.plot([0, place[0]], [0, place[1]], color=color, linewidth=1.3, zorder=2)
+        axes.plot(*end, "o", markersize=12, markerfacecolor="none", markeredgecolor=color, markeredgewidth=1.8)
+    axes.set(aspect="equal", xlim=(-1.28, 1.28), ylim=(-1.28, 1.28), xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+    label(axes, f"PE(p) for p = 0 … {len(codes) - 1}", "sine feature", "cosine feature")
 
 
 register_figure(
     "circle",
-    numbers=circle_numbers,
-    draw=circle,
+    numbers=numbers,
+    draw=draw,
     caption=Caption(
         "A shift is a rotation",
         "On the circle of one pair, moving k tokens on turns the hand by the same angle from wherever it starts. So "

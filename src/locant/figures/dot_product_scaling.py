@@ -3,151 +3,104 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, FigureData, Numbers, drawing, new_figure, settle
+from locant.figures.drawing import BLUE, FAINT, VERMILION, label, new_figure
 from locant.figures.numbers import SEED
 from locant.figures.registry import Caption, register_figure
 from locant.positions import Mask, attend
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
-@dataclass(frozen=True)
-class ScoreStatistics:
-    """Scores of random queries and keys, and what the softmax makes of them, for every width of a head.
-
-    Attributes:
-        variance: Of the scores, ``[N]``.
-        entropy: Of the attention weights of a query, mean over queries, in nats, ``[N]``.
-        gradient: Frobenius norm of the softmax's Jacobian: lower quartile, median and upper quartile of the queries,
-            ``[N, 3]``.
-        weights: Weights of one query at the width that is shown, the largest first, ``[K]``.
-    """
-
-    variance: Numbers
-    entropy: Numbers
-    gradient: Numbers
-    weights: Numbers
-
+    from matplotlib.figure import Figure
 
 _WIDTHS = tuple(2**power for power in range(11))
 _SHOWN = 64  # d_k of the base model
-_QUERIES, _MOST_KEYS = 256, 1024
+_QUERIES = 256
 _LEAST = 1e-4  # of the gradients that are drawn
-_STYLES = ((VERMILION, "--", "s"), (BLUE, "-", "o"))
+_KINDS = {"q · k": (VERMILION, "--", "s"), "q · k / √d_k": (BLUE, "-", "o")}
 
 
-def score_statistics(width: int, *, keys: int, divided: bool) -> tuple[float, float, Numbers, Numbers]:
-    """Return variance, entropy, norms of the Jacobian and one query's weights for features drawn from N(0, 1).
+def score_statistics(width: int, *, keys: int, divided: bool) -> dict[str, Any]:
+    """Return what the softmax makes of the scores of features drawn from N(0, 1).
 
     Args:
         width: Features of a head, ``d_k``.
         keys: Number of keys.
         divided: Whether the products are divided by ``sqrt(d_k)``, as the attention of the models does.
+
+    Returns:
+        ``variance`` of the scores, mean ``entropy`` of a query's weights in nats, quartiles ``[3]`` of the Frobenius
+        norm of the softmax's Jacobian as ``gradient``, and the ``weights`` ``[keys]`` of one query, the largest first.
     """
     source = torch.Generator().manual_seed(SEED + width)
     q = torch.randn(1, 1, _QUERIES, width, generator=source, dtype=torch.float64)
     k = torch.randn(1, 1, keys, width, generator=source, dtype=torch.float64)
     if not divided:
         q = q * math.sqrt(width)  # takes back the division inside
-    identity = torch.eye(keys, dtype=torch.float64)[None, None]
-    weights = attend(q, k, identity, Mask())[0, 0]
-    scores = (q @ k.mT)[0, 0] / math.sqrt(width)
-    entropy = torch.special.entr(weights).sum(-1).mean()
+    weights = attend(q, k, torch.eye(keys, dtype=torch.float64)[None, None], Mask())[0, 0]
     # The Jacobian diag(p) - p p^T has the squares p_i^2 (1 - p_i)^2 on its diagonal and p_i^2 p_j^2 beside it.
     squares = weights.square().sum(-1)
     norms = (squares - 2 * weights.pow(3).sum(-1) + squares.square()).clamp_min(0).sqrt()
-    quartiles = np.quantile(norms.numpy(), [0.25, 0.5, 0.75])
-    return float(scores.var()), float(entropy), quartiles, weights[0].sort(descending=True).values.numpy()
+    return {
+        "variance": float(((q @ k.mT)[0, 0] / math.sqrt(width)).var()),
+        "entropy": float(torch.special.entr(weights).sum(-1).mean()),
+        "gradient": np.quantile(norms.numpy(), [0.25, 0.5, 0.75]),
+        "weights": weights[0].sort(descending=True).values.numpy(),
+    }
 
 
-def dot_product_scaling_numbers(*, length: int = 64) -> dict[str, Any]:
-    """Return the statistics of the scores with and without the division, for ``length`` keys."""
-    found = {}
-    for label, divided in (("q · k", False), ("q · k / √d_k", True)):
-        rows = [score_statistics(width, keys=length, divided=divided) for width in _WIDTHS]
-        variance, entropy, gradient, _ = zip(*rows, strict=True)
-        found[label] = ScoreStatistics(
-            np.array(variance), np.array(entropy), np.stack(gradient), rows[_WIDTHS.index(_SHOWN)][3]
-        )
-    return {"widths": np.array(_WIDTHS, dtype=float), "kinds": found, "shown": _SHOWN}
+def numbers(*, length: int = 64) -> dict[str, Any]:
+    """Return the statistics of the scores by width with and without the division, for ``length`` keys."""
+    found: dict[str, Any] = {"widths": np.array(_WIDTHS, dtype=float)}
+    for kind in _KINDS:
+        rows = [score_statistics(width, keys=length, divided="/" in kind) for width in _WIDTHS]
+        found |= {f"{what}: {kind}": np.array([row[what] for row in rows]) for what in rows[0] if what != "weights"}
+        found[f"weights: {kind}"] = rows[_WIDTHS.index(_SHOWN)]["weights"]
+    return found
 
 
-def dot_product_scaling(widths: Numbers, kinds: Mapping[str, ScoreStatistics], *, shown: int) -> FigureData:
-    """Draw variance, entropy and gradient against the width of a head, and the weights of one query.
-
-    Args:
-        widths: Features of a head, ``[N]``.
-        kinds: Up to two kinds of scores by name, the undivided ones first.
-        shown: The width whose weights are drawn.
-
-    Returns:
-        The figure, 11 inches wide, the widths, and ``variance``, ``entropy``, ``gradient`` and ``weights`` of every
-        kind as ``WHAT: KIND``.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    keys = len(next(iter(kinds.values())).weights)
-    data: dict[str, Numbers] = {"widths": widths}
-    with drawing():
-        figure = new_figure(11, 7.8)
-        ((above, entropy), (gradient, weights)) = figure.subplots(2, 2)
-        for (label, kind), (colour, style, marker) in zip(kinds.items(), _STYLES, strict=False):
-            name = label.replace("d_k", "$d_k$")
-            line: dict[str, Any] = {"color": colour, "linestyle": style, "marker": marker, "markersize": 4.5}
-            above.plot(widths, kind.variance, label=name, **line)
-            entropy.plot(widths, kind.entropy, **line)
-            low, median, high = kind.gradient.T
-            gradient.plot(widths, median, **line)
-            gradient.fill_between(widths, np.maximum(low, _LEAST), high, color=colour, alpha=0.15, linewidth=0)
-            weights.plot(np.arange(1, keys + 1), kind.weights, **{**line, "marker": None})
-            for what in ("variance", "entropy", "gradient", "weights"):
-                data[f"{what}: {label}"] = getattr(kind, what)
-        _finish(above, "Variance of the scores", "variance", widths)
-        above.set_yscale("log", base=4)
-        above.yaxis.set_major_formatter("{x:g}")
-        _finish(entropy, "Entropy of the attention weights", "nats", widths)
-        entropy.axhline(math.log(keys), color=FAINT, linewidth=1, linestyle=":")
-        _note(entropy, f"all {keys} keys alike: log {keys}", widths[1], math.log(keys))
-        entropy.set_ylim(0, 1.15 * math.log(keys))
-        _finish(gradient, "Size of the softmax's gradient", "norm of ∂p / ∂score: median, quartiles", widths)
-        gradient.set_yscale("log")
-        gradient.set_ylim(_LEAST, 1)
-        weights.set_title(f"Weights of one query at $d_k$ = {shown}", fontsize=11.5, pad=9)
-        weights.set_xlabel("keys, the likeliest first")
-        weights.set_ylabel("weight")
-        weights.set_ylim(0, 1.03)
-        above.legend(loc="upper left", fontsize=10)
-        settle(figure)
-    return FigureData(figure, data)
-
-
-def _finish(axes: Axes, title: str, unit: str, widths: Numbers) -> None:
-    axes.set_title(title, fontsize=11.5, pad=9)
-    axes.set_xscale("log", base=2)
-    ticks: Sequence[float] = [width for width in widths.tolist() if math.log2(width) % 2 == 0]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_xlabel("features of a head, $d_k$")
-    axes.set_ylabel(unit)
-    axes.minorticks_off()
-
-
-def _note(axes: Axes, text: str, x: float, y: float) -> None:
-    axes.annotate(text, (x, y), (0, 4), textcoords="offset points", fontsize=9, color=INK)
+def draw(widths: Any, **data: Any) -> Figure:
+    """Draw variance, entropy and gradient against the width of a head, and the weights of one query."""
+    figure = new_figure(11, 7.8)
+    ((above, entropy), (gradient, weights)) = figure.subplots(2, 2)
+    for kind, (color, stroke, mark) in _KINDS.items():
+        line: dict[str, Any] = {"color": color, "linestyle": stroke}
+        dotted = {**line, "marker": mark, "markersize": 4.5}
+        above.plot(widths, data[f"variance: {kind}"], label=kind.replace("d_k", "$d_k$"), **dotted)
+        entropy.plot(widths, data[f"entropy: {kind}"], **dotted)
+        low, median, high = data[f"gradient: {kind}"].T
+        gradient.plot(widths, median, **dotted)
+        gradient.fill_between(widths, np.maximum(low, _LEAST), high, color=color, alpha=0.15, linewidth=0)
+        shown = data[f"weights: {kind}"]
+        weights.plot(np.arange(1, len(shown) + 1), shown, **line)
+    keys, features = len(shown), "features of a head, $d_k$"
+    label(above, "Variance of the scores", features, "variance")
+    above.set_yscale("log", base=4)
+    above.yaxis.set_major_formatter("{x:g}")
+    above.legend(loc="upper left")
+    label(entropy, "Entropy of the attention weights", features, "nats")
+    entropy.axhline(math.log(keys), color=FAINT, linewidth=1, linestyle=":")
+    place: dict[str, Any] = {"xytext": (0, 4), "textcoords": "offset points", "fontsize": 9}
+    entropy.annotate(f"all {keys} keys alike: log {keys}", (widths[1], math.log(keys)), **place)
+    entropy.set_ylim(0, 1.15 * math.log(keys))
+    label(gradient, "Size of the softmax's gradient", features, "norm of ∂p / ∂score: median, quartiles", log="y")
+    gradient.set_ylim(_LEAST, 1)
+    for axes in (above, entropy, gradient):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(widths[::2], [f"{width:g}" for width in widths[::2]])
+        axes.minorticks_off()
+    label(weights, f"Weights of one query at $d_k$ = {_SHOWN}", "keys, the likeliest first", "weight")
+    weights.set_ylim(0, 1.03)
+    return figure
 
 
 register_figure(
     "dot-product-scaling",
-    numbers=dot_product_scaling_numbers,
-    draw=dot_product_scaling,
+    numbers=numbers,
+    draw=draw,
     caption=Caption(
         "Why scores are divided by √d",
         "A product of two vectors is a sum of d terms; where these are independent with mean 0 and variance 1, the "
@@ -164,5 +117,5 @@ register_figure(
             "trained model need not have variance 1.",
         ),
     ),
-    limits={"length": (2, _MOST_KEYS)},
+    limits={"length": (2, 1024)},
 )

@@ -1,14 +1,15 @@
-"""Style of all figures: colours, type sizes, layout, and figures as SVG for a page."""
+"""Style of all figures: colours, layout, matrices as cells, and figures as SVG for light and dark pages."""
 
 from __future__ import annotations
 
 import html
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,24 +21,87 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Colormap, Normalize
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 Numbers = NDArray[np.float64]
 
 # The palette of Okabe and Ito (2008), which people with any colour vision can tell apart; the first three also in grey.
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
 ORANGE, PURPLE, SKY = "#E69F00", "#CC79A7", "#56B4E9"
-INK, FAINT = "#24292f", "#6e7781"
+INK, FAINT, GRID, PAPER, PANEL = "#24292f", "#6e7781", "#d8dee4", "#ffffff", "#f4f6f8"
+ON_LIGHT, ON_DARK = "#20252b", "#fefefe"
+"""Letters on a fill, which stays as it is on a dark page, as INK and PAPER do not."""
 
 # Stops of the maps of colours: vermilion below zero and blue above, or from white for one sign alone.
 BOTH_SIGNS = ("#5e2700", "#D55E00", "#f3c19f", "#ffffff", "#9fcbe8", "#0072B2", "#00304d")
 ONE_SIGN = ("#ffffff", "#9fcbe8", "#0072B2", "#00304d")
 HIDDEN = "#e4e8ec"  # the fill of a cell that holds nothing
 
+VARIABLES = {
+    INK: "ink",
+    FAINT: "soft",
+    GRID: "line",
+    PAPER: "page",
+    PANEL: "raised",
+    BLUE: "blue",
+    VERMILION: "orange",
+    GREEN: "green",
+    ORANGE: "yellow",
+    PURPLE: "purple",
+    SKY: "sky",
+}
+"""Custom properties of CSS by which a page may replace the colours of a figure."""
+
+DARK = {
+    INK: "#e4e9ee",
+    FAINT: "#abb2b5",
+    GRID: "#38424c",
+    PAPER: "#14181c",
+    PANEL: "#1d2329",
+    BLUE: "#1c8cf8",
+    VERMILION: "#dd6542",
+    GREEN: "#2db277",
+    ORANGE: "#eec23f",
+    PURPLE: "#ad79a1",
+    SKY: "#8fd0f5",
+}
+"""The colours on a dark page."""
+
+LINES = (
+    (BLUE, "-", "o"),
+    (VERMILION, "--", "s"),
+    (GREEN, "-.", "^"),
+    (PURPLE, ":", "D"),
+    (ORANGE, "-", "v"),
+    (SKY, "--", "P"),
+    (INK, "-.", "X"),
+)
+"""Colour, stroke and marker of the first line of a figure, the second ..."""
+
+SCHEME_LINES = {
+    "rotary": 0,
+    "alibi": 1,
+    "t5": 2,
+    "learned": 3,
+    "sinusoidal": 4,
+    "shaw": 5,
+    "none": 6,
+    "kerple": 7,
+    "fire": 8,
+    "xpos": 9,
+    "transformer-xl": 10,
+    "deberta": 11,
+    "cope": 12,
+    "sandwich": 13,
+}
+"""Which line of :func:`line_style` a scheme has wherever several are compared; others have those that are left."""
+
 MINUS = "\N{MINUS SIGN}"
 
 _STYLE = {
     "axes.axisbelow": True,
     "axes.edgecolor": FAINT,
+    "axes.facecolor": "none",
     "axes.grid": True,
     "axes.labelcolor": INK,
     "axes.labelsize": 10.5,
@@ -45,14 +109,15 @@ _STYLE = {
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlelocation": "left",
-    "axes.titlesize": 12,
+    "axes.titlesize": 11.5,
     "axes.titleweight": "bold",
     "axes.titlecolor": INK,
-    "figure.facecolor": "white",
+    "figure.facecolor": PAPER,
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure looks the same everywhere
     "font.size": 10.5,
-    "grid.color": "#d8dee4",
+    "grid.color": GRID,
     "grid.linewidth": 0.7,
+    "legend.fontsize": 9.5,
     "legend.frameon": False,
     "lines.linewidth": 1.8,
     "lines.solid_capstyle": "round",
@@ -85,7 +150,7 @@ class FigureData:
 
     Attributes:
         figure: A matplotlib figure that belongs to no window or global state.
-        data: The arrays that were drawn, by name; the names are those of the drawing function's arguments.
+        data: The arrays that were drawn, by name.
     """
 
     figure: Figure
@@ -102,6 +167,35 @@ def count(tokens: float) -> str:
     return f"{tokens:,.0f}" if tokens >= 1000 else f"{tokens:.4g}"
 
 
+def line_style(number: int) -> dict[str, Any]:
+    """Return colour, stroke and marker of a line by its number; they repeat after 28, colours after seven."""
+    colour, _, _ = LINES[number % 7]
+    again = number // 7 % 4
+    return {
+        "color": colour,
+        "linestyle": ("-", "--", ":", "-.")[again],
+        "marker": LINES[(number + 3 * again) % 7][2],
+        "markersize": 4.5,
+    }
+
+
+def styles_of(labels: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the style of each line by its label: a scheme's own where the first word names one, else the next free."""
+    own = [SCHEME_LINES.get(re.split(r"[\s,(]", label, maxsplit=1)[0]) for label in labels]
+    taken = {number for number in own if number is not None}
+    free = (number for number in range(len(labels) + len(taken)) if number not in taken)
+    seen: set[int] = set()
+    numbers = []
+    for number in own:
+        # Of two variants of a scheme the second takes what is left.
+        numbers.append(next(free) if number is None or number in seen else number)
+        seen.add(numbers[-1])
+    return [line_style(number) for number in numbers]
+
+
+# Layout
+
+
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of a size in inches whose parts will not overlap; call inside ``drawing()``."""
     from matplotlib.figure import Figure
@@ -110,19 +204,70 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.12))
 
 
+def panels(number: int, columns: int, *, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
+    """Return a figure with so many panels, each of a height in inches, and these; the rest of the last row is empty."""
+    rows = -(-number // columns)
+    figure = new_figure(width, height * rows)
+    found = list(figure.subplots(rows, columns, squeeze=False, **options).flat)
+    for axes in found[number:]:
+        axes.set_axis_off()
+    return figure, found
+
+
+def canvas(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of a size and one panel that fills it, whose unit is an inch, for boxes and arrows."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(0, height))
+    axes.set_axis_off()
+    return figure, axes
+
+
+def blank(axes: Axes, *, width: float = 1, height: float = 1) -> None:
+    """Make a panel a sheet of a width and a height to write on, without axes."""
+    axes.set(xlim=(0, width), ylim=(0, height))
+    axes.set_axis_off()
+
+
+def label(axes: Axes, title: str = "", x: str = "", y: str = "", *, note: str = "", log: str = "") -> None:
+    """Name a panel and its axes.
+
+    Args:
+        axes: The panel.
+        title: Heading.
+        x: What the horizontal axis is; left as it is unless given.
+        y: Likewise the vertical one.
+        note: Lines between heading and panel.
+        log: Which axes are logarithmic, of ``x`` and ``y``.
+    """
+    for axis in log:
+        axes.set(**{f"{axis}scale": "log"})
+    if title:
+        axes.set_title(title, pad=9 + 14 * len(note.splitlines()))
+    if note:
+        at: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+        axes.annotate(note, (0, 1), (0, 6), fontsize=9.5, color=FAINT, linespacing=1.3, **at)
+    if x:
+        axes.set_xlabel(x)
+    if y:
+        axes.set_ylabel(y)
+
+
+def arrow(axes: Axes, start: Any, end: Any, *, color: str = INK, **style: Any) -> None:
+    """Draw an arrow from one point of a panel to another."""
+    kind = {"arrowstyle": "-|>", "color": color, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0, **style}
+    axes.annotate("", end, start, arrowprops=kind, zorder=1)
+
+
 def settle(figure: Figure) -> None:
     """Lay a figure out once for all: each drawing would move its panels by a hair."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
 
 
-def colour_scale(axes: Axes, image: ScalarMappable, label: str = "") -> None:
-    """Put the scale of an image's colours to the right of it, exactly as high as the image."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    width = 0.1 / axes.get_position().width / figure.get_figwidth()  # a tenth of an inch
-    place = axes.inset_axes((1.025, 0.0, width, 1.0))
-    figure.colorbar(image, cax=place, label=label).outline.set_visible(False)
+# Matrices
 
 
 def colours(values: Numbers) -> tuple[Colormap, Normalize]:
@@ -138,13 +283,84 @@ def colours(values: Numbers) -> tuple[Colormap, Normalize]:
     return LinearSegmentedColormap.from_list("blue", ONE_SIGN), Normalize(0, size)
 
 
-_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # None leaves an entry out
+def colour_scale(axes: Axes, image: ScalarMappable, label: str = "") -> None:
+    """Put the scale of an image's colours to the right of it, exactly as high as the image."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    width = 0.1 / axes.get_position().width / figure.get_figwidth()  # a tenth of an inch
+    place = axes.inset_axes((1.025, 0.0, width, 1.0))
+    figure.colorbar(image, cax=place, label=label).outline.set_visible(False)
+
+
+def draw_image(
+    axes: Axes, values: Numbers, scale: tuple[Colormap, Normalize] | None = None, **options: Any
+) -> AxesImage:
+    """Draw ``[R, C]`` as an image, the first row at the top; without interpolation, so that cells stay cells."""
+    scheme, limits = scale or colours(values)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    return axes.imshow(values, cmap=scheme, norm=limits, interpolation="none", **options)
+
+
+def draw_cells(
+    axes: Axes,
+    values: Numbers,
+    scale: tuple[Colormap, Normalize],
+    *,
+    texts: NDArray[Any] | None = None,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    splits: Sequence[int] = (),
+    letters: float = 8.0,
+    text_letters: float | None = None,
+    aspect: Literal["equal", "auto"] = "equal",
+) -> None:
+    """Draw a matrix into a panel, the first row at the top.
+
+    Args:
+        axes: The panel.
+        values: ``[R, C]``; a cell of minus infinity is filled with grey.
+        scale: Map of colours and its range, see :func:`colours`.
+        texts: What stands in each cell, ``[R, C]``; nothing unless given.
+        rows: Names of the rows; none unless given.
+        columns: Names of the columns; none unless given.
+        splits: Columns before which a line is drawn, as between heads.
+        letters: Size of the names, in points.
+        text_letters: Size of the texts; that of the names unless given.
+        aspect: Whether cells are squares or fill the panel.
+    """
+    from matplotlib.patches import Rectangle
+
+    shown = np.ma.masked_invalid(values)
+    coloured, limits = scale[0].with_extremes(bad=HIDDEN), scale[1]
+    draw_image(axes, shown, (coloured, limits), aspect=aspect)
+    height, width = values.shape
+    axes.add_patch(Rectangle((-0.5, -0.5), width, height, fill=False, edgecolor=FAINT, linewidth=0.7, clip_on=False))
+    for split in splits:
+        axes.plot([split - 0.5] * 2, [-0.5, height - 0.5], color=ON_LIGHT, linewidth=1.1)
+    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
+    axes.tick_params(length=0, pad=2, labelsize=letters)
+    axes.set_yticks(range(height) if rows else [], rows or [])
+    axes.set_xticks(range(width) if columns else [], columns or [], rotation=90 if columns else 0)
+    if texts is None:
+        return
+    for row, column in np.ndindex(height, width):
+        red, green, blue, _ = coloured(limits(values[row, column])) if np.isfinite(values[row, column]) else (1.0,) * 4
+        light = 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.45  # as displays weigh them (ITU-R BT.709)
+        colour = ON_LIGHT if light else ON_DARK
+        place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": text_letters or letters}
+        axes.text(column, row, str(texts[row, column]), color=colour, **place)
+
+
+# Pages
 
 
 def svg(figure: FigureData, *, name: str, description: str) -> str:
-    """Return a figure as an ``<svg>`` element that refers to nothing outside itself.
+    """Return a figure as an ``<svg>`` element that refers to nothing outside itself and suits light and dark pages.
 
-    Letters become outlines, so that it looks the same wherever it is read. The same figure gives the same text.
+    Nothing is behind it, and every colour of :data:`VARIABLES` is the page's custom property of that name where it has
+    one. Letters become outlines, so that it looks the same wherever it is read. The same figure gives the same text.
 
     Args:
         figure: The figure.
@@ -157,18 +373,42 @@ def svg(figure: FigureData, *, name: str, description: str) -> str:
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", name):
         raise ValueError(f"A figure's name must be letters, digits and hyphens, letter first; got {name!r}.")
-    with drawing():
-        import matplotlib
-
-        text = io.StringIO()
-        with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": name}):
-            figure.figure.savefig(text, format="svg", metadata=_METADATA)
+    element = svg_text(figure, salt=name)
     # The XML declaration and document type before the element have no place inside a page.
-    element = text.getvalue()
     element = element[element.index("<svg") :].strip()
     element = re.sub(r'(\sid="|href="#|url\(#)', rf"\g<1>{name}-", element)
     # A style sheet in the element would apply to the whole page; what it says can be inherited just as well.
     element = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", element, count=1, flags=re.DOTALL)
+    element = _recoloured(element, {colour: f"var(--{VARIABLES[colour]}, {colour})" for colour in VARIABLES})
     opening, rest = element.split(">", 1)
     title = f'<title id="{name}-title">{html.escape(description)}</title>'
     return f'{opening} style="stroke-linejoin: round" role="img" aria-labelledby="{name}-title">{title}{rest}'
+
+
+def svg_text(figure: FigureData, *, salt: str = "locant", dark: bool = False) -> str:
+    """Return a figure as a file of SVG without a background; the same figure gives the same text.
+
+    Args:
+        figure: The figure.
+        salt: Makes the ids in it others.
+        dark: Whether it is for a dark page.
+    """
+    text = io.StringIO()
+    with drawing():
+        import matplotlib
+
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # None leaves an entry out
+        with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": salt}):
+            figure.figure.savefig(text, format="svg", metadata=metadata, facecolor="none")
+    return _recoloured(text.getvalue(), DARK) if dark else text.getvalue()
+
+
+def _recoloured(text: str, others: Mapping[str, str]) -> str:
+    """Return SVG with other colours in its styles."""
+    by_hex = {colour.lower(): other for colour, other in others.items()}
+    return re.sub(r"(?<=: )#[0-9a-f]{6}\b", lambda found: by_hex.get(found[0], found[0]), text)
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return a text in lines of at most so many letters."""
+    return "\n".join(fill(line, width) for line in text.splitlines())

@@ -1,20 +1,27 @@
-"""Figures as files: PNG, SVG and PDF, the same bytes for the same figure."""
+"""Figures as files: PNG, SVG and PDF, the same bytes for the same figure; whole, or as slides."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from locant.errors import UsageError, nearest
-from locant.figures.drawing import FigureData, drawing
-from locant.figures.registry import get_figure
+from locant.figures.drawing import FigureData, drawing, settle, svg_text, wrapped
+from locant.figures.registry import RegisteredFigure, get_figure
 from locant.files import replacing_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
 
 _DOTS_PER_INCH = 200
+_LETTERS = 10.5  # points, of the smallest letters of a slide as it is drawn
+_SLIDE_WIDTH = 40 / 3 * _LETTERS / 24  # inches: on a slide of 13.33 x 7.5 inches such letters have 24 points
+_SLIDE_PIXELS = 1920
 
 
 def write_figures(
@@ -23,6 +30,7 @@ def write_figures(
     *,
     options: Mapping[str, Any] | None = None,
     image_format: str = "png",
+    slides: bool = False,
     wrote: Callable[[Path], None] = lambda path: None,
 ) -> dict[str, FigureData]:
     """Draw figures and write one file each, ``NAME.FORMAT``; a file of that name is replaced.
@@ -32,6 +40,7 @@ def write_figures(
         folder: Where to write; made if it is not there.
         options: Options that all of these figures take.
         image_format: One of :data:`FORMATS`.
+        slides: Write slides instead, ``NAME-1.FORMAT`` and so on, see :func:`slides_of`.
         wrote: Called with each file when it is complete.
 
     Returns:
@@ -48,7 +57,12 @@ def write_figures(
     require_folder(folder)
     written = {}
     for name in names:
-        written[name] = get_figure(name)(**(options or {}))
+        figure = get_figure(name)
+        if slides:
+            for path in write_slides(figure, folder, options or {}, image_format):
+                wrote(path)
+            continue
+        written[name] = figure(**(options or {}))
         path = folder / f"{name}.{image_format}"
         save_figure(written[name], path)
         wrote(path)
@@ -77,8 +91,10 @@ def require_image_path(path: Path) -> None:
         raise UsageError(f"{path} is a folder; give the name of a file for the figure.")
 
 
-def save_figure(figure: FigureData, path: Path, *, dots_per_inch: int = _DOTS_PER_INCH) -> None:
+def save_figure(figure: FigureData, path: Path, *, dots_per_inch: float = _DOTS_PER_INCH) -> None:
     """Write a figure in the format that its file's name ends in; a file that is there is replaced.
+
+    An SVG has no background, so that it suits a page of any light colour; PNG and PDF are on white.
 
     Args:
         figure: The figure.
@@ -90,18 +106,107 @@ def save_figure(figure: FigureData, path: Path, *, dots_per_inch: int = _DOTS_PE
         CheckpointError: The file cannot be written.
     """
     require_image_path(path)
+    image_format = path.suffix.lower().lstrip(".")
+    if image_format == "svg":
+        content = svg_text(figure).encode()
+    else:
+        # A time of writing would make every file a new one.
+        metadata = {"CreationDate": None} if image_format == "pdf" else {}
+        stream = io.BytesIO()
+        with drawing():
+            figure.figure.savefig(stream, format=image_format, dpi=dots_per_inch, metadata=metadata)
+        content = stream.getvalue()
     with replacing_file(path) as temporary:
-        temporary.write_bytes(image(figure, path.suffix.lower().lstrip("."), dots_per_inch=dots_per_inch))
+        temporary.write_bytes(content)
 
 
-def image(figure: FigureData, image_format: str, *, dots_per_inch: int = _DOTS_PER_INCH) -> bytes:
-    """Return a figure as the content of a file; the same figure gives the same bytes."""
-    # A time of writing would make every file a new one.
-    dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    content = io.BytesIO()
+def write_slides(
+    figure: RegisteredFigure, folder: Path, options: Mapping[str, Any], image_format: str
+) -> Iterator[Path]:
+    """Write the slides of a figure and yield their files; arguments and errors as for :func:`write_figures`."""
+    for number, slide in enumerate(slides_of(figure, options), start=1):
+        path = folder / f"{figure.name}-{number}.{image_format}"
+        save_figure(slide, path, dots_per_inch=_SLIDE_PIXELS / slide.figure.get_figwidth())
+        yield path
+
+
+def slides_of(figure: RegisteredFigure, options: Mapping[str, Any]) -> Iterator[FigureData]:
+    """Yield a figure as slides of 16 to 9, whose letters have 24 points or more on a slide 13.33 inches wide.
+
+    Each panel is a slide by itself. A figure that is one drawing is one slide, with a smaller example where it has
+    one; a drawing whose letters have fixed places keeps its proportions, and smaller letters.
+
+    Args:
+        figure: The figure.
+        options: Its options.
+    """
+    drawn = figure(**{**(figure.slides or {}), **options})
+    shown = drawn.figure
     with drawing():
-        import matplotlib
+        if figure.slides == {} or any(axes.get_subplotspec() is None for axes in shown.axes):
+            _letterbox(shown)
+            yield drawn
+            return
+        if figure.slides is not None:
+            _lay_out(shown)
+            yield drawn
+            return
+        shown.suptitle("")
+        named = any(axes.get_legend_handles_labels()[1] for axes in shown.axes)
+        for panel in [axes for axes in shown.axes if axes.get_label() != "<colorbar>"]:
+            if panel.axison or panel.texts or (panel.get_legend() and not named):
+                for axes in shown.axes:
+                    axes.set_visible(axes is panel)
+                _enlarge(panel)
+                _lay_out(shown)
+                yield drawn
 
-        with matplotlib.rc_context({"svg.hashsalt": "locant", "svg.fonttype": "path"}):
-            figure.figure.savefig(content, format=image_format, dpi=dots_per_inch, metadata=dates[image_format])
-    return content.getvalue()
+
+def _letterbox(figure: Figure) -> None:
+    """Make the sheet of a figure 16 to 9, with what is drawn in the middle."""
+    width, height = figure.get_size_inches()
+    wide, high = max(width, height * 16 / 9), max(height, width * 9 / 16)
+    figure.set_size_inches(wide, high)
+    for axes in figure.axes:
+        place = axes.get_position()
+        x, y = (place.x0 * width + (wide - width) / 2) / wide, (place.y0 * height + (high - height) / 2) / high
+        axes.set_position((x, y, place.width * width / wide, place.height * height / high))
+    for text in figure.texts:
+        x, y = text.get_position()
+        text.set_position(((x * width + (wide - width) / 2) / wide, (y * height + (high - height) / 2) / high))
+
+
+def _enlarge(panel: Axes) -> None:
+    """Give a panel the whole sheet, and the names of its axes that a neighbour had."""
+    from matplotlib.gridspec import GridSpec
+    from matplotlib.text import Annotation
+
+    panel.set_subplotspec(GridSpec(1, 1, figure=panel.get_figure(root=True))[0])
+    for grouper, axis in ((panel.get_shared_x_axes(), panel.xaxis), (panel.get_shared_y_axes(), panel.yaxis)):
+        names = [getattr(each, f"get_{axis.axis_name}label")() for each in grouper.get_siblings(panel)]
+        axis.set_label_text(next(filter(None, (axis.get_label_text(), *names)), ""))
+        axis.set_tick_params(labelbottom=True, labelleft=True) if len(names) > 1 else None
+    lines = 0
+    for note in panel.texts:
+        if isinstance(note, Annotation) and note.xyann == (0, 6):  # what stands below a heading
+            note.set_text(wrapped(" ".join(note.get_text().split()), 54))
+            lines = note.get_text().count("\n") + 1
+    if panel.get_title(loc="left"):
+        title = wrapped(panel.get_title(loc="left"), 44)
+        panel.set_title(title, loc="left", pad=9 + 16 * lines)
+    figure = panel.get_figure(root=True)
+    assert figure is not None
+    if len(panel.get_legend_handles_labels()[1]) > 1 and not panel.get_legend() and not figure.legends:
+        panel.legend(loc="best")
+
+
+def _lay_out(figure: Figure) -> None:
+    """Lay a figure out anew on a small sheet of 16 to 9 with letters that can be read on it."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.text import Text
+
+    figure.set_size_inches(_SLIDE_WIDTH, _SLIDE_WIDTH * 9 / 16)
+    for text in figure.findobj(Text):
+        text.set_fontsize(max(_LETTERS, text.get_fontsize()))
+    figure.set_layout_engine(ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.12))
+    settle(figure)

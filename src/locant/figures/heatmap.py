@@ -1,19 +1,20 @@
-"""Heat map: the position codes of one scheme as an image, one row a position, one column a feature."""
+"""Heat maps: the position codes of a scheme as an image, one row a position, one column a feature."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from locant.figures.drawing import FigureData, Numbers, colour_scale, colours, drawing, new_figure, settle
-from locant.figures.numbers import code_table, initial_note
+from locant.figures.drawing import FigureData, Numbers, colour_scale, draw_image, drawing, label, new_figure, panels
+from locant.figures.drawing import settle as settled
+from locant.figures.numbers import code_table, embedding_schemes, initial_note
 from locant.figures.registry import Caption, register_figure
+from locant.positions.embeddings.sinusoidal import SinusoidDialect
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.image import AxesImage
+    from matplotlib.figure import Figure
 
-# Beyond this ratio of its sides an image of square cells would be a stripe.
-_MOST_OBLONG = 5.0
+_MOST_OBLONG = 5.0  # ratio of the sides beyond which an image of square cells would be a stripe
 
 
 def heatmap_numbers(
@@ -32,6 +33,21 @@ def heatmap_numbers(
     else:
         detail = initial_note(scheme)
     return {"table": table, "title": f"{scheme}{detail}"}
+
+
+def heatmaps_numbers(*, d_model: int = 32, length: int = 16, base: float = 10000.0) -> dict[str, Any]:
+    """Return the codes of all schemes at the input embedding by name, the sinusoids in each of their dialects.
+
+    Raises:
+        LocantError: A scheme does not take such a width or length.
+    """
+    shape: dict[str, Any] = {"d_model": d_model, "length": length}
+    tables = {
+        f"sinusoidal, {dialect}": code_table("sinusoidal", options={"dialect": dialect, "base": base}, **shape)
+        for dialect in get_args(SinusoidDialect)
+    }
+    others = [scheme for scheme in embedding_schemes() if scheme != "sinusoidal"]
+    return tables | {f"{scheme}{initial_note(scheme)}": code_table(scheme, **shape) for scheme in others}
 
 
 def heatmap(table: Numbers, *, title: str) -> FigureData:
@@ -53,14 +69,16 @@ def heatmap(table: Numbers, *, title: str) -> FigureData:
     high = wide * rows / columns if _is_square(table) else 4.5
     with drawing():
         figure = new_figure(max(wide + 2.0, 6.0), min(max(high, 1.6), 7.5) + 1.2)
-        axes = figure.subplots()
-        image = draw_table(axes, table)
-        axes.set_title(title, pad=12)
-        axes.set_xlabel("feature")
-        axes.set_ylabel("position")
-        colour_scale(axes, image, "value")
-        settle(figure)
+        _draw_table(figure.subplots(), table, title, "value")
+        settled(figure)
     return FigureData(figure, {"table": table})
+
+
+def _draw_all(**tables: Any) -> Figure:
+    figure, found = panels(len(tables), 2, width=11, height=2.9)
+    for axes, (name, table) in zip(found, tables.items(), strict=False):
+        _draw_table(axes, table, name)
+    return figure
 
 
 def _is_square(table: Numbers) -> bool:
@@ -69,21 +87,15 @@ def _is_square(table: Numbers) -> bool:
     return 1 / _MOST_OBLONG <= rows / columns <= _MOST_OBLONG
 
 
-def draw_table(axes: Axes, table: Numbers) -> AxesImage:
-    """Draw codes ``[L, E]`` into a panel, with square cells unless they would make a stripe; returns the image."""
+def _draw_table(axes: Axes, table: Numbers, title: str, unit: str = "") -> None:
     from matplotlib.ticker import MaxNLocator
 
-    scale, limits = colours(table)
-    # Without interpolation a vector format keeps the cells as they are.
-    image = axes.imshow(
-        table, cmap=scale, norm=limits, interpolation="none", aspect="equal" if _is_square(table) else "auto"
-    )
-    axes.grid(visible=False)
-    for side in axes.spines.values():
-        side.set_visible(True)
+    image = draw_image(axes, table, aspect="equal" if _is_square(table) else "auto")
+    axes.spines[:].set_visible(True)
     axes.xaxis.set_major_locator(MaxNLocator(9, integer=True, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
-    return image
+    label(axes, title, "feature", "position")
+    colour_scale(axes, image, unit)
 
 
 register_figure(
@@ -98,4 +110,19 @@ register_figure(
         "sin p&thinsp;ω<sub>d/2&minus;1</sub>, cos p&thinsp;ω<sub>d/2&minus;1</sub> )",
     ),
     limits={"length": (2, 4096), "d_model": (2, 4096)},
+)
+
+register_figure(
+    "heatmaps",
+    numbers=heatmaps_numbers,
+    draw=_draw_all,
+    caption=Caption(
+        "What others add to the embedding",
+        "The three dialects of the sinusoids differ in the order of the features and in the spacing of the waves. "
+        "Learned codes are noise until training shapes them; the bare index grows without bound, its share of the "
+        "length depends on what length is declared, and binary digits jump.",
+        "index: x<sub>0</sub>&nbsp;+ p &nbsp;&nbsp; normalised: x<sub>0</sub>&nbsp;+ p&thinsp;/&thinsp;(L&minus;1) "
+        "&nbsp;&nbsp; binary: ⌊p&thinsp;/&thinsp;2<sup>i</sup>⌋ mod 2",
+    ),
+    limits={"length": (2, 512), "d_model": (2, 512)},
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,40 +13,30 @@ from locant.figures.drawing import (
     FAINT,
     GREEN,
     INK,
+    ON_LIGHT,
     PURPLE,
     VERMILION,
-    FigureData,
-    Numbers,
     colour_scale,
     colours,
-    drawing,
+    draw_image,
+    label,
     new_figure,
-    settle,
 )
 from locant.figures.registry import Caption, register_figure
 from locant.models.layer_norm import layer_norm as model_layer_norm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _LENGTHS, _WIDTH, _SEED = (6, 4, 3), 8, 4
 _PADDED = 12  # tokens of a longer neighbour
 _MARKS = ((INK, "o", "-"), (BLUE, "s", "--"), (VERMILION, "^", "-."), (GREEN, "D", ":"), (PURPLE, "v", "--"))
-
-
-@dataclass(frozen=True)
-class NormedBatch:
-    """A batch before or after a norm.
-
-    Attributes:
-        title: What was done.
-        values: ``[B, L, E]``.
-        group: Which values share one mean and one variance, as ``(row, token, feature)``, ``-1`` for all of an axis.
-    """
-
-    title: str
-    values: Numbers
-    group: tuple[int, int, int] | None = None
+_GROUPS = {  # which values share one mean and one variance: row, token, feature; None for all of an axis
+    "The batch": None,
+    "Layer norm: one token, all features": (0, 1, None),
+    "Batch norm: one feature, all tokens": (None, None, 2),
+}
 
 
 def batch_norm(x: Tensor, eps: float = 1e-5) -> Tensor:
@@ -61,15 +49,7 @@ def batch_norm(x: Tensor, eps: float = 1e-5) -> Tensor:
     return (x - mean) / (x.var((0, 1), unbiased=False, keepdim=True) + eps).sqrt()
 
 
-def _layer(x: Tensor) -> Tensor:
-    return model_layer_norm(x, nn.LayerNorm(x.shape[-1], dtype=x.dtype))
-
-
-def _padded(x: Tensor, length: int) -> Tensor:
-    return nn.functional.pad(x, (0, 0, 0, length - x.shape[1]))
-
-
-def layer_norm_numbers() -> dict[str, Any]:
+def numbers() -> dict[str, Any]:
     """Return a padded batch under both norms, and one token of it among other neighbours."""
     generator = torch.Generator().manual_seed(_SEED)
     scale, middle = (torch.rand(2, _WIDTH, generator=generator, dtype=torch.float64) * 2).unbind()
@@ -79,109 +59,79 @@ def layer_norm_numbers() -> dict[str, Any]:
     last, length = x[2:], _LENGTHS[2]
     settings = {
         "in this batch": x[[2, 0, 1]],
-        f"beside a text of {_PADDED} tokens": _padded(x[[2, 0, 1]], _PADDED),
+        f"beside a text of {_PADDED} tokens": nn.functional.pad(x[[2, 0, 1]], (0, 0, 0, _PADDED - x.shape[1])),
         "alone, padded to 6": last,
         "alone": last[:, :length],
         "its first token alone": last[:, :1],
     }
+    norms: dict[str, Any] = {
+        "Layer norm": lambda x: model_layer_norm(x, nn.LayerNorm(_WIDTH, dtype=x.dtype)),
+        "Batch norm": batch_norm,
+    }
     with torch.no_grad():
-        seen = {
-            norm: {name: function(given)[0, 0].numpy() for name, given in settings.items()}
-            for norm, function in (("Layer norm", _layer), ("Batch norm", batch_norm))
+        batches = (x, norms["Layer norm"](x), norms["Batch norm"](x))
+        return {title: batch.numpy() for title, batch in zip(_GROUPS, batches, strict=True)} | {
+            f"{norm}: {name}": of_norm(given)[0, 0].numpy()
+            for norm, of_norm in norms.items()
+            for name, given in settings.items()
         }
-        batches = [
-            NormedBatch("The batch", x.numpy()),
-            NormedBatch("Layer norm: one token, all features", _layer(x).numpy(), (0, 1, -1)),
-            NormedBatch("Batch norm: one feature, all tokens", batch_norm(x).numpy(), (-1, -1, 2)),
-        ]
-    return {"batches": batches, "lengths": _LENGTHS, "seen": seen}
 
 
-def layer_norm(
-    batches: Sequence[NormedBatch], *, lengths: Sequence[int], seen: Mapping[str, Mapping[str, Numbers]]
-) -> FigureData:
-    """Draw a batch before and after two norms, and what each makes of one token among other neighbours.
-
-    Args:
-        batches: The batch as it is and after each norm, ``[B, L, E]``.
-        lengths: Real tokens of each row, ``B``; the others are padding.
-        seen: By norm and by batch the first token of the last row, ``[E]``.
-
-    Returns:
-        The figure and the arrays.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    with drawing():
-        figure = new_figure(13, 8.2)
-        parts: Any = figure.subfigures(2, 1, height_ratios=[1.5, 1])
-        above, below = parts
-        panels = list(above.subplots(1, len(batches)))
-        for axes, batch in zip(panels, batches, strict=True):
-            _draw_batch(axes, batch, lengths)
-        for axes, (norm, tokens) in zip(below.subplots(1, len(seen), sharey=True), seen.items(), strict=True):
-            for (name, values), (colour, marker, style) in zip(tokens.items(), _MARKS, strict=False):
-                axes.plot(values, style, marker=marker, markersize=5, linewidth=1.3, color=colour, label=name)
-            axes.set_title(f"{norm}: the first token of sentence {len(lengths)}", pad=8, fontsize=11)
-            axes.set_xlabel("feature")
-            axes.set_xticks(range(len(next(iter(tokens.values())))))
-        below.axes[0].set_ylabel("value after the norm")
-        below.axes[-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9, title="with the sentence")
-        settle(figure)
-    data = {batch.title: batch.values for batch in batches}
-    for norm, tokens in seen.items():
-        data |= {f"{norm}: {name}": values for name, values in tokens.items()}
-    return FigureData(figure, data)
+def draw(**data: Any) -> Figure:
+    """Draw a batch before and after two norms, and what each makes of one token among other neighbours."""
+    figure = new_figure(13, 8.2)
+    found = figure.subplot_mosaic("AABBCC;LLLRRR", height_ratios=[1.5, 1])
+    for panel, (title, group) in zip("ABC", _GROUPS.items(), strict=True):
+        _draw_batch(found[panel], title, data[title], group)
+    lines = (found["L"], found["R"])
+    lines[1].sharey(lines[0])
+    for axes, norm in zip(lines, ("Layer norm", "Batch norm"), strict=True):
+        own = {name: values for name, values in data.items() if name.startswith(norm) and values.ndim == 1}
+        for (name, values), (color, mark, stroke) in zip(own.items(), _MARKS, strict=True):
+            name = name.removeprefix(f"{norm}: ")
+            axes.plot(values, stroke, marker=mark, markersize=5, linewidth=1.3, color=color, label=name)
+        label(axes, f"{norm}: the first token of sentence {len(_LENGTHS)}", "feature")
+        axes.set_xticks(range(_WIDTH))
+    lines[0].set_ylabel("value after the norm")
+    lines[1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9, title="with the sentence")
+    return figure
 
 
-def _draw_batch(axes: Axes, batch: NormedBatch, lengths: Sequence[int]) -> None:
+def _draw_batch(axes: Axes, title: str, values: Any, group: Any) -> None:
     from matplotlib.patches import Rectangle
 
-    rows, length, width = batch.values.shape
+    rows, length, width = values.shape
     stride = length + 1  # an empty line between two sentences
-    shades, limits = colours(np.concatenate((batch.values.ravel(), -batch.values.ravel())))
     grid = np.full((rows * stride - 1, width), np.nan)
     for row in range(rows):
-        grid[row * stride : row * stride + length] = batch.values[row]
-    image = axes.imshow(grid, cmap=shades, norm=limits, aspect="auto")
-    for row, real in enumerate(lengths):
+        grid[row * stride : row * stride + length] = values[row]
+    image = draw_image(axes, grid, colours(np.array([-1.0, 1.0]) * np.abs(values).max()), aspect="auto")
+    for row, real in enumerate(_LENGTHS):
         if real < length:
-            size = (width, length - real)
             corner = (-0.5, row * stride + real - 0.5)
-            axes.add_patch(Rectangle(corner, *size, fill=False, hatch="////", edgecolor=FAINT, linewidth=0))
-            if batch.group is None:
-                axes.text(
-                    width / 2 - 0.5,
-                    corner[1] + size[1] / 2,
-                    "padding",
-                    ha="center",
-                    va="center",
-                    fontsize=9,
-                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
-                )
-    if batch.group:
-        row, token, feature = batch.group
-        for each in range(rows) if row < 0 else (row,):
-            top = each * stride + (0 if token < 0 else token)
-            high, wide = (length if token < 0 else 1), (width if feature < 0 else 1)
-            corner = (max(feature, 0) - 0.5, top - 0.5)
-            axes.add_patch(Rectangle(corner, wide, high, fill=False, edgecolor=INK, linewidth=2.4, clip_on=False))
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
+            hatch: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": FAINT, "linewidth": 0}
+            axes.add_patch(Rectangle(corner, width, length - real, **hatch))
+            if group is None:
+                place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9, "color": ON_LIGHT}
+                sheet = {"facecolor": "#fefefe", "edgecolor": "none", "pad": 1.5}
+                axes.text(width / 2 - 0.5, corner[1] + (length - real) / 2, "padding", bbox=sheet, **place)
+    if group:
+        row, token, feature = group
+        for each in range(rows) if row is None else (row,):
+            corner = ((feature or 0) - 0.5, each * stride + (token or 0) - 0.5)
+            size = (width if feature is None else 1, length if token is None else 1)
+            axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=INK, linewidth=2.4, clip_on=False))
     axes.set_xticks(range(width))
-    axes.set_yticks([row * stride + (length - 1) / 2 for row in range(rows)])
-    axes.set_yticklabels([f"sentence {row + 1}" for row in range(rows)], rotation=90, va="center")
-    axes.tick_params(length=0)
-    axes.set_xlabel("feature")
-    axes.set_title(batch.title, fontsize=11, pad=8)
+    middles = [row * stride + (length - 1) / 2 for row in range(rows)]
+    axes.set_yticks(middles, [f"sentence {row + 1}" for row in range(rows)], rotation=90, va="center")
+    label(axes, title, "feature")
     colour_scale(axes, image)
 
 
 register_figure(
     "layer-norm",
-    numbers=layer_norm_numbers,
-    draw=layer_norm,
+    numbers=numbers,
+    draw=draw,
     caption=Caption(
         "Layer norm and batch norm: the same tensor, other axes",
         "Layer norm takes mean and variance over the features of one token, batch norm over all tokens of the batch "

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from locant.figures.cells import draw_cells
-from locant.figures.drawing import FAINT, FigureData, Numbers, colours, drawing, new_figure, settle
+from locant.figures.drawing import Numbers, colours, draw_cells, label, panels
 from locant.figures.registry import Caption, register_figure
 from locant.positions import Mask, attend
 
-
-@dataclass(frozen=True)
-class MaskedWeights:
-    """What a mask leaves of the attention weights where all scores are equal.
-
-    Attributes:
-        title: Which mask.
-        where: Where it is used, in a line.
-        weights: ``[Q, K]``; each row sums to 1.
-        queries: Tokens of the rows.
-        keys: Tokens of the columns.
-    """
-
-    title: str
-    where: str
-    weights: Numbers
-    queries: Sequence[str]
-    keys: Sequence[str]
-
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _SOURCE = ["a", "dog", "runs", "(end)", "(pad)", "(pad)"]
 _TARGET = ["(begin)", "ein", "Hund", "rennt"]
 _PACKED = ["a", "dog", "(end)", "two", "cats", "(end)"]
 _FIRST = 3  # tokens of the first of the packed texts
+
+
+_KINDS = (  # title, where it is used, tokens of the rows and of the columns
+    ("Padding", "encoder: no query looks at padding", _SOURCE, _SOURCE),
+    ("Causal", "decoder: no query looks ahead", _TARGET, _TARGET),
+    ("Causal, one new token", "translating with a cache: nothing to hide", _TARGET[-1:], _TARGET),
+    ("Packed", "two texts in one row, kept apart", _PACKED, _PACKED),
+    ("Packed and causal", "two texts in one row of a language model", _PACKED, _PACKED),
+    ("Cross", "decoder to encoder: all but padding", _TARGET, _SOURCE),
+)
 
 
 def mask_weights(mask: Mask, queries: int, keys: int) -> Numbers:
@@ -50,115 +40,38 @@ def mask_weights(mask: Mask, queries: int, keys: int) -> Numbers:
     return attend(q, k, torch.eye(keys, dtype=torch.float64)[None, None], mask)[0, 0].numpy()
 
 
-def masks_numbers() -> dict[str, Any]:
-    """Return the weights that each kind of mask leaves."""
+def numbers() -> dict[str, Any]:
+    """Return the weights that each kind of mask leaves where all scores are equal; each row sums to 1."""
     padding = Mask.from_lengths(torch.tensor([_SOURCE.index("(pad)")]), len(_SOURCE))
     text = torch.arange(len(_PACKED)) >= _FIRST
     same = (text[:, None] == text[None, :])[None, None]
-    packed, size = len(_PACKED), len(_TARGET)
+    causal = Mask(causal=True)
+    masks = (padding, causal, causal, Mask(keys=same), Mask(causal=True, keys=same), padding)
     return {
-        "kinds": [
-            MaskedWeights(
-                "Padding",
-                "encoder: no query looks at padding",
-                mask_weights(padding, len(_SOURCE), len(_SOURCE)),
-                _SOURCE,
-                _SOURCE,
-            ),
-            MaskedWeights(
-                "Causal",
-                "decoder: no query looks ahead",
-                mask_weights(Mask(causal=True), size, size),
-                _TARGET,
-                _TARGET,
-            ),
-            MaskedWeights(
-                "Causal, one new token",
-                "translating with a cache: nothing to hide",
-                mask_weights(Mask(causal=True), 1, size),
-                _TARGET[-1:],
-                _TARGET,
-            ),
-            MaskedWeights(
-                "Packed",
-                "two texts in one row, kept apart",
-                mask_weights(Mask(keys=same), packed, packed),
-                _PACKED,
-                _PACKED,
-            ),
-            MaskedWeights(
-                "Packed and causal",
-                "two texts in one row of a language model",
-                mask_weights(Mask(causal=True, keys=same), packed, packed),
-                _PACKED,
-                _PACKED,
-            ),
-            MaskedWeights(
-                "Cross",
-                "decoder to encoder: all of the source but its padding",
-                mask_weights(padding, size, len(_SOURCE)),
-                _TARGET,
-                _SOURCE,
-            ),
-        ]
+        title: mask_weights(mask, len(rows), len(columns))
+        for mask, (title, _, rows, columns) in zip(masks, _KINDS, strict=True)
     }
 
 
-def masks(kinds: Sequence[MaskedWeights]) -> FigureData:
-    """Draw what masks leave of equal weights, three in a row.
-
-    Args:
-        kinds: One panel each.
-
-    Returns:
-        The figure, 11 inches wide, and the weights by title.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    rows = -(-len(kinds) // 3)
-    with drawing():
-        figure = new_figure(11, 4.1 * rows)
-        panels = list(figure.subplots(rows, 3, squeeze=False).flat)
-        for axes, kind in zip(panels, kinds, strict=False):
-            seen = kind.weights > 0
-            texts = np.array([_share(weight) for weight in kind.weights.ravel()], dtype=object)
-            draw_cells(
-                axes,
-                np.where(seen, kind.weights, -np.inf),
-                colours(np.ones((1, 1))),
-                texts=texts.reshape(seen.shape),
-                rows=kind.queries,
-                columns=kind.keys,
-                letters=9,
-            )
-            axes.set_title(kind.title, pad=22)
-            axes.annotate(
-                kind.where,
-                (0, 1),
-                (0, 6),
-                xycoords="axes fraction",
-                textcoords="offset points",
-                fontsize=9,
-                color=FAINT,
-            )
-            axes.set_anchor("N")
-        for axes in panels[len(kinds) :]:
-            axes.set_axis_off()
-        figure.supxlabel("key: the token that is looked at", fontsize=10)
-        figure.supylabel("query: the token that asks", fontsize=10)
-        settle(figure)
-    return FigureData(figure, {kind.title: kind.weights for kind in kinds})
-
-
-def _share(weight: float) -> str:
-    return str(Fraction(weight).limit_denominator(64))
+def draw(**weights: Any) -> Figure:
+    """Draw what masks leave of equal weights, three in a row."""
+    figure, found = panels(len(_KINDS), 3, width=11, height=4.1)
+    for axes, (title, where, rows, columns) in zip(found, _KINDS, strict=True):
+        values = weights[title]
+        texts = np.array([str(Fraction(each).limit_denominator(64)) for each in values.ravel()]).reshape(values.shape)
+        shown = np.where(values > 0, values, -np.inf)
+        draw_cells(axes, shown, colours(np.ones((1, 1))), texts=texts, rows=rows, columns=columns, letters=9)
+        label(axes, title, note=where)
+        axes.set_anchor("N")
+    figure.supxlabel("key: the token that is looked at", fontsize=10)
+    figure.supylabel("query: the token that asks", fontsize=10)
+    return figure
 
 
 register_figure(
     "masks",
-    numbers=masks_numbers,
-    draw=masks,
+    numbers=numbers,
+    draw=draw,
     caption=Caption(
         "Who may look at whom",
         "A mask sets the score of a pair to minus infinity before the softmax, so that its weight is exactly 0 and the "

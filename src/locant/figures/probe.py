@@ -2,134 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from locant.analysis.introspection import token_pair
-from locant.analysis.position_probe import StackReadings, probe_positions
-from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, FigureData, Numbers, drawing, new_figure, settle
+from locant.analysis.position_probe import probe_positions
+from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, label, new_figure
 from locant.figures.registry import Caption, register_figure
-from locant.figures.trained import load_trained
-from locant.training import load_run_evaluation
+from locant.figures.trained import held_out_pairs, load_trained
 
-_LINES = ((BLUE, "-", "o"), (VERMILION, "--", "s"))
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-
-@dataclass(frozen=True)
-class ProbeCurve:
-    """Readings of the position along the layers of one stack.
-
-    Attributes:
-        label: In which condition.
-        r2: Share of the variance that is explained, ``[N]``.
-        error: Mean absolute error in tokens, ``[N]``.
-    """
-
-    label: str
-    r2: Numbers
-    error: Numbers
+_STACKS = ("Encoder", "Decoder")
+_LINES = {"with residual connections": (BLUE, "-", "o"), "without them": (VERMILION, "--", "s")}
+_SENTENCES, _MOST_TOKENS = 240, 128
 
 
-_PROBE_SENTENCES, _PROBE_TOKENS = 240, 128
-
-
-def _curve(label: str, readings: StackReadings) -> ProbeCurve:
-    along = (readings.words, *readings.layers)
-    return ProbeCurve(label, np.array([one.r2 for one in along]), np.array([one.error for one in along]))
-
-
-def probe_numbers(*, run: Path) -> dict[str, Any]:
+def numbers(*, run: Path) -> dict[str, Any]:
     """Return how well positions are read along the layers of a model, with and without its residual connections.
 
     The sentences are those of the run's evaluation, with their reference translations.
+
+    Returns:
+        ``r2 STACK, CONDITION`` and ``error STACK, CONDITION`` (in tokens) along words, input and layers, and ``guess
+        STACK``, the error of naming always the mean position.
 
     Raises:
         CheckpointError: The folder holds no trained model, or the run has not been evaluated.
         DataError: There are too few sentences.
         ConfigError: The model is no Transformer.
     """
-    translator, model = load_trained(run, "The figure 'probe'")
-    evaluation = load_run_evaluation(run)
-    tokens = (
-        token_pair(translator.tokenizers, *pair) for pair in zip(evaluation.sources, evaluation.references, strict=True)
-    )
-    longest = min(_PROBE_TOKENS, model.max_positions or _PROBE_TOKENS)
-    usable = [(one.source, one.target) for one in tokens if max(len(one.source), len(one.target)) <= longest]
-    step = max(1, len(usable) // _PROBE_SENTENCES)
-    pairs = usable[::step][:_PROBE_SENTENCES]
-    probes = {
-        "with residual connections": probe_positions(model, pairs),
-        "without them": probe_positions(model, pairs, residuals=False),
-    }
-    found: Mapping[str, dict[str, StackReadings]] = {
-        stack: {label: getattr(one, stack.lower()) for label, one in probes.items()} for stack in ("Encoder", "Decoder")
-    }
-    return {
-        "stacks": {stack: [_curve(label, one) for label, one in curves.items()] for stack, curves in found.items()},
-        "stages": {
-            stack: ["words alone", "input", *(f"layer {n}" for n in range(1, len(next(iter(curves.values())).layers)))]
-            for stack, curves in found.items()
-        },
-        "guesses": {stack: next(iter(curves.values())).guess for stack, curves in found.items()},
-    }
+    translator, model = load_trained(run, "probe")
+    pairs = held_out_pairs(run, translator, model, count=_SENTENCES, most=_MOST_TOKENS)
+    found: dict[str, Any] = {}
+    for condition in _LINES:
+        probe = probe_positions(model, pairs, residuals=condition.startswith("with "))
+        for stack, readings in zip(_STACKS, (probe.encoder, probe.decoder), strict=True):
+            along = (readings.words, *readings.layers)
+            found[f"r2 {stack}, {condition}"] = np.array([one.r2 for one in along])
+            found[f"error {stack}, {condition}"] = np.array([one.error for one in along])
+            found[f"guess {stack}"] = readings.guess
+    return found
 
 
-def probe(
-    stacks: Mapping[str, Sequence[ProbeCurve]], *, stages: Mapping[str, Sequence[str]], guesses: Mapping[str, float]
-) -> FigureData:
-    """Draw how well the position is read, stack by stack: explained variance above, error in tokens below.
-
-    Args:
-        stacks: Up to two curves by the name of the stack.
-        stages: Where along the stack the readings were taken, ``N`` names each.
-        guesses: Error in tokens of naming always the mean position.
-
-    Returns:
-        The figure, and ``r2 STACK, LABEL`` and ``error STACK, LABEL`` of every curve.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    data: dict[str, Numbers] = {}
-    with drawing():
-        figure = new_figure(5.4 * len(stacks), 6.6)
-        panels = figure.subplots(2, len(stacks), sharex="col", sharey="row", squeeze=False)
-        for (name, curves), (above, below) in zip(stacks.items(), panels.T, strict=True):
-            for curve, (colour, style, marker) in zip(curves, _LINES, strict=False):
-                # Worse than a guess is as good as nothing; how much worse would only stretch the axis.
-                above.plot(np.maximum(curve.r2, 0), style, marker=marker, color=colour, label=curve.label)
-                below.plot(curve.error, style, marker=marker, color=colour)
-                data |= {f"r2 {name}, {curve.label}": curve.r2, f"error {name}, {curve.label}": curve.error}
-            below.axhline(guesses[name], color=INK, linewidth=1, linestyle=":")
-            below.annotate(
-                "always the mean position",
-                (0, guesses[name]),
-                (2, 4),
-                textcoords="offset points",
-                fontsize=9,
-                color=FAINT,
-            )
-            above.set_title(name, pad=9)
-            above.set_ylim(-0.03, 1.03)
-            below.set_xticks(range(len(stages[name])), stages[name], rotation=30, ha="right")
-        worst = max(float(curve.error.max()) for curves in stacks.values() for curve in curves)
-        panels[1, 0].set_ylim(0, 1.2 * max(worst, *guesses.values()))
-        panels[0, 0].set_ylabel("explained variance, R²")
-        panels[1, 0].set_ylabel("mean error in tokens")
-        handles, labels = panels[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=10)
-        settle(figure)
-    return FigureData(figure, data)
+def draw(**data: Any) -> Figure:
+    """Draw how well the position is read, stack by stack: explained variance above, error in tokens below."""
+    figure = new_figure(10.8, 6.6)
+    panels = figure.subplots(2, 2, sharex="col", sharey="row")
+    for stack, (above, below) in zip(_STACKS, panels.T, strict=True):
+        for condition, (color, stroke, mark) in _LINES.items():
+            # Worse than a guess is as good as nothing; how much worse would only stretch the axis.
+            r2 = np.maximum(data[f"r2 {stack}, {condition}"], 0)
+            above.plot(r2, stroke, marker=mark, color=color, label=condition)
+            below.plot(data[f"error {stack}, {condition}"], stroke, marker=mark, color=color)
+        guess = data[f"guess {stack}"]
+        below.axhline(guess, color=INK, linewidth=1, linestyle=":")
+        place: dict[str, Any] = {"xytext": (2, 4), "textcoords": "offset points", "fontsize": 9, "color": FAINT}
+        below.annotate("always the mean position", (0, guess), **place)
+        label(above, stack)
+        above.set_ylim(-0.03, 1.03)
+        stages = ["words alone", "input", *(f"layer {n}" for n in range(1, len(r2) - 1))]
+        below.set_xticks(range(len(stages)), stages, rotation=30, ha="right")
+    worst = max(float(np.max(values)) for name, values in data.items() if not name.startswith("r2"))
+    panels[1, 0].set(ylim=(0, 1.2 * worst), ylabel="mean error in tokens")
+    panels[0, 0].set_ylabel("explained variance, R²")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
 
 
 register_figure(
     "probe",
-    numbers=probe_numbers,
-    draw=probe,
+    numbers=numbers,
+    draw=draw,
     caption=Caption(
         "Why the position is not lost on the way up",
         "A linear function, fitted on some sentences, reads the position of a token from its hidden state in others. A "

@@ -1,4 +1,4 @@
-"""Quality against the length of the text, with the spread over seeds."""
+"""Quality against the length of the text: with the spread over seeds, and what is found at which depth."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from locant.errors import DataError
 from locant.figures.drawing import (
     BLUE,
     FAINT,
-    GREEN,
-    INK,
-    ORANGE,
-    PURPLE,
-    SKY,
+    ON_DARK,
+    ON_LIGHT,
+    PAPER,
     VERMILION,
     FigureData,
     Numbers,
     drawing,
+    label,
     new_figure,
     settle,
+    styles_of,
 )
 
-_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK)
-_LINES = ("-", "--", ":", "-.")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_MOST_TIMES = 20.0  # a curve that leaves what is worth reading is cut here, above the best one
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class LengthCurve:
     """One line.
 
     Attributes:
-        label: Its name.
+        label: Its name; that of a scheme, or one that begins with it, has the scheme's colour.
         values: For each length (1 and more) the values of all seeds; a length without any is left out.
     """
 
@@ -56,8 +54,7 @@ def quality_by_length(
     """Draw the mean over seeds against length, and a band from the worst seed to the best.
 
     Args:
-        curves: Lines; colours repeat after seven, with another kind of line and other markers. More than seven are
-            listed from the highest on average to the lowest, fewer in their own order.
+        curves: Lines. More than seven are listed from the highest on average to the lowest, fewer in their own order.
         title: Of the figure.
         length_label: What the lengths count.
         quality_label: What the values are, with their unit.
@@ -77,7 +74,7 @@ def quality_by_length(
     if not lengths:
         raise DataError("There is no quality against length to draw: not a single value was measured.")
     curves = [curve for curve in curves if any(curve.values.values())]
-    if len(curves) > len(_COLOURS):
+    if len(curves) > 7:
         curves = sorted(curves, key=_mean, reverse=True)
     data: dict[str, Numbers] = {}
     with drawing():
@@ -85,35 +82,29 @@ def quality_by_length(
 
         figure = new_figure(9, max(4.6, 1.3 + 0.2 * len(curves)))
         axes = figure.subplots()
-        if trained is not None and lengths[-1] > trained:
+        beyond = " longer than trained" if trained is not None and lengths[-1] > trained else ""
+        if trained is not None and beyond:
             axes.axvspan(trained, lengths[-1], color=FAINT, alpha=0.08, lw=0)
             axes.axvline(trained, color=FAINT, linewidth=1)
-            beyond = axes.get_xaxis_transform()
-            axes.text(trained, 1.01, " longer than trained", transform=beyond, color=FAINT, va="bottom", fontsize=9)
-        for number, curve in enumerate(curves):
+            place = axes.get_xaxis_transform()
+            axes.text(trained, 1.01, beyond, transform=place, color=FAINT, va="bottom", fontsize=9)
+        for curve, style in zip(curves, styles_of([curve.label for curve in curves]), strict=True):
             at = [length for length, values in sorted(curve.values.items()) if values]
-            means = [float(np.mean(curve.values[length])) for length in at]
-            low, high = ([float(f(curve.values[length])) for length in at] for f in (min, max))
-            colour = _COLOURS[number % len(_COLOURS)]
-            again = number // len(_COLOURS)
-            style, marker = _LINES[again % len(_LINES)], _MARKERS[(number + 3 * again) % len(_MARKERS)]
-            axes.plot(at, means, style, color=colour, marker=marker, markersize=4, label=curve.label)
+            means, low, high = ([float(f(curve.values[length])) for length in at] for f in (np.mean, min, max))
+            axes.plot(at, means, label=curve.label, **style)
+            axes.fill_between(at, low, high, color=style["color"], alpha=0.15, lw=0)
             data[curve.label] = np.array([at, means], dtype=np.float64)
-            axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
+        label(axes, "", length_label, quality_label, log="y" if logarithmic_quality else "")
         axes.set_title(title, pad=22)  # above the words on what was trained
-        axes.set_xlabel(length_label)
-        axes.set_ylabel(quality_label)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if logarithmic_lengths:
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_locator(FixedLocator([float(length) for length in lengths]))
             axes.xaxis.set_minor_locator(NullLocator())
             axes.xaxis.set_major_formatter("{x:,.0f}")
-        if logarithmic_quality:
-            axes.set_yscale("log")
         if limits:
             axes.set_ylim(*limits)
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9.5)
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
         settle(figure)
     return FigureData(figure, data)
 
@@ -121,3 +112,92 @@ def quality_by_length(
 def _mean(curve: LengthCurve) -> float:
     """Return the mean over lengths of the means over seeds."""
     return float(np.mean([np.mean(values) for values in curve.values.values() if values]))
+
+
+def perplexity_by_length(
+    lengths: Sequence[int],
+    curves: Mapping[str, Sequence[float | None]],
+    *,
+    title: str,
+    trained_length: int | None = None,
+) -> FigureData:
+    """Draw perplexity against the length of the text, both axes logarithmic.
+
+    Args:
+        lengths: In tokens, ascending.
+        curves: Perplexity at each length, by name; ``None`` where it is no finite number.
+        title: What was measured.
+        trained_length: Length in tokens that the model was trained with, marked by a line.
+
+    Returns:
+        The figure, 8 inches wide, and ``lengths`` and the curves by name. Perplexities above 20 times the least are
+        drawn at the upper edge.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    data = {name: np.asarray(values, dtype=np.float64) for name, values in curves.items()}
+    finite = np.concatenate([values[np.isfinite(values)] for values in data.values()])
+    lowest = float(finite.min()) if finite.size else 1.0
+    top = min(float(finite.max(initial=lowest)) * 1.15, lowest * _MOST_TIMES)
+    with drawing():
+        from matplotlib.ticker import LogLocator, NullFormatter
+
+        figure = new_figure(8, 4.4)
+        axes = figure.subplots()
+        label(axes, title, "length in tokens", "perplexity", log="xy")
+        for (name, values), style in zip(data.items(), styles_of(list(data)), strict=True):
+            shown = np.where(np.isfinite(values), np.minimum(values, top), top)
+            axes.plot(lengths, shown, label=name, clip_on=False, **style)
+        if trained_length is not None:
+            axes.axvline(trained_length, color=FAINT, linestyle=":", linewidth=1.2, label="trained length")
+        axes.set_ylim(lowest / 1.15, top)
+        axes.set_xticks(list(lengths), [_length(length) for length in lengths])
+        axes.set_xticks([], minor=True)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
+        settle(figure)
+    return FigureData(figure, {"lengths": np.asarray(lengths), **data})
+
+
+def retrieval_grid(lengths: Sequence[int], depths: Sequence[float], scores: Numbers, *, title: str) -> FigureData:
+    """Draw what share was found at every depth of every length.
+
+    Args:
+        lengths: In tokens.
+        depths: From 0 (beginning of the text) to 1 (end).
+        scores: Shares ``[D, L]``, 0 to 1.
+        title: What was hidden.
+
+    Returns:
+        The figure, 8 inches wide, and ``scores``.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    with drawing():
+        from matplotlib.colors import LinearSegmentedColormap
+
+        figure = new_figure(8, 1.9 + 0.42 * len(depths))
+        axes = figure.subplots()
+        # Vermilion to blue over white: people with any colour vision tell the ends apart.
+        scale = LinearSegmentedColormap.from_list("found", [VERMILION, "#f6e3d5", BLUE])
+        # Cells as shapes: an image inside the picture would be kept out of a page by its content security policy.
+        axes.pcolormesh(scores, cmap=scale, vmin=0.0, vmax=1.0, edgecolors=PAPER, linewidth=0.5)
+        axes.invert_yaxis()
+        axes.grid(visible=False)
+        axes.set_xticks([column + 0.5 for column in range(len(lengths))], [_length(length) for length in lengths])
+        axes.set_yticks([row + 0.5 for row in range(len(depths))], [f"{depth:.0%}" for depth in depths])
+        label(axes, title, "length in tokens", "depth")
+        for (row, column), score in np.ndenumerate(scores):
+            color = ON_LIGHT if 0.25 < score < 0.75 else ON_DARK
+            place = (column + 0.5, row + 0.5)
+            axes.text(*place, f"{score:.0%}", ha="center", va="center", color=color, fontsize=9)
+        settle(figure)
+    return FigureData(figure, {"scores": scores})
+
+
+def _length(tokens: int) -> str:
+    return f"{tokens // 1024}k" if tokens % 1024 == 0 else f"{tokens:,}"

@@ -11,10 +11,15 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from locant.errors import UsageError, nearest
-from locant.figures.drawing import FigureData
+from locant.figures.drawing import FigureData, drawing, settle
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _LARGEST_BASE = 10**12
 
@@ -53,7 +58,8 @@ _ACTS: dict[str, tuple[str, ...]] = {
 """Locant's own figures in the order that tells the story."""
 
 _MODULES = {name: name.replace("-", "_") for names in _ACTS.values() for name in names} | {
-    "training": "training_curves"
+    "heatmaps": "heatmap",
+    "training": "training_curves",
 }
 
 
@@ -82,18 +88,20 @@ class RegisteredFigure:
         name: Its name on the command line.
         numbers: Computes what is drawn and returns the arguments of ``draw`` by name. Its keyword arguments are the
             figure's options; a figure of a trained model has an option ``run`` without a default.
-        draw: Draws the numbers.
+        draw: Draws the numbers; returns a matplotlib figure, or a :class:`FigureData`.
         caption: The words around it.
         limits: Smallest and largest value of options, beyond which the figure cannot be read.
         recorded: Whether it shows the trained model of a record where no ``run`` is given.
+        slides: Options with which the whole figure fits a slide; ``None`` where each of its panels is a slide.
     """
 
     name: str
     numbers: Callable[..., Mapping[str, Any]]
-    draw: Callable[..., FigureData]
+    draw: Callable[..., Figure | FigureData]
     caption: Caption
     limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     recorded: bool = False
+    slides: Mapping[str, Any] | None = None
 
     @property
     def options(self) -> list[str]:
@@ -137,7 +145,16 @@ class RegisteredFigure:
             MissingExtraError: matplotlib is not installed.
         """
         self.check(options)
-        return self.draw(**self.numbers(**options))
+        return self.drawn(self.numbers(**options))
+
+    def drawn(self, numbers: Mapping[str, Any]) -> FigureData:
+        """Draw numbers that :attr:`numbers` returned; the data of the figure are the arrays among them."""
+        with drawing():
+            found = self.draw(**numbers)
+            if isinstance(found, FigureData):
+                return found
+            settle(found)
+        return FigureData(found, {name: value for name, value in numbers.items() if isinstance(value, np.ndarray)})
 
 
 class _Figures(MutableMapping[str, RegisteredFigure]):
@@ -174,10 +191,11 @@ def register_figure(
     name: str,
     *,
     numbers: Callable[..., Mapping[str, Any]],
-    draw: Callable[..., FigureData],
+    draw: Callable[..., Figure | FigureData],
     caption: Caption,
     limits: Mapping[str, tuple[int, int]] | None = None,
     recorded: bool = False,
+    slides: Mapping[str, Any] | None = None,
 ) -> RegisteredFigure:
     """Register a figure; the arguments are the attributes of :class:`RegisteredFigure`.
 
@@ -196,12 +214,11 @@ def register_figure(
         (4, 4)
         >>> del FIGURES["causal-mask"]
     """
-    figure = RegisteredFigure(name, numbers, draw, caption, limits or {}, recorded)
     home = f"locant.figures.{_MODULES[name]}" if name in _MODULES else None
     if name in FIGURES and numbers.__module__ != home:
         raise ValueError(f"There is a figure '{name}' already.")
-    FIGURES[name] = figure
-    return figure
+    FIGURES[name] = RegisteredFigure(name, numbers, draw, caption, limits or {}, recorded, slides)
+    return FIGURES[name]
 
 
 def get_figure(name: str) -> RegisteredFigure:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, VERMILION, FigureData, Numbers, drawing, new_figure, settle
+from locant.figures.drawing import BLUE, FAINT, GREEN, INK, MINUS, VERMILION, Numbers, label, new_figure
 from locant.figures.numbers import wavelengths_of
 from locant.figures.registry import Caption, register_figure
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _OFFSETS, _SHOWN, _STEP = 65, 120, 2
-_LINES = ((VERMILION, "-"), (GREEN, "--"), (BLUE, "-"))
 
 
 def linear_residuals(table: Numbers, length: int) -> Numbers:
@@ -34,7 +35,7 @@ def linear_residuals(table: Numbers, length: int) -> Numbers:
     return np.array(found)
 
 
-def sine_alone_numbers(*, d_model: int = 64, length: int = 1000, base: float = 10000.0) -> dict[str, Any]:
+def numbers(*, d_model: int = 64, length: int = 1000, base: float = 10000.0) -> dict[str, Any]:
     """Return the residual of the best linear map to the shifted code by offset, with and without cosines.
 
     Raises:
@@ -54,77 +55,36 @@ def sine_alone_numbers(*, d_model: int = 64, length: int = 1000, base: float = 1
     gap = np.abs(np.subtract.outer(before, before))
     apart = np.abs(np.subtract.outer(after, after)) > 1
     alike = np.unravel_index(np.where(apart, gap, np.inf).argmin(), gap.shape)
-    return {
-        "before": before,
-        "after": after,
-        "step": _STEP,
-        "alike": (int(min(alike)), int(max(alike))),
-        "offsets": np.arange(float(_OFFSETS)),
-        "residuals": {name: linear_residuals(table, length) for name, table in tables.items()},
-    }
+    residuals = {name: linear_residuals(table, length) for name, table in tables.items()}
+    return {"before": before, "after": after, "alike": alike, "offsets": np.arange(float(_OFFSETS)), **residuals}
 
 
-def sine_alone(
-    before: Numbers,
-    after: Numbers,
-    *,
-    step: int,
-    alike: tuple[int, int],
-    offsets: Numbers,
-    residuals: Mapping[str, Numbers],
-) -> FigureData:
-    """Draw the sine of a later position against that of a position, and residuals of linear maps by offset.
-
-    Args:
-        before: Sine of positions 0 to ``L - 1``, ``[L]``.
-        after: Sine of the positions ``step`` tokens later, ``[L]``.
-        step: The offset.
-        alike: Two positions of nearly the same sine whose later sines differ.
-        offsets: Offsets ``[K]``.
-        residuals: Share that the best linear map leaves, ``[K]`` each, by name of the code.
-
-    Returns:
-        The figure and the arrays.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    with drawing():
-        figure = new_figure(11.5, 5)
-        left, right = figure.subplots(1, 2, width_ratios=[1, 1.35])
-        left.plot(before, after, "o", color=BLUE, markersize=3)
-        for position, height in zip(sorted(alike, key=lambda one: -after[one]), (0.4, 0.05), strict=True):
-            x, y = before[position], after[position]
-            left.plot(x, y, "o", color=VERMILION, markersize=9, markeredgecolor=INK, zorder=4)
-            left.annotate(
-                f"p = {position}: {x:.3f} → {y:.3f}".replace("-", "\N{MINUS SIGN}"),
-                (x, y),
-                (-0.5, height),
-                va="center",
-                fontsize=9.5,
-                arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.8, "shrinkB": 5},
-            )
-        left.set_xlim(-1.3, 1.3)
-        left.set_ylim(-1.3, 1.3)
-        left.set_aspect("equal")
-        left.set_xlabel("sin p")
-        left.set_ylabel(f"sin(p + {step})")
-        left.set_title("One sine, two ways on", pad=10)
-        for (name, values), (colour, style) in zip(residuals.items(), _LINES, strict=False):
-            right.plot(offsets, values, style, color=colour, label=name)
-        right.set_ylim(-0.03, 1)
-        right.set_xlabel("offset k in tokens")
-        right.set_ylabel("unexplained variance")
-        right.set_title("From the code of p to that of p + k", pad=10)
-        right.legend(loc="upper left", fontsize=9.5, labelcolor=FAINT)
-        settle(figure)
-    return FigureData(figure, {"before": before, "after": after, "offsets": offsets, **residuals})
+def draw(before: Any, after: Any, *, alike: Any, offsets: Any, **residuals: Any) -> Figure:
+    """Draw the sine of a later position against that of a position, and residuals of linear maps by offset."""
+    figure = new_figure(11.5, 5)
+    left, right = figure.subplots(1, 2, width_ratios=[1, 1.35])
+    left.plot(before, after, "o", color=BLUE, markersize=3)
+    for position, height in zip(sorted(alike, key=lambda one: -after[one]), (0.4, 0.05), strict=True):
+        x, y = before[position], after[position]
+        left.plot(x, y, "o", color=VERMILION, markersize=9, markeredgecolor=INK, zorder=4)
+        said = f"p = {position}: {x:.3f} → {y:.3f}".replace("-", MINUS)
+        line = {"arrowstyle": "-", "color": FAINT, "linewidth": 0.8, "shrinkB": 5}
+        left.annotate(said, (x, y), (-0.5, height), va="center", fontsize=9.5, arrowprops=line)
+    left.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
+    label(left, "One sine, two ways on", "sin p", f"sin(p + {_STEP})")
+    styles = (VERMILION, "-"), (GREEN, "--"), (BLUE, "-")
+    for (name, values), (color, stroke) in zip(residuals.items(), styles, strict=True):
+        right.plot(offsets, values, stroke, color=color, label=name)
+    right.set_ylim(-0.03, 1)
+    label(right, "From the code of p to that of p + k", "offset k in tokens", "unexplained variance")
+    right.legend(loc="upper left", labelcolor=FAINT)
+    return figure
 
 
 register_figure(
     "sine-alone",
-    numbers=sine_alone_numbers,
-    draw=sine_alone,
+    numbers=numbers,
+    draw=draw,
     caption=Caption(
         "Why sine and cosine: sine alone cannot be shifted",
         "A sine does not say whether it is rising or falling, so that two positions with the same sine go on to "

@@ -1,32 +1,20 @@
-"""The trained model of a run folder, and its tokens as people write them."""
+"""Trained models that figures show: that of a run folder, or numbers of one that come with Locant."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from locant.analysis.introspection import TokenPair, token_pair
+from locant.errors import DataError
 from locant.models.architectures import require_transformer
 from locant.models.transformer import Transformer
 from locant.training import load_run_evaluation
 from locant.translation.translator import Translator
-
-
-def load_trained(run: Path, purpose: str) -> tuple[Translator, Transformer]:
-    """Load the Transformer of a run folder, on the CPU.
-
-    Args:
-        run: The run folder, or that of a saved model.
-        purpose: What it is wanted for, as the subject of a sentence.
-
-    Raises:
-        CheckpointError: The folder is missing, or holds no trained model.
-        ConfigError: Its model is no Transformer.
-    """
-    translator = Translator.from_pretrained(run, device="cpu")
-    return translator, require_transformer(translator.model, purpose)
-
 
 RECORDED = (
     "Without --run it shows a record: the translator of the recipe bible-german-english after 3,000 updates; "
@@ -34,19 +22,84 @@ RECORDED = (
 )
 """What the captions of figures with such a record say about it."""
 
+_RECORDS = Path(__file__).parent / "records"
 _SENTENCE = range(8, 15)  # tokens of the sentence chosen where none is given
 
 
-def short_sentence(run: Path, translator: Translator) -> str:
-    """Return a short held-out sentence that a run was evaluated on.
+def read_record(name: str) -> dict[str, Any]:
+    """Return a record: its numbers, and under ``command`` and ``machine`` how and where they were made."""
+    record: dict[str, Any] = json.loads((_RECORDS / f"{name}.json").read_text(encoding="utf-8"))
+    return record
+
+
+def load_trained(run: Path, figure: str) -> tuple[Translator, Transformer]:
+    """Load the Transformer of a run folder, on the CPU.
+
+    Args:
+        run: The run folder, or that of a saved model.
+        figure: Which figure it is for.
+
+    Raises:
+        CheckpointError: The folder is missing, or holds no trained model.
+        ConfigError: Its model is no Transformer.
+    """
+    translator = Translator.from_pretrained(run, device="cpu")
+    return translator, require_transformer(translator.model, f"The figure '{figure}'")
+
+
+def sentence_pair(run: Path, translator: Translator, text: str | None, *, most: int) -> TokenPair:
+    """Return a sentence and its translation by the model.
+
+    Args:
+        run: The run folder.
+        translator: Of the run.
+        text: The sentence; without one a short held-out sentence that the run was evaluated on.
+        most: Tokens that can be drawn.
+
+    Raises:
+        CheckpointError: There is no text, and the run has not been evaluated.
+        DataError: The sentence is empty, or it or its translation has too many tokens.
+    """
+    if text is None:
+        sources = load_run_evaluation(run).sources
+        lengths = [len(ids) for ids in translator.tokenizers.source.encode(sources)]
+        short = [source for source, length in zip(sources, lengths, strict=True) if length in _SENTENCE]
+        text = short[0] if short else sources[int(np.argmin(lengths))]
+    if not text.strip():
+        raise DataError("--text is empty; give a sentence.")
+    pair = token_pair(translator.tokenizers, text, translator.translate(text), translator.prefixes)
+    longest = max(len(pair.source), len(pair.target))
+    if longest > most:
+        raise DataError(f"The sentence or its translation has {longest} tokens, of which at most {most} can be drawn.")
+    return pair
+
+
+def held_out_pairs(
+    run: Path, translator: Translator, model: Transformer, *, count: int, most: int
+) -> list[tuple[list[int], list[int]]]:
+    """Return ids of held-out sentences of a run and of their reference translations, evenly spaced.
+
+    Args:
+        run: The run folder.
+        translator: Of the run.
+        model: Of the run.
+        count: About how many.
+        most: Tokens of a side.
 
     Raises:
         CheckpointError: The run has not been evaluated.
+        DataError: No sentence is short enough.
     """
-    sources = load_run_evaluation(run).sources
-    lengths = [len(ids) for ids in translator.tokenizers.source.encode(sources)]
-    short = [source for source, length in zip(sources, lengths, strict=True) if length in _SENTENCE]
-    return short[0] if short else sources[int(np.argmin(lengths))]
+    evaluation = load_run_evaluation(run)
+    longest = min(most, model.max_positions or most)
+    tokens = (
+        token_pair(translator.tokenizers, source, reference, translator.prefixes)
+        for source, reference in zip(evaluation.sources, evaluation.references, strict=True)
+    )
+    usable = [(one.source, one.target) for one in tokens if max(len(one.source), len(one.target)) <= longest]
+    if not usable:
+        raise DataError(f"No held-out sentence of {run} has at most {longest} tokens.")
+    return usable[:: max(1, len(usable) // count)][:count]
 
 
 def readable(tokens: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from locant.errors import CheckpointError, DataError
-from locant.figures.drawing import BLUE, FAINT, GREEN, VERMILION, FigureData, Numbers, drawing
+from locant.figures.drawing import BLUE, FAINT, GREEN, VERMILION, FigureData, drawing, label, new_figure, settle
 from locant.figures.registry import Caption, register_figure
 from locant.training import read_metrics
 
@@ -21,10 +21,17 @@ _LEAST_GAP = 0.08  # of the width of a panel, between labels
 _TIME_UNITS = (("hours", 3600), ("minutes", 60), ("seconds", 1))
 
 
-_SHOWN = {
-    "training": ("step", "nll", "learning_rate", "tokens_per_second"),
-    "validation": ("step", "loss", "bleu", "chrf"),
-}
+_PANELS = (  # title, unit, and the lines: kind of row, key, colour, label and stroke
+    ("Loss", "nats per token", (("training", "nll", BLUE, "-"), ("validation", "loss", VERMILION, "o-"))),
+    (
+        "Validation translations",
+        "score (0 to 100)",
+        (("validation", "bleu", VERMILION, "o-"), ("validation", "chrf", GREEN, "o--")),
+    ),
+    ("Learning rate", "learning rate", (("training", "learning_rate", BLUE, "-"),)),
+    ("Speed", "target tokens per second", (("training", "tokens_per_second", BLUE, "-"),)),
+)
+_NAMES = {"nll": "training", "loss": "validation", "bleu": "BLEU", "chrf": "chrF"}
 
 
 def training_numbers(*, run: Path) -> dict[str, Any]:
@@ -37,14 +44,6 @@ def training_numbers(*, run: Path) -> dict[str, Any]:
         return {"rows": read_metrics(run)}
     except OSError as error:
         raise CheckpointError(f"{run} holds no metrics of a training run ({error.strerror}).") from None
-
-
-def _columns(rows: Sequence[Row]) -> dict[str, Numbers]:
-    return {
-        f"{kind} {key}": np.array([row.get(key) for row in rows if row["kind"] == kind], dtype=float)
-        for kind, keys in _SHOWN.items()
-        for key in keys
-    }
 
 
 def training_curves(rows: Sequence[Row]) -> FigureData:
@@ -63,82 +62,49 @@ def training_curves(rows: Sequence[Row]) -> FigureData:
         MissingExtraError: matplotlib is not installed.
         DataError: There is not a single row.
     """
-    training = [row for row in rows if row["kind"] == "training"]
-    validation = [row for row in rows if row["kind"] == "validation"]
-    if not training and not validation:
+    rows = [row for row in rows if row["kind"] in ("training", "validation")]
+    if not rows:
         raise DataError("There are no training curves to draw: the run has not reported any metrics yet.")
+    data = {}
+    for kind, key in [("validation", "step"), ("training", "step"), *(line[:2] for _, _, of in _PANELS for line in of)]:
+        data[f"{kind} {key}"] = np.array([row.get(key) for row in rows if row["kind"] == kind], dtype=float)
+    drawn = {
+        title: (unit, [line for line in lines if np.isfinite(data[f"{line[0]} {line[1]}"]).any()])
+        for title, unit, lines in _PANELS
+    }
+    drawn = {title: found for title, found in drawn.items() if found[1] or title == "Loss"}
     with drawing():
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
         from matplotlib.ticker import MaxNLocator
 
-        scored = any(row.get("bleu") is not None or row.get("chrf") is not None for row in validation)
-        layout: list[Any] = [["loss", "score"] if scored else ["loss", "loss"]]
-        if training:
-            layout.append(["rate", "speed"])
-        engine = ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.12)
-        figure = Figure(figsize=(10, 3.4 * len(layout)), layout=engine)
-        panels = figure.subplot_mosaic(layout, sharex=True)
-        _draw_loss(panels["loss"], training, validation)
-        if scored:
-            _draw_scores(panels["score"], validation)
-        if training:
-            _draw_line(panels["rate"], training, "learning_rate", BLUE)
-            _label(panels["rate"], "Learning rate", "learning rate", from_zero=True)
-            panels["rate"].yaxis.set_major_formatter("{x:g}")
-            _draw_line(panels["speed"], training, "tokens_per_second", BLUE)
-            _label(panels["speed"], "Speed", "target tokens per second", from_zero=True)
-            panels["speed"].yaxis.set_major_formatter("{x:,.0f}")
-        for name in dict.fromkeys(layout[0]):
-            _add_time(panels[name], [*training, *validation])
-        for name in dict.fromkeys(layout[-1]):
-            panels[name].set_xlabel("updates")
-            panels[name].set_xlim(0, 1.02 * max(1, *(row["step"] for row in rows)))
-            panels[name].xaxis.set_major_locator(MaxNLocator(5, integer=True))
-            panels[name].xaxis.set_major_formatter("{x:,.0f}")
-        # Laid out once for all: each drawing would move the panels by a hair, and no two pages would be the same.
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-    return FigureData(figure, _columns(rows))
-
-
-def _draw_loss(axes: Axes, training: Sequence[Row], validation: Sequence[Row]) -> None:
-    _draw_line(axes, training, "nll", BLUE, label="training")
-    _draw_line(axes, validation, "loss", VERMILION, label="validation", marked=True)
-    _label(axes, "Loss", "nats per token")
-    axes.legend(loc="best")
-
-
-def _draw_scores(axes: Axes, validation: Sequence[Row]) -> None:
-    _draw_line(axes, validation, "bleu", VERMILION, label="BLEU", marked=True)
-    _draw_line(axes, validation, "chrf", GREEN, label="chrF", marked=True, dashed=True)
-    _label(axes, "Validation translations", "score (0 to 100)", from_zero=True)
-    axes.legend(loc="best")
-
-
-def _draw_line(
-    axes: Axes,
-    rows: Sequence[Row],
-    key: str,
-    color: str,
-    *,
-    label: str | None = None,
-    marked: bool = False,
-    dashed: bool = False,
-) -> None:
-    points = [(row["step"], row[key]) for row in rows if row.get(key) is not None]
-    if points:
-        # A line through one point alone would not show.
-        marker = "o" if marked or len(points) == 1 else None
-        style = "--" if dashed else "-"
-        axes.plot(*zip(*points, strict=True), style, color=color, label=label, marker=marker, markersize=4)
-
-
-def _label(axes: Axes, title: str, unit: str, *, from_zero: bool = False) -> None:
-    axes.set_title(title, pad=10)
-    axes.set_ylabel(unit)
-    if from_zero:
-        axes.set_ylim(bottom=0)
+        titles = list(drawn)
+        # Two panels a row; one that is alone in its row has all of it.
+        layout = [titles[:2], titles[2:]] if "Validation translations" in drawn else [titles[:1], titles[1:]]
+        layout = [of_row * (2 // len(of_row)) for of_row in layout if of_row]
+        figure = new_figure(10, 3.4 * len(layout))
+        found: Any = figure.subplot_mosaic(layout, sharex=True)  # type: ignore[arg-type]
+        for title, (unit, lines) in drawn.items():
+            axes = found[title]
+            for kind, key, color, stroke in lines:
+                steps, values = data[f"{kind} step"], data[f"{kind} {key}"]
+                there = np.isfinite(values)
+                # A line through one point alone would not show.
+                stroke = stroke if there.sum() > 1 else "o"
+                name = _NAMES.get(key)
+                axes.plot(steps[there], values[there], stroke, color=color, markersize=4, label=name)
+            label(axes, title, y=unit)
+            if title != "Loss":
+                axes.set_ylim(bottom=0)
+            if key in _NAMES:
+                axes.legend(loc="best")
+            axes.yaxis.set_major_formatter("{x:,.0f}" if title == "Speed" else "{x:g}")
+            if title in layout[0]:
+                _add_time(axes, rows)
+            if title in layout[-1]:
+                axes.set(xlabel="updates", xlim=(0, 1.02 * max(1, *(row["step"] for row in rows))))
+                axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+                axes.xaxis.set_major_formatter("{x:,.0f}")
+        settle(figure)
+    return FigureData(figure, data)
 
 
 def _add_time(axes: Axes, rows: Sequence[Row]) -> None:

@@ -1,223 +1,222 @@
-"""Word plus position: word vectors of a model, each with the places where its positions take it."""
+"""Word plus position: words of a model, each with the places where its positions take it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from locant.analysis.attention_steps import attention_steps
 from locant.errors import ConfigError
-from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, FigureData, Numbers, drawing, new_figure, settle
+from locant.figures.drawing import BLUE, FAINT, GRID, INK, LINES, PAPER, VERMILION, label, new_figure
 from locant.figures.registry import Caption, register_figure
 from locant.figures.trained import load_trained, readable
+from locant.models.transformer import Transformer
 from locant.positions import PositionScheme
-from locant.text.tokenizer import EOS
+from locant.text.tokenizer import BOS, EOS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap, Normalize
+    from matplotlib.figure import Figure
+
+_WORDS, _FREQUENT, _POSITIONS = 5, 400, 16
+_SLOW = 40  # tokens per turn of the second pair that is shown, about
 
 
-@dataclass(frozen=True)
-class WordPlane:
-    """Two directions of the model's space.
+def numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
+    """Return words of the encoder, and where its positions take them.
 
-    Attributes:
-        title: Which directions.
-        axes: Their names.
-        words: Word vectors there, ``[W, 2]``.
-        positions: What positions 0 to ``P - 1`` add there, ``[P, 2]``.
+    Args:
+        run: The run folder.
+        text: Words to show; without any, some frequent ones that stand apart are taken.
+
+    Returns:
+        By the title of each plane ``words TITLE`` ``[W, 2]``, and ``places TITLE`` ``[W, P, 2]`` at positions 0 to
+        ``P - 1``. Where positions are added also the norms of both vectors; where they turn queries and keys
+        ``scores`` ``[W, P]``, of each word's query with its own key so many tokens away.
+
+    Raises:
+        CheckpointError: The folder holds no trained model.
+        ConfigError: The model is no Transformer, or its positions are neither added to the embeddings nor turn queries
+            and keys.
     """
+    translator, model = load_trained(run, "word-plus-position")
+    scheme, tokenizer = model.encoder.scheme(0), translator.tokenizers.source
+    count = min(_POSITIONS, scheme.max_positions or _POSITIONS)
+    tokens = range(EOS + 1, tokenizer.vocab_size)
+    pieces = {index: tokenizer.token(index) for index in tokens}
+    whole = [index for index, piece in pieces.items() if piece[0] == "▁" and piece[1:].isalpha() and len(piece) > 3]
+    candidates = (whole if len(whole) >= _WORDS else list(tokens))[: min(_FREQUENT, model.max_positions or _FREQUENT)]
+    if text:
+        candidates = list(dict.fromkeys(tokenizer.encode([text])[0]))[: 2 * _WORDS]
+    with torch.no_grad():
+        words = model.source_embedding.weight.detach().double() * math.sqrt(model.config.d_model)
+        added = scheme.code(torch.arange(count))
+        if added is not None:
+            codes = added.double()
+            vectors = words[candidates]
+            planes = _planes_of_codes(scheme, codes)
+            moved = vectors[:, None] + codes
+            more = {"word norms": words[EOS + 1 :].norm(dim=1).numpy(), "position norms": codes.norm(dim=1).numpy()}
+        elif scheme.acts_on == {"queries+keys"} and len(scheme.query_blocks(torch.arange(count))) == 1:
+            vectors, moved, scores = _turned(model, scheme, candidates, count)
+            planes = _planes_of_rotation(scheme, model.config.heads, vectors.shape[-1])
+            more = {"scores": scores.numpy()}
+        else:
+            raise ConfigError(
+                f"The model of {run} tells positions by '{model.config.position}', which neither adds to its word "
+                "vectors nor turns its queries and keys, so that no word is moved."
+            )
+    flat = torch.stack([vectors @ plane for plane in planes.values()])
+    chosen = list(range(len(candidates))) if text else _spread(flat, _WORDS)
+    if "scores" in more:
+        more["scores"] = more["scores"][chosen]
+    found: dict[str, Any] = {"labels": readable([pieces.get(candidates[index], "") for index in chosen]), **more}
+    for title, plane in planes.items():
+        found[f"words {title}"] = (vectors[chosen] @ plane).numpy()
+        found[f"places {title}"] = (moved[chosen] @ plane).numpy()
+    return found
 
-    title: str
-    axes: tuple[str, str]
-    words: Numbers
-    positions: Numbers
 
-
-_WORDS, _FREQUENT = 5, 1000
-_POSITIONS = 16
-
-
-def _is_word(piece: str) -> bool:
-    return piece.startswith("▁") and piece[1:].isalpha() and len(piece) > 3
-
-
-def _axes(title: str) -> tuple[str, str]:
-    return ("sine feature", "cosine feature") if title.startswith("Pair") else ("first direction", "second direction")
-
-
-def _directions(scheme: PositionScheme, codes: torch.Tensor) -> dict[str, torch.Tensor]:
+def _planes_of_codes(scheme: PositionScheme, codes: Tensor) -> dict[str, Tensor]:
     """Return the planes to look at, ``[E, 2]`` each: pairs of sinusoids, or where other codes vary the most."""
     if pairs := scheme.wave_pairs:
-        slow = min(range(len(pairs)), key=lambda i: abs(math.log(pairs[i][0] / 40)))
-        identity = torch.eye(codes.shape[-1], dtype=torch.float64)
+        slow = min(range(len(pairs)), key=lambda i: abs(math.log(pairs[i][0] / _SLOW)))
+        axes = torch.eye(codes.shape[-1], dtype=torch.float64)
         return {
-            f"Pair {pair}: {pairs[pair][0]:.3g} tokens per turn": identity[:, list(pairs[pair][1:])]
+            f"Pair {pair}: {pairs[pair][0]:.3g} tokens per turn": axes[:, list(pairs[pair][1:])]
             for pair in dict.fromkeys((0, slow))
         }
     _, _, principal = torch.linalg.svd(codes - codes.mean(0), full_matrices=True)
     return {"Where positions differ most": principal[:2].T}
 
 
-def _spread(planes: torch.Tensor, candidates: Sequence[int], count: int) -> list[int]:
-    """Return candidates far from each other in every plane ``[P, V, 2]``, beginning with the first."""
-    points = planes[:, list(candidates)]
-    chosen = [0]
-    while len(chosen) < min(count, len(candidates)):
-        gaps = (points[:, :, None] - points[:, None, chosen]).norm(dim=-1)
-        chosen.append(int(gaps.amin(dim=(0, 2)).argmax()))
-    return [candidates[index] for index in chosen]
-
-
-def word_plus_position_numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
-    """Return word vectors of the encoder and what its positions add to them.
+def _planes_of_rotation(scheme: PositionScheme, heads: int, width: int) -> dict[str, Tensor]:
+    """Return the planes ``[D, 2]`` of the fastest pair and of a slow one, found by turning every feature by one token.
 
     Args:
-        run: The run folder.
-        text: Words to show; without any, some frequent ones that stand apart are taken.
-
-    Raises:
-        CheckpointError: The folder holds no trained model.
-        ConfigError: The model is no Transformer, or its positions are not added to the embeddings.
+        scheme: Turns queries and keys.
+        heads: Of the model.
+        width: Features of a head, ``D``.
     """
-    translator, model = load_trained(run, "The figure 'word-plus-position'")
-    scheme = model.encoder.scheme(0)
-    count = min(_POSITIONS, scheme.max_positions or _POSITIONS)
-    with torch.no_grad():
-        words = model.source_embedding.weight.detach().double() * math.sqrt(model.config.d_model)
-        added = scheme.code(torch.arange(count))
-    if added is None:
-        raise ConfigError(
-            f"The model of {run} tells positions by '{model.config.position}', which adds nothing to its word vectors, "
-            "so that there are no circles around them to draw."
-        )
-    codes = added.double()
-    directions = _directions(scheme, codes)
-    tokenizer = translator.tokenizers.source
-    if text:
-        chosen = list(dict.fromkeys(tokenizer.encode([text])[0]))[: 2 * _WORDS]
-    else:
-        tokens = range(EOS + 1, tokenizer.vocab_size)
-        whole = [index for index in tokens if _is_word(tokenizer.token(index))][:_FREQUENT]
-        candidates = whole if len(whole) >= _WORDS else tokens
-        chosen = _spread(torch.stack([words @ plane for plane in directions.values()]), candidates, _WORDS)
-    planes = [
-        WordPlane(title, _axes(title), (words[chosen] @ plane).numpy(), (codes @ plane).numpy())
-        for title, plane in directions.items()
-    ]
-    return {
-        "planes": planes,
-        "labels": readable([tokenizer.token(index) for index in chosen]),
-        "word_norms": words[EOS + 1 :].norm(dim=1).numpy(),
-        "position_norms": codes.norm(dim=1).numpy(),
-    }
+    axes = torch.eye(width)[:, None, None].expand(-1, heads, -1, -1)
+    turned = scheme.rotate(axes, axes, torch.ones(1).long(), torch.ones(1).long())[0][:, 0, 0].double()
+    radians = turned.diagonal().clamp(-1, 1).arccos()
+    first = int(radians.argmax())
+    slow = int((radians.clamp_min(1e-9).log() - math.log(2 * math.pi / _SLOW)).abs().argmin())
+    eye, found = torch.eye(width, dtype=torch.float64), {}
+    for feature in dict.fromkeys((first, slow)):
+        other = int((turned[feature] - turned[feature, feature] * eye[feature]).abs().argmax())
+        wavelength = 2 * math.pi / float(radians[feature])
+        found[f"Head 1, {wavelength:.3g} tokens per turn"] = eye[:, [min(feature, other), max(feature, other)]]
+    return found
 
 
-def word_plus_position(
-    planes: Sequence[WordPlane], *, labels: Sequence[str], word_norms: Numbers, position_norms: Numbers
-) -> FigureData:
-    """Draw words with the circle (or path) of their positions in several planes, and the lengths of both vectors.
-
-    Args:
-        planes: One panel each.
-        labels: The words, ``W``.
-        word_norms: Norm of every word vector of the vocabulary, ``[V]``.
-        position_norms: Norm of what every position adds, ``[P]``.
+def _turned(
+    model: Transformer, scheme: PositionScheme, ids: Sequence[int], count: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the queries of words in the first head of the encoder: as they are, at positions, and their scores.
 
     Returns:
-        The figure, the norms, and ``words TITLE`` and ``positions TITLE`` of every plane.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
+        ``[W, D]``, ``[W, P, D]``, and ``[W, P]`` with each word's own key so many tokens before it; float64.
     """
-    with drawing():
-        from matplotlib import colormaps
-        from matplotlib.cm import ScalarMappable
-        from matplotlib.colors import Normalize
-
-        figure = new_figure(4.7 * len(planes) + 4.2, 5.2)
-        panels = list(figure.subplots(1, len(planes) + 1, width_ratios=[1.15] * len(planes) + [1]))
-        limits, shades = Normalize(0, len(planes[0].positions) - 1), colormaps["viridis"]
-        for axes, plane in zip(panels, planes, strict=False):
-            _draw_plane(axes, plane, labels, shades, limits)
-        figure.colorbar(
-            ScalarMappable(limits, shades),
-            ax=panels[: len(planes)],
-            label="position",
-            location="bottom",
-            shrink=0.4,
-            aspect=40,
-            ticks=range(0, len(planes[0].positions), 5),
-        ).outline.set_visible(False)
-        _draw_norms(panels[-1], word_norms, position_norms)
-        settle(figure)
-    data = {"word norms": word_norms, "position norms": position_norms}
-    for plane in planes:
-        data |= {f"words {plane.title}": plane.words, f"positions {plane.title}": plane.positions}
-    return FigureData(figure, data)
+    steps = attention_steps(model, ids, [BOS])
+    q, k = (part.transpose(0, 1)[:, :, None].expand(-1, -1, count, -1) for part in (steps.q, steps.k))
+    positions = torch.arange(count)
+    turned, keys = (part[:, 0].double() for part in scheme.rotate(q, k, positions, positions))
+    scores = (turned * keys[:, :1]).sum(-1) / math.sqrt(q.shape[-1])
+    return steps.q[0].double(), turned, scores
 
 
-def _draw_plane(axes: Axes, plane: WordPlane, labels: Sequence[str], shades: Colormap, limits: Normalize) -> None:
+def _spread(planes: Tensor, count: int) -> list[int]:
+    """Return which of points ``[planes, V, 2]`` stand far from each other in every plane, the first among them."""
+    chosen = [0]
+    while len(chosen) < min(count, planes.shape[1]):
+        gaps = (planes[:, :, None] - planes[:, None, chosen]).norm(dim=-1)
+        chosen.append(int(gaps.amin(dim=(0, 2)).argmax()))
+    return chosen
+
+
+def draw(labels: list[str], **data: Any) -> Figure:
+    """Draw words with the circle (or path) of their positions in several planes, and what follows from it."""
+    from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    titles = [name.removeprefix("places ") for name in data if name.startswith("places ")]
+    count = data[f"places {titles[0]}"].shape[1]
+    figure = new_figure(4.7 * len(titles) + 4.2, 5.2)
+    *planes, last = figure.subplots(1, len(titles) + 1, width_ratios=[1.15] * len(titles) + [1])
+    shades = ScalarMappable(Normalize(0, count - 1), colormaps["viridis"])
+    for axes, title in zip(planes, titles, strict=True):
+        _draw_plane(axes, data[f"words {title}"], data[f"places {title}"], labels, shades, added="scores" not in data)
+        names = ("sine feature", "cosine feature") if title.startswith("Pair") else ("first direction", "second")
+        label(axes, title, *(("first feature of the pair", "second") if "scores" in data else names))
+    bar: dict[str, Any] = {"location": "bottom", "shrink": 0.4, "aspect": 40, "ticks": range(0, count, 5)}
+    figure.colorbar(shades, ax=planes, label="position", **bar).outline.set_visible(False)
+    if "scores" in data:
+        for name, values, (color, stroke, mark) in zip(labels, data["scores"], LINES * 2, strict=False):
+            last.plot(values, stroke, marker=mark, markersize=4, color=color, label=name)
+        label(last, "Score of a word with itself", "tokens between the two", "query · key / √D")
+        last.legend(loc="best", fontsize=9)
+    else:
+        _draw_norms(last, data["word norms"], data["position norms"])
+    return figure
+
+
+def _draw_plane(axes: Axes, words: Any, places: Any, labels: list[str], shades: Any, *, added: bool) -> None:
     from matplotlib.patches import Circle
     from matplotlib.patheffects import withStroke
 
-    radii = np.hypot(*plane.positions.T)
-    round_ = np.ptp(radii) < 1e-3 * radii.max()
-    for word, label in zip(plane.words, labels, strict=True):
-        places = word + plane.positions
-        if round_:
-            axes.add_patch(Circle(tuple(word), radii[0], fill=False, edgecolor="#c3cad1", linewidth=0.9))
+    for word, path, name in zip(words, places, labels, strict=True):
+        middle = word if added else np.zeros(2)
+        radii = np.hypot(*(path - middle).T)
+        if np.ptp(radii) < 1e-3 * radii.max():
+            axes.add_patch(Circle(tuple(middle), radii[0], fill=False, edgecolor=GRID, linewidth=0.9))
         else:
-            axes.plot(*places.T, color="#c3cad1", linewidth=0.9, zorder=1)
-        axes.scatter(places[:, 0], places[:, 1], c=np.arange(len(places)), cmap=shades, norm=limits, s=22, zorder=3)
-        axes.plot(*word, "x", color=INK, markersize=6, zorder=4)
-        axes.annotate(
-            label,
-            tuple(word),
-            (0, 5),
-            textcoords="offset points",
-            ha="center",
-            fontsize=9.5,
-            zorder=5,
-            path_effects=[withStroke(linewidth=2.5, foreground="white")],  # it may be wider than the circle
-        )
+            axes.plot(*path.T, color=GRID, linewidth=0.9, zorder=1)
+        axes.scatter(path[:, 0], path[:, 1], c=np.arange(len(path)), cmap=shades.cmap, norm=shades.norm, s=22, zorder=3)
+        if added:
+            axes.plot(*word, "x", color=INK, markersize=6, zorder=4)
+        halo = [withStroke(linewidth=2.5, foreground=PAPER)]  # it may be wider than the circle
+        style: dict[str, Any] = {"ha": "center", "fontsize": 9.5, "zorder": 5, "path_effects": halo}
+        axes.annotate(name, tuple(word), (0, 5), textcoords="offset points", **style)
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.06)
-    axes.set_title(plane.title, fontsize=11, pad=9)
-    axes.set_xlabel(plane.axes[0])
-    axes.set_ylabel(plane.axes[1])
 
 
-def _draw_norms(axes: Axes, words: Numbers, positions: Numbers) -> None:
+def _draw_norms(axes: Axes, words: Any, positions: Any) -> None:
     bins = np.linspace(0, 1.05 * max(words.max(), positions.max()), 60)
-    axes.hist(words, bins.tolist(), color=BLUE, label=f"√E · word vectors, median {np.median(words):.1f}")
+    axes.hist(words, bins.tolist(), color=BLUE, label=f"√d · word vectors, median {np.median(words):.1f}")
     name = f"position codes, {positions.min():.1f}"
     if np.ptp(positions) > 1e-3 * positions.max():
         name += f" to {positions.max():.1f}"
         axes.axvspan(positions.min(), positions.max(), color=VERMILION, alpha=0.25, linewidth=0)
     axes.axvline(float(np.median(positions)), color=VERMILION, linewidth=2, label=name)
-    axes.set_title("Lengths of both", fontsize=11, pad=9)
-    axes.set_xlabel("norm")
-    axes.set_ylabel("tokens of the vocabulary")
+    label(axes, "Lengths of both", "norm", "tokens of the vocabulary")
     axes.set_ylim(top=1.3 * axes.get_ylim()[1])
-    axes.legend(loc="upper left", fontsize=9, labelcolor=FAINT, frameon=True, framealpha=1, edgecolor="white")
+    axes.legend(loc="upper left", fontsize=9, labelcolor=FAINT, frameon=True, framealpha=1, edgecolor=PAPER)
 
 
 register_figure(
     "word-plus-position",
-    numbers=word_plus_position_numbers,
-    draw=word_plus_position,
+    numbers=numbers,
+    draw=draw,
     caption=Caption(
         "A word is not one point but a circle of points",
-        "The model adds the code of the position to the vector of the word. In the plane of one pair of features the "
-        "same word then lies somewhere on a circle around its own vector: all words are moved alike, so that the place "
-        "can be told from the word. The lengths of both show how much room the position takes.",
-        "x<sub>p</sub>&nbsp;= √d&thinsp;E[w] + PE(p), &nbsp; |PE(p)|&nbsp;= √(d/2) for every p",
+        "A model with sinusoids adds the code of the position to the vector of the word: in the plane of one pair of "
+        "features the same word lies somewhere on a circle around its own vector, and the lengths of both vectors show "
+        "how much room the position takes. A model with rotary positions adds nothing; it turns the query and the key "
+        "of the word around the origin, each pair at its own pace. Lengths stay, and a score depends on the distance "
+        "alone.",
+        "added: x<sub>p</sub>&nbsp;= √d&thinsp;E[w] + PE(p), &nbsp; |PE(p)|&nbsp;= √(d/2) for every p &nbsp;&nbsp; "
+        "turned: q<sub>p</sub>&nbsp;= R<sub>p</sub>&thinsp;q, &nbsp; q<sub>m</sub> · k<sub>n</sub>&nbsp;= "
+        "q · R<sub>n&minus;m</sub>&thinsp;k",
+        ("For a rotary run the words are queries of the encoder's first layer and first head, as they leave W_Q.",),
     ),
 )

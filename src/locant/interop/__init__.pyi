@@ -13,8 +13,5 @@ __all__ = [
     "export_ctranslate2",
     "export_huggingface",
     "export_onnx",
-    "import_argos",
-    "import_m2m100",
-    "import_marian",
     "import_model",
 ]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -25,6 +24,7 @@ from locant.interop.assembling import Parts, sinusoid_of, stacked
 from locant.positions import RotaryConfig
 from locant.positions.scaling import Unscaled
 from locant.rotary_configs import read_ctranslate2
+from locant.translation.ctranslate2 import module_names, value_names
 
 _TYPES = {"float32": 4, "int8": 1, "int16": 2, "int32": 4, "float16": 2, "bfloat16": 2}
 """Types of values by their number in the file, and their bytes."""
@@ -289,8 +289,10 @@ def read_transformer(weights: CTranslate2Weights, what: str) -> ReadTransformer:
                     "decoder; Locant has one for both."
                 )
         options[f"{stack}_layers"] = layers
-        for module, theirs in _modules(stack, layers, gated=own["feed_forward"] in _GATED.values(), norm=own["norm"]):
-            parts = ("gamma", "beta") if module.endswith("norm") else ("weight", "bias")
+        for module, theirs in module_names(
+            stack, layers, gated=own["feed_forward"] in _GATED.values(), norm=own["norm"]
+        ):
+            parts = value_names(module)
             matrices = [left.take(f"{name}/{parts[0]}") for name in theirs]
             # A linear map without bias has zeros.
             added = [left.optional(f"{name}/{parts[1]}") for name in theirs]
@@ -315,26 +317,6 @@ def read_transformer(weights: CTranslate2Weights, what: str) -> ReadTransformer:
     return ReadTransformer(
         Parts(options, source, target, output, bias, state.__getitem__), zero_start, min(rows, default=None)
     )
-
-
-def _modules(stack: str, layers: int, *, gated: bool, norm: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield Locant's name of each module of a stack, and CTranslate2's names of those whose rows it stacks."""
-    for index in range(layers):
-        part, own = f"{stack}/layer_{index}", f"{stack}.layers.{index}"
-        for place, name in enumerate(
-            ("self_attention", "attention", "ffn") if stack == "decoder" else ("self_attention", "ffn")
-        ):
-            yield f"{own}.residuals.{place}.norm", [f"{part}/{name}/layer_norm"]
-        yield f"{own}.self_attention.query_key_value", [f"{part}/self_attention/linear_0"]
-        yield f"{own}.self_attention.output", [f"{part}/self_attention/linear_1"]
-        if stack == "decoder":
-            for number, name in enumerate(("query", "key_value", "output")):
-                yield f"{own}.cross_attention.{name}", [f"{part}/attention/linear_{number}"]
-        gates = [f"{part}/ffn/linear_0_noact"] if gated else []
-        yield f"{own}.feed_forward.inner", [f"{part}/ffn/linear_0", *gates]
-        yield f"{own}.feed_forward.outer", [f"{part}/ffn/linear_1"]
-    if norm == "pre":
-        yield f"{stack}.norm", [f"{stack}/layer_norm"]
 
 
 def _stack_options(

@@ -8,6 +8,7 @@ What a Locant model has beyond that is refused.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,6 +37,7 @@ from locant.interop.tokenizer_json import SPECIAL_TOKENS, fast_tokenizer
 from locant.models.architectures import require_transformer
 from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, load_model_folder
+from locant.models.transformer import Transformer
 from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from locant.text.tokenizer_pair import LanguageTokens
@@ -164,8 +166,7 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
         return export_m2m100(found, run, folder)
     model = require_transformer(found.model, "Export to Hugging Face's Marian")
     config = model.config
-    sinusoids = [{"dialect": "paper"}, {"dialect": "concatenated"}]
-    reorder = require_same(MarianConfig, model, sinusoids, "model.position_options={}")["dialect"] == "paper"
+    reorder = require_marian(model)["dialect"] == "paper"
     tokenizers = {} if own_files else {".": fast_tokenizer(pair.source)}
     if not own_files and not pair.joint:
         tokenizers[_TARGET_TOKENIZER] = fast_tokenizer(pair.target)
@@ -206,6 +207,16 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
             _write_marian_tokenizer(temporary, found)
         write_text(temporary / CARD, model_card(run, _USE))
     return _notes(found, reorder=reorder, own_files=own_files)
+
+
+def require_marian(model: Transformer) -> dict[str, Any]:
+    """Return the options of a model's sinusoid, and check that Marian in Hugging Face can express the model.
+
+    Raises:
+        ConfigError: It cannot; all differences are named, and the settings without them.
+    """
+    sinusoids = [{"dialect": "paper"}, {"dialect": "concatenated"}]
+    return require_same(MarianConfig, model, sinusoids, "model.position_options={}")
 
 
 def concatenated_order(dim: int) -> Tensor:

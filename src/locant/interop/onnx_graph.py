@@ -55,7 +55,7 @@ class _Positions(nn.Module):
     def __init__(self, scheme: PositionScheme, name: str, rows: int, width: int) -> None:
         super().__init__()
         self.rows = rows
-        positions = torch.arange(rows)
+        positions = scheme.drawn(torch.arange(rows))
         codes = gain = sine = cosine = biases = None
         for place in sorted(scheme.acts_on):
             config = scheme.rotary_config
@@ -123,7 +123,7 @@ def _refusal(scheme: PositionScheme, name: str, place: str, rows: int) -> str:
     reason = "are neither codes nor plain rotations nor biases of the relative position"
     if place == "queries+keys" and scheme.caches_unrotated_keys:
         reason = "rotate keys by angles that depend on the length of the text or on the query"
-    elif place == "scores" and scheme.bias_reads_keys:
+    elif place == "scores" and scheme.bias_reads_content:
         reason = "are biases that depend on queries and keys"
     elif place == "scores":
         reason = f"are biases that for texts of {rows} tokens depend on more than the relative position"

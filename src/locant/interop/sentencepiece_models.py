@@ -18,11 +18,12 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
-
 from locant.errors import CheckpointError, ConfigError
+from locant.lazy import optional_package
 from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
 
 SPECIAL = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
 """The token of each special id."""

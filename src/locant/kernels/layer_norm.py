@@ -11,11 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.kernels.dropout import drop, random_words, scale_of
+from locant.errors import ConfigError
 from locant.kernels.library import Kernel
 from locant.kernels.operator import no_gradient, of_first_alone, operator
 from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import DTYPES, address, is_usable, suits_kernels
+
+CHANCES = 256
+"""A random byte decides for an element: so many values has it."""
 
 _BLOCK = 64  # Features that share a block of random numbers.
 # Of what is normalised, and of the output.
@@ -81,7 +84,7 @@ def layer_norm(
         weight: ``[E]``, float32.
         bias: Likewise.
         epsilon: Added to the variance.
-        dropped: How many of :data:`~locant.kernels.dropout.CHANCES` elements of ``x`` are dropped.
+        dropped: How many of :data:`CHANCES` elements of ``x`` are dropped.
 
     Returns:
         ``[..., E]``, under autocast in the lower precision.
@@ -94,6 +97,74 @@ def layer_norm(
         lower = torch.get_autocast_dtype("cpu")
         dtype = lower if lower in DTYPES else dtype
     return LAYER_NORM(x, residual, weight, bias, seed, dropped, epsilon, dtype)[0]
+
+
+def random_words(*shape: int) -> Tensor:
+    """Draw whole numbers of 64 random bits, int64, from PyTorch's generator of the CPU.
+
+    They are the same where a compiler has traced this, unless it replaces PyTorch's generator as Inductor does.
+    """
+    if torch.compiler.is_compiling():  # nothing random is traced in place
+        return torch.randint(-(2**63), 2**63 - 1, shape, device="cpu") ^ -(2**63)
+    return torch.empty(shape, dtype=torch.int64, device="cpu").random_(-(2**63), None)
+
+
+def scale_of(dropped: int, seed: Tensor | None) -> float:
+    """Return what the elements that are kept are multiplied by.
+
+    Args:
+        dropped: How many of :data:`CHANCES` elements are dropped.
+        seed: As from :func:`random_words`, of no dimensions; ``None`` where none are dropped.
+
+    Raises:
+        ConfigError: There is no such dropout, or it has no seed.
+    """
+    if not 0 <= dropped < CHANCES:
+        raise ConfigError(f"Dropout takes 0 to {CHANCES - 1} of {CHANCES} elements, not {dropped}.")
+    if dropped and seed is None:
+        raise ConfigError(f"Dropout of {dropped} of {CHANCES} elements needs a seed.")
+    return CHANCES / (CHANCES - dropped)
+
+
+def keeps(seed: Tensor, shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
+    """Return which elements of a tensor the kernels keep: the same, by PyTorch's operations.
+
+    Args:
+        seed: As from :func:`random_words`, of no dimensions.
+        shape: Of the tensor.
+        dropped: How many of :data:`CHANCES` elements are dropped.
+        device: Of the tensor.
+
+    Returns:
+        Boolean, of the given shape.
+    """
+    size = shape.numel()
+    # The SplitMix64 generator (Steele et al. 2014), in whole numbers of 64 bits that wrap.
+    state = seed.to(device) + torch.arange(1, (size + 7) // 8 + 1, device=device) * _signed(0x9E3779B97F4A7C15)
+    state = (state ^ _shifted(state, 30)) * _signed(0xBF58476D1CE4E5B9)
+    state = (state ^ _shifted(state, 27)) * _signed(0x94D049BB133111EB)
+    state = state ^ _shifted(state, 31)
+    numbers = (state.unsqueeze(-1) >> torch.arange(0, 64, 8, device=device)) & 255
+    return (numbers.flatten()[:size] >= dropped).view(shape)
+
+
+def drop(x: Tensor, seed: Tensor | None, dropped: int) -> Tensor:
+    """Return ``x`` with dropout of the elements that the kernels drop, by PyTorch's operations; see :func:`keeps`.
+
+    Raises:
+        ConfigError: As in :func:`scale_of`.
+    """
+    scale = scale_of(dropped, seed)
+    return torch.where(keeps(seed, x.shape, dropped, x.device), x * scale, 0.0) if seed is not None and dropped else x
+
+
+def _signed(number: int) -> int:
+    return number - (number >> 63 << 64)
+
+
+def _shifted(number: Tensor, by: int) -> Tensor:
+    """Shift to the right as numbers without a sign are shifted."""
+    return (number >> by) & ((1 << 64 - by) - 1)
 
 
 def _kernel(

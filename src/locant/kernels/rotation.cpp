@@ -34,17 +34,17 @@ struct Work {
   int64_t sine_b, sine_l;
 };
 
-// The first `done` pairs of a row are rotated already. The direction is 1, or -1 to rotate backwards.
+// The first `done` pairs of a row are rotated already.
 template <class T, bool interleaved>
 inline void rotate_rest(const T* __restrict from, T* __restrict to, const float* __restrict c,
-                        const float* __restrict s, int64_t n, float direction, int64_t done) {
+                        const float* __restrict s, int64_t n, int64_t done) {
 #pragma omp simd
   for (int64_t i = done; i < n; i++) {
     const int64_t one = interleaved ? 2 * i : i;
     const int64_t two = interleaved ? 2 * i + 1 : i + n;
     const float u = widen(from[one]);
     const float v = widen(from[two]);
-    const float sine = direction * s[i];
+    const float sine = s[i];
     store(u * c[i] - v * sine, to + one);
     store(u * sine + v * c[i], to + two);
   }
@@ -107,10 +107,10 @@ inline Floats every_other(Floats first, Floats second, int start) {
 }
 
 template <bool interleaved, bool streaming>
-inline void rotate_32(const float* from, float* to, const float* c, const float* s, int64_t n, Floats direction) {
+inline void rotate_32(const float* from, float* to, const float* c, const float* s, int64_t n) {
   for (int part = 0; part < 32; part += 16) {
     const Floats cosine = _mm512_loadu_ps(c + part);
-    const Floats sine = _mm512_mul_ps(_mm512_loadu_ps(s + part), direction);
+    const Floats sine = _mm512_loadu_ps(s + part);
     if (interleaved) {
       const Bits low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
       const Bits up = _mm512_add_epi32(low, _mm512_set1_epi32(8));
@@ -129,10 +129,9 @@ inline void rotate_32(const float* from, float* to, const float* c, const float*
 }
 
 template <bool interleaved, bool streaming>
-inline void rotate_32(const BFloat16* from, BFloat16* to, const float* c, const float* s, int64_t n, Floats direction) {
+inline void rotate_32(const BFloat16* from, BFloat16* to, const float* c, const float* s, int64_t n) {
   const Floats c_0 = _mm512_loadu_ps(c), c_1 = _mm512_loadu_ps(c + 16);
-  const Floats s_0 = _mm512_mul_ps(_mm512_loadu_ps(s), direction);
-  const Floats s_1 = _mm512_mul_ps(_mm512_loadu_ps(s + 16), direction);
+  const Floats s_0 = _mm512_loadu_ps(s), s_1 = _mm512_loadu_ps(s + 16);
   if (interleaved) {
     const Bits first = get(from), second = get(from + 32);
     Floats u_0 = lower(first), v_0 = upper(first), u_1 = lower(second), v_1 = upper(second);
@@ -152,12 +151,11 @@ inline void rotate_32(const BFloat16* from, BFloat16* to, const float* c, const 
 
 // Returns how many pairs of the row it has rotated.
 template <class T, bool interleaved, bool streaming>
-inline int64_t rotate_vectors(const T* from, T* to, const float* c, const float* s, int64_t n, float direction) {
+inline int64_t rotate_vectors(const T* from, T* to, const float* c, const float* s, int64_t n) {
   const int64_t apart = interleaved ? 2 : 1;
-  const Floats directions = _mm512_set1_ps(direction);
   int64_t i = 0;
   for (; i + kPairsAtOnce <= n; i += kPairsAtOnce)
-    rotate_32<interleaved, streaming>(from + apart * i, to + apart * i, c + i, s + i, n, directions);
+    rotate_32<interleaved, streaming>(from + apart * i, to + apart * i, c + i, s + i, n);
   return i;
 }
 
@@ -173,7 +171,7 @@ bool streams(const Work& at) {
 #else
 
 template <class T, bool interleaved, bool streaming>
-inline int64_t rotate_vectors(const T*, T*, const float*, const float*, int64_t, float) {
+inline int64_t rotate_vectors(const T*, T*, const float*, const float*, int64_t) {
   return 0;
 }
 
@@ -185,10 +183,9 @@ bool streams(const Work&) {
 #endif
 
 template <class T, bool interleaved, bool streaming>
-inline void rotate_row(const T* from, T* to, const float* cosine, const float* sine, int64_t pairs, int64_t features,
-                       float direction) {
-  const int64_t done = rotate_vectors<T, interleaved, streaming>(from, to, cosine, sine, pairs, direction);
-  if (done < pairs) rotate_rest<T, interleaved>(from, to, cosine, sine, pairs, direction, done);
+inline void rotate_row(const T* from, T* to, const float* cosine, const float* sine, int64_t pairs, int64_t features) {
+  const int64_t done = rotate_vectors<T, interleaved, streaming>(from, to, cosine, sine, pairs);
+  if (done < pairs) rotate_rest<T, interleaved>(from, to, cosine, sine, pairs, done);
   if (features > 2 * pairs) std::memcpy(to + 2 * pairs, from + 2 * pairs, (features - 2 * pairs) * sizeof(T));
 }
 
@@ -201,7 +198,7 @@ int64_t blocks_of(const Work& at) { return at.batch * ((at.length + kBlock - 1) 
 // Rotates some blocks of one tensor, counted with the heads innermost.
 // Takes a copy of the sizes, which no store can then be thought to change.
 template <class T, bool interleaved, bool streaming>
-void rotate(const Work at, float direction, int64_t begin, int64_t end) {
+void rotate(const Work at, int64_t begin, int64_t end) {
   const int64_t parts = (at.length + kBlock - 1) / kBlock;
   for (int64_t block = begin; block < end; block++) {
     const int64_t h = block % at.heads, first = block / at.heads % parts * kBlock, b = block / at.heads / parts;
@@ -211,7 +208,7 @@ void rotate(const Work at, float direction, int64_t begin, int64_t end) {
     const float* cosine = at.cosine + b * at.cosine_b + first * at.cosine_l;
     const float* sine = at.sine + b * at.sine_b + first * at.sine_l;
     for (int64_t l = first; l < last; l++) {
-      rotate_row<T, interleaved, streaming>(from, to, cosine, sine, at.pairs, at.features, direction);
+      rotate_row<T, interleaved, streaming>(from, to, cosine, sine, at.pairs, at.features);
       from += at.x_l;
       to += at.out_l;
       cosine += at.cosine_l;
@@ -221,9 +218,9 @@ void rotate(const Work at, float direction, int64_t begin, int64_t end) {
 }
 
 template <class T, bool interleaved>
-void rotate(const Work& at, float direction, int64_t begin, int64_t end) {
-  streams<T>(at) ? rotate<T, interleaved, true>(at, direction, begin, end)
-                 : rotate<T, interleaved, false>(at, direction, begin, end);
+void rotate(const Work& at, int64_t begin, int64_t end) {
+  streams<T>(at) ? rotate<T, interleaved, true>(at, begin, end)
+                 : rotate<T, interleaved, false>(at, begin, end);
 }
 
 Error check(const Work* works, int count, int threads) {
@@ -244,7 +241,7 @@ Error check(const Work* works, int count, int threads) {
 }
 
 template <class T>
-Error rotate_all(const Work* works, int count, int interleaved, float direction, int threads) {
+Error rotate_all(const Work* works, int count, int interleaved, int threads) {
   if (const Error found = check(works, count, threads)) return found;
   int64_t elements = 0, blocks = 0;
   for (int i = 0; i < count; i++) {
@@ -256,7 +253,7 @@ Error rotate_all(const Work* works, int count, int interleaved, float direction,
     for (const Work* work = works; begin < end; work++) {
       const int64_t own = blocks_of(*work), stop = std::min(end, own);
       if (begin < stop) {
-        interleaved ? rotate<T, true>(*work, direction, begin, stop) : rotate<T, false>(*work, direction, begin, stop);
+        interleaved ? rotate<T, true>(*work, begin, stop) : rotate<T, false>(*work, begin, stop);
       }
       begin = std::max<int64_t>(begin - own, 0), end -= own;
     }
@@ -266,10 +263,10 @@ Error rotate_all(const Work* works, int count, int interleaved, float direction,
 
 }  // namespace
 
-extern "C" Error locant_rotate_float32(const Work* works, int count, int interleaved, float direction, int threads) {
-  return within_memory([&] { return rotate_all<float>(works, count, interleaved, direction, threads); });
+extern "C" Error locant_rotate_float32(const Work* works, int count, int interleaved, int threads) {
+  return within_memory([&] { return rotate_all<float>(works, count, interleaved, threads); });
 }
 
-extern "C" Error locant_rotate_bfloat16(const Work* works, int count, int interleaved, float direction, int threads) {
-  return within_memory([&] { return rotate_all<BFloat16>(works, count, interleaved, direction, threads); });
+extern "C" Error locant_rotate_bfloat16(const Work* works, int count, int interleaved, int threads) {
+  return within_memory([&] { return rotate_all<BFloat16>(works, count, interleaved, threads); });
 }

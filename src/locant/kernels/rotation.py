@@ -1,11 +1,10 @@
-"""Rotation of pairs of features in one pass over the memory."""
+"""Rotation of pairs of features in one pass over the memory, without gradients: in training it saves little."""
 
 from __future__ import annotations
 
 import ctypes
 from array import array
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from locant.kernels.operator import operator
 from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import DTYPES, is_usable, suits_kernels
 
-_ARGUMENTS = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_float, ctypes.c_int)
+_ARGUMENTS = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int)
 _FUNCTIONS = {torch.float32: "locant_rotate_float32", torch.bfloat16: "locant_rotate_bfloat16"}
 KERNEL = Kernel(
     dict.fromkeys(_FUNCTIONS.values(), (_ARGUMENTS, ctypes.c_char_p)),
@@ -25,15 +24,15 @@ KERNEL = Kernel(
 def serves(features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, of_any_size: bool = False) -> bool:
     """Return whether the kernel rotates these tensors by these angles, which are as :func:`rotate` takes them.
 
-    Only where the features are of one dtype and those of a head lie next to each other, and the angles are constants.
-    Small ones are left to PyTorch, unless they may be ``of_any_size``.
+    Only where nothing has gradients, the features are of one dtype and those of a head lie next to each other. Small
+    ones are left to PyTorch, unless they may be ``of_any_size``.
     """
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (*features, cosine, sine)):
+        return False
     return suits_kernels(*features, of_any_size=of_any_size) and _fit(features, cosine, sine)
 
 
-def rotate(
-    features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, interleaved: bool, backwards: bool = False
-) -> tuple[Tensor, ...]:
+def rotate(features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, interleaved: bool) -> tuple[Tensor, ...]:
     """Rotate tensors ``[B, H, L, D]``, of any strides over a row, by angles of ``[L, n]`` or ``[B, 1, L, n]``.
 
     Args:
@@ -41,16 +40,15 @@ def rotate(
         cosine: Cosines, float32, next to each other in the last dimension.
         sine: Sines, likewise.
         interleaved: Whether pairs are neighbours, or halves apart.
-        backwards: Whether to rotate by the opposite angles.
 
     Returns:
-        The rotated features, of the shapes and the dtype of the given ones; those beyond the pairs are copied. With
-        gradients.
+        The rotated features, of the shapes and the dtype of the given ones; those beyond the pairs are copied.
+        Without gradients.
     """
-    return tuple(ROTATION(list(features), cosine, sine, interleaved, backwards))
+    return tuple(ROTATION(list(features), cosine, sine, interleaved))
 
 
-def _kernel(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> list[Tensor]:
+def _kernel(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool) -> list[Tensor]:
     rotated = [torch.empty_like(x) for x in features]
     tables = *_batch_and_row_stride(cosine), *_batch_and_row_stride(sine)
     addresses, pairs = (cosine.data_ptr(), sine.data_ptr()), cosine.shape[-1]
@@ -58,18 +56,16 @@ def _kernel(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: b
     for x, out in zip(features, rotated, strict=True):
         *steps, step = out.stride()
         if step != 1:  # rows of x overlap, and those of its like are laid out in another order
-            return _plain(features, cosine, sine, interleaved, backwards)
+            return _plain(features, cosine, sine, interleaved)
         numbers += (x.data_ptr(), out.data_ptr(), *addresses, *x.shape, pairs)
         numbers += (*x.stride()[:3], *steps, *tables)
     function = getattr(KERNEL.library, _FUNCTIONS[features[0].dtype])
     works = array("q", numbers)
-    direction, threads = -1.0 if backwards else 1.0, torch.get_num_threads()
-    require_done(function(works.buffer_info()[0], len(features), interleaved, direction, threads))
+    require_done(function(works.buffer_info()[0], len(features), interleaved, torch.get_num_threads()))
     return rotated
 
 
-def _plain(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> list[Tensor]:
-    sine = -sine if backwards else sine
+def _plain(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool) -> list[Tensor]:
     return [torch.ops.aten.copy(torch.empty_like(x), _rotated(x, cosine, sine, interleaved)) for x in features]
 
 
@@ -82,40 +78,26 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tens
     return torch.cat((found.to(x.dtype), rest), dim=-1)
 
 
-def _reads(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> bool:
-    del interleaved, backwards
+def _reads(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool) -> bool:
+    del interleaved
     dtype = features[0].dtype if features else None
     here = all(x.is_cpu for x in features)
     return dtype in DTYPES and here and _fit(features, cosine, sine)
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    del output
-    _, cosine, sine, ctx.interleaved, ctx.backwards = inputs
-    ctx.save_for_backward(cosine, sine)
-
-
-def _gradients(ctx: Any, outer: list[Tensor]) -> tuple[Any, ...]:
-    outer = [x if x.stride(-1) == 1 else x.contiguous() for x in outer]
-    return ROTATION(outer, *ctx.saved_tensors, ctx.interleaved, not ctx.backwards), None, None, None, None
-
-
 ROTATION = operator(
-    "rotate(Tensor[] features, Tensor cosine, Tensor sine, bool interleaved, bool backwards) -> Tensor[]",
+    "rotate(Tensor[] features, Tensor cosine, Tensor sine, bool interleaved) -> Tensor[]",
     kernel=_kernel,
     plain=_plain,
     reads=_reads,
-    setup=_setup,
-    backward=_gradients,
 )
-"""Its gradient is the rotation backwards; the angles are constants."""
 
 
 def _fit(features: Sequence[Tensor], cosine: Tensor, sine: Tensor) -> bool:
     if cosine.shape != sine.shape:
         return False
     for table in (cosine, sine):
-        if table.dtype != torch.float32 or table.stride(-1) != 1 or table.requires_grad or not table.is_cpu:
+        if table.dtype != torch.float32 or table.stride(-1) != 1 or not table.is_cpu:
             return False
     dtype, shape = features[0].dtype, cosine.shape
     fit = len(shape) in (2, 4)

@@ -1,4 +1,4 @@
-// Greedy and beam search with the translation engine: the hypotheses of sentences that come and go at any step, and the rows
+// Greedy and beam search and sampling with the translation engine: the hypotheses of sentences that come and go at any step, and the rows
 // of a batch that decode them.
 //
 // A step is one call: the rows of hypotheses that were left are dropped, every row decodes a token, and each sentence keeps the
@@ -127,21 +127,27 @@ Error step(Search& all, const float* positions, int64_t position_rows) {
   if (const Error failed = reorder_rows(all)) return failed;
   if (all.sentences.empty()) return nullptr;
   int64_t k = 1;
+  bool whole = false;  // by all tokens in their order, and not by the best
   all.tokens.clear();
   for (Sentence& sentence : all.sentences) {
-    if (sentence.writes()) k = std::max(k, sentence.beam());
+    if (sentence.writes()) {
+      k = std::max(k, sentence.candidates());
+      whole = whole || !sentence.candidates();
+    }
     for (const Hypothesis& place : sentence.places())
       if (place.open()) all.tokens.push_back(place.last);
     sentence.prepare();
   }
   all.finished.reserve(all.finished.size() + all.sentences.size());
-  all.values.resize(all.rows * k), all.columns.resize(all.rows * k);
+  if (whole) k = locant_engine_vocabulary(all.engine);
+  all.values.resize(all.rows * k), all.columns.resize(whole ? 0 : all.rows * k);
+  const auto columns = whole ? nullptr : all.columns.data();
   if (const Error failed = locant_batch_step(all.batch.get(), all.tokens.data(), all.rows, positions, position_rows, k,
-                                             all.values.data(), all.columns.data()))
+                                             all.values.data(), columns))
     return failed;
   auto stays = all.sentences.begin();
   for (Sentence& sentence : all.sentences) {
-    sentence.advance(all.values.data(), all.columns.data(), k, all.end);
+    sentence.advance(all.values.data(), columns, k, all.end);
     if (sentence.done())
       all.finished.push_back(std::move(sentence));
     else if (Sentence& to = *stays++; &to != &sentence)
@@ -156,9 +162,16 @@ Error check(const Search& all, int64_t count, const SearchOptions* options, cons
   const auto outside = [](int64_t size, int64_t least, int64_t most) { return size < least || size > most; };
   if (outside(count, 1, kLongest) || outside(prefix_tokens, 1, kLongest) || !options || !prefixes)
     return error_of("There are no %lld sentences with prefixes of %lld tokens.", count, prefix_tokens);
+  const int64_t vocabulary = locant_engine_vocabulary(all.engine);
+  const auto of_all_tokens = [](const SearchOptions& own) { return own.temperature > 0 && !own.top_k; };
+  const auto other = [&](const Sentence& one) { return of_all_tokens(options[0]) != !one.candidates(); };
+  bool mixed = std::any_of(all.sentences.begin(), all.sentences.end(), other);
   int64_t left = prefix_tokens;
   for (int64_t i = 0; i < count; i++) {
     const SearchOptions& own = options[i];
+    mixed = mixed || of_all_tokens(own) != of_all_tokens(options[0]);
+    if (!(own.temperature >= 0) || outside(own.top_k, 0, vocabulary))
+      return error_of("There is no drawing from the best %lld of %lld tokens.", own.top_k, vocabulary);
     if (outside(own.beam, 1, kWidestBeam)) return error_of("There is no beam of %lld hypotheses.", own.beam);
     if (outside(own.n_best, 1, own.beam))
       return error_of("A beam of %lld does not find %lld hypotheses.", own.beam, own.n_best);
@@ -171,8 +184,8 @@ Error check(const Search& all, int64_t count, const SearchOptions* options, cons
     if (std::any_of(all.sentences.begin(), all.sentences.end(), same))
       return error_of("There is a sentence %lld already.", own.number);
   }
+  if (mixed) return error_of("Sentences that are drawn from all tokens are searched for alone.");
   if (left) return error_of("The prefixes have %lld tokens, not %lld.", prefix_tokens - left, prefix_tokens);
-  const int64_t vocabulary = locant_engine_vocabulary(all.engine);
   for (int64_t i = 0; i < prefix_tokens; i++)
     if (outside(prefixes[i], 0, vocabulary - 1))
       return error_of("Token %lld is outside the target vocabulary of %lld tokens.", prefixes[i], vocabulary);

@@ -30,7 +30,7 @@ constexpr int64_t kColumns = 16;            // sums of 32 bits in a row of one
 // Rows from which products are on tiles. Eight tiles are 4 sums, activations and weights: a product of 16 rows takes about
 // 16 cycles however many of them are of use, in which AVX-512 multiplies one row or two of the same weights. By that
 // count tiles win from some 4 rows on where weights are in the cache, and nothing where they are not; below 16 rows they
-// would need rows that are not there. Not measured: no machine with AMX was at hand.
+// would need rows that are not there.
 constexpr int64_t kLeastRows = kRows;
 
 #ifdef LOCANT_TILES

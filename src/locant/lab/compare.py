@@ -13,7 +13,7 @@ from locant.lab.comparison import Comparison, expand_tasks, load_comparison
 from locant.lab.record import Check, Record, check_fairness, load_records
 from locant.lab.runner import ComparisonCallback, Failure, run_comparison
 from locant.lab.tables import ResultTable, as_data, csv_text, markdown, result_tables
-from locant.lab.variants import all_schemes
+from locant.lab.variants import all_schemes, registered
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def compare(
     elif (steps is None) == (minutes_each is None):
         raise UsageError("Say how long each trial trains: either --steps N or --minutes-each M.")
     else:
-        variants = [one for name in schemes for one in (all_schemes() if name == "all" else (name,))]
+        variants = [one for name in schemes for one in (all_schemes() if name == "all" else (registered(name),))]
         plan = {
             "tasks": expand_tasks(tasks),
             "variants": list(dict.fromkeys(variants)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from locant.models.language_model import LanguageModel, LanguageModelConfig
 from locant.models.transformer import count_parameters
 from locant.parsing import parse_yaml
 from locant.positions import SCHEMES, AttentionShape, PositionScheme, check_options
-from locant.positions.registry import option_names
+from locant.positions.registry import option_names, scheme_name
 from locant.positions.scaling import SCALINGS
 from locant.settings import Settings
 
@@ -134,6 +135,14 @@ def split_variant(variant: str) -> tuple[str, dict[str, Any]]:
         if not key or not equals:
             raise ConfigError(f"'{word}' in '{variant}' is no option. Write NAME:option=value:option=value.")
     return name, options
+
+
+def registered(variant: str) -> str:
+    """Return a variant with the registered name of its scheme: ``rope:base=500`` is ``rotary:base=500``."""
+    name, colon, options = variant.partition(":")
+    with suppress(ConfigError):  # not every variant is a scheme
+        name = scheme_name(name)
+    return f"{name}{colon}{options}"
 
 
 def require_known(name: str, known: Sequence[str], what: str = "scheme") -> None:

@@ -7,6 +7,7 @@ from locant.models.attention import CrossAttention as CrossAttention
 from locant.models.attention import DecoderCache as DecoderCache
 from locant.models.attention import KeyValueCache as KeyValueCache
 from locant.models.attention import SelfAttention as SelfAttention
+from locant.models.attention import StackCache as StackCache
 from locant.models.config import PRESETS as PRESETS
 from locant.models.config import TransformerConfig as TransformerConfig
 from locant.models.config import preset as preset
@@ -16,7 +17,6 @@ from locant.models.encoder_decoder import DecoderState as DecoderState
 from locant.models.encoder_decoder import EncoderDecoder as EncoderDecoder
 from locant.models.encoder_decoder import EncoderDecoderConfig as EncoderDecoderConfig
 from locant.models.language_model import LanguageModel as LanguageModel
-from locant.models.language_model import LanguageModelCache as LanguageModelCache
 from locant.models.language_model import LanguageModelConfig as LanguageModelConfig
 from locant.models.model_folder import ModelFolder as ModelFolder
 from locant.models.model_folder import load_model_folder as load_model_folder

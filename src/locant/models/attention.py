@@ -2,82 +2,87 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from locant.models.config import BlockSettings
 from locant.models.stacked_linear import StackedLinear
-from locant.positions import Mask, PositionScheme, attend, attend_with_positions
+from locant.positions import AttentionPlan, Mask, attend
 
 
 class KeyValueCache:
-    """Keys, values and positions of one layer's self-attention; room doubles as it fills.
+    """Keys and values of one layer's self-attention; room doubles as it fills.
 
-    :class:`SelfAttention` alone decides what is kept: keys as they are attended to, or, where the scheme still needs
-    them that way, before rotation.
+    An :class:`~locant.positions.AttentionPlan` decides what is kept: keys as they are attended to, or, where the scheme
+    still needs them that way, before rotation.
 
-    Shapes: keys and values ``[B, H, L, D]``; positions ``[L]`` or ``[B, L]``.
+    Shapes: keys and values ``[B, H, L, D]``.
     """
 
     def __init__(self) -> None:
         self.length = 0
-        self._keys = self._values = self._positions = torch.empty(0)
+        self._keys = self._values = torch.empty(0)
 
-    def append(self, k: Tensor, v: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Append the new tokens' keys, values and positions and return those of all tokens so far."""
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Append the new tokens' keys and values and return those of all tokens so far."""
         start, self.length = self.length, self.length + k.shape[2]
         if start == 0 or self.length > self._keys.shape[2]:
-            self._grow(k, v, positions, start)
+            self._grow(k, v, start)
         self._keys[:, :, start : self.length] = k
         self._values[:, :, start : self.length] = v
-        self._positions[..., start : self.length] = positions
-        return (
-            self._keys[:, :, : self.length],
-            self._values[:, :, : self.length],
-            self._positions[..., : self.length],
-        )
+        return self._keys[:, :, : self.length], self._values[:, :, : self.length]
 
     def select(self, rows: Tensor) -> None:
         """Keep the given rows ``[N]`` of the batch, in that order; a row may be taken several times."""
         if self.length:
             self._keys = self._keys.index_select(0, rows)
             self._values = self._values.index_select(0, rows)
-            if self._positions.dim() == 2:
-                self._positions = self._positions.index_select(0, rows)
 
-    def _grow(self, k: Tensor, v: Tensor, positions: Tensor, start: int) -> None:
+    def _grow(self, k: Tensor, v: Tensor, start: int) -> None:
         room = max(16, 2 * self.length)
-        old = self._keys, self._values, self._positions
+        old = self._keys, self._values
         self._keys = k.new_empty(*k.shape[:2], room, k.shape[3])
         self._values = v.new_empty(*v.shape[:2], room, v.shape[3])
-        self._positions = positions.new_empty(*positions.shape[:-1], room)
         if start:
             self._keys[:, :, :start] = old[0][:, :, :start]
             self._values[:, :, :start] = old[1][:, :, :start]
-            self._positions[..., :start] = old[2][..., :start]
 
 
 @dataclass
-class DecoderCache:
+class StackCache:
+    """The self-attention caches of a stack that reads or generates step by step.
+
+    Attributes:
+        layers: The cache of each layer.
+        positions: Where the tokens so far stand, as the scheme gave them: ``[L]`` or ``[B, L]``; ``None`` before any.
+        length: Number of tokens so far.
+    """
+
+    layers: list[KeyValueCache]
+    positions: Tensor | None = None
+    length: int = 0
+
+    def select(self, rows: Tensor) -> None:
+        """Keep the given rows ``[N]`` of the batch, in that order."""
+        if self.positions is not None and self.positions.dim() > 1 and len(self.positions) > 1:
+            self.positions = self.positions.index_select(0, rows)
+        for layer in self.layers:
+            layer.select(rows)
+
+
+class DecoderCache(StackCache):
     """The caches of all decoder layers for one batch of sources.
 
     Attributes:
         cross: Keys and values of the encoder's output for each layer, computed once.
         source_lengths: Number of real source tokens of each row, ``[B]``.
-        layers: The self-attention cache of each layer.
-        length: Number of target tokens decoded so far.
     """
 
-    cross: list[tuple[Tensor, Tensor]]
-    source_lengths: Tensor
-    layers: list[KeyValueCache] = field(default_factory=list)
-    length: int = 0
-
-    def __post_init__(self) -> None:
-        """Give every layer an empty cache."""
-        self.layers = self.layers or [KeyValueCache() for _ in self.cross]
+    def __init__(self, cross: list[tuple[Tensor, Tensor]], source_lengths: Tensor) -> None:
+        super().__init__([KeyValueCache() for _ in cross])
+        self.cross, self.source_lengths = cross, source_lengths
 
     def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
         """Keep the given rows ``[N]`` of the batch, in that order (beams that continue, sentences not finished).
@@ -90,8 +95,7 @@ class DecoderCache:
         if not same_sources:
             self.cross = [(k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.cross]
             self.source_lengths = self.source_lengths.index_select(0, rows)
-        for layer in self.layers:
-            layer.select(rows)
+        super().select(rows)
 
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:
@@ -115,44 +119,23 @@ class SelfAttention(nn.Module):
         self.query_key_value = StackedLinear(settings.d_model, 3 * settings.d_model, blocks=3)
         self.output = nn.Linear(settings.d_model, settings.d_model)
 
-    def forward(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        scheme: PositionScheme,
-        mask: Mask,
-        cache: KeyValueCache | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, plan: AttentionPlan, cache: KeyValueCache | None = None) -> Tensor:
         """Attend.
 
         Args:
             x: ``[B, L, E]``; with a cache, only the new tokens.
-            positions: Integer positions of ``x``, ``[L]`` or ``[B, L]``.
-            scheme: Tells queries, keys and scores where they stand.
-            mask: Which keys are seen.
+            plan: Tells queries, keys and scores where they stand, and which keys are seen.
             cache: Keys and values of earlier tokens; the new ones are appended.
 
         Returns:
             ``[B, L, E]``.
         """
         q, k, v = (_split_heads(part, self.heads) for part in self.query_key_value(x).chunk(3, dim=-1))
-        dropout = self.dropout if self.training else 0.0
-        rotated, k_positions = None, positions
+        q, k = plan.rotate(q, k)
         if cache is not None:
-            if _caches_rotated_keys(scheme):
-                rotated_q, k = scheme.rotate(q, k, positions, positions)
-                k, v, k_positions = cache.append(k, v, positions)
-                rotated = rotated_q, k
-            else:
-                k, v, k_positions = cache.append(k, v, positions)
-        context = attend_with_positions(q, k, v, scheme, positions, k_positions, mask, dropout=dropout, rotated=rotated)
+            k, v = cache.append(k, v)
+        context = plan.attend(q, k, v, dropout=self.dropout if self.training else 0.0)
         return self.output(_merge_heads(context))
-
-
-def _caches_rotated_keys(scheme: PositionScheme) -> bool:
-    """Whether a key is rotated once for all queries, and no bias reads it as it was before."""
-    rotates = "queries+keys" in scheme.acts_on
-    return rotates and not scheme.caches_unrotated_keys and not scheme.bias_reads_keys
 
 
 class CrossAttention(nn.Module):

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from locant.models.attention import CrossAttention, DecoderCache, KeyValueCache, SelfAttention
+from locant.models.attention import CrossAttention, DecoderCache, KeyValueCache, SelfAttention, StackCache
 from locant.models.config import BlockSettings, TransformerConfig
 from locant.models.dropout import Dropout
 from locant.models.layer_norm import add_and_norm, layer_norm
 from locant.models.stacked_linear import StackedLinear
-from locant.positions import Mask, PositionScheme, build_scheme
+from locant.positions import AttentionPlan, Mask, PositionScheme, build_scheme
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": nn.functional.relu,
@@ -83,11 +83,9 @@ class SelfAttentionLayer(nn.Module):
         self.feed_forward = FeedForward(settings)
         self.residuals = nn.ModuleList(Residual(settings) for _ in range(2))
 
-    def forward(
-        self, x: Tensor, positions: Tensor, scheme: PositionScheme, mask: Mask, cache: KeyValueCache | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, plan: AttentionPlan, cache: KeyValueCache | None = None) -> Tensor:
         """Map ``[B, L, E]`` to ``[B, L, E]``; with a cache, ``x`` holds the new tokens alone."""
-        x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, mask, cache))
+        x = self.residuals[0](x, lambda y: self.self_attention(y, plan, cache))
         return self.residuals[1](x, self.feed_forward)
 
 
@@ -104,8 +102,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        positions: Tensor,
-        scheme: PositionScheme,
+        plan: AttentionPlan,
         memory: tuple[Tensor, Tensor],
         memory_mask: Mask,
         cache: KeyValueCache | None = None,
@@ -117,8 +114,7 @@ class DecoderLayer(nn.Module):
         With ``aligned`` the logarithms of the weights ``[B, L, S]`` with which the first head attends to the encoder's
         output are returned as well.
         """
-        causal = Mask(causal=True)
-        x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, causal, cache))
+        x = self.residuals[0](x, lambda y: self.self_attention(y, plan, cache))
         found: list[Tensor] = []
 
         def attend(y: Tensor) -> Tensor:
@@ -132,19 +128,16 @@ class DecoderLayer(nn.Module):
         x = self.residuals[2](x, self.feed_forward)
         return (x, *found) if found else x  # type: ignore[return-value]
 
-    def cross_attention_weights(
-        self, x: Tensor, positions: Tensor, scheme: PositionScheme, keys: Tensor, memory_mask: Mask
-    ) -> Tensor:
+    def cross_attention_weights(self, x: Tensor, plan: AttentionPlan, keys: Tensor, memory_mask: Mask) -> Tensor:
         """Return how much each token of ``x [B, T, E]`` attends to those of the source, ``[B, H, T, S]``.
 
         Args:
             x: What the layer receives, from the first token on.
-            positions: Integer positions of ``x``.
-            scheme: The positional scheme of the layer.
+            plan: Where its tokens stand.
             keys: This layer's keys of the encoder's output, ``[B, H, S, D]``.
             memory_mask: Which of them are real tokens.
         """
-        x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, Mask(causal=True)))
+        x = self.residuals[0](x, lambda y: self.self_attention(y, plan))
         residual: Residual = self.residuals[1]  # type: ignore[assignment]
         return self.cross_attention.weights(residual.given(x), keys, memory_mask)
 
@@ -152,12 +145,15 @@ class DecoderLayer(nn.Module):
 class Stack(nn.Module):
     """The base of encoder and decoder: the positional schemes, the dropout on the embeddings and the final norm."""
 
+    layers: nn.ModuleList
+
     def __init__(self, settings: BlockSettings, layers: int, *, causal: bool) -> None:
         super().__init__()
         schemes = [self._scheme(settings, causal)]
         if schemes[0].per_layer:
             schemes += [self._scheme(settings, causal) for _ in range(layers - 1)]
         self.schemes = nn.ModuleList(schemes)
+        self.heads = settings.heads
         self.post_norm = settings.norm == "post"
         self.dropout = Dropout(settings.dropout)
         # The paper's post-norm layers end in a norm of their own; pre-norm needs one at the end of the stack.
@@ -171,16 +167,36 @@ class Stack(nn.Module):
         """Return the positional scheme of a layer."""
         return self.schemes[layer % len(self.schemes)]  # type: ignore[return-value]
 
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Tell embeddings ``[B, L, E]`` their positions and apply dropout.
+    def begin(
+        self, x: Tensor, positions: Tensor, mask: Mask, cache: StackCache | None = None
+    ) -> tuple[Tensor, list[AttentionPlan]]:
+        """Tell embeddings their positions and apply dropout, and plan the self-attention of the layers.
 
         Under autocast the result of a post-norm stack is of the lower precision, and with it all that flows along the
         residual connections: a norm ends every sub-layer, so no rounding adds up. Pre-norm stacks keep sums of all
         their sub-layers, in float32.
+
+        Args:
+            x: Embeddings ``[B, L, E]``; with a cache, only those of new tokens.
+            positions: Integer positions ``[L]`` or ``[B, L]``.
+            mask: Which keys are seen.
+            cache: Is told the positions of the new tokens.
+
+        Returns:
+            ``[B, L, E]``, and a plan for each layer.
         """
+        positions = self.scheme(0).drawn(positions)
         x = self.dropout(self.scheme(0).embed(x, positions))
         device = x.device.type
-        return x.to(torch.get_autocast_dtype(device)) if self.post_norm and torch.is_autocast_enabled(device) else x
+        lower = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        x = x.to(lower) if self.post_norm else x
+        heads = x.new_zeros((), dtype=lower).expand(len(x), self.heads, x.shape[1], x.shape[2] // self.heads)
+        cached = None if cache is None else cache.positions
+        plans = [AttentionPlan(each, positions, mask, like=heads, cached=cached) for each in self.schemes]  # type: ignore[arg-type]
+        if cache is not None:
+            cache.positions = plans[0].k_positions
+            cache.length += x.shape[1]
+        return x, [plans[layer % len(plans)] for layer in range(len(self.layers))]
 
 
 class Encoder(Stack):
@@ -193,9 +209,9 @@ class Encoder(Stack):
 
     def forward(self, x: Tensor, positions: Tensor, mask: Mask) -> Tensor:
         """Encode embeddings ``[B, S, E]`` at integer ``positions`` ``[S]`` or ``[B, S]``; returns ``[B, S, E]``."""
-        x = self.embed(x, positions)
-        for index, layer in enumerate(self.layers):
-            x = layer(x, positions, self.scheme(index), mask)
+        x, plans = self.begin(x, positions, mask)
+        for layer, plan in zip(self.layers, plans, strict=True):
+            x = layer(x, plan)
         return self.norm(x)
 
 
@@ -229,17 +245,15 @@ class Decoder(Stack):
         """
         positions = torch.arange(cache.length, cache.length + x.shape[1], device=x.device)
         mask = Mask.from_lengths(cache.source_lengths, cache.cross[0][0].shape[2])
-        x = self.embed(x, positions)
+        x, plans = self.begin(x, positions, Mask(causal=True), cache if use_cache else None)
         weights = None
         for index, layer in enumerate(self.layers):
             own = cache.layers[index] if use_cache else None
-            given = (x, positions, self.scheme(index), cache.cross[index], mask, own)
+            given = (x, plans[index], cache.cross[index], mask, own)
             if index == aligned:
                 x, weights = layer(*given, aligned=True)
             else:
                 x = layer(*given)
-        if use_cache:
-            cache.length += positions.shape[-1]
         x = self.norm(x)
         return x if weights is None else (x, weights)
 
@@ -253,11 +267,11 @@ class Decoder(Stack):
         """
         positions = torch.arange(x.shape[1], device=x.device)
         mask = Mask.from_lengths(cache.source_lengths, cache.cross[0][0].shape[2])
-        x = self.embed(x, positions)
+        x, plans = self.begin(x, positions, Mask(causal=True))
         for index in range(number):
-            x = self.layers[index](x, positions, self.scheme(index), cache.cross[index], mask, None)
+            x = self.layers[index](x, plans[index], cache.cross[index], mask)
         layer: DecoderLayer = self.layers[number]  # type: ignore[assignment]
-        return layer.cross_attention_weights(x, positions, self.scheme(number), cache.cross[number][0], mask)
+        return layer.cross_attention_weights(x, plans[number], cache.cross[number][0], mask)
 
 
 def draw_initial_weights(model: nn.Module, d_model: int, output: nn.Linear, *, tied: bool) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from locant.errors import ConfigError, nearest
 from locant.models.encoder_decoder import MOST_LAYERS, WIDEST, EncoderDecoderConfig
 from locant.positions import AttentionShape, check_options
+from locant.positions.registry import scheme_name
 
 FeedForwardKind = Literal["relu", "gelu", "silu", "glu", "reglu", "geglu", "swiglu"]
 
 Norm = Literal["post", "pre"]
+
+SchemeName = Annotated[str, AfterValidator(scheme_name)]
+"""A positional scheme, by any of its names; what is kept is the registered one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +72,7 @@ class TransformerConfig(EncoderDecoderConfig):
     feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="Inside the feed-forward; not in the paper")
     norm: Norm = Field("post", description="Layer norm after the residual (paper) or before")
     feed_forward: FeedForwardKind = "relu"
-    position: str = "sinusoidal"
+    position: SchemeName = "sinusoidal"
     position_options: dict[str, Any] = Field(default_factory=dict)
     share_embeddings: bool = Field(True, description="One embedding matrix for source and target (joint vocabulary)")
     tie_output: bool = Field(True, description="The output projection is the target embedding matrix")

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from locant.kernels import dropout as kernel
-from locant.kernels.dropout import CHANCES, random_words
-from locant.kernels.operator import is_transformed
+from locant.kernels.layer_norm import CHANCES, random_words
 
 
 class Dropout(nn.Module):
     """Zeroes elements with probability ``p`` during training and scales the others so that the mean is kept.
 
     On CPU the probability is rounded to a multiple of 1/256 (0.1 becomes 0.1016) and the scale follows the rounded
-    value, so that the expectation stays exact; one 64-bit random number decides for eight elements, by its bytes. For
-    float32 and bfloat16 a C++ kernel makes the numbers in passing, where there is a compiler. Elsewhere this is
-    ``torch.nn.functional.dropout``.
+    value, so that the expectation stays exact; one 64-bit random number of PyTorch's generator decides for eight
+    elements, by its bytes. Elsewhere this is ``torch.nn.functional.dropout``.
 
     Args:
         p: Probability of dropping an element, 0 <= p < 1.
@@ -34,15 +29,13 @@ class Dropout(nn.Module):
         In evaluation mode that is ``x`` itself, or ``residual + x``.
         """
         if self.training and self.p > 0:
-            if x.device.type != "cpu":
-                x = nn.functional.dropout(x, self.p)
-            elif kernel.serves(x, residual):
-                return kernel.dropout(x, residual, self.dropped)
-            elif is_transformed():
-                keep, scale = _mask(x, self.dropped)
-                x = torch.where(keep, x * scale, 0.0)
+            if x.device.type == "cpu":
+                numbers = random_words((x.numel() + 7) // 8).view(torch.uint8)
+                keep = (numbers[: x.numel()] >= self.dropped).view(x.shape)
+                # Dropout by a mask is its own gradient.
+                x = torch.ops.aten.native_dropout_backward(x, keep, CHANCES / (CHANCES - self.dropped))
             else:
-                x = _ByteMaskDropout.apply(x.contiguous(), self.dropped)  # type: ignore[no-untyped-call]
+                x = nn.functional.dropout(x, self.p)
         return x if residual is None else residual + x
 
     @property
@@ -53,24 +46,3 @@ class Dropout(nn.Module):
     def extra_repr(self) -> str:
         """Show the probability."""
         return f"p={self.p}"
-
-
-def _mask(x: Tensor, dropped: int) -> tuple[Tensor, float]:
-    """Return which elements of ``x`` are kept, and by what these are multiplied."""
-    words = random_words((x.numel() + 7) // 8)
-    return (words.view(torch.uint8)[: x.numel()] >= dropped).view(x.shape), CHANCES / (CHANCES - dropped)
-
-
-class _ByteMaskDropout(torch.autograd.Function):
-    """Without the kernel: a mask of bytes, at an eighth of the random numbers of ``torch.nn.Dropout``."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, dropped: int) -> Tensor:
-        keep, ctx.scale = _mask(x, dropped)
-        ctx.save_for_backward(keep)
-        return torch.ops.aten.native_dropout_backward(x, keep, ctx.scale)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (keep,) = ctx.saved_tensors
-        return torch.ops.aten.native_dropout_backward(gradients[0], keep, ctx.scale), None

@@ -7,16 +7,15 @@ Summarizing Long Sequences", section 4.2.3, the first of its kind; Radford et al
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from locant.models.attention import KeyValueCache
+from locant.models.attention import KeyValueCache, StackCache
 from locant.models.blocks import SelfAttentionLayer, Stack, draw_initial_weights
-from locant.models.config import BlockSettings, FeedForwardKind, Norm
+from locant.models.config import BlockSettings, FeedForwardKind, Norm, SchemeName
 from locant.models.encoder_decoder import LARGEST_VOCABULARY, MOST_LAYERS, WIDEST
 from locant.positions import Mask
 from locant.settings import Settings
@@ -38,7 +37,7 @@ class LanguageModelConfig(Settings):
     feed_forward_dropout: float = Field(0.0, ge=0, lt=1)
     norm: Norm = "pre"
     feed_forward: FeedForwardKind = "gelu"
-    position: str = "rotary"
+    position: SchemeName = "rotary"
     position_options: dict[str, Any] = Field(default_factory=dict)
     tie_output: bool = True
 
@@ -52,24 +51,6 @@ class LanguageModelConfig(Settings):
         return BlockSettings.of(self)
 
 
-@dataclass
-class LanguageModelCache:
-    """The caches of a language model that reads or generates step by step.
-
-    Attributes:
-        layers: The self-attention cache of each layer.
-        length: Number of tokens so far.
-    """
-
-    layers: list[KeyValueCache] = field(default_factory=list)
-    length: int = 0
-
-    def select(self, rows: Tensor) -> None:
-        """Keep the given rows ``[N]`` of the batch, in that order."""
-        for layer in self.layers:
-            layer.select(rows)
-
-
 class CausalStack(Stack):
     """A stack of identical causal layers."""
 
@@ -78,12 +59,11 @@ class CausalStack(Stack):
         super().__init__(settings, config.layers, causal=True)
         self.layers = nn.ModuleList(SelfAttentionLayer(settings) for _ in range(config.layers))
 
-    def forward(self, x: Tensor, positions: Tensor, mask: Mask, cache: LanguageModelCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor, mask: Mask, cache: StackCache | None = None) -> Tensor:
         """Map embeddings ``[B, L, E]`` at integer ``positions`` ``[L]`` or ``[B, L]`` to ``[B, L, E]``."""
-        x = self.embed(x, positions)
+        x, plans = self.begin(x, positions, mask, cache)
         for index, layer in enumerate(self.layers):
-            own = None if cache is None else cache.layers[index]
-            x = layer(x, positions, self.scheme(index), mask, own)
+            x = layer(x, plans[index], None if cache is None else cache.layers[index])
         return self.norm(x)
 
 
@@ -137,16 +117,14 @@ class LanguageModel(nn.Module):
         """
         return self.output(self.hidden(ids, positions=positions, mask=mask))
 
-    def start(self) -> LanguageModelCache:
+    def start(self) -> StackCache:
         """Return an empty cache for reading or generating step by step."""
-        return LanguageModelCache([KeyValueCache() for _ in self.stack.layers])
+        return StackCache([KeyValueCache() for _ in self.stack.layers])
 
-    def step(self, ids: Tensor, cache: LanguageModelCache) -> Tensor:
+    def step(self, ids: Tensor, cache: StackCache) -> Tensor:
         """Read the next ids ``[B, T]``, append them to the cache and return logits ``[B, T, V]``."""
         positions = torch.arange(cache.length, cache.length + ids.shape[1], device=ids.device)
-        x = self.stack(self._embed(ids), positions, Mask(causal=True), cache)
-        cache.length += ids.shape[1]
-        return self.output(x)
+        return self.output(self.stack(self._embed(ids), positions, Mask(causal=True), cache))
 
     @property
     def max_positions(self) -> int | None:

@@ -1,6 +1,7 @@
 from locant.positions import huggingface as huggingface
 from locant.positions.angles import Frequencies as Frequencies
 from locant.positions.angles import PositionTable as PositionTable
+from locant.positions.attention import AttentionPlan as AttentionPlan
 from locant.positions.attention import Mask as Mask
 from locant.positions.attention import MaskMod as MaskMod
 from locant.positions.attention import attend as attend
@@ -22,6 +23,7 @@ from locant.positions.registry import check_options as check_options
 from locant.positions.registry import option_names as option_names
 from locant.positions.registry import register_scheme as register_scheme
 from locant.positions.relative import RelativeBias as RelativeBias
+from locant.positions.relative import score_mod as score_mod
 from locant.positions.rotary.config import RotaryConfig as RotaryConfig
 from locant.positions.rotary.distant import RectifiedRotary as RectifiedRotary
 from locant.positions.rotary.distant import SelfExtend as SelfExtend
@@ -75,6 +77,7 @@ __all__ = [
     "SCHEMES",
     "T5",
     "ALiBi",
+    "AttentionPlan",
     "AttentionShape",
     "AxialRotary",
     "Binary",
@@ -122,5 +125,6 @@ __all__ = [
     "register_scaling",
     "register_scheme",
     "scaling_from_options",
+    "score_mod",
     "sinusoid_table",
 ]

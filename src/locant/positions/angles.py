@@ -30,7 +30,8 @@ def require_integer(positions: Tensor) -> None:
     """Raise ConfigError unless ``positions`` is an integer tensor."""
     if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
         raise ConfigError(
-            f"Positions must be integers, but their dtype is {positions.dtype}. Use torch.arange(length)."
+            f"These positions count whole tokens, so that they must be integers; their dtype is {positions.dtype}. "
+            "Fractions are taken by rotary and sinusoidal positions, whose formulas have a value there."
         )
 
 
@@ -62,17 +63,22 @@ class Frequencies:
         """Return the angles in radians, reduced to -pi .. pi.
 
         Args:
-            positions: Integer positions ``[...]``, at most 2^31 in size.
+            positions: Positions ``[...]``, at most 2^31 in size: integers, or fractions (seconds, steps of diffusion,
+                coordinates from -1 to 1) in a float format that holds them.
             each: Whether ``positions`` has the shape ``[..., n]`` already, with one position for every pair.
 
         Returns:
             Float64 ``[..., n]``.
         """
+        if not each:
+            positions = positions.unsqueeze(-1)
+        if positions.is_floating_point():
+            whole = positions.to(torch.float64).floor()
+            steps = self._steps_on(positions.device).to(torch.float64)  # of half a turn at most
+            return self.angles(whole.to(torch.int64), each=True) + (positions - whole) * steps * _RADIANS_PER_STEP
         require_integer(positions)
-        positions = positions.to(torch.int64)
-        product = (positions if each else positions.unsqueeze(-1)) * self._steps_on(positions.device)
         # The product wraps around at a full turn, which is what makes it exact.
-        return product.to(torch.float64) * _RADIANS_PER_STEP
+        return (positions.to(torch.int64) * self._steps_on(positions.device)).to(torch.float64) * _RADIANS_PER_STEP
 
     def _steps_on(self, device: torch.device) -> Tensor:
         """Return the fractions of a turn on a device; copied there once, except under ``torch.compile``."""
@@ -126,6 +132,8 @@ class PositionTable:
 
     def __call__(self, positions: Tensor) -> Tensor:
         """Return the rows ``[..., W]`` of integer positions ``[...]``."""
+        if positions.is_floating_point():  # whose rows are between those of a table
+            return self.compute(positions)
         require_integer(positions)
         if positions.device.type != "cpu" or torch.compiler.is_compiling() or not positions.numel():
             return self.compute(positions)
@@ -135,11 +143,12 @@ class PositionTable:
             low, high = (int(end) for end in positions.aminmax())
         if low < 0 or high >= _MAX_TABLE_ROWS:
             return self.compute(positions)
-        if self._rows is None or high >= self._rows.shape[0]:
+        rows = self._rows  # of which another thread may make a longer or a shorter one meanwhile
+        if rows is None or high >= rows.shape[0]:
             with torch.inference_mode(mode=False), torch.no_grad():
-                self._rows = self.compute(torch.arange(_table_size(high), device=positions.device))
+                self._rows = rows = self.compute(torch.arange(_table_size(high), device=positions.device))
         # Indexing with uint8 would be taken for a mask, and the other small integers are refused.
-        return self._rows[positions.long()]
+        return rows[positions.long()]
 
 
 def _table_size(high: int) -> int:
@@ -155,5 +164,7 @@ def _signed(steps: int) -> int:
 def _is_long_run(positions: Tensor) -> bool:
     """Whether positions on the CPU are consecutive, and so many that turning blocks is worth it."""
     if torch.compiler.is_compiling() or positions.device.type != "cpu" or positions.dim() != 1:
+        return False
+    if positions.is_floating_point():
         return False
     return len(positions) > 4 * _BLOCK and bool((positions[1:] - positions[:-1] == 1).all())

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from locant.errors import DataError
 from locant.kernels import attention as kernel
 from locant.kernels.tensors import SMALLEST
-from locant.positions.scheme import PositionScheme
+from locant.positions.position_range import position_range
+from locant.positions.relative import distance_score_mod
+from locant.positions.scheme import PositionScheme, Rotation, ScoreMod, require_fit
 
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Which keys FlexAttention sees: a function of the indices of batch, head, query and key."""
@@ -38,12 +42,17 @@ class Mask:
         return cls(keys=(torch.arange(size, device=lengths.device) < lengths.unsqueeze(1))[:, None, None, :])
 
     @classmethod
-    def packed(cls, positions: Tensor, *, causal: bool = True) -> Mask:
-        """Return the mask of rows that pack several texts, whose positions begin at 0 for each.
+    def packed(cls, positions: Tensor | None = None, *, texts: Tensor | None = None, causal: bool = True) -> Mask:
+        """Return the mask of rows that pack several texts, each of which sees itself alone.
 
         Args:
-            positions: Integer positions ``[L]`` or ``[B, L]``.
+            positions: Integer positions ``[L]`` or ``[B, L]``, which begin at 0 for each text.
+            texts: In their place, where positions do not say it (a text goes on from elsewhere, or has coordinates):
+                a number for each token, ``[L]`` or ``[B, L]``, the same for those of one text.
             causal: Whether a query sees only keys up to its own index.
+
+        Raises:
+            DataError: Both are given or neither, or the shape is another.
 
         Example:
             >>> import torch
@@ -54,7 +63,15 @@ class Mask:
                     [0, 0, 1, 1, 1],
                     [0, 0, 1, 1, 1]], dtype=torch.int32)
         """
-        text = (positions == 0).cumsum(-1)
+        if (positions is None) == (texts is None):
+            raise DataError("Packed rows are told apart by their positions or by the texts of their tokens: give one.")
+        text = texts if positions is None else (positions == 0).cumsum(-1)
+        assert text is not None
+        if text.dim() not in (1, 2):
+            raise DataError(
+                f"A mask of packed rows needs a number for each token, [L] or [B, L]; got {list(text.shape)}. Tokens "
+                "with several coordinates are told apart by texts=."
+            )
         rows = text if text.dim() == 2 else text.unsqueeze(0)
         return cls(causal, (rows.unsqueeze(-1) == rows.unsqueeze(-2)).unsqueeze(1))
 
@@ -84,9 +101,12 @@ class Mask:
         return Mask(self.causal, rows[..., :keys])
 
 
-# Scores of the queries that are attended at once where a scheme has a bias: 8 MB in float32 near a processor's caches,
+# Scores of the queries that are attended at once where a scheme has a bias: 32 MB in float32 near a processor's caches,
 # 256 MB on a device that needs as many to be busy.
-_SCORES_AT_ONCE, _SCORES_ON_DEVICE = 1 << 21, 1 << 26
+_SCORES_AT_ONCE, _SCORES_ON_DEVICE = 1 << 23, 1 << 26
+
+# Longest text whose bias is a feature, see _as_features.
+_MOST_TOKENS = 4096
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None = None, *, dropout: float = 0.0) -> Tensor:
@@ -94,31 +114,67 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None = No
 
     Args:
         q: Queries ``[B, H, Q, D]``.
-        k: Keys ``[B, H, K, D]``.
-        v: Values ``[B, H, K, D]``.
+        k: Keys ``[B, H, K, D]``, or of fewer heads, each of which serves as many heads of queries (grouped queries).
+        v: Values ``[B, H, K, D]``, of as many heads as the keys.
         mask: Which keys are seen.
         bias: Added to the scaled scores; broadcasts to ``[B, H, Q, K]``.
         dropout: Probability of dropping an attention weight.
 
     Returns:
         ``[B, H, Q, D]``, of the dtype of ``q``.
+
+    Raises:
+        DataError: The heads of queries are no multiple of those of keys.
     """
-    if bias is None and dropout == 0 and kernel.serves(q, k, v, mask.keys):
-        return kernel.attend(q, k, v, key_mask=mask.keys, causal=mask.causal)
-    queries, keys = q.shape[2], k.shape[2]
-    if queries == 1 and _is_faster_wide(q, k):
-        return attend(q.float(), k.float(), v.float(), mask, bias, dropout=dropout).to(q.dtype)
+    return _attend(q, k, v, mask, None if bias is None else _seen(mask, bias.to(q.dtype), q.shape[2], k), dropout)
+
+
+_Seen = tuple[Tensor | None, bool]
+"""A mask in the terms of ``scaled_dot_product_attention``: what is added or allowed, and whether it is causal alone."""
+
+
+def _seen(mask: Mask, bias: Tensor | None, queries: int, keys: Tensor) -> _Seen:
+    """Return a mask and a bias in SDPA's terms, for the last of ``keys [..., K, D]``."""
+    count = keys.shape[-2]
     # A single query is the newest: it sees every key, so being causal asks for nothing.
     causal = mask.causal and queries > 1
-    flag = causal and queries == keys and bias is None and mask.keys is None
+    if causal and queries == count and bias is None and mask.keys is None:
+        return None, True
     allowed = mask.keys
-    if causal and not flag:
-        lower = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
+    if causal:
+        lower = torch.ones(queries, count, dtype=torch.bool, device=keys.device).tril(count - queries)
         allowed = lower if allowed is None else allowed & lower
     if bias is not None:
-        bias = bias.to(q.dtype)
         allowed = bias if allowed is None else bias.masked_fill(~allowed, float("-inf"))
-    return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=flag)
+    return allowed, False
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, seen: _Seen | None, dropout: float) -> Tensor:
+    """Attend; ``seen`` is the mask in SDPA's terms with a bias in it, or ``None`` where it is not known and none is."""
+    groups = _groups(q, k)
+    biased = seen is not None and seen[0] is not None and seen[0].is_floating_point()
+    if not biased and dropout == 0 and groups == 1 and kernel.serves(q, k, v, mask.keys):
+        return kernel.attend(q, k, v, key_mask=mask.keys, causal=mask.causal)
+    allowed, causal = _seen(mask, None, q.shape[2], k) if seen is None else seen
+    if q.shape[2] == 1 and _is_faster_wide(q, k):
+        allowed = allowed.float() if biased and allowed is not None else allowed
+        return _attend(q.float(), k.float(), v.float(), mask, (allowed, causal), dropout).to(q.dtype)
+    allowed = allowed.to(q.dtype) if biased and allowed is not None else allowed
+    return nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=causal, **_grouped(groups)
+    )
+
+
+def _groups(q: Tensor, k: Tensor) -> int:
+    """Return how many heads of queries a head of keys serves."""
+    if q.shape[1] % k.shape[1]:
+        raise DataError(f"{q.shape[1]} heads of queries cannot share {k.shape[1]} heads of keys evenly.")
+    return q.shape[1] // k.shape[1]
+
+
+def _grouped(groups: int) -> dict[str, Any]:
+    """Return SDPA's option for grouped queries; a compiler takes no comparison of free sizes in its place."""
+    return {"enable_gqa": True} if groups > 1 else {}
 
 
 def _is_faster_wide(q: Tensor, k: Tensor) -> bool:
@@ -132,6 +188,178 @@ def _is_faster_wide(q: Tensor, k: Tensor) -> bool:
     )
 
 
+class AttentionPlan:
+    """What the layers of a stack share in a forward pass about positions and mask: made once, before the first layer.
+
+    The angles of a rotation are computed here; a bias of positions alone is written out once with the mask in it, or
+    becomes a feature of queries and keys, or on CUDA a function for FlexAttention; any other bias is computed in every
+    layer. No bias exists for all pairs of a long text: queries are taken in blocks, and in training a block is computed
+    once more in the backward pass instead of being kept. Where every layer has a scheme of its own, it has a plan of
+    its own.
+
+    Args:
+        scheme: Tells queries, keys and scores where they stand.
+        q_positions: Integer positions of the queries, ``[Q]`` or ``[B, Q]``, as :meth:`PositionScheme.drawn` gave them.
+        mask: Which keys are seen.
+        like: A tensor of the shape ``[B, H, Q, D]``, the dtype and the device of the queries.
+        k_positions: Integer positions of the keys, ``[K]`` or ``[B, K]``, where keys are not those of the same tokens.
+        cached: In their place, the positions of the keys in a cache, before those of the same tokens.
+
+    Attributes:
+        k_positions: Positions of all keys.
+    """
+
+    def __init__(
+        self,
+        scheme: PositionScheme,
+        q_positions: Tensor,
+        mask: Mask,
+        *,
+        like: Tensor,
+        k_positions: Tensor | None = None,
+        cached: Tensor | None = None,
+    ) -> None:
+        self.scheme, self.mask, self.q_positions = scheme, mask, q_positions
+        new = k_positions
+        if cached is not None:
+            k_positions = torch.cat((cached, q_positions), dim=_axis(q_positions))
+        self.k_positions = q_positions if k_positions is None else k_positions
+        places = scheme.acts_on
+        self._biases = "scores" in places
+        runs = scheme.query_blocks(q_positions)
+        # A key is rotated once for all queries, before a cache, unless its rotation depends on the query or the bias
+        # reads it as it was.
+        self._rotates_first = (
+            "queries+keys" in places
+            and len(runs) == 1
+            and not scheme.caches_unrotated_keys
+            and not (self._biases and scheme.bias_reads_content)
+        )
+        self._rotation: Rotation | None = None
+        if self._rotates_first:
+            self._rotation = scheme.rotation(q_positions, new)
+        self._features: tuple[Tensor, Tensor] | None = None
+        self._score: ScoreMod | None = None
+        is_plain = len(runs) == 1 and mask.keys is None and like.shape[2] > 1
+        if (
+            is_plain
+            and self._biases
+            and not scheme.bias_reads_content
+            and self._rotates_first == ("queries+keys" in places)
+        ):
+            self._by_distance(like, is_same=k_positions is None)
+        self._blocks = [slice(None)] if self._features is not None else self._cut(runs, like)
+        self._seen: _Seen | None = None
+        if len(self._blocks) == 1 and self._features is None:
+            if "queries+keys" in places and not self._rotates_first:
+                self._rotation = scheme.rotation(q_positions, k_positions)
+            keys = like.new_zeros(()).expand(*like.shape[:2], length_of(self.k_positions), like.shape[3])
+            if not self._biases:
+                self._seen = _seen(mask, None, like.shape[2], keys)
+            elif not scheme.bias_reads_content:
+                bias = scheme.score_bias(like, keys, q_positions, self.k_positions)
+                self._seen = _seen(mask, None if bias is None else bias.to(like.dtype), like.shape[2], keys)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotate queries and the keys of the same tokens (or all keys) as they go into a cache and to :meth:`attend`.
+
+        Keys that a cache has to keep as they were pass, and their queries with them.
+        """
+        return self._rotation(q, k) if self._rotates_first and self._rotation is not None else (q, k)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, *, dropout: float = 0.0) -> Tensor:
+        """Attend with queries and keys from :meth:`rotate`.
+
+        Args:
+            q: Queries ``[B, H, Q, D]``.
+            k: All keys ``[B, H, K, D]``, those of a cache first; or of fewer heads, as for :func:`attend`.
+            v: Values, likewise.
+            dropout: Probability of dropping an attention weight.
+
+        Returns:
+            ``[B, H, Q, D]``, of the dtype of ``q``.
+
+        Raises:
+            DataError: The heads of queries are no multiple of those of keys.
+        """
+        if self._features is not None:
+            return _attend_with_features(q, k, v, self._features, dropout)
+        if self._score is not None and dropout == 0:
+            from locant.positions.flex_attention import flex_attend  # takes long to import and serves CUDA alone
+
+            return flex_attend(q, k, v, self._score, self.mask)
+        if len(self._blocks) == 1:
+            seen = self._seen
+            if seen is None:
+                bias = self._bias(q, k, self.q_positions, self.k_positions)
+                seen = _seen(self.mask, None if bias is None else bias.to(q.dtype), q.shape[2], k)
+            if self._rotation is not None and not self._rotates_first:
+                q, k = self._rotation(q, k)
+            return _attend(q, k, v, self.mask, seen, dropout)
+
+        def part(block: slice) -> Tensor:
+            return self._part(q, k, v, block, dropout)
+
+        if torch.is_grad_enabled() and self._biases:
+            return torch.cat([checkpoint(part, block, use_reentrant=False) for block in self._blocks], dim=2)
+        return torch.cat([part(block) for block in self._blocks], dim=2)
+
+    def _part(self, q: Tensor, k: Tensor, v: Tensor, block: slice, dropout: float) -> Tensor:
+        # A causal block needs no keys beyond its own last one, and so its queries are the last ones again.
+        count = block.stop + k.shape[2] - q.shape[2] if self.mask.causal else k.shape[2]
+        q, k, v, mask = q[:, :, block], k[:, :, :count], v[:, :, :count], self.mask.part(block, count)
+        q_at, k_at = _some(self.q_positions, block), _some(self.k_positions, slice(count))
+        bias = self._bias(q, k, q_at, k_at) if self._biases else None
+        if "queries+keys" in self.scheme.acts_on and not self._rotates_first:
+            q, k = self.scheme.rotate(q, k, q_at, k_at)
+        return _attend(q, k, v, mask, _seen(mask, None if bias is None else bias.to(q.dtype), q.shape[2], k), dropout)
+
+    def _bias(self, q: Tensor, k: Tensor, q_at: Tensor, k_at: Tensor) -> Tensor | None:
+        groups = _groups(q, k)
+        if groups > 1:  # a bias that reads keys is given one for each head of queries
+            k = k.repeat_interleave(groups, dim=1)
+        return self.scheme.score_bias(q, k, q_at, k_at)
+
+    def _by_distance(self, like: Tensor, *, is_same: bool) -> None:
+        """Find a form of the bias without a number for any pair, where it depends on the distance alone."""
+        if torch.compiler.is_compiling() or not self.k_positions.numel():
+            return
+        could_be_features = (
+            self.mask.causal
+            and is_same
+            and like.dtype == torch.float32
+            and like.shape[2] <= _MOST_TOKENS
+            and not torch.is_autocast_enabled(like.device.type)
+        )
+        if not could_be_features and not like.is_cuda:
+            return
+        queries, keys = position_range(self.q_positions), position_range(self.k_positions)
+        if keys.high - keys.low + queries.high - queries.low > 4 * (like.shape[2] + length_of(self.k_positions)):
+            return  # a row of all distances between sparse positions could be of any length
+        found = self.scheme.distance_bias(self.q_positions, self.k_positions)
+        if found is None:
+            return
+        row, lowest = found
+        if could_be_features:
+            self._features = _as_features(row, lowest, self.k_positions, like)
+        if self._features is None and like.is_cuda:
+            # The kernel's scores are float32; it does not compile with a bias in float64, in which some are computed.
+            wide = row.to(torch.promote_types(like.dtype, torch.float32))
+            self._score = distance_score_mod(wide, lowest, self.q_positions, self.k_positions)
+
+    def _cut(self, runs: list[slice], like: Tensor) -> list[slice]:
+        """Return the queries that are attended at once: the scheme's own runs, cut where a bias would grow large."""
+        if not self._biases or torch.compiler.is_compiling():  # a loop over lengths would be a graph for each of them
+            return runs
+        rows, heads, queries, _ = like.shape
+        by_row = self.scheme.bias_reads_content or self.mask.keys is not None
+        scores_of_a_query = (rows if by_row else 1) * heads * length_of(self.k_positions)
+        size = max(1, (_SCORES_AT_ONCE if like.is_cpu else _SCORES_ON_DEVICE) // max(1, scores_of_a_query))
+        if len(runs) == 1 and queries <= size:
+            return runs
+        return [slice(i, min(i + size, run.stop)) for run in runs for i in range(run.start, run.stop, size)] or runs
+
+
 def attend_with_positions(
     q: Tensor,
     k: Tensor,
@@ -142,80 +370,85 @@ def attend_with_positions(
     mask: Mask,
     *,
     dropout: float = 0.0,
-    rotated: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Attention in which a scheme tells queries, keys and scores where they stand.
 
-    A bias never exists for all pairs of a long text: queries are taken in blocks, and in training a block is computed
-    once more in the backward pass instead of being kept.
+    A model of several layers makes one :class:`AttentionPlan` for all of them instead.
 
     Args:
         q: Queries ``[B, H, Q, D]``, not yet rotated.
-        k: Keys ``[B, H, K, D]``, not yet rotated.
-        v: Values ``[B, H, K, D]``.
+        k: Keys ``[B, H, K, D]``, not yet rotated; or of fewer heads, each of which serves as many heads of queries.
+        v: Values, of the heads of the keys.
         scheme: The positional scheme.
         q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
         k_positions: Integer positions ``[K]`` or ``[B, K]``.
         mask: Which keys are seen.
         dropout: Probability of dropping an attention weight.
-        rotated: Queries and keys as the scheme rotates them, where the caller has them already; only of a scheme
-            whose rotation of a key is the same for every query. If its bias does not read keys, ``k`` may then be
-            anything of that shape.
 
     Returns:
         ``[B, H, Q, D]``, of the dtype of ``q``.
+
+    Raises:
+        ConfigError: The scheme is made for other heads.
+        DataError: There are more or fewer positions than tokens, or heads of keys do not share those of queries evenly.
     """
-    runs, ahead = scheme.query_blocks(q_positions), k.shape[2] - q.shape[2]
-    if len(runs) == 1 and "scores" in scheme.acts_on and q.shape[2] > 1 and mask.keys is None:
-        # A scheme may say its bias without a number for any pair.
-        features = scheme.score_features(q, k, k_positions) if mask.causal and not ahead else None
-        if features is not None:
-            turned = rotated or scheme.rotate(q, k, q_positions, k_positions)
-            return _attend_with_features(*turned, v, features, dropout)
-        if q.is_cuda and dropout == 0 and not scheme.bias_reads_keys:
-            from locant.positions.flex_attention import flex_attend  # takes long to import and serves CUDA alone
+    require_fit(scheme, q, k, q_positions, k_positions)
+    others = None if k_positions is q_positions else k_positions
+    plan = AttentionPlan(scheme, q_positions, mask, like=q, k_positions=others)
+    return plan.attend(*plan.rotate(q, k), v, dropout=dropout)
 
-            turned = rotated or scheme.rotate(q, k, q_positions, k_positions)
-            found = flex_attend(*turned, v, scheme, q_positions, k_positions, mask)
-            if found is not None:
-                return found
 
-    def part(block: slice | None) -> Tensor:
-        if block is None:  # the positions as they came: what a scheme computed for them in another layer serves here
-            queries, q_at, keys, values, k_at, seen, turned = q, q_positions, k, v, k_positions, mask, rotated
-        else:
-            # A causal block needs no keys beyond its own last one, and so its queries are the last ones again.
-            count = block.stop + ahead if mask.causal else k.shape[2]
-            keys, values, k_at = k[:, :, :count], v[:, :, :count], k_positions[..., :count]
-            queries, q_at, seen = q[:, :, block], q_positions[..., block], mask.part(block, count)
-            turned = None if rotated is None else (rotated[0][:, :, block], rotated[1][:, :, :count])
-        if turned is None:
-            turned = scheme.rotate(queries, keys, q_at, k_at)
-        return attend(*turned, values, seen, scheme.score_bias(queries, keys, q_at, k_at), dropout=dropout)
+def length_of(positions: Tensor) -> int:
+    """Return the number of tokens of positions ``[L]`` or ``[B, L]``, or of coordinates ``[B, L, A]``."""
+    return positions.shape[_axis(positions)]
 
-    blocks = _query_blocks(scheme, runs, q, k)
-    if len(blocks) == 1:
-        return part(None)
-    if torch.is_grad_enabled() and "scores" in scheme.acts_on:
-        return torch.cat([checkpoint(part, block, use_reentrant=False) for block in blocks], dim=2)
-    return torch.cat([part(block) for block in blocks], dim=2)
+
+def _axis(positions: Tensor) -> int:
+    return 1 if positions.dim() == 3 else -1
+
+
+def _some(positions: Tensor, tokens: slice) -> Tensor:
+    return positions[:, tokens] if positions.dim() == 3 else positions[..., tokens]
+
+
+def _as_features(row: Tensor, lowest: int, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return a bias of causal self-attention as products of a further feature, where it is a slope times the distance.
+
+    Then no bias has to exist for any pair. What depends on the query alone is left out: the softmax ignores it. Only
+    for ascending positions, float32 and up to 4,096 tokens: a half-precision feature could not hold a position, and
+    rounding grows with the distance from the middle, to 6e-5 there for ALiBi's steepest slope of 1/2.
+
+    Args:
+        row: Biases ``[H, n]`` of consecutive relative positions.
+        lowest: The first of these.
+        positions: Integer positions ``[L]`` or ``[B, L]`` of queries and keys.
+        like: Queries ``[B, H, L, D]``.
+
+    Returns:
+        Features ``[B, H, L, 1]`` of queries and of keys, whose products are added to those of the others before these
+        are scaled, or ``None`` for any other bias.
+    """
+    if row.requires_grad or lowest >= 0 or bool((positions.diff(dim=-1) < 0).any()):
+        return None
+    past = row[:, : 1 - lowest].double()
+    slopes = past[:, -1:] - past[:, -2:-1]
+    line = past[:, -1:] + slopes * torch.arange(lowest, 1, device=row.device)
+    if not bool(((past - line).abs() <= 1e-9 * (1 + line.abs())).all()):
+        return None
+    middle = positions[..., like.shape[2] // 2].unsqueeze(-1)
+    counted = (positions - middle).to(like.dtype)[..., None, :, None]
+    scaled = (slopes * like.shape[-1] ** 0.5).to(like.dtype)[None, :, None]
+    return scaled.expand(*like.shape[:3], 1), counted
 
 
 def _attend_with_features(q: Tensor, k: Tensor, v: Tensor, features: tuple[Tensor, Tensor], dropout: float) -> Tensor:
     """Causal attention with further features of queries and keys, which do not change the scale of the scores."""
-    dim = q.shape[-1]
-    q, k = torch.cat((q, features[0]), dim=-1), torch.cat((k, features[1]), dim=-1)
+    dim, groups = q.shape[-1], _groups(q, k)
+    of_keys = features[1].expand(*k.shape[:3], 1)
+    q, k = torch.cat((q, features[0].to(q.dtype)), dim=-1), torch.cat((k, of_keys.to(k.dtype)), dim=-1)
     # Fast kernels ask for values of the same width.
     v = nn.functional.pad(v, (0, q.shape[-1] - dim))
-    out = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=dim**-0.5)
+    out = nn.functional.scaled_dot_product_attention(
+        q, k, v, dropout_p=dropout, is_causal=True, scale=dim**-0.5, **_grouped(groups)
+    )
     return out[..., :dim]
-
-
-def _query_blocks(scheme: PositionScheme, runs: list[slice], q: Tensor, k: Tensor) -> list[slice]:
-    """Return the queries that are attended at once: the scheme's own runs, cut where a bias would grow large."""
-    if "scores" not in scheme.acts_on:
-        return runs
-    scores_of_a_query = q.shape[0] * q.shape[1] * k.shape[2]
-    size = max(1, (_SCORES_AT_ONCE if q.is_cpu else _SCORES_ON_DEVICE) // max(1, scores_of_a_query))
-    cut = [slice(i, min(i + size, run.stop)) for run in runs for i in range(run.start, run.stop, size)]
-    return cut or runs

@@ -33,3 +33,13 @@ def geometric_frequencies(count: int, base: float | Decimal, steps: int | None =
         while len(frequencies) < count:
             frequencies.append(frequencies[-1] * ratio)
         return tuple(frequencies)
+
+
+def cosine(angle: Decimal) -> Decimal:
+    """Return the cosine of an angle from 0 to pi, to at least 45 digits."""
+    with localcontext(EXACT):
+        square, term, total = angle * angle, Decimal(1), Decimal(1)
+        for step in range(2, 100, 2):  # the Taylor series: pi^98 / 98! is below 1e-105
+            term *= -square / (step * (step - 1))
+            total += term
+        return total

@@ -15,48 +15,30 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from locant.positions.attention import Mask
-from locant.positions.relative import distance_score_mod
-from locant.positions.scheme import PositionScheme
+from locant.positions.scheme import ScoreMod
 
 _BLOCK = 128
 """Queries, and keys, of a block that is seen or left out as a whole: FlexAttention's own size."""
 
 
 def flex_attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    scheme: PositionScheme,
-    q_positions: Tensor,
-    k_positions: Tensor,
-    mask: Mask,
-    *,
-    attention: Callable[..., Any] | None = None,
-) -> Tensor | None:
-    """Attend with the bias of a relative scheme.
+    q: Tensor, k: Tensor, v: Tensor, score: ScoreMod, mask: Mask, *, attention: Callable[..., Any] | None = None
+) -> Tensor:
+    """Attend with a bias that is computed pair by pair.
 
     Args:
         q: Queries ``[B, H, Q, D]``, on CUDA unless ``attention`` is given.
-        k: Keys ``[B, H, K, D]``.
-        v: Values ``[B, H, K, D]``.
-        scheme: A scheme that adds a bias.
-        q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
-        k_positions: Integer positions ``[K]`` or ``[B, K]``.
+        k: Keys ``[B, H, K, D]``, or of fewer heads.
+        v: Values, likewise.
+        score: What is done to a score.
         mask: Causal or not; without padding.
         attention: The kernel; FlexAttention, compiled, unless given.
 
     Returns:
-        ``[B, H, Q, D]`` of the dtype of ``q``, or ``None`` where the scheme's bias depends on more than the relative
-        position (as FIRE's does beyond its threshold).
+        ``[B, H, Q, D]`` of the dtype of ``q``.
     """
-    found = scheme.distance_bias(q_positions, k_positions)
-    if found is None:
-        return None
-    row, lowest = found
-    # The kernel's scores are float32; it does not compile with a bias in float64, in which some are computed.
-    score = distance_score_mod(row.to(torch.promote_types(q.dtype, torch.float32)), lowest, q_positions, k_positions)
     blocks = _causal_blocks(q.shape[2], k.shape[2], str(q.device)) if mask.causal else None
-    return (attention or _compiled())(q, k, v, score_mod=score, block_mask=blocks)
+    return (attention or _compiled())(q, k, v, score_mod=score, block_mask=blocks, enable_gqa=q.shape[1] > k.shape[1])
 
 
 @lru_cache(maxsize=32)

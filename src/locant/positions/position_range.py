@@ -1,17 +1,15 @@
-"""The smallest and the largest position, and whether positions are consecutive, asked of a device once for all layers.
+"""The smallest and the largest position, and whether positions are consecutive.
 
 Reading a number from a CUDA tensor waits until the device has done all work that was queued before. All that schemes
-want to know is therefore read together, and remembered for as long as the same tensor of positions is in use.
+want to know is therefore read together.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 
 @dataclass(frozen=True)
@@ -29,29 +27,13 @@ class PositionRange:
     is_contiguous: bool
 
 
-_KNOWN: MutableMapping[Tensor, tuple[int, PositionRange]] = WeakIdKeyDictionary()
-"""For tensors on devices: the version of their content, and what is known about that."""
-
-
 def position_range(positions: Tensor) -> PositionRange:
     """Return what is known about at least one integer position ``[L]`` or ``[B, L]``.
-
-    On the CPU nothing is remembered: reading costs little, and the memory may be shared with others who change it.
 
     Example:
         >>> position_range(torch.arange(3, 7))
         PositionRange(low=3, high=6, is_contiguous=True)
     """
-    if positions.device.type == "cpu" or torch.compiler.is_compiling() or positions.is_inference():
-        return _read(positions)
-    version, found = _KNOWN.get(positions, (-1, None))
-    if found is None or version != positions._version:
-        found = _read(positions)
-        _KNOWN[positions] = positions._version, found
-    return found
-
-
-def _read(positions: Tensor) -> PositionRange:
     ends = positions.aminmax()
     if positions.dim() != 1:
         low, high = torch.stack(ends).tolist()

@@ -8,12 +8,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError, DataError
-from locant.positions.angles import require_integer
+from locant.errors import ConfigError
 from locant.positions.embeddings.position_code import require_positions
 from locant.positions.position_range import position_range
 from locant.positions.registry import build_scheme, register_scheme
-from locant.positions.scheme import AttentionShape, PositionScheme
+from locant.positions.scheme import AttentionShape, PositionScheme, Rotation
 
 
 @register_scheme("randomised")
@@ -26,9 +25,14 @@ class Randomised(PositionScheme):
 
         position p -> the p-th smallest of the drawn positions
 
-    In training, :meth:`embed` draws anew, once for a stack's forward pass; the later hooks of the pass use the same
-    draw. In evaluation one fixed draw of ``evaluation_length`` positions serves every text, so that results repeat
-    and decoding with a cache equals a full pass. (The paper draws in evaluation too.)
+    Positions are drawn by :meth:`drawn`, which a model asks once for a forward pass; all hooks of the pass are given
+    the result, and are those of the wrapped scheme. Models of Locant do so; with a model of your own::
+
+        positions = scheme.drawn(torch.arange(length))      # once, before the first layer
+        q, k = scheme(q, k, positions)                      # in every layer
+
+    In training every call draws anew. In evaluation one fixed draw of ``evaluation_length`` positions serves every
+    text, so that results repeat and decoding with a cache equals a full pass. (The paper draws in evaluation too.)
 
     Where it acts: where the wrapped scheme acts, in encoder and decoder, which draw independently. The layers of a
     stack share the draw and therefore the scheme, also one that has parameters for each layer when used alone.
@@ -69,14 +73,14 @@ class Randomised(PositionScheme):
                 "Give both the same number."
             )
         self.scheme = scheme
-        self.acts_on = scheme.acts_on
+        self.acts_on, self.axes = scheme.acts_on, scheme.axes
+        self.head_dim, self.num_heads = scheme.head_dim, scheme.num_heads
         self._range = max_positions
         self._evaluation_length = evaluation_length
         self.seed = seed
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.randperm(max_positions, generator=generator, device="cpu")[:evaluation_length]
         self._evaluation_draw = drawn.sort().values
-        self._training_draw: Tensor | None = None
 
     @classmethod
     def for_model(
@@ -98,13 +102,13 @@ class Randomised(PositionScheme):
 
     @property
     def traceable(self) -> bool:  # type: ignore[override]
-        """Whether the wrapped scheme is, and nothing is drawn: in evaluation."""
-        return not self.training and self.scheme.traceable
+        """Whether the wrapped scheme is."""
+        return self.scheme.traceable
 
     @property
-    def bias_reads_keys(self) -> bool:
+    def bias_reads_content(self) -> bool:
         """Whether the wrapped scheme's bias looks at the keys."""
-        return self.scheme.bias_reads_keys
+        return self.scheme.bias_reads_content
 
     @property
     def caches_unrotated_keys(self) -> bool:
@@ -120,64 +124,40 @@ class Randomised(PositionScheme):
         """Draw the wrapped scheme's parameters anew."""
         self.scheme.reset_parameters()
 
-    def draw(self, count: int) -> None:
-        """Draw positions for texts of up to ``count`` tokens, to be used in training until the next draw.
-
-        Raises:
-            DataError: There are fewer positions to draw from.
-        """
-        self._require(count, self._range, "max_positions")
-        self._training_draw = torch.randperm(self._range)[:count].sort().values
-
     def drawn(self, positions: Tensor) -> Tensor:
-        """Return the drawn positions, of the same shape, that stand for integer ``positions``.
+        """Return the drawn positions, of the same shape, that stand for integer ``positions``; in training, new ones.
 
         Raises:
-            DataError: A position is negative or beyond what was drawn or declared.
+            DataError: A position is negative or beyond what can be drawn or was declared.
         """
-        require_integer(positions)
-        if not self.training and torch.compiler.is_compiling():
-            require_positions(positions, self._evaluation_length, "Shorten the text or raise evaluation_length.")
+        limit, option = (
+            (self._range, "max_positions") if self.training else (self._evaluation_length, "evaluation_length")
+        )
+        require_positions(positions, limit, f"Shorten the text or give randomised positions a larger {option}.")
+        if not self.training:
             return self._evaluation_draw.to(positions.device)[positions.long()]
         if not positions.numel():
             return positions
-        extent = position_range(positions)
-        if extent.low < 0:
-            raise DataError(f"Randomised positions count from 0; got {extent.low}.")
-        if not self.training:
-            self._require(extent.high + 1, self._evaluation_length, "evaluation_length")
-            chosen = self._evaluation_draw
-        else:
-            if self._training_draw is None or extent.high >= len(self._training_draw):
-                self.draw(extent.high + 1)
-            assert self._training_draw is not None
-            chosen = self._training_draw
-        return chosen.to(positions.device)[positions.long()]
+        count = position_range(positions).high + 1
+        draw = torch.randperm(self._range, device="cpu")[:count].sort().values
+        return draw.to(positions.device)[positions.long()]
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Draw anew in training, then let the wrapped scheme act; shapes as in :meth:`PositionScheme.embed`."""
-        if self.training and positions.numel():
-            self.draw(position_range(positions).high + 1)
-        return self.scheme.embed(x, self.drawn(positions))
+        """Let the wrapped scheme act at drawn positions; shapes as in :meth:`PositionScheme.embed`."""
+        return self.scheme.embed(x, positions)
+
+    def rotation(self, q_positions: Tensor, k_positions: Tensor | None = None) -> Rotation:
+        """Return the wrapped scheme's rotation at drawn positions."""
+        return self.scheme.rotation(q_positions, k_positions)
 
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Let the wrapped scheme rotate; shapes as in :meth:`PositionScheme.rotate`."""
-        return self.scheme.rotate(q, k, self.drawn(q_positions), self.drawn(k_positions))
+        """Let the wrapped scheme rotate at drawn positions; shapes as in :meth:`PositionScheme.rotate`."""
+        return self.scheme.rotate(q, k, q_positions, k_positions)
 
     def query_blocks(self, q_positions: Tensor) -> list[slice]:
         """Return the wrapped scheme's runs of queries."""
-        if type(self.scheme).query_blocks is PositionScheme.query_blocks:
-            return super().query_blocks(q_positions)
-        return self.scheme.query_blocks(self.drawn(q_positions))
+        return self.scheme.query_blocks(q_positions)
 
     def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
-        """Return the wrapped scheme's bias; shapes as in :meth:`PositionScheme.score_bias`."""
-        return self.scheme.score_bias(q, k, self.drawn(q_positions), self.drawn(k_positions))
-
-    @staticmethod
-    def _require(count: int, limit: int, option: str) -> None:
-        if count > limit:
-            raise DataError(
-                f"A text of {count} tokens is longer than the {limit} positions of {option}. "
-                f"Shorten it or give randomised positions a larger {option}."
-            )
+        """Return the wrapped scheme's bias at drawn positions; shapes as in :meth:`PositionScheme.score_bias`."""
+        return self.scheme.score_bias(q, k, q_positions, k_positions)

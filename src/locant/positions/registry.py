@@ -168,6 +168,37 @@ def register_scheme(name: str) -> Callable[[_Scheme], _Scheme]:
     return register
 
 
+_OTHER_NAMES = {
+    **{"nope": "none", "nopositions": "none", "sinusoid": "sinusoidal", "sine": "sinusoidal", "sincos": "sinusoidal"},
+    **{"abs": "learned", "absolute": "learned", "learnedabsolute": "learned", "rotaryembedding": "rotary"},
+}
+"""What the field also calls schemes, beside their names and titles, in small letters and without signs."""
+
+
+def scheme_name(word: str) -> str:
+    """Return the registered name of a scheme.
+
+    Args:
+        word: The name, the title (``RoPE``) or another name of the field (``rope``, ``nope``, ``abs``), in any case.
+
+    Raises:
+        ConfigError: No scheme is called so; the message names the nearest.
+    """
+    if word in SCHEMES:
+        return word
+    called = {**_OTHER_NAMES}
+    for name, scheme in SCHEMES.items():
+        called |= {_letters(scheme.title): name, _letters(name): name}
+    if found := called.get(_letters(word)):
+        return found
+    hint = nearest(word.lower(), [*SCHEMES, *(scheme.title.lower() for scheme in SCHEMES.values()), *_OTHER_NAMES])
+    raise ConfigError(f"Unknown positional scheme '{word}'.{hint} Known: {', '.join(SCHEMES)}.")
+
+
+def _letters(word: str) -> str:
+    return re.sub(r"[\W_]+", "", word.lower())
+
+
 def option_defaults(scheme: type[PositionScheme]) -> dict[str, Any]:
     """Return a scheme's options with their defaults, the keyword-only arguments of constructor and ``for_model``.
 
@@ -199,15 +230,14 @@ def build_scheme(name: str, shape: AttentionShape, options: Mapping[str, Any] | 
     """Build a positional scheme by name.
 
     Args:
-        name: A key of :data:`SCHEMES`.
+        name: A key of :data:`SCHEMES`, or another name of such a scheme; see :func:`scheme_name`.
         shape: Dimensions of the model.
         options: The scheme's options.
 
     Raises:
         ConfigError: The name or an option is unknown (the nearest known one is named), or a value is out of range.
     """
-    if name not in SCHEMES:
-        raise ConfigError(f"Unknown positional scheme '{name}'.{nearest(name, SCHEMES)} Known: {', '.join(SCHEMES)}.")
+    name = scheme_name(name)
     scheme = SCHEMES[name]
     defaults = option_defaults(scheme)
     for option, value in (options or {}).items():

@@ -15,7 +15,7 @@ from torch import Tensor
 from locant.errors import ConfigError
 from locant.positions.angles import require_integer
 from locant.positions.position_range import position_range
-from locant.positions.scheme import AttentionShape, PositionScheme, ScoreMod
+from locant.positions.scheme import AttentionShape, PositionScheme, ScoreMod, describes
 
 
 def relative_positions(q_positions: Tensor, k_positions: Tensor) -> Tensor:
@@ -94,6 +94,7 @@ class RelativeBias(PositionScheme, ABC):
     """
 
     traceable = True
+    num_heads: int
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
@@ -118,19 +119,33 @@ class RelativeBias(PositionScheme, ABC):
         return cls(shape.num_heads, **options)
 
     @property
-    def bias_reads_keys(self) -> bool:
+    @describes("score_bias")
+    def bias_reads_content(self) -> bool:
         """The bias depends on positions alone."""
         return False
 
-    def distance_bias(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
+    def is_relative(self, q_positions: Tensor, k_positions: Tensor) -> bool:
+        """Return whether the bias at these positions is that of their distances alone."""
+        del q_positions, k_positions
+        return True
+
+    @describes("score_bias")
+    def distance_bias(
+        self, q_positions: Tensor, k_positions: Tensor, *, max_length: int | None = None
+    ) -> tuple[Tensor, int] | None:
         """Return the bias of every relative position; as :meth:`PositionScheme.distance_bias`.
 
-        Under a compiler, which cannot know the highest position, ``None``.
+        Under a compiler, which cannot know the highest position, ``None`` without ``max_length``.
         """
-        if torch.compiler.is_compiling():
+        if max_length is not None:
+            lowest, highest = 1 - max_length, max_length - 1
+        elif torch.compiler.is_compiling():
             return None
-        queries, keys = position_range(q_positions), position_range(k_positions)
-        lowest, highest = keys.low - queries.high, keys.high - queries.low
+        else:
+            queries, keys = position_range(q_positions), position_range(k_positions)
+            lowest, highest = keys.low - queries.high, keys.high - queries.low
+        if not self.is_relative(q_positions, k_positions):
+            return None
         return self.bias(torch.arange(lowest, highest + 1, device=k_positions.device)), lowest
 
     def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
@@ -141,7 +156,7 @@ class RelativeBias(PositionScheme, ABC):
             once.
         """
         del k
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or not self.is_relative(q_positions, k_positions):
             return self.pair_bias(q_positions, k_positions).to(q.dtype)
         return expand_relative(lambda offsets: self.bias(offsets).to(q.dtype), q_positions, k_positions)
 
@@ -159,28 +174,47 @@ class RelativeBias(PositionScheme, ABC):
         values = self.bias(offsets.flatten()).view(-1, *offsets.shape)
         return values.unsqueeze(0) if offsets.dim() == 2 else values.transpose(0, 1)
 
-    def score_mod(
-        self,
-        q: Tensor,
-        k: Tensor,
-        q_positions: Tensor,
-        k_positions: Tensor | None = None,
-        *,
-        max_length: int | None = None,
-    ) -> ScoreMod | None:
-        """Return the bias for FlexAttention; as :meth:`PositionScheme.score_mod`.
 
-        The function holds the bias of the distinct relative positions alone, not of all pairs.
-        """
-        k_positions = q_positions if k_positions is None else k_positions
-        dtype = torch.promote_types(q.dtype, torch.float32)
-        if max_length is not None:
-            row = self.bias(torch.arange(1 - max_length, max_length, device=k_positions.device))
-            return distance_score_mod(row.to(dtype), 1 - max_length, q_positions, k_positions)
-        found = self.distance_bias(q_positions, k_positions)
-        if found is None:
-            return super().score_mod(q, k, q_positions, k_positions)
-        return distance_score_mod(found[0].to(dtype), found[1], q_positions, k_positions)
+def score_mod(
+    scheme: PositionScheme,
+    q: Tensor,
+    k: Tensor,
+    q_positions: Tensor,
+    k_positions: Tensor | None = None,
+    *,
+    max_length: int | None = None,
+) -> ScoreMod | None:
+    """Return a scheme's bias as a function for ``torch.nn.attention.flex_attention``, which gets it as ``score_mod``.
+
+    It adds to the score of every pair what ``score_bias`` says. Of a bias that depends on the distance alone it holds
+    no number for each pair; the function of any other scheme holds the bias of all pairs.
+
+    Args:
+        scheme: The scheme.
+        q: Queries ``[B, H, Q, D]``, before rotation.
+        k: Keys ``[B, H, K, D]``, before rotation.
+        q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
+        k_positions: Integer positions ``[K]`` or ``[B, K]``; may be left out where keys are those of the same tokens.
+        max_length: A length in tokens that no distance between a query and a key which it sees reaches, where one is
+            known. In a compiled graph, where no position can be read, it keeps a bias of distances from being written
+            out for all pairs.
+
+    Returns:
+        A function of a score and the indices of batch, head, query and key; ``None`` where the scheme adds nothing.
+
+    Raises:
+        DataError: There are more or fewer positions than tokens.
+    """
+    k_positions = q_positions if k_positions is None else k_positions
+    found = scheme.distance_bias(q_positions, k_positions, max_length=max_length)
+    if found is not None:
+        row = found[0].to(torch.promote_types(q.dtype, torch.float32))
+        return distance_score_mod(row, found[1], q_positions, k_positions)
+    bias = scheme.score_bias(q, k, q_positions, k_positions)
+    if bias is None:
+        return None
+    every = bias.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    return lambda score, b, h, i, j: score + every[b, h, i, j]
 
 
 def distance_score_mod(row: Tensor, lowest: int, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
@@ -194,16 +228,14 @@ def distance_score_mod(row: Tensor, lowest: int, q_positions: Tensor, k_position
     """
     highest = row.shape[-1] - 1
 
+    def at(positions: Tensor, b: Tensor, i: Tensor) -> Tensor:
+        return positions[i] if positions.dim() == 1 else positions[b if positions.shape[0] > 1 else b * 0, i]
+
     def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        offset = position_at(k_positions, b, j) - position_at(q_positions, b, i)
+        offset = at(k_positions, b, j) - at(q_positions, b, i)
         return score + row[h, (offset - lowest).clamp(0, highest)]
 
     return score_mod
-
-
-def position_at(positions: Tensor, b: Tensor, i: Tensor) -> Tensor:
-    """Return the position of the token ``i`` of the row ``b``, of positions ``[L]`` or ``[B, L]``."""
-    return positions[i] if positions.dim() == 1 else positions[b, i]
 
 
 def at_least_float32(parameter: Tensor) -> Tensor:

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from torch import Tensor, nn
 
-from locant.errors import ConfigError, nearest
+from locant.errors import ConfigError, DataError, nearest
 
 if TYPE_CHECKING:
     from locant.positions.rotary.config import RotaryConfig
+
+Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""What rotates queries ``[B, H, Q, D]`` and keys ``[B, H, K, D]``, with all that depends on their positions in it."""
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 """What FlexAttention does to scores: a function of a score and the indices of batch, head, query and key."""
@@ -25,8 +29,33 @@ ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 Place = Literal["embedding", "queries+keys", "scores"]
 """Where a scheme can act: ``embed``, ``rotate`` and ``score_bias`` are the hooks."""
 
-_HOOKS: dict[Place, str] = {"embedding": "embed", "queries+keys": "rotate", "scores": "score_bias"}
+_HOOKS: dict[str, Place] = {
+    "embed": "embedding",
+    "rotate": "queries+keys",
+    "rotation": "queries+keys",
+    "score_bias": "scores",
+}
 PLACES: tuple[Place, ...] = get_args(Place)
+
+
+_Fact = TypeVar("_Fact")
+
+
+def describes(*hooks: str) -> Callable[[_Fact], _Fact]:
+    """Mark a fact of a scheme, a method or a property, as a claim about hooks.
+
+    It holds for the hooks of the class that makes it. A class that overrides one of these and not the fact has what the
+    classes before said whose claim is not about that hook: in the end the default of :class:`PositionScheme`, nothing.
+
+    Args:
+        hooks: Names of the methods that the fact describes.
+    """
+
+    def mark(fact: _Fact) -> _Fact:
+        (fact.fget if isinstance(fact, property) else fact).describes = hooks  # type: ignore[union-attr]
+        return fact
+
+    return mark
 
 
 @dataclass(frozen=True)
@@ -80,13 +109,25 @@ class PositionScheme(nn.Module):
     acts_on: frozenset[Place] = frozenset()
     """The places where it acts; of a class, unless it says otherwise, those whose hooks it overrides."""
 
+    axes: int = 1
+    """Coordinates that a token may have: positions are then ``[B, L, axes]`` as well."""
+
+    head_dim: int | None = None
+    """Features of the heads that it is made for, where it is made for some."""
+
+    num_heads: int | None = None
+    """Number of the heads that it is made for, where it is made for some."""
+
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """Note the places whose hooks a class overrides."""
+        """Note the places whose hooks a class overrides, drop claims about hooks that it overrides, guard its hooks."""
         super().__init_subclass__(**arguments)
         if "acts_on" not in cls.__dict__:
             cls.acts_on = frozenset(
-                place for place, hook in _HOOKS.items() if getattr(cls, hook) is not getattr(PositionScheme, hook)
+                place for hook, place in _HOOKS.items() if getattr(cls, hook) is not getattr(PositionScheme, hook)
             )
+        _drop_claims(cls)
+        for hook in vars(cls).keys() & {"embed", "rotate", "score_bias"}:
+            setattr(cls, hook, _guarded(hook, vars(cls)[hook]))
 
     packs_texts: ClassVar[bool] = True
     """Whether texts packed in one row, each with positions from 0 on, are kept apart by the mask alone."""
@@ -102,11 +143,12 @@ class PositionScheme(nn.Module):
         return False
 
     @property
-    def bias_reads_keys(self) -> bool:
-        """Whether :meth:`score_bias` looks at the keys, or at their positions alone.
+    def bias_reads_content(self) -> bool:
+        """Whether :meth:`score_bias` looks at queries or keys, or at their positions alone.
 
-        A scheme that rotates keys as well and whose bias looks at positions alone may say so: then decoding with a
-        cache need not rotate the keys of earlier tokens once more at every step.
+        A bias of positions alone is computed once for all layers, and of queries and keys it sees no more than their
+        shape and dtype. If the scheme rotates as well, decoding with a cache need not rotate the keys of earlier tokens
+        once more at every step.
         """
         return "scores" in self.acts_on
 
@@ -173,7 +215,9 @@ class PositionScheme(nn.Module):
         """
         return ()
 
-    def distance_bias(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
+    def distance_bias(
+        self, q_positions: Tensor, k_positions: Tensor, *, max_length: int | None = None
+    ) -> tuple[Tensor, int] | None:
         """Return the bias of every relative position from the lowest to the highest that occurs.
 
         A relative position is ``k_position - q_position`` in tokens: negative for keys before the query.
@@ -181,12 +225,14 @@ class PositionScheme(nn.Module):
         Args:
             q_positions: Integer positions ``[Q]`` or ``[B, Q]``, at least one.
             k_positions: Integer positions ``[K]`` or ``[B, K]``, at least one.
+            max_length: A length in tokens that no distance which counts reaches, where one is known: then those below
+                it are given, and no position is read for that.
 
         Returns:
             The biases ``[H, n]`` and the relative position of the first; ``None``, which is the rule, where
             :meth:`score_bias` depends on more than the relative position.
         """
-        del q_positions, k_positions
+        del q_positions, k_positions, max_length
         return None
 
     def forward(
@@ -212,18 +258,20 @@ class PositionScheme(nn.Module):
             x: Embeddings ``[B, L, E]``, or queries ``[B, H, Q, D]``.
             k: Keys ``[B, H, K, D]``; for embeddings, their integer positions ``[L]`` or ``[B, L]``.
             positions: Integer positions of the queries, ``[Q]`` or ``[B, Q]``.
-            k_positions: Integer positions of the keys, ``[K]`` or ``[B, K]``; those of the queries unless given.
+            k_positions: Integer positions of the keys, ``[K]`` or ``[B, K]``; may be left out where the keys are those
+                of the same tokens.
             heads_last: Whether queries and keys are ``[B, L, H, D]`` and not ``[B, H, L, D]``; a bias is
                 ``[B, H, Q, K]`` either way. Nothing is copied for that.
 
         Raises:
-            ConfigError: The scheme acts somewhere else.
+            ConfigError: The scheme acts somewhere else, or is made for other heads.
+            DataError: There are more or fewer positions than tokens.
         """
         if positions is None:
             _require_place(self, not self.acts_on or "embedding" in self.acts_on, "queries, keys and positions")
             return self.embed(x, k)
         _require_place(self, self.acts_on != {"embedding"}, "embeddings and positions")
-        k_positions = positions if k_positions is None else k_positions
+        k_positions = positions if k_positions is None else k_positions  # right for keys of the same tokens alone
         rotates, biases = "queries+keys" in self.acts_on, "scores" in self.acts_on
         if heads_last:
             x, k = x.transpose(1, 2), k.transpose(1, 2)
@@ -263,6 +311,30 @@ class PositionScheme(nn.Module):
         del q_positions, k_positions
         return q, k
 
+    def rotation(self, q_positions: Tensor, k_positions: Tensor | None = None) -> Rotation:
+        """Return :meth:`rotate` at these positions, with all that depends on positions alone computed.
+
+        The layers of a model share it. A scheme overrides this or :meth:`rotate`, and nothing more where it computes
+        nothing of positions alone.
+
+        Args:
+            q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
+            k_positions: Integer positions ``[K]`` or ``[B, K]``; those of the queries unless given.
+        """
+        keys = q_positions if k_positions is None else k_positions
+        return lambda q, k: self.rotate(q, k, q_positions, keys)
+
+    def drawn(self, positions: Tensor) -> Tensor:
+        """Return the positions that tokens take, of the same shape: what all hooks of a forward pass are given.
+
+        A model asks once, before its first layer. A scheme that draws positions in training overrides it; those of
+        others are the given ones.
+
+        Args:
+            positions: Integer positions, counted in tokens from 0.
+        """
+        return positions
+
     def query_blocks(self, q_positions: Tensor) -> list[slice]:
         """Return the runs of queries that :meth:`rotate` can serve together with one rotation of the keys.
 
@@ -292,55 +364,71 @@ class PositionScheme(nn.Module):
         del q, k, q_positions, k_positions
         return None
 
-    def score_mod(
-        self,
-        q: Tensor,
-        k: Tensor,
-        q_positions: Tensor,
-        k_positions: Tensor | None = None,
-        *,
-        max_length: int | None = None,
-    ) -> ScoreMod | None:
-        """Return the bias as a function for ``torch.nn.attention.flex_attention``, which gets it as ``score_mod``.
 
-        It adds to the score of every pair what :meth:`score_bias` says. A scheme whose bias depends on the distance
-        alone, and Shaw's, hold no number for each pair; the function of any other scheme holds the bias of all pairs.
+def _drop_claims(cls: type[PositionScheme]) -> None:
+    """Give a class the first definition of every fact whose hooks no class before it overrides."""
+    order = cls.__mro__[: cls.__mro__.index(PositionScheme) + 1]
+    for name in dict.fromkeys(name for base in order for name in vars(base)):
+        made = [(place, vars(base)[name]) for place, base in enumerate(order) if name in vars(base)]
+        for place, fact in made:
+            hooks = getattr(fact.fget if isinstance(fact, property) else fact, "describes", ())
+            if not any(hook in vars(base) for base in order[:place] for hook in hooks):
+                if fact is not made[0][1]:
+                    setattr(cls, name, fact)
+                break
 
-        Args:
-            q: Queries ``[B, H, Q, D]``, before :meth:`rotate`.
-            k: Keys ``[B, H, K, D]``, before :meth:`rotate`.
-            q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
-            k_positions: Integer positions ``[K]`` or ``[B, K]``; those of the queries unless given.
-            max_length: A length in tokens that no distance between a query and a key which it sees reaches, where one
-                is known. Then no position is read; in a compiled graph it keeps a bias of distances from being written
-                out for all pairs.
 
-        Returns:
-            A function of a score and the indices of batch, head, query and key; ``None`` where the scheme adds nothing.
-        """
-        del max_length
-        bias = self.score_bias(q, k, q_positions, q_positions if k_positions is None else k_positions)
-        if bias is None:
-            return None
-        every = bias.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-        return lambda score, b, h, i, j: score + every[b, h, i, j]
+def _guarded(hook: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a hook that looks at the shapes it is given first, which costs nothing under a compiler."""
 
-    def score_features(self, q: Tensor, k: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return the bias of causal self-attention as products of further features, where it can be said that way.
+    @wraps(function)
+    def embed(self: PositionScheme, x: Tensor, positions: Tensor) -> Any:
+        _require_fit(self, "token", x, positions)
+        return function(self, x, positions)
 
-        Then no bias has to exist for any pair. What depends on the query alone may be left out: the softmax ignores it.
+    @wraps(function)
+    def attend(self: PositionScheme, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Any:
+        require_fit(self, q, k, q_positions, k_positions)
+        return function(self, q, k, q_positions, k_positions)
 
-        Args:
-            q: Queries ``[B, H, L, D]``.
-            k: Keys ``[B, H, L, D]`` at the same positions.
-            k_positions: Integer positions ``[L]`` or ``[B, L]``.
+    return embed if hook == "embed" else attend
 
-        Returns:
-            Features ``[B, H, L, N]`` of queries and of keys, in the dtype of ``q``, whose products are added to those
-            of ``q`` and ``k`` before these are scaled, or ``None``, which is the rule.
-        """
-        del q, k, k_positions
-        return None
+
+def require_fit(scheme: PositionScheme, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> None:
+    """Raise an error unless a scheme is made for such queries and keys, and each has a position.
+
+    Args:
+        scheme: The scheme.
+        q: Queries ``[B, H, Q, D]``.
+        k: Keys ``[B, H, K, D]``, of all heads or of fewer.
+        q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
+        k_positions: Integer positions ``[K]`` or ``[B, K]``.
+
+    Raises:
+        ConfigError: The scheme is made for other heads.
+        DataError: There are more or fewer positions than tokens.
+    """
+    _require_fit(scheme, "query", q, q_positions)
+    _require_fit(scheme, "key", k, k_positions)
+    name = type(scheme).__name__
+    if scheme.head_dim is not None and scheme.head_dim != q.shape[-1]:
+        raise ConfigError(f"{name} is made for heads of {scheme.head_dim} features, and these have {q.shape[-1]}.")
+    if q.dim() == 4 and scheme.num_heads is not None and scheme.num_heads != q.shape[1]:
+        raise ConfigError(f"{name} is made for {scheme.num_heads} heads of queries, and these are {q.shape[1]}.")
+
+
+def _require_fit(scheme: PositionScheme, what: str, x: Tensor, positions: Tensor) -> None:
+    """Raise DataError unless there is a position for every token of ``x [B, ..., L, D]``."""
+    shape = positions.shape[:-1] if positions.dim() == 3 and scheme.axes > 1 else positions.shape
+    rows = x.shape[0] if x.dim() > 2 else 1
+    fits = len(shape) in (1, 2) and shape[-1] == x.shape[-2] and (len(shape) == 1 or shape[0] == 1 or shape[0] == rows)
+    if not fits:
+        several = f", or coordinates [B, L, {scheme.axes}]" if scheme.axes > 1 else ""
+        missing = " Give k_positions where keys are not those of the same tokens." if what == "key" else ""
+        raise DataError(
+            f"Positions of the shape {list(positions.shape)} are not one for every {what}: there are {rows} rows of "
+            f"{x.shape[-2]}, so that they are [L] or [B, L]{several}.{missing}"
+        )
 
 
 def _require_place(scheme: PositionScheme, right: bool, expected: str) -> None:

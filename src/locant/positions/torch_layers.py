@@ -28,7 +28,7 @@ class PositionedAttention(nn.MultiheadAttention):
         batch_first: Whether sequences are ``[B, L, E]``, and not ``[L, B, E]``.
 
     Raises:
-        ConfigError: The scheme acts on the embeddings.
+        ConfigError: The scheme acts on the embeddings, or draws positions.
 
     Example:
         >>> import torch
@@ -74,6 +74,10 @@ class PositionedAttention(nn.MultiheadAttention):
         if "embedding" in scheme.acts_on:
             raise ConfigError(
                 f"The scheme '{scheme.name}' acts on the embeddings: call it on the input of the first layer instead."
+            )
+        if type(scheme).drawn is not PositionScheme.drawn:
+            raise ConfigError(
+                f"The scheme '{scheme.name}' draws positions once for all layers, which torch's layers do not share."
             )
         self.scheme = scheme
         # What torch's encoder layers ask for before they leave out the attention's own forward pass in evaluation.

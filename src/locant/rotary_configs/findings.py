@@ -148,7 +148,7 @@ def _misspelt(case: Case) -> Iterator[Said]:
 
 @finding("override-beside-text-config", "error", "vllm-project/vllm/pull/54289")
 def _override_beside_text_config(case: Case) -> Iterator[Said]:
-    """The setting stands beside `text_config`, where the language model does not look."""
+    """The setting is beside `text_config`, where the language model does not look."""
     idle = [each.entry for each in case.idle if case.path and each.entry in (*GROUPS, "rope_theta")]
     unasked = [
         name for name in GROUPS if case.path and not case.class_name and isinstance(case.content.get(name), dict)
@@ -190,7 +190,7 @@ def _needs_release(case: Case) -> Iterator[Said]:
 
 @finding("original-missing", "warning", "huggingface/transformers/issues/38224")
 def _original_missing(case: Case) -> Iterator[Said]:
-    """In its place transformers takes `max_position_embeddings`; other software refuses, or takes another length."""
+    """Without it transformers takes `max_position_embeddings`; other software refuses, or takes another length."""
     name = "original_max_position_embeddings"
     for group in case.groups:
         if group.kind in ("yarn", "llama3", "longrope") and case.original(group) is None:

@@ -2,95 +2,182 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from locant.errors import LocantError
-from locant.server import routes, streaming
-from locant.server.envelope import Envelope, answer_error
+from locant.server import routes
+from locant.server.clients import Gate, Rates, RequestError, address_of, check_envelope
 from locant.server.files import FileStore
-from locant.server.gate import Gate
-from locant.server.glossaries import with_glossaries
-from locant.server.identification import Identifier
+from locant.server.logs import where_it_failed
 from locant.server.metrics import Metrics
 from locant.server.models import Models
-from locant.server.openapi import docs_page, specification
-from locant.server.rates import Rates
+from locant.server.scheduler import QueueFullError, SchedulerClosedError, TooManySentencesError
 from locant.server.settings import ServerSettings
-from locant.server.state import State
 from locant.server.translating import TranslationService
 
+_LOG = logging.getLogger("locant.server")
+
 _PAGE = Path(__file__).with_name("page")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+_NAMES = {404: "There is nothing at this address.", 405: "This address does not know this method."}
 
 
-class Application(Starlette):
-    """Routes in an :class:`~locant.server.envelope.Envelope`, which answers whatever fails.
+@dataclass
+class State:
+    """What the routes of an application share.
 
-    Starlette's own layers, which look for failures as well, would take a tenth of the time of a request.
+    Attributes:
+        settings: Of the server.
+        service: Translates.
+        gate: Lets clients in.
+        files: Translated files.
+        metrics: Numbers for Prometheus.
+        local: Whether it answers under names of this machine alone, and no pages of other sites.
+        requests: Number of requests that are being answered.
+        page: The page of metrics that is being made, which all have that ask for it meanwhile.
     """
 
-    def build_middleware_stack(self) -> ASGIApp:
-        """Return the routes with what was asked for around them."""
-        app: ASGIApp = ByAddress(self.router)
-        for layer, arguments, options in reversed(self.user_middleware):
-            app = layer(app, *arguments, **options)
-        return app
+    settings: ServerSettings
+    service: TranslationService
+    gate: Gate
+    files: FileStore
+    metrics: Metrics
+    local: bool = False
+    requests: int = 0
+    page: asyncio.Task[bytes] | None = None
 
 
-class ByAddress:
-    """Finds the routes of addresses without parameters at once, where the router would try one after the other.
+class Application:
+    """The server as an ASGI application; made by :func:`build_app`.
+
+    Around the routes are headers, an entry in the log and the metrics, and a plain sentence for what fails.
 
     Args:
-        router: Answers all other requests.
+        state: What the routes share.
+        router: The routes.
     """
 
-    def __init__(self, router: Router) -> None:
-        self._router = router
-        self._known = {
-            (method, route.path): route
-            for route in router.routes
-            if isinstance(route, Route) and not route.param_convertors
-            for method in route.methods or ()
-        }
+    def __init__(self, state: State, router: Router) -> None:
+        self.state, self._router = state, router
+        self._outermost: ASGIApp = self._answer
+        if origins := state.settings.cors_origins:
+            self._outermost = CORSMiddleware(
+                self._outermost,
+                allow_origins=list(origins),
+                allow_methods=["GET", "POST"],
+                allow_headers=["Authorization", "Content-Type"],
+                expose_headers=["Retry-After"],
+            )
+        if proxies := state.settings.trusted_proxies:
+            self._outermost = ProxyHeadersMiddleware(self._outermost, trusted_hosts=list(proxies))  # type: ignore[arg-type,assignment]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        route = self._known.get((scope.get("method", ""), scope.get("path", "")))
-        if route is None or scope["type"] != "http":
+        await self._outermost(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        scope.update(route=route, router=self._router, endpoint=route.endpoint, path_params={})
-        await route.app(scope, receive, send)
+        begun, status, shared = time.monotonic(), 0, self.state
+        scope["app"] = self
+        noted = scope.setdefault("state", {})
+        noted["locant"], noted["arrived"] = shared, asyncio.get_running_loop().time()
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                given = {name for name, _ in message["headers"]}
+                headers = [*message["headers"], *(header for header in _HEADERS if header[0] not in given)]
+                # What is left of a body that was refused is not read.
+                if status in (408, 413, 415, 503) and not noted.get("body_read"):
+                    headers.append((b"connection", b"close"))
+                message = {**message, "headers": headers}
+            await send(message)
+
+        shared.requests += 1
+        try:
+            check_envelope(scope, shared.settings.cors_origins if shared.local else None)
+            if shared.requests > shared.settings.limits.connections:
+                raise RequestError(
+                    503, "The server has too many connections. Try again later.", reason="connections", retry_after=1
+                )
+            await self._router(scope, receive, send_on)
+        except Exception as error:
+            if not isinstance(error, (LocantError, HTTPException)):
+                _LOG.error("a request failed", extra=where_it_failed(error))
+            if not status:
+                await _shown(error, scope)(scope, receive, send_on)
+        finally:
+            shared.requests -= 1
+            self._note(scope, status, time.monotonic() - begun)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        noted = scope["state"]
+        route = noted.get("route", "other")
+        self.state.metrics.answered(route, status, seconds)
+        if reason := noted.get("refused"):
+            self.state.metrics.refused.labels(reason).inc()
+        if _LOG.isEnabledFor(logging.INFO):
+            entry = {
+                "route": route,
+                "method": scope["method"] if scope["method"].isalpha() else "other",
+                "status": status,
+                "seconds": round(seconds, 4),
+                "client": noted.get("client") or address_of(scope),
+                **noted.get("sizes", {}),
+                **({"reason": reason} if reason else {}),
+            }
+            _LOG.info("request", extra=entry)
 
 
-class Endpoint:
-    """Answers requests with what a function returns.
-
-    Args:
-        answer: Returns the answer.
-    """
-
-    def __init__(self, answer: Callable[[Request], Awaitable[Response]]) -> None:
-        self._answer = answer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        response = await self._answer(Request(scope, receive, send))
-        await response(scope, receive, send)
+def _shown(error: Exception, scope: Scope) -> Response:
+    """Return the answer to a request that failed: a status and a sentence, as LibreTranslate words errors."""
+    status, sentence, reason, headers = 500, "The server failed to answer this request.", "error", {}
+    retry_after: int | None = None
+    match error:
+        case RequestError():
+            status, sentence, reason, retry_after = error.status, str(error), error.reason, error.retry_after
+        case QueueFullError():
+            status, sentence, reason, retry_after = 503, str(error), "queue", error.retry_after
+        case TooManySentencesError():
+            status, sentence, reason = 400, str(error), "sentences"
+        case SchedulerClosedError():
+            status, sentence, reason, retry_after = 503, str(error), "draining", 1
+        case HTTPException():
+            status, sentence, reason = error.status_code, _NAMES.get(error.status_code, error.detail), "address"
+            headers = dict(error.headers or {})
+        case LocantError():
+            sentence = str(error)
+    scope["state"]["refused"] = reason
+    if retry_after is not None:
+        headers["retry-after"] = str(retry_after)
+    return JSONResponse({"error": sentence}, status, headers)
 
 
 def build_app(
@@ -99,6 +186,7 @@ def build_app(
     *,
     rates: Rates | None = None,
     files: FileStore | None = None,
+    local: bool = False,
 ) -> Application:
     """Return the server as an ASGI application.
 
@@ -109,69 +197,58 @@ def build_app(
         settings: Of the server; where it listens matters not here.
         rates: Counts of requests that several processes have in common; by default of this one.
         files: Where translated files are kept; by default in a temporary folder of its own.
+        local: Whether it answers under names of this machine alone, and no pages of other sites.
+
+    Raises:
+        ConfigError: A glossary is for no direction of the models, or for several.
+        DataError: A term of a glossary is wrong.
     """
     settings = settings or ServerSettings()
-    models = with_glossaries(models, settings.glossaries).by_way_of(settings.pivot)
-    limits = settings.limits
-    metrics = Metrics()
+    models = models.arranged(pivot=settings.pivot, glossaries=settings.glossaries)
+    limits, metrics, rates = settings.limits, Metrics(), rates or Rates()
     state = State(
         settings=settings,
         service=TranslationService(models, settings, [metrics.of_model(name) for name in models.names]),
-        gate=Gate(settings, rates or Rates()),
-        files=files or FileStore(60 * limits.file_minutes, limits.files),
+        gate=Gate(settings, rates),
+        files=files or FileStore(60 * limits.file_minutes, limits.files, limits.files_bytes),
         metrics=metrics,
-        identifier=Identifier(models.codes) if settings.identify else None,
+        local=local,
     )
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: object) -> AsyncIterator[None]:
         yield
         state.service.end()
         state.files.close()
+        rates.close()
 
-    middleware = [Middleware(Envelope, state=state)]
-    if settings.trusted_proxies:
-        middleware.insert(0, Middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies)))
-    if settings.cors_origins:
-        middleware.append(
-            Middleware(
-                CORSMiddleware,
-                allow_origins=list(settings.cors_origins),
-                allow_methods=["GET", "POST"],
-                allow_headers=["Authorization", "Content-Type"],
-                expose_headers=["Retry-After"],
-            )
-        )
-        # Within that layer, so that what fails has its headers, too.
-        handlers: dict[Any, Any] = {HTTPException: answer_error, LocantError: answer_error}
-        middleware.append(Middleware(ExceptionMiddleware, handlers=handlers))
-    app = Application(routes=_routes(settings), middleware=middleware, lifespan=lifespan)
-    app.router.redirect_slashes = False
-    app.state.locant = state
-    return app
+    return Application(state, Router(_routes(settings), redirect_slashes=False, lifespan=lifespan))
 
 
 def _routes(settings: ServerSettings) -> list[BaseRoute]:
     found: list[BaseRoute] = [
-        _route("POST", "/translate", routes.translate),
-        _route("POST", "/translate/stream", streaming.stream),
-        _route("POST", "/translate_file", routes.translate_file),
-        _route("GET", "/download_file/{name}", routes.download_file),
-        _route("POST", "/detect", routes.detect),
-        _route("POST", "/suggest", routes.suggest),
-        _route("GET", "/languages", routes.languages),
-        _route("GET", "/frontend/settings", routes.frontend_settings),
-        _route("GET", "/health", routes.health),
-        _route("GET", "/metrics", routes.metrics),
-        _route("GET", "/spec", specification),
-        _route("GET", "/openapi.json", specification),
-        _route("GET", "/docs", docs_page),
+        Route(path, _Endpoint(path, answer), methods=[method], name=answer.__name__)
+        for (method, path), answer in routes.ROUTES.items()
     ]
     if settings.page and (_PAGE / "index.html").is_file():
-        found.append(_route("GET", "/", routes.page_of(_PAGE / "index.html")))
+        page = (_PAGE / "index.html").read_bytes()
+
+        async def index(request: Request) -> Response:
+            return Response(page, media_type="text/html; charset=utf-8")
+
+        found.append(Route("/", _Endpoint("/", index), methods=["GET"]))
         found.append(Mount("/page", StaticFiles(directory=_PAGE)))
     return found
 
 
-def _route(method: str, path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
-    return Route(path, Endpoint(answer), methods=[method], name=answer.__name__)
+class _Endpoint:
+    """Answers requests with what a function returns, and lets through what it raises."""
+
+    def __init__(self, path: str, answer: Callable[[Request], Awaitable[Response]]) -> None:
+        self._path, self._answer = path, answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        scope["state"]["route"] = self._path
+        response = await self._answer(Request(scope, receive, send))
+        await response(scope, receive, send)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 import shutil
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,44 +16,56 @@ from pathlib import Path
 from locant.errors import LocantError
 
 _NAME = re.compile(r"[0-9a-f]{32}\.[A-Za-z0-9_-][A-Za-z0-9._-]{0,79}")
-_PREFIX = "locant-serve-"
+_MARK = 8  # letters of a name that tell the clients apart
 
 
 class NoRoomError(LocantError):
-    """No more files can be kept."""
+    """The file cannot be kept."""
 
 
 class FileStore:
-    """Keeps files for some time.
+    """Keeps files for some time, and gives each client a fair share of the room.
+
+    Where there is no room, the client that has most of it loses its oldest file, so that nobody can take it from the
+    others.
 
     Args:
         seconds: For how long.
         most: Most files at a time; the processes of a server have them in common.
+        most_bytes: Most bytes of them all, likewise.
         folder: Where; by default a new temporary folder, which :meth:`close` removes.
         clock: Tells the time in seconds since the epoch.
     """
 
     def __init__(
-        self, seconds: float, most: int, folder: Path | None = None, clock: Callable[[], float] = time.time
+        self,
+        seconds: float,
+        most: int,
+        most_bytes: int,
+        folder: Path | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._folder, self._temporary = folder, folder is None
-        self._seconds, self._most, self._clock = seconds, most, clock
+        self._temporary = folder is None
+        self._folder = folder or Path(tempfile.mkdtemp(prefix="locant-serve-"))
+        self._seconds, self._most, self._most_bytes, self._clock = seconds, most, most_bytes, clock
 
-    def keep(self, content: bytes, name: str) -> str:
+    def keep(self, content: bytes, name: str, client: str) -> str:
         """Keep a file and return the name under which it can be fetched.
 
         Args:
             content: Of the file.
             name: What it is to be called by whoever fetches it; letters, digits and ``._-`` of it are kept.
+            client: Whose it is.
 
         Raises:
-            NoRoomError: Too many files are kept, or the disk is full.
+            NoRoomError: It is larger than all room, or the disk is full.
         """
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        if self.forget_old() >= self._most:
-            raise NoRoomError("The server keeps as many translated files as it can. Try again later.")
-        kept = f"{secrets.token_hex(16)}.{_plain(name)}"
+        if len(content) > self._most_bytes:
+            raise NoRoomError("The translated file is larger than what the server may keep. Send smaller files.")
+        # The folder's name is random: from the mark nobody learns who the client is.
+        mark = hashlib.blake2b(client.encode("utf-8", "surrogatepass"), key=str(self._folder).encode()[-64:])
+        self._make_room(owner := mark.hexdigest()[:_MARK], len(content))
+        kept = f"{owner}{secrets.token_hex(16)[_MARK:]}.{_plain(name)}"
         path = self._folder / kept
         try:
             path.touch(mode=0o600)
@@ -62,34 +76,45 @@ class FileStore:
             raise NoRoomError("The server has no room for the translated file. Try again later.") from None
         return kept
 
+    def _make_room(self, owner: str, size: int) -> None:
+        """Delete files whose time is over, and of the others as many as have to go for another one."""
+        files: dict[str, list[tuple[float, int, Path]]] = defaultdict(list)  # of each client, oldest last
+        for path in self._folder.iterdir():
+            with suppress(OSError):
+                found = path.stat()
+                if found.st_mtime + self._seconds <= self._clock():
+                    path.unlink()
+                else:
+                    files[path.name[:_MARK]].append((found.st_mtime, found.st_size, path))
+        for own in files.values():
+            own.sort(reverse=True)
+
+        def share(client: str) -> float:
+            """Return the larger of a client's shares in files and in bytes, as it would be with the new file."""
+            more, own = client == owner, files[client]
+            total = sum(length for _, length, _ in own) + more * size
+            return max((len(own) + more) / self._most, total / self._most_bytes)
+
+        while (
+            sum(map(len, files.values())) >= self._most
+            or sum(length for own in files.values() for _, length, _ in own) + size > self._most_bytes
+        ):
+            greediest = max((client for client in files if files[client]), key=share)
+            with suppress(OSError):
+                files[greediest].pop()[2].unlink()
+
     def find(self, kept: str) -> tuple[Path, str] | None:
         """Return where a file is and what it is called, or ``None`` where it is no more, or never was."""
-        if self._folder is None or not _NAME.fullmatch(kept):
-            return None
         path = self._folder / kept
         with suppress(OSError):
-            if path.stat().st_mtime + self._seconds > self._clock():
+            if _NAME.fullmatch(kept) and path.stat().st_mtime + self._seconds > self._clock():
                 return path, kept.partition(".")[2]
         return None
 
-    def forget_old(self) -> int:
-        """Delete files whose time is over, and return the number of the others."""
-        left = 0
-        if self._folder is None:
-            return left
-        for path in self._folder.iterdir():
-            with suppress(OSError):
-                if path.stat().st_mtime + self._seconds <= self._clock():
-                    path.unlink()
-                else:
-                    left += 1
-        return left
-
     def close(self) -> None:
-        """Delete all files."""
-        if self._folder is not None and self._temporary:
+        """Delete all files of a folder of its own."""
+        if self._temporary:
             shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
 
 
 def _plain(name: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable that names the folder by which several processes share their numbers."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 
 
 class Metrics:
@@ -28,23 +30,20 @@ class Metrics:
         self._answers: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.refused = Counter("locant_refused", "Requests refused, by the reason.", ["reason"], registry=registry)
         self.characters = Counter("locant_characters", "Characters of texts that were taken.", registry=registry)
-        self._sentences = Counter("locant_sentences", "Sentences translated.", ["model"], registry=registry)
-        self._source = Counter(
-            "locant_source_tokens", "Source tokens of translated sentences.", ["model"], registry=registry
+        named: dict[str, Any] = {"labelnames": ["model"], "registry": registry}
+        alive: dict[str, Any] = {**named, "multiprocess_mode": "livesum"}
+        self._counters = (
+            Counter("locant_sentences", "Sentences translated.", **named),
+            Counter("locant_source_tokens", "Source tokens of translated sentences.", **named),
+            Counter("locant_target_tokens", "Target tokens of translations.", **named),
         )
-        self._target = Counter("locant_target_tokens", "Target tokens of translations.", ["model"], registry=registry)
         self._batch = Histogram(
-            "locant_batch_sentences", "Sentences in the search at each step.", ["model"],
-            registry=registry, buckets=_SENTENCES,
-        )  # fmt: skip
-        self._requests_waiting = Gauge(
-            "locant_waiting_requests", "Requests with sentences that wait.", ["model"],
-            registry=registry, multiprocess_mode="livesum",
-        )  # fmt: skip
-        self._sentences_waiting = Gauge(
-            "locant_waiting_sentences", "Sentences that wait.", ["model"],
-            registry=registry, multiprocess_mode="livesum",
-        )  # fmt: skip
+            "locant_batch_sentences", "Sentences in the search at each step.", buckets=_SENTENCES, **named
+        )
+        self._gauges = (
+            Gauge("locant_waiting_requests", "Requests with sentences that wait.", **alive),
+            Gauge("locant_waiting_sentences", "Sentences that wait.", **alive),
+        )
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """A request was answered."""
@@ -58,32 +57,23 @@ class Metrics:
 
     def of_model(self, name: str) -> ModelMetrics:
         """Return what is told of a model's work."""
-        return ModelMetrics(
-            self._sentences.labels(name),
-            self._source.labels(name),
-            self._target.labels(name),
-            self._batch.labels(name),
-            self._requests_waiting.labels(name),
-            self._sentences_waiting.labels(name),
-        )
+        counters, gauges = [each.labels(name) for each in self._counters], [each.labels(name) for each in self._gauges]
+        return ModelMetrics(counters, self._batch.labels(name), gauges)
 
     def page(self) -> bytes:
         """Return the numbers in Prometheus' text format."""
         registry = self._registry
-        if os.environ.get(_DIRECTORY):
+        if os.environ.get(SHARED):
             registry = CollectorRegistry()
             multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
 
 
 class ModelMetrics:
-    """The numbers of a model; an observer of its scheduler."""
+    """The numbers of a model, which its scheduler tells."""
 
-    def __init__(
-        self, sentences: Counter, source: Counter, target: Counter, batch: Histogram, requests: Gauge, queue: Gauge
-    ) -> None:
-        self._sentences, self._source, self._target, self._batch = sentences, source, target, batch
-        self._requests, self._queue = requests, queue
+    def __init__(self, counters: list[Counter], batch: Histogram, gauges: list[Gauge]) -> None:
+        self._counters, self._batch, self._gauges = counters, batch, gauges
 
     def stepped(self, sentences: int) -> None:
         """So many sentences were in the search while it made a step."""
@@ -91,11 +81,10 @@ class ModelMetrics:
 
     def finished(self, sentences: int, source_tokens: int, target_tokens: int) -> None:
         """So many sentences were translated."""
-        self._sentences.inc(sentences)
-        self._source.inc(source_tokens)
-        self._target.inc(target_tokens)
+        for counter, more in zip(self._counters, (sentences, source_tokens, target_tokens), strict=True):
+            counter.inc(more)
 
     def waiting(self, requests: int, sentences: int) -> None:
         """So many wait now."""
-        self._requests.set(requests)
-        self._queue.set(sentences)
+        for gauge, number in zip(self._gauges, (requests, sentences), strict=True):
+            gauge.set(number)

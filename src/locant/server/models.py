@@ -1,9 +1,9 @@
-"""The models of a server, and which of them translates between which languages."""
+"""The models of a server: which translates between which languages, by way of which, and with which glossary."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -11,13 +11,19 @@ from itertools import product
 from pathlib import Path
 
 from locant.errors import ConfigError, UsageError
-from locant.languages import find_language, parse_language, require_language
+from locant.languages import find_language, language_identifier, parse_language, require_language
 from locant.text.directions import Direction
 from locant.text.tokenizer_pair import Prefixes
 from locant.translation.glossary import Glossary
 from locant.translation.translator import Translator, load_translator
 
 _CODE = re.compile("[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
+_IDENTIFIED = 2_000  # characters that a language is identified by; more do not make it surer
+_LEAST_SHOWN = 3.0  # percent
+_NO_LANGUAGE = {"zxx", "und"}
+
+ALL = "*"
+"""The name of all directions, of a glossary."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,9 @@ class Route:
         return not self.translator.model.output.weight.is_meta
 
 
+Terms = Mapping[str, str | None]
+"""Terms with their translations; ``None`` for what stays as it is."""
+
 Way = tuple[Route, ...]
 """The models that a text goes through one after the other: one, or two by way of a language that both know."""
 
@@ -106,7 +115,7 @@ class Models:
         names: Of the models, in the same order.
         routes: The model that translates in a direction.
         ways: The models that a text goes through in a direction; more directions than ``routes`` after
-            :meth:`by_way_of`.
+            :meth:`arranged`.
         targets: The target languages of each source language.
         codes: The codes of all languages, sources first.
 
@@ -137,36 +146,81 @@ class Models:
         # Of all languages, sources first.
         self.codes = list(dict.fromkeys([*self.targets, *(direction.target for direction in self.ways)]))
 
-    def by_way_of(self, pivot: str | None) -> Models:
-        """Return the same models, translating by way of a language where no model does so directly.
+    def arranged(self, *, pivot: str | None = None, glossaries: Mapping[str, Terms] | None = None) -> Models:
+        """Return the same models, with ways through two of them, and keeping to glossaries.
+
+        Where several glossaries are for a direction, the one that names both languages counts alone, else the one that
+        names one.
 
         Args:
-            pivot: Its code; ``None`` for direct translation alone.
+            pivot: The code of the language by way of which a text goes where no model translates it directly; ``None``
+                for direct translation alone.
+            glossaries: Terms by direction, as :func:`read_glossaries` returns them.
+
+        Raises:
+            ConfigError: No model translates in the direction of a glossary, or translations are given for all of
+                several directions.
+            DataError: A term is wrong; see :class:`~locant.translation.Glossary`.
         """
+        found = copy(self)
+        chosen = self._glossaries(glossaries or {})
+        found.routes = {way: replace(route, glossary=chosen.get(way)) for way, route in self.routes.items()}
         pivot = find_language(pivot, self.codes) if pivot else None
-        before = [route for direction, route in self.routes.items() if direction.target == pivot]
-        after = [route for direction, route in self.routes.items() if direction.source == pivot]
+        before = [route for direction, route in found.routes.items() if direction.target == pivot]
+        after = [route for direction, route in found.routes.items() if direction.source == pivot]
         indirect: dict[Direction, Way] = {}
         for first, second in product(before, after):
             direction = Direction(first.direction.source, second.direction.target)
             if direction.source != direction.target and pivot not in direction:
                 indirect[direction] = first, second
-        found = copy(self)
         found._set_ways(indirect)
         return found
 
-    def with_glossaries(self, glossaries: Mapping[Direction, Glossary]) -> Models:
-        """Return the same models, of which some keep to glossaries.
+    def _glossaries(self, terms: Mapping[str, Terms]) -> dict[Direction, Glossary]:
+        known, glossaries = ", ".join(map(str, self.routes)), {}
+        for name, found in terms.items():
+            place = ModelPlace.parse(f"{name}=glossary")
+            if place.source:
+                codes = [find_language(code, self.codes) or code for code in (place.source, place.target or "*")]
+                name = "-".join(codes)
+            glossaries[name] = Glossary(found)
+        if ALL in glossaries and len(self.routes) > 1 and any(words is not None for words in terms[ALL].values()):
+            raise ConfigError(
+                f"A glossary with translations is for one direction, and the models translate {known}. Name it before "
+                f"the file: {next(iter(self.routes))}=FILE"
+            )
+        chosen, used = {}, set()
+        for direction in self.routes:
+            names = [str(direction), f"{direction.source}-*", ALL]
+            used.update(names)
+            if best := next((name for name in names if name in glossaries), None):
+                chosen[direction] = glossaries[best]
+        for name in glossaries:
+            if name not in used:
+                raise ConfigError(f"There is a glossary for {_shown(name)}, but the models translate {known}.")
+        return chosen
+
+    def find(self, code: str, known: Iterable[str] | None = None) -> str | None:
+        """Return what the models call a language, or ``None``.
+
+        A region that no model has stands for its language, if that is there once in the same script.
 
         Args:
-            glossaries: Of some directions that a model translates in directly.
+            code: In any form.
+            known: Codes among which it is looked for; by default all.
         """
-        found = copy(self)
-        found.routes = {
-            direction: replace(route, glossary=glossaries.get(direction)) for direction, route in self.routes.items()
-        }
-        found._set_ways({})
-        return found
+        known = list(self.codes if known is None else known)
+        if found := find_language(code, known):
+            return found
+        asked = parse_language(code)
+        same = [
+            other
+            for other in known
+            if (one := parse_language(other)).code == asked.code
+            and one.variant == asked.variant
+            and (one.script == asked.script or not asked.says_script)
+        ]
+        return same[0] if len(same) == 1 else None
 
 
 def load_models(
@@ -232,3 +286,70 @@ def language_name(code: str) -> str:
         return code
     written = english.territories.get(said.region) or (english.scripts.get(said.script) if said.says_script else None)
     return f"{name} ({written})" if written else str(name)
+
+
+def read_glossaries(places: Sequence[str]) -> dict[str, dict[str, str | None]]:
+    """Return the terms of glossary files by their direction.
+
+    Args:
+        places: ``FILE`` for all directions, ``de-en=FILE`` for one, ``en-*=FILE`` for those from a language.
+
+    Raises:
+        ConfigError: Two files are for the same directions.
+        DataError: A file cannot be read, or a line of it is wrong.
+    """
+    found: dict[str, dict[str, str | None]] = {}
+    for text in places:
+        place = ModelPlace.parse(text)
+        name = f"{place.source}-{place.target or '*'}" if place.source else ALL
+        if name in found:
+            raise ConfigError(f"There are two glossaries for {_shown(name)}. Write all terms into one.")
+        found[name] = Glossary.read(place.folder).terms
+    return found
+
+
+def _shown(name: str) -> str:
+    return "all directions" if name == ALL else name
+
+
+@dataclass(frozen=True)
+class Identified:
+    """A language that a text may be in.
+
+    Attributes:
+        code: ISO 639-1, or as the server's models call it.
+        confidence: Percent, 0 to 100.
+    """
+
+    code: str
+    confidence: float
+
+
+def identify(text: str, codes: Sequence[str]) -> list[Identified]:
+    """Return the languages that a text may be in, most probable first; none where nothing speaks for one.
+
+    Args:
+        text: Any text.
+        codes: What the models call their languages.
+    """
+    shown = (each for each in _ranked(text) if each.confidence >= _LEAST_SHOWN)
+    return [replace(each, code=find_language(each.code, codes) or each.code) for each in shown]
+
+
+def identify_among(text: str, codes: Sequence[str]) -> Identified:
+    """Return the most probable of some languages; the first where the text says nothing.
+
+    Args:
+        text: Any text.
+        codes: Of at least one language.
+    """
+    found = (replace(each, code=code) for each in _ranked(text) if (code := find_language(each.code, codes)))
+    return next(found, Identified(codes[0], 0.0))
+
+
+def _ranked(text: str) -> list[Identified]:
+    """Return all languages that py3langid knows, most probable first."""
+    if not any(character.isalpha() for character in text):
+        return []
+    ranked = language_identifier().rank(text[:_IDENTIFIED])
+    return [Identified(code, round(100 * float(share), 1)) for code, share in ranked if code not in _NO_LANGUAGE]

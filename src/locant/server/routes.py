@@ -1,99 +1,146 @@
-"""The routes of the server, as LibreTranslate has them; :mod:`locant.server.streaming` has one that it has not."""
+"""The routes of the server, as LibreTranslate has them, and one that sends a translation piece by piece."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
-from pathlib import Path, PurePath
-from typing import Any
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import to_json
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from locant.documents import Document
 from locant.documents.formats import SUFFIXES, DocumentOptions, format_of
-from locant.errors import DataError
-from locant.server.admission import (
-    AUTO,
-    check_size,
-    enter,
-    find_sources,
-    find_way,
-    note,
-    read_asked,
-    read_file,
-    shown_language,
-)
-from locant.server.deadlines import in_time
+from locant.errors import DataError, LocantError
+from locant.languages import find_language, meant_language
+from locant.server.clients import RequestError, address_of
 from locant.server.files import NoRoomError
-from locant.server.identification import Identified
-from locant.server.models import language_name
-from locant.server.reading import DetectionAsked, FileAsked, RequestError, TranslationAsked
-from locant.server.state import State, state_of
-from locant.server.translating import Translated
+from locant.server.models import Identified, Way, identify, identify_among, language_name
+from locant.server.openapi import describe, describe_as_page
+from locant.server.requests import (
+    DetectionAsked,
+    FileAsked,
+    Parsed,
+    StreamAsked,
+    TranslationAsked,
+    read_body,
+    read_request,
+)
+from locant.text.directions import Direction
 
+if TYPE_CHECKING:
+    from locant.server.app import State
+
+_AUTO = "auto"  # the code of a source language that is to be identified
+_SMALL = 20_000  # bytes of the largest body that is taken apart in the event loop
+_MOMENT = 0.5  # seconds, after which a client may have gone that has not been answered
 _FRONTEND_TIMEOUT = 1000  # milliseconds that a page waits after a key stroke
-_METRICS = "the metrics"  # whoever asks for them counts as one client, called as no address or key is
+
+Result = TypeVar("Result")
 
 
 async def translate(request: Request) -> Response:
     """Translate a text, or a list of texts."""
-    state = state_of(request)
-    asked = await read_asked(TranslationAsked, request)
-    client = enter(request, asked.api_key)
-    texts = [asked.q] if isinstance(asked.q, str) else asked.q
-    check_size(state, texts, state.settings.limits.characters, asked.alternatives)
-    sources, found = await in_time(request, _translate(state, asked, texts, client))
+    state, asked, _, client = await _asked(TranslationAsked, request)
     many = not isinstance(asked.q, str)
+    texts = [asked.q] if isinstance(asked.q, str) else asked.q
+    _check_size(request, texts, state.settings.limits.characters, asked.alternatives)
+
+    async def work() -> tuple[list[Identified], list[list[str]]]:
+        sources = await _sources(state, client, texts, asked.source, asked.target)
+        ways = [_way(state, source.code, asked.target) for source in sources]
+        routed = [(text, way) for text, way in zip(texts, ways, strict=True) if way]
+        markup, alternatives = asked.format == "html", asked.alternatives
+        found = iter(await state.service.translate(routed, client, markup=markup, alternatives=alternatives))
+        # What is in the target language already stays as it is.
+        return sources, [next(found) if way else [text] for text, way in zip(texts, ways, strict=True)]
+
+    sources, found = await _in_time(request, work())
 
     def shaped(values: list[Any]) -> Any:
         return values if many else values[0]
 
-    answer: dict[str, Any] = {"translatedText": shaped([each.text for each in found])}
-    if asked.source == AUTO:
-        answer["detectedLanguage"] = shaped([shown_language(source) for source in sources])
+    answer: dict[str, Any] = {"translatedText": shaped([best for best, *_ in found])}
+    if asked.source == _AUTO:
+        answer["detectedLanguage"] = shaped([_shown_language(source) for source in sources])
     if asked.alternatives:
-        answer["alternatives"] = shaped([each.alternatives for each in found])
-    note(request, sum(map(len, texts)), len(texts))
+        answer["alternatives"] = shaped([others for _, *others in found])
     return Response(to_json(answer), media_type="application/json")
 
 
-async def _translate(
-    state: State, asked: TranslationAsked, texts: Sequence[str], client: str
-) -> tuple[list[Identified], list[Translated]]:
-    """Return the source language and the translation of each text; what is in the target's already stays as it is."""
-    sources = await find_sources(state, client, texts, asked.source, asked.target)
-    ways = [find_way(state, source.code, asked.target) for source in sources]
-    routed = [(text, way) for text, way in zip(texts, ways, strict=True) if way is not None]
-    markup, alternatives = asked.format == "html", asked.alternatives
-    found = iter(await state.service.translate(routed, client, markup=markup, alternatives=alternatives))
-    translated = [next(found) if way else Translated(text, []) for text, way in zip(texts, ways, strict=True)]
-    return sources, translated
+async def stream(request: Request) -> Response:
+    """Translate a text and send its translation piece by piece, as server-sent events."""
+    state, asked, _, client = await _asked(StreamAsked, request)
+    _check_size(request, [asked.q], state.settings.limits.characters)
+    start: dict[str, Any] = {}
+    pieces: AsyncIterator[str | int]
+
+    async def begin() -> str | int | None:
+        nonlocal pieces
+        (source,) = await _sources(state, client, [asked.q], asked.source, asked.target)
+        if asked.source == _AUTO:
+            start["detectedLanguage"] = _shown_language(source)
+        way = _way(state, source.code, asked.target)
+        pieces = state.service.stream(asked.q, way, client) if way else _same(asked.q)
+        start["sentences"] = await anext(pieces)
+        return await anext(pieces, None)
+
+    # With the first piece it is known that the text was taken: a refusal still has its own status.
+    first = await _in_time(request, begin())
+
+    async def events() -> AsyncIterator[bytes]:
+        yield _event("start", start)
+        piece = first
+        async with aclosing(pieces):  # type: ignore[type-var]
+            try:
+                while piece is not None:
+                    yield _event("piece", {"text": piece})
+                    async with asyncio.timeout_at(_deadline(request)):
+                        piece = await anext(pieces, None)
+            except TimeoutError:
+                yield _event("error", {"error": str(_too_slow(state))})
+            except LocantError as error:
+                yield _event("error", {"error": str(error)})
+            else:
+                yield _event("end", {})
+
+    # A proxy is asked not to gather them.
+    return StreamingResponse(events(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+
+async def _same(text: str) -> AsyncIterator[str | int]:
+    yield 0
+    yield text
+
+
+def _event(name: str, data: dict[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
 async def detect(request: Request) -> Response:
     """Return the languages that a text may be in."""
-    state = state_of(request)
-    asked = await read_asked(DetectionAsked, request)
-    client = enter(request, asked.api_key)
-    check_size(state, [asked.q], state.settings.limits.characters)
-    if state.identifier is None:
+    state, asked, _, client = await _asked(DetectionAsked, request)
+    _check_size(request, [asked.q], state.settings.limits.characters)
+    if not state.settings.identify:
         raise RequestError(400, "This server does not identify languages.")
-    found: list[Identified]
-    found = await in_time(request, state.service.threads.run(client, partial(state.identifier.identify, asked.q)))
-    return JSONResponse([shown_language(each) for each in found])
+    work = partial(identify, asked.q, state.service.models.codes)
+    found: list[Identified] = await _in_time(request, state.service.threads.run(client, work))
+    return JSONResponse([_shown_language(each) for each in found])
 
 
 async def translate_file(request: Request) -> Response:
     """Translate a document and return the address under which it can be fetched."""
-    state = state_of(request)
-    limits = state.settings.limits
-    asked, form = await read_file(request)
-    client = enter(request, asked.api_key)
-    if form.file is None:
+    state, asked, file, client = await _asked(FileAsked, request)
+    limits, threads = state.settings.limits, state.service.threads
+    if file is None:
         raise RequestError(400, "Invalid request: missing file parameter")
-    name, content = form.file
+    name, content = file
     kind = format_of(name)
     if kind is None:
         raise RequestError(
@@ -104,36 +151,32 @@ async def translate_file(request: Request) -> Response:
             413, f"The file is too large; at most {limits.file_bytes:,} bytes are read.", reason="file_size"
         )
     read = partial(kind.read, options=DocumentOptions(largest_unpacked=limits.unpacked_bytes))
-    kept, characters = await in_time(request, _translate_file(state, asked, client, PurePath(name), content, read))
-    note(request, characters)
+
+    async def work() -> str:
+        try:
+            document: Document = await threads.run(client, partial(read, content))
+        except DataError as error:
+            raise RequestError(400, f"Invalid request: {error}", reason="file_kind") from None
+        text = "\n".join("".join(item.text for item in passage) for passage in document.passages)
+        _check_size(request, [text], limits.file_characters)
+        (source,) = await _sources(state, client, [text], asked.source, asked.target, resumed=True)
+        way = _way(state, source.code, asked.target)
+        translated = await state.service.translate_document(document, read, way, client) if way else content
+        path = PurePath(name)
+        keep = partial(state.files.keep, translated, f"{path.stem}_{asked.target}{path.suffix.lower()}", client)
+        try:
+            kept: str = await threads.run(client, keep, resumed=True)
+        except NoRoomError as error:
+            raise RequestError(503, str(error), reason="files", retry_after=60) from None
+        return kept
+
+    kept = await _in_time(request, work())
     return JSONResponse({"translatedFileUrl": str(request.url_for("download_file", name=kept))})
-
-
-async def _translate_file(
-    state: State, asked: FileAsked, client: str, path: PurePath, content: bytes, read: Callable[[bytes], Document]
-) -> tuple[str, int]:
-    """Translate a document, and return the name under which it is kept and how many characters it had."""
-    threads = state.service.threads
-    try:
-        document: Document = await threads.run(client, partial(read, content))
-    except DataError as error:
-        raise RequestError(400, f"Invalid request: {error}", reason="file_kind") from None
-    text = "\n".join("".join(item.text for item in passage) for passage in document.passages)
-    check_size(state, [text], state.settings.limits.file_characters)
-    (source,) = await find_sources(state, client, [text], asked.source, asked.target, resumed=True)
-    way = find_way(state, source.code, asked.target)
-    if way is not None:
-        content = await state.service.translate_document(document, read, way, client)
-    keep = partial(state.files.keep, content, f"{path.stem}_{asked.target}{path.suffix.lower()}")
-    try:
-        return await threads.run(client, keep, resumed=True), len(text)
-    except NoRoomError as error:
-        raise RequestError(503, str(error), reason="files", retry_after=60) from None
 
 
 async def download_file(request: Request) -> Response:
     """Return a translated file."""
-    found = state_of(request).files.find(request.path_params["name"])
+    found = _state(request).files.find(request.path_params["name"])
     if found is None:
         raise RequestError(404, "There is no such file; translated files are kept for some minutes only.")
     path, name = found
@@ -144,7 +187,7 @@ async def download_file(request: Request) -> Response:
 
 async def languages(request: Request) -> Response:
     """List the languages with those into which they can be translated."""
-    models = state_of(request).service.models
+    models = _state(request).service.models
     return JSONResponse(
         [{"code": code, "name": language_name(code), "targets": models.targets.get(code, [])} for code in models.codes]
     )
@@ -152,9 +195,9 @@ async def languages(request: Request) -> Response:
 
 async def frontend_settings(request: Request) -> Response:
     """Return what a page needs to know."""
-    state = state_of(request)
+    state = _state(request)
     first = next(iter(state.service.models.routes))
-    source = AUTO if state.identifier else first.source
+    source = _AUTO if state.settings.identify else first.source
     return JSONResponse(
         {
             "charLimit": state.settings.limits.characters,
@@ -165,7 +208,7 @@ async def frontend_settings(request: Request) -> Response:
             "filesTranslation": True,
             "supportedFilesFormat": list(SUFFIXES),
             "language": {
-                "source": {"code": source, "name": "Auto Detect" if source == AUTO else language_name(source)},
+                "source": {"code": source, "name": "Auto Detect" if source == _AUTO else language_name(source)},
                 "target": {"code": first.target, "name": language_name(first.target)},
             },
         }
@@ -178,27 +221,173 @@ async def suggest(request: Request) -> Response:
 
 
 async def health(request: Request) -> Response:
-    """Say whether the server takes work."""
-    if state_of(request).draining:
-        raise RequestError(503, "The server is being shut down.", reason="draining", retry_after=1)
+    """Say that the server takes work; one that ends takes no requests."""
     return JSONResponse({"status": "ok"})
 
 
 async def metrics(request: Request) -> Response:
     """Return numbers for Prometheus; a server with API keys asks for one, as a bearer."""
-    state = state_of(request)
+    state = _state(request)
     if state.gate.asks_for_keys:
-        state.gate.knock(request)
-        state.gate.enter(request, None)
-    page = await state.service.threads.run(_METRICS, state.metrics.page)
+        state.gate.client_of(request)
+    if state.page is None or state.page.done():  # in a thread that nobody who translates holds up
+        state.page = asyncio.create_task(asyncio.to_thread(state.metrics.page))
+    page = await asyncio.shield(state.page)
     return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def page_of(path: Path) -> Callable[[Request], Awaitable[Response]]:
-    """Return a route that answers with a page."""
-    content = path.read_bytes()
+async def specification(request: Request) -> Response:
+    """Return the description of the interface."""
+    return JSONResponse(describe())
 
-    async def page(request: Request) -> Response:
-        return Response(content, media_type="text/html; charset=utf-8")
 
-    return page
+async def docs_page(request: Request) -> Response:
+    """Return the description of the interface as a page."""
+    return Response(describe_as_page(), media_type="text/html; charset=utf-8")
+
+
+ROUTES: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
+    ("POST", "/translate"): translate,
+    ("POST", "/translate/stream"): stream,
+    ("POST", "/translate_file"): translate_file,
+    ("GET", "/download_file/{name}"): download_file,
+    ("POST", "/detect"): detect,
+    ("POST", "/suggest"): suggest,
+    ("GET", "/languages"): languages,
+    ("GET", "/frontend/settings"): frontend_settings,
+    ("GET", "/health"): health,
+    ("GET", "/metrics"): metrics,
+    ("GET", "/spec"): specification,
+    ("GET", "/openapi.json"): specification,
+    ("GET", "/docs"): docs_page,
+}
+"""What answers which method at which path."""
+
+
+def _state(request: Request) -> State:
+    found: State = request.scope["state"]["locant"]
+    return found
+
+
+async def _asked(kind: type[Parsed], request: Request) -> tuple[State, Parsed, tuple[str, bytes] | None, str]:
+    """Let a client in, and return what it asks for: the fields, the file with them, and its name."""
+    state = _state(request)
+    state.gate.check_address(request)
+    limits = state.settings.limits
+    body = await read_body(request, limits.body_bytes, limits.body_seconds)
+    read: Callable[[], tuple[Parsed, tuple[str, bytes] | None]] = partial(read_request, kind, request, body)
+    if len(body) <= _SMALL:
+        asked, file = read()
+    else:  # which may take a second
+        asked, file = await _in_time(request, state.service.threads.run(address_of(request.scope), read))
+    return state, asked, file, state.gate.client_of(request, asked.api_key)  # type: ignore[attr-defined]
+
+
+def _check_size(request: Request, texts: Sequence[str], most_characters: int, alternatives: int = 0) -> None:
+    """Refuse what is more than may be asked for, and count what is not."""
+    state, characters = _state(request), sum(map(len, texts))
+    limits = state.settings.limits
+    for size, limit, what in (
+        (len(texts), limits.texts, "texts"),
+        (characters, most_characters, "characters"),
+        (alternatives, limits.alternatives, "alternatives"),
+    ):
+        if size > limit:
+            raise RequestError(
+                400, f"Invalid request: request ({size}) exceeds text limit ({limit}) of {what}", reason=what
+            )
+    state.metrics.characters.inc(characters)
+    request.scope["state"]["sizes"] = {"characters": characters, "texts": len(texts)}
+
+
+async def _sources(
+    state: State, client: str, texts: Sequence[str], source: str, target: str, *, resumed: bool = False
+) -> list[Identified]:
+    """Return the source language of each text; ``resumed`` where something has been done for the request already."""
+    models = state.service.models
+
+    def known(code: str) -> str:
+        if found := models.find(code):
+            return found
+        named = code if re.fullmatch(r"[A-Za-z0-9_-]{1,40}", code) else "this language"
+        hint = f".{meant}" if (meant := meant_language(code)) else ""
+        raise RequestError(400, f"{named} is not supported{hint}", reason="language")
+
+    wanted = known(target)
+    if source != _AUTO:
+        return [Identified(known(source), 100.0)] * len(texts)
+    if not state.settings.identify:
+        raise RequestError(400, "This server does not identify languages: name the source language.", reason="language")
+    among = [code for code in models.codes if code == wanted or wanted in models.targets.get(code, ())]
+    found: list[Identified] = await state.service.threads.run(
+        client, lambda: [identify_among(text, among) for text in texts], resumed=resumed
+    )
+    return found
+
+
+def _way(state: State, source: str, target: str) -> Way | None:
+    """Return the models for two languages; ``None`` where they are the same and no model translates within them."""
+    models = state.service.models
+    found = models.find(target, models.targets.get(source, ()))
+    if found:
+        return models.ways[Direction(source, found)]
+    if find_language(target, [source]):
+        return None
+    raise RequestError(
+        400,
+        f"{language_name(target)} ({target}) is not available as a target language from "
+        f"{language_name(source)} ({source})",
+        reason="language",
+    )
+
+
+def _shown_language(language: Identified) -> dict[str, Any]:
+    return {"confidence": language.confidence, "language": language.code}
+
+
+def _deadline(request: Request) -> float:
+    """Return when a request must have been answered, in the time of the event loop."""
+    return float(request.scope["state"]["arrived"]) + _state(request).settings.limits.request_seconds
+
+
+def _too_slow(state: State) -> RequestError:
+    seconds = state.settings.limits.request_seconds
+    return RequestError(504, f"The translation took longer than {seconds:g} seconds and was given up.", reason="time")
+
+
+async def _in_time(request: Request, work: Awaitable[Result]) -> Result:
+    """Return what comes of some work; when its time is over or the client goes away, give it up.
+
+    Whether the client has gone is looked at after a moment, in which most work is done.
+    """
+    own, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert own
+    gone = False
+    watching: asyncio.Task[None] | None = None
+
+    async def watch() -> None:
+        nonlocal gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        gone = True
+        own.cancel()
+
+    def begin() -> None:
+        nonlocal watching
+        watching = loop.create_task(watch())
+
+    beginning = loop.call_later(_MOMENT, begin)
+    try:
+        async with asyncio.timeout_at(_deadline(request)):
+            return await work
+    except TimeoutError:
+        raise _too_slow(_state(request)) from None
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        own.uncancel()
+        raise RequestError(499, "The client has gone.", reason="gone") from None
+    finally:
+        beginning.cancel()
+        if watching:
+            watching.cancel()

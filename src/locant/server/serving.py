@@ -1,23 +1,55 @@
-"""Serving models: everything from a list of folders to processes that answer."""
+"""Serving models: everything from a list of folders to processes that answer.
+
+The processes are those of uvicorn: one that watches, and workers, each of which loads the models for itself.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
+import logging.config
+import multiprocessing
 import os
+import signal
 import socket
+import sys
+import tempfile
+import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from locant.errors import UsageError
-from locant.runtime import listen
-from locant.server.glossaries import with_glossaries
-from locant.server.logs import json_log
-from locant.server.models import ModelPlace, load_models
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.supervisors.multiprocess import SIGNALS, Multiprocess, Process
+
+from locant import errors
+from locant.errors import LocantError, UsageError
+from locant.runtime import keep_freed_memory, listen
 from locant.server.settings import ServerSettings
-from locant.server.supervisor import RunFolder, Supervisor, require_fork, require_packages
+
+if TYPE_CHECKING:
+    from locant.server.app import Application
 
 _LOG = logging.getLogger("locant.server")
+
+_METRICS = "PROMETHEUS_MULTIPROC_DIR"
+_MEMORY = Path("/dev/shm")  # where Linux keeps files in memory
+_KEEP_ALIVE = 5  # seconds for which a connection without a request stays open
+_GRACE = 15  # seconds that a worker has to end, beyond the longest request
+_HANGS = 30  # seconds without a sign of life after which a worker is replaced
+_OWN_FILES = 100  # that a worker has open besides connections
+_COLLECTED = 100_000  # objects more than before, at which it is looked for those that nobody needs
+_SWITCH = 0.0005  # seconds for which one Python thread may keep another waiting
+_SENTENCE = b'{"error": "The server is being shut down. Try again in a moment."}'
+_REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%s" % (len(_SENTENCE), _SENTENCE)
+)
 
 
 def serve(
@@ -36,7 +68,7 @@ def serve(
     Args:
         places: Model folders, runs or models on the Hub, each with its languages before it where they must be named
             (``de-en=FOLDER``).
-        settings: Returns the settings.
+        settings: Returns the settings; it is called in each worker as well, so it must be one that can be pickled.
         engine: As for :func:`~locant.translation.load_translator`, like the others.
         device: Likewise.
         compute_type: Likewise.
@@ -48,68 +80,55 @@ def serve(
             GPU.
         LocantError: A model cannot be loaded.
     """
-    require_fork()
-    require_packages()
+    if os.name != "posix":
+        raise UsageError("`locant serve` runs on Linux and macOS. Elsewhere give locant.server.build_app to a server.")
     chosen = settings()
-    from locant.runtime import choose_device
-
-    # Asking for the devices must not begin to use one: processes are forked afterwards.
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-    import torch
-
-    on_cpu = device == "cpu" or (device == "auto" and not torch.cuda.is_available())
-    if on_cpu:
-        choose_device("cpu")
-    elif chosen.workers > 1:
-        raise UsageError("Several workers share models on the CPU alone; on a GPU give --workers 1.")
-    threads = torch.get_num_threads()
-    load = partial(load_models, engine=engine, device=device, compute_type=compute_type)
-    found = [ModelPlace.parse(place) for place in places]
-    with json_log(), listen(chosen.host, chosen.port) as listener, RunFolder() as folder:
-        from locant.server.rates import Rates
-
-        rates = Rates()
-
-        def load_all(settings: ServerSettings) -> Any:
-            if not on_cpu:
-                return None  # the worker loads: a process that has begun to use a GPU cannot be forked
-            # One thread: others would not be there in forked processes.
-            torch.set_num_threads(1)
-            if settings.identify:
-                from locant.languages import language_identifier
-
-                language_identifier()
-            models, engines = load(found)
-            with_glossaries(models, settings.glossaries)  # what is wrong with them is told before a worker begins
-            return models, engines
-
-        def work(loaded: Any, settings: ServerSettings, lifeline: int, ready_end: int) -> None:
-            from locant.server.app import build_app
-            from locant.server.files import FileStore
-            from locant.server.worker import Worker
-
-            torch.set_num_threads(max(1, threads // settings.workers))
-            models, engines = loaded or load(found)
-            limits = settings.limits
-            store = FileStore(60 * limits.file_minutes, limits.files, folder.files)
-            app = build_app(models, settings, rates=rates, files=store)
-            _LOG.info("worker begins", extra={"models": dict(zip(models.names, engines, strict=True))})
-            Worker(app, app.state.locant, lifeline=lifeline, ready=ready_end).run(sockets=[listener])
-
-        address = address_of(listener, chosen.host)
+    with ExitStack() as stack:
+        listener = stack.enter_context(listen(chosen.host, chosen.port))
+        # Counts are in memory where the system has a folder for that: files that are mapped, on a disk that is full,
+        # end whoever writes to them.
+        shared = str(_MEMORY) if os.access(_MEMORY, os.W_OK | os.X_OK) else None
+        counts, files = (
+            Path(stack.enter_context(tempfile.TemporaryDirectory("", "locant-serve-", place, True)))
+            for place in (shared, None)
+        )
+        for number in SIGNALS:
+            stack.callback(signal.signal, number, signal.getsignal(number))
+        stack.callback(setattr, sys, "stdin", sys.stdin)
+        sys.stdin = None  # of which workers read nothing, and it may be closed
+        (counts / "metrics").mkdir()
+        os.environ[_METRICS] = str(counts / "metrics")
+        stack.callback(os.environ.pop, _METRICS)
+        worker = _Worker(list(places), settings, engine, device, compute_type, counts, files)
+        config = uvicorn.Config(
+            worker,
+            factory=True,
+            http=Connection,
+            ws="none",
+            lifespan="on",
+            log_config=LOG,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            workers=chosen.workers,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=int(chosen.limits.request_seconds) + _GRACE - 5,
+            timeout_worker_healthcheck=_HANGS,
+        )
+        shown = f"[{chosen.host}]" if ":" in chosen.host else chosen.host
+        address = f"http://{shown}:{listener.getsockname()[1]}/"
 
         def announce() -> None:
+            (counts / "ready").touch()
             _say_what_is_open(chosen, address)
             ready(address)
 
-        Supervisor(listener, settings, load_all, work, announce).run()
+        supervisor = Supervisor(config, listener, chosen, counts, announce)
+        try:
+            supervisor.run()
+        finally:
+            supervisor.end()
         _LOG.info("ended")
-
-
-def address_of(listener: socket.socket, host: str) -> str:
-    """Return the address of a server as one types it."""
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{listener.getsockname()[1]}/"
 
 
 def _say_what_is_open(settings: ServerSettings, address: str) -> None:
@@ -122,15 +141,342 @@ def _say_what_is_open(settings: ServerSettings, address: str) -> None:
     }
     if settings.is_local:
         _LOG.info("serving to this machine alone", extra=extra)
-    elif settings.keys:
-        _LOG.warning(
-            "serving to every machine that reaches this address and has an API key; keys and texts travel unencrypted "
-            "unless a proxy in front speaks TLS",
-            extra=extra,
-        )
-    else:
-        _LOG.warning(
-            "serving to every machine that reaches this address, without API keys: translation, files and metrics are "
-            "open, and texts travel unencrypted unless a proxy in front speaks TLS",
-            extra=extra,
-        )
+        return
+    open_to = "an API key" if settings.keys else "without API keys: translation, files and metrics are open"
+    _LOG.warning(
+        "serving to every machine that reaches this address, %s; all travels unencrypted unless a proxy in front "
+        "speaks TLS",
+        f"with {open_to}" if settings.keys else open_to,
+        extra=extra,
+    )
+
+
+LOG = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"json": {"()": "locant.server.logs.JsonFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+    "loggers": {
+        "locant": {"level": "INFO"},
+        "uvicorn.error": {"level": "WARNING"},
+        "python_multipart": {"level": "CRITICAL"},  # of broken forms, which are refused
+    },
+    "root": {"level": "WARNING", "handlers": ["stderr"]},
+}
+"""The configuration of :mod:`logging`: a line of JSON on standard error for each event."""
+
+
+@dataclass(frozen=True)
+class _Worker:
+    """Makes the application, in the event loop of a worker.
+
+    Attributes:
+        places: See :func:`serve`, like the next ones.
+        settings: Likewise.
+        engine: Likewise.
+        device: Likewise.
+        compute_type: Likewise.
+        counts: A folder of the server: counts of requests, whether it is ready, why a worker could not begin.
+        files: The folder of translated files.
+    """
+
+    places: list[str]
+    settings: Callable[[], ServerSettings]
+    engine: str
+    device: str
+    compute_type: str | None
+    counts: Path
+    files: Path
+
+    def __call__(self) -> Application:
+        keep_freed_memory()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        if parent := multiprocessing.parent_process():  # without it nobody would end this process
+            asyncio.get_running_loop().add_reader(parent.sentinel, _end_without_parent, parent.sentinel)
+        try:
+            app, engines = self._load()
+        except LocantError as error:
+            _LOG.error("a worker cannot begin", extra={"reason": str(error)})
+            (self.counts / "failure").write_text(f"{type(error).__name__}\n{error}", encoding="utf-8")
+            # One that cannot begin at first ends the server; later another one is tried.
+            sys.exit(1 if (self.counts / "ready").exists() else STARTUP_FAILURE)
+        _LOG.info("worker begins", extra={"models": dict(zip(app.state.service.models.names, engines, strict=True))})
+        # Nobody reads of these, and each would be looked up for every entry of the log.
+        logging._srcfile, logging.logThreads, logging.logMultiprocessing = None, False, False
+        # The thread of a model comes back from the kernels several times a step. Were it to wait for the interpreter as
+        # long as Python lets it by default, 5 ms, requests that are refused would hold up those that are translated.
+        sys.setswitchinterval(_SWITCH)
+        # What hundreds of requests at a time have must not count as garbage, nor be looked through what stays.
+        gc.set_threshold(_COLLECTED)
+        gc.freeze()
+        return app
+
+    def _load(self) -> tuple[Application, list[str]]:
+        import torch
+
+        from locant.languages import language_identifier
+        from locant.runtime import choose_device
+        from locant.server.app import build_app
+        from locant.server.clients import Rates
+        from locant.server.files import FileStore
+        from locant.server.models import ModelPlace, load_models
+
+        settings = _with_open_files(self.settings())
+        if choose_device(self.device).type == "cpu":
+            torch.set_num_threads(max(1, torch.get_num_threads() // settings.workers))
+        elif settings.workers > 1:
+            raise UsageError("Several workers share the CPU alone; on a GPU give --workers 1.")
+        places = [ModelPlace.parse(place) for place in self.places]
+        models, engines = load_models(places, engine=self.engine, device=self.device, compute_type=self.compute_type)
+        if settings.identify:
+            language_identifier()
+        limits = settings.limits
+        store = FileStore(60 * limits.file_minutes, limits.files, limits.files_bytes, self.files)
+        # Behind a proxy that is trusted, names are the proxy's matter.
+        local = settings.is_local and not settings.trusted_proxies
+        app = build_app(models, settings, rates=Rates(self.counts / "rates"), files=store, local=local)
+        return app, engines
+
+
+def _end_without_parent(sentinel: int) -> None:
+    asyncio.get_running_loop().remove_reader(sentinel)
+    signal.raise_signal(signal.SIGTERM)
+
+
+def _with_open_files(settings: ServerSettings) -> ServerSettings:
+    """Let this process open as many files as it may have connections, or lower the limit of these."""
+    import resource
+
+    needed = settings.limits.connections + _OWN_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return settings
+    most = max(1, soft - _OWN_FILES)
+    _LOG.warning("the system allows %d open files, so a worker has %d connections at most", soft, most)
+    return settings.model_copy(update={"limits": settings.limits.model_copy(update={"connections": most})})
+
+
+class Connection(HttpToolsProtocol):
+    """A connection with limits: on what comes of a request besides its body, and on its silence.
+
+    Where there are more connections than allowed, the one that has been silent for longest makes room.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._limits = self.app.state.settings.limits
+        self._outside = 0  # bytes since the last part of a body, or the last end of a head
+        self._late: asyncio.TimerHandle | None = None  # closes it when no head comes
+        self._unread: asyncio.TimerHandle | None = None  # closes it when nobody reads
+        self._ending = False
+        self.since = self.loop.time()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin with a connection."""
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            silent: list[Any] = [each for each in self.connections if each is not self and each.is_silent]  # type: ignore[union-attr]
+            if silent:
+                min(silent, key=lambda each: each.since).transport.abort()
+        self._late = self.loop.call_later(self._limits.head_seconds, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End with it."""
+        for timer in (self._late, self._unread):
+            if timer:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Note that more is to be sent than is read."""
+        self._unread = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that it is read."""
+        if self._unread:
+            self._unread.cancel()
+        super().resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what has come, no more at once than is allowed outside of a body."""
+        most = self._limits.head_bytes
+        while data and not self.transport.is_closing():
+            size = min(4_096, most - self._outside)
+            piece, data = data[:size], data[size:]
+            self._outside += len(piece)
+            super().data_received(piece)
+            if self._outside >= most and not self.transport.is_closing():
+                self.send_400_response(f"At most {most:,} bytes are read that are no part of a body.")
+
+    def on_message_begin(self) -> None:
+        """Begin with a head."""
+        super().on_message_begin()
+        if self._late is None:
+            self._late = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
+
+    def on_headers_complete(self) -> None:
+        """Begin a request."""
+        self._outside, self.since = 0, self.loop.time()
+        if self._late:
+            self._late.cancel()
+            self._late = None
+        super().on_headers_complete()
+        if self._ending:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body."""
+        self._outside = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Note the end of a request."""
+        self._outside = 0
+        super().on_message_complete()
+
+    def shutdown(self) -> None:
+        """Answer what is here, and what its client may be sending just now; then close."""
+        if self._ending or not self.is_silent:
+            super().shutdown()
+        else:
+            self.loop.call_later(1.0, self.shutdown)
+        self._ending = True
+
+
+class Supervisor(Multiprocess):
+    """uvicorn's watch over workers, with a beginning and an end that lose no request.
+
+    Args:
+        config: Of uvicorn.
+        listener: The socket at which the workers answer.
+        settings: Of the server.
+        counts: The folder that the workers share.
+        announce: Called once, when the first request can come.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        listener: socket.socket,
+        settings: ServerSettings,
+        counts: Path,
+        announce: Callable[[], None],
+    ) -> None:
+        super().__init__(config, [listener])
+        self._limits, self._counts, self._announce = settings.limits, counts, announce
+        self._retired: list[tuple[Process, float]] = []  # with when each must have ended
+
+    def init_processes(self) -> None:
+        """Begin with the workers.
+
+        Raises:
+            LocantError: One of them cannot begin.
+        """
+        super().init_processes()
+        if self._become_ready(self.processes):
+            self._announce()
+        elif not self.should_exit.is_set():
+            kind, _, sentence = "LocantError", "", "The server cannot begin: a worker ended, or did not answer in time."
+            with suppress(OSError):
+                kind, _, sentence = (self._counts / "failure").read_text(encoding="utf-8").partition("\n")
+            raise getattr(errors, kind, LocantError)(sentence)
+
+    def _become_ready(self, processes: Sequence[Process]) -> bool:
+        """Wait until workers answer; returns whether all of them do."""
+        latest = time.monotonic() + self._limits.begin_seconds
+        waiting = list(processes)
+        while waiting:
+            self.handle_signals()
+            if self.should_exit.is_set() or time.monotonic() > latest:
+                return False
+            if not all(process.process.is_alive() for process in waiting):
+                return False
+            waiting = [process for process in waiting if not process.is_ready(timeout=0.5)]
+            time.sleep(0.05)
+        return True
+
+    def restart_all(self) -> None:
+        """Replace all workers: the old ones retire when the new ones answer, and stay where those do not."""
+        _LOG.info("reloading")
+        fresh = [Process(self.config, self.sockets) for _ in self.processes]
+        for process in fresh:
+            process.start()
+        if not self._become_ready(fresh):
+            for process in fresh:
+                process.kill()
+                process.join()
+            _LOG.error("not reloaded", extra={"reason": "a worker cannot begin"})
+            return
+        latest = time.monotonic() + self._limits.request_seconds + _GRACE
+        self._retired += [(process, latest) for process in self.processes]
+        self.terminate_all()
+        self.processes = fresh
+        _LOG.info("reloaded")
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that have ended or hang, and see to those that have retired."""
+        before = {process.pid for process in self.processes}
+        super().keep_subprocess_alive()
+        ended = before - {process.pid for process in self.processes}
+        for process, latest in list(self._retired):
+            if process.process.is_alive() and time.monotonic() < latest:
+                continue
+            process.kill()
+            process.join()
+            self._retired.remove((process, latest))
+            ended.add(process.pid)
+        if ended:
+            from prometheus_client import multiprocess as numbers
+
+            for pid in ended:
+                _LOG.info("a worker ended", extra={"worker": pid})
+                numbers.mark_process_dead(pid)  # type: ignore[no-untyped-call]
+
+    def join_all(self) -> None:
+        """Wait until the workers have finished what they have, and refuse what comes meanwhile; a signal ends it."""
+        _LOG.info("draining")
+        asyncio.run(self._refuse())
+
+    async def _refuse(self) -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(1):
+                    writer.write(_REFUSAL)
+                    writer.write_eof()
+                    while await reader.read(65_536):  # what is not read would take the answer with it
+                        pass
+            writer.close()
+
+        (listener,) = self.sockets
+        self.signal_queue.clear()
+        latest = time.monotonic() + self._limits.request_seconds + _GRACE
+        server = await asyncio.start_server(answer, sock=listener)
+        own = [*self.processes, *(process for process, _ in self._retired)]
+        while any(process.process.is_alive() for process in own):
+            if self.signal_queue or time.monotonic() > latest:
+                for process in own:
+                    process.kill()
+            await asyncio.sleep(0.05)
+        listener.listen(0)  # no more come
+        await asyncio.sleep(0.1)
+        server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=1)
+
+    def end(self) -> None:
+        """Kill workers that are still there."""
+        for process in [*self.processes, *(process for process, _ in self._retired)]:
+            process.kill()
+            process.join()

@@ -24,7 +24,9 @@ class LimitSettings(Settings):
         file_bytes: Largest file.
         file_characters: Most characters of a file.
         unpacked_bytes: Most bytes of a file that is packed (.docx, .odt), unpacked.
-        files: Most translated files that are kept at a time.
+        files: Most translated files that are kept at a time; where there are more, the client that has most loses its
+            oldest.
+        files_bytes: Most bytes of all of them, likewise.
         file_minutes: How long they are kept.
         body_bytes: Largest body of a request.
         body_seconds: Longest time in which a body may arrive.
@@ -51,6 +53,7 @@ class LimitSettings(Settings):
     file_characters: int = Field(1_000_000, ge=1)
     unpacked_bytes: int = Field(20_000_000, ge=1)
     files: int = Field(1_000, ge=1)
+    files_bytes: int = Field(500_000_000, ge=1)
     file_minutes: float = Field(30.0, gt=0)
     body_bytes: int = Field(2_000_000, ge=1_000)
     body_seconds: float = Field(30.0, gt=0)

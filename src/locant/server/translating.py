@@ -3,64 +3,77 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from locant.documents import Document
-from locant.documents.formats import TextDocument, Write
+from locant.documents.formats import TextDocument
 from locant.documents.markup import cut_html
-from locant.documents.passages import Sentence, Written, cut_passage
+from locant.documents.passages import Sentence as CutSentence
+from locant.documents.passages import Written, cut_passage
+from locant.documents.places import Links
 from locant.documents.plain import is_plain_sentence, plain_text
-from locant.documents.segmentation import Splitter
+from locant.documents.segmentation import Splitter, cut_text
 from locant.documents.sentences import fitting_splitter, sentence_splitter
-from locant.documents.steps import one_line, sentence_steps, translation_steps
-from locant.documents.translate import fits_model
+from locant.documents.steps import Pairs, Sentences, Steps, one_line, sentence_steps, translation_steps
+from locant.documents.translate import align_words, fits_model
+from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
+from locant.server.metrics import ModelMetrics
 from locant.server.models import Models, Route, Way
-from locant.server.plain_sentences import search, search_input
-from locant.server.progress import Answers, Delivery, Progress
-from locant.server.scheduler import Observer, Scheduler
+from locant.server.scheduler import Scheduler, Sentence, TextThreads, Ticket
 from locant.server.settings import ServerSettings
-from locant.server.threads import TextThreads
-from locant.server.works import Work, Works
+from locant.translation.compiled import Outcome
 from locant.translation.continuous import continuous_search, rows_at_once, searches_at_once
+from locant.translation.hypotheses import Hypothesis
+from locant.translation.lines import split_to_fit
 
 _THREADS = 2  # that cut texts
 # Characters that are cut and put together at once, for another thread would cost more; unless terms are placed.
 _SHORT = 2_000
 
 
-@dataclass(frozen=True)
-class Translated:
-    """A translated text.
+@dataclass(eq=False)
+class _Work:
+    """A document, or a sentence of one, that is being translated.
 
     Attributes:
-        text: The best translation.
-        alternatives: Others, each once.
+        steps: Ask for translations of sentences, and for alignments.
+        rank: Of the translations that are taken: 0 for the best.
+        question: What is asked for; ``None`` at the end.
+        written: What the steps return, at the end.
     """
 
-    text: str
-    alternatives: list[str]
+    steps: Steps
+    rank: int = 0
+    question: Sentences | Pairs | None = None
+    written: list[Written] = field(default_factory=list)
+
+    def advance(self, answers: Sequence[str] | Sequence[Links] | None) -> None:
+        """Answer the question, if any, and take the next one."""
+        try:
+            self.question = self.steps.send(answers)
+        except StopIteration as end:
+            self.question, self.written = None, end.value
 
 
-@dataclass(frozen=True)
-class _Stream:
-    """A text that is translated sentence by sentence.
+@dataclass(eq=False)
+class _Asked:
+    """A text whose translation is asked for, in most cases a sentence for the search.
 
     Attributes:
-        parts: Characters that stay, and the sentences.
-        write: Returns a translated sentence as the text has it.
+        parts: Characters that stay, and numbers of its sentences.
+        sources: Its sentences.
+        outcomes: What becomes of them.
+        versions: Its translations by rank, once they are put together.
     """
 
-    parts: Sequence[str | Work]
-    write: Write
-
-    @property
-    def works(self) -> list[Work]:
-        """The sentences."""
-        return [part for part in self.parts if isinstance(part, Work)]
+    parts: list[str | int] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    outcomes: list[asyncio.Future[Outcome]] = field(default_factory=list)
+    versions: list[str] = field(default_factory=list)
 
 
 class TranslationService:
@@ -69,26 +82,25 @@ class TranslationService:
     Args:
         models: The models.
         settings: The limits.
-        observers: What is told of each model's work.
+        metrics: What is told of each model's work.
     """
 
-    def __init__(self, models: Models, settings: ServerSettings, observers: Sequence[Observer]) -> None:
+    def __init__(self, models: Models, settings: ServerSettings, metrics: Sequence[ModelMetrics]) -> None:
         self.models, self._settings = models, settings
         limits = settings.limits
         self._searches: dict[tuple[Route, int], tuple[DecodingSettings, int]] = {}
         self._fits: dict[Route, Callable[[str], bool]] = {}
-        self._delivered: Delivery | None = None
         self.threads = TextThreads(
             _THREADS, waiting_requests=limits.waiting_requests, waiting_seconds=limits.waiting_seconds
         )
-        self._schedulers = []
-        for translator, name, observer in zip(models.translators, models.names, observers, strict=True):
+        self.schedulers = []
+        for translator, name, told in zip(models.translators, models.names, metrics, strict=True):
             lanes = min(searches_at_once(translator.engine), settings.rows)
             rows = min(settings.rows // lanes, rows_at_once(translator.engine, lanes) or settings.rows)
-            self._schedulers.append(
+            self.schedulers.append(
                 Scheduler(
                     partial(continuous_search, translator.engine, rows=rows),
-                    observer,
+                    told,
                     waiting_requests=limits.waiting_requests,
                     waiting_sentences=limits.waiting_sentences,
                     waiting_seconds=limits.waiting_seconds,
@@ -100,17 +112,17 @@ class TranslationService:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is being translated."""
-        return all(scheduler.is_idle for scheduler in self._schedulers)
+        return all(scheduler.is_idle for scheduler in self.schedulers)
 
     def end(self) -> None:
         """End all threads; what is not finished fails."""
-        for scheduler in self._schedulers:
+        for scheduler in self.schedulers:
             scheduler.end()
         self.threads.end()
 
     async def translate(
         self, texts: Sequence[tuple[str, Way]], client: str, *, markup: bool = False, alternatives: int = 0
-    ) -> list[Translated]:
+    ) -> list[list[str]]:
         """Translate texts.
 
         Args:
@@ -118,6 +130,9 @@ class TranslationService:
             client: Who asks.
             markup: Whether they are HTML.
             alternatives: How many other translations are wanted of each.
+
+        Returns:
+            Of each text its translations, best first, each once.
 
         Raises:
             QueueFullError: Too much waits.
@@ -128,77 +143,25 @@ class TranslationService:
         indirect = [number for number, (_, way) in enumerate(texts) if len(way) > 1]
         if indirect:
             firsts = [(texts[number][0], texts[number][1][:-1]) for number in indirect]
-            halfway = await self.translate(firsts, client, markup=markup)
-            for number, each in zip(indirect, halfway, strict=True):
-                last[number] = each.text, last[number][1]
-        return await self._translate(last, client, markup, alternatives, resumed=bool(indirect))
-
-    async def _translate(
-        self, texts: Sequence[tuple[str, Route]], client: str, markup: bool, alternatives: int, *, resumed: bool
-    ) -> list[Translated]:
-        """Translate each text with one model."""
-        if not resumed:
-            self._check_room((route for _, route in texts), client)
-        short = sum([len(text) for text, _ in texts]) <= _SHORT and not any(route.glossary for _, route in texts)
-        if short and len(texts) == 1 and not markup:
-            ((text, route),) = texts
-            translated = await self._translate_sentence(text, route, client, alternatives, resumed=resumed)
-            if translated is not None:
-                return [translated]
-        documents: list[tuple[TextDocument, Route]]
-        read = partial(_read, texts, markup)
-        documents = read() if short else await self.threads.run(client, read, resumed=resumed)
-        written = await self.translate_documents(
-            documents, client, alternatives=alternatives, short=short, resumed=resumed
-        )
-        return [
-            _best_of([document.text(version, route.direction.target) for version in versions])
-            for (document, route), versions in zip(documents, written, strict=True)
-        ]
-
-    async def _translate_sentence(
-        self, text: str, route: Route, client: str, alternatives: int, *, resumed: bool
-    ) -> Translated | None:
-        """Translate a text that is one plain sentence; ``None`` for others."""
-        if not is_plain_sentence(text, self._splitter(route)):
-            return None
-        sentence = search_input(text, route, *self._search_of(route, alternatives))
-        if sentence is None:
-            return None
-        scheduler = self._schedulers[route.number]
-        hypotheses = await search(scheduler, client, sentence, self._delivery(), resumed=resumed)
-        tokens = [hypotheses[min(rank, len(hypotheses) - 1)].tokens for rank in range(alternatives + 1)]
-        return _best_of([one_line(text, version) for version in route.translator.tokenizers.target.decode(tokens)])
-
-    async def translate_documents(
-        self,
-        documents: Sequence[tuple[Document, Route]],
-        client: str,
-        *,
-        alternatives: int = 0,
-        short: bool = False,
-        resumed: bool = False,
-    ) -> list[list[list[Written]]]:
-        """Translate documents that have been taken apart; errors are those of :meth:`translate`.
-
-        Args:
-            documents: Each with the model that translates it.
-            client: Who asks.
-            alternatives: How many other translations are wanted of each.
-            short: Whether they are so short that another thread would cost more than they do.
-            resumed: Whether they are of a request that has been taken already, which is not refused any more.
-
-        Returns:
-            Of each document its passages in each version, the best first.
-        """
-        works: list[Work]
-        begin = partial(self._begin, documents, alternatives)
-        works = begin() if short else await self.threads.run(client, begin, resumed=True)
-        with self._progress(works, client, alternatives=alternatives, short=short, resumed=resumed) as progress:
-            while await progress.go_on():
-                pass
+            for number, (best, *_) in zip(indirect, await self.translate(firsts, client, markup=markup), strict=True):
+                last[number] = best, last[number][1]
+        else:
+            self._check_room([route for _, route in last], client)
+        short = sum([len(text) for text, _ in last]) <= _SHORT and not any(route.glossary for _, route in last)
         ranks = alternatives + 1
-        return [[work.written for work in works[first : first + ranks]] for first in range(0, len(works), ranks)]
+        if short and len(last) == 1 and not markup:
+            ((text, route),) = last
+            if is_plain_sentence(text, self._splitter(route)):  # as most are: nothing is cut or put together
+                answers = _Answers(self, route, client, ranks, short=True, resumed=bool(indirect))
+                return [list(dict.fromkeys(one_line(text, version) for version in await answers.of_sentence(text)))]
+        documents: list[tuple[TextDocument, Route]]
+        read = partial(_read, last, markup)
+        documents = read() if short else await self.threads.run(client, read, resumed=bool(indirect))
+        found = await self._translate(documents, client, ranks=ranks, short=short, resumed=bool(indirect))
+        return [
+            list(dict.fromkeys(document.text(version, route.direction.target) for version in versions))
+            for (document, route), versions in zip(documents, found, strict=True)
+        ]
 
     async def translate_document(
         self, document: Document, read: Callable[[bytes], Document], way: Way, client: str
@@ -215,10 +178,58 @@ class TranslationService:
         for number, route in enumerate(way):
             if number:
                 document = await self.threads.run(client, partial(read, content), resumed=True)
-            ((written,),) = await self.translate_documents([(document, route)], client, resumed=number > 0)
+            ((written,),) = await self._translate([(document, route)], client, resumed=number > 0)
             write = partial(document.written, written, route.direction.target)
             content = await self.threads.run(client, write, resumed=True)
         return content
+
+    async def _translate(
+        self,
+        documents: Sequence[tuple[Document, Route]],
+        client: str,
+        *,
+        ranks: int = 1,
+        short: bool = False,
+        resumed: bool,
+    ) -> list[list[list[Written]]]:
+        """Translate documents that have been taken apart.
+
+        Args:
+            documents: Each with the model that translates it.
+            client: Who asks.
+            ranks: How many translations are wanted of each.
+            short: Whether they are so short that another thread would cost more than they do.
+            resumed: Whether they are of a request that has been taken already, which is not refused any more.
+
+        Returns:
+            Of each document its passages in each version, the best first.
+        """
+
+        def begin() -> list[_Work]:
+            works = []
+            for document, route in documents:
+                split = self._splitter(route)
+                for rank in range(ranks):
+                    works.append(_Work(translation_steps(document.passages, split, aligned=route.aligns), rank))
+                    works[-1].advance(None)
+            return works
+
+        works: list[_Work] = begin() if short else await self.threads.run(client, begin, resumed=True)
+        answers: dict[Route, tuple[_Answers, list[_Work]]] = {}
+        for number, work in enumerate(works):
+            route = documents[number // ranks][1]
+            if route not in answers:
+                answers[route] = _Answers(self, route, client, ranks, short=short, resumed=resumed), []
+            answers[route][1].append(work)
+        try:
+            for own, of_route in answers.values():  # all models begin before one is waited for
+                await own.ask(of_route)
+            for own, of_route in answers.values():
+                await own.finish(of_route)
+        finally:
+            for own, _ in answers.values():
+                own.close()
+        return [[work.written for work in works[first : first + ranks]] for first in range(0, len(works), ranks)]
 
     async def stream(self, text: str, way: Way, client: str) -> AsyncIterator[str | int]:
         """Translate a text and yield the number of its sentences, and then its translation piece by piece.
@@ -228,70 +239,42 @@ class TranslationService:
         """
         *before, route = way
         if before:
-            (halfway,) = await self.translate([(text, tuple(before))], client)
-            text = halfway.text
+            ((text, *_),) = await self.translate([(text, tuple(before))], client)
         else:
             self._check_room([route], client)
         short = len(text) <= _SHORT and not route.glossary
-        stream: _Stream
-        begin = partial(self._begin_stream, text, route)
-        stream = begin() if short else await self.threads.run(client, begin, resumed=bool(before))
-        yield len(stream.works)
-        parts = deque(stream.parts)
-
-        def due() -> str:
-            """Take what is known up to the next sentence that is not finished."""
-            known = []
-            while parts and (isinstance(parts[0], str) or parts[0].is_finished):
-                part = parts.popleft()
-                known.append(part if isinstance(part, str) else stream.write(part.written[0]))
-            return "".join(known)
-
-        if piece := due():
-            yield piece
-        with self._progress(stream.works, client, short=short, resumed=bool(before)) as progress:
-            while await progress.go_on():
-                if piece := due():
-                    yield piece
-
-    def _progress(
-        self, works: Sequence[Work], client: str, *, alternatives: int = 0, short: bool, resumed: bool
-    ) -> Progress:
-        """Return what translates works to their ends."""
-        asked = Works(works, partial(self._search_of, alternatives=alternatives), alternatives + 1)
-        answers = Answers(self._schedulers, client, asked, self._delivery())
-        aside = partial(self.threads.run, client, resumed=True)
-        return Progress(asked, answers, aside, short=short, resumed=resumed)
-
-    def _delivery(self) -> Delivery:
-        """Return what brings answers to the running loop."""
-        loop = asyncio.get_running_loop()
-        if self._delivered is None or self._delivered.loop is not loop:
-            self._delivered = Delivery(loop)
-        return self._delivered
-
-    def _begin(self, documents: Sequence[tuple[Document, Route]], alternatives: int) -> list[Work]:
-        """Return the work on each version of each document, with its first question."""
-        works = []
-        for document, route in documents:
-            split = self._splitter(route)
-            for rank in range(alternatives + 1):
-                works.append(Work(translation_steps(document.passages, split, aligned=route.aligns), route, rank))
-                works[-1].advance(None)
-        return works
-
-    def _begin_stream(self, text: str, route: Route) -> _Stream:
-        """Return a text with the work on each of its sentences, at its first question."""
         document = plain_text(text)
         (passage,), (write,) = document.passages, document.writers
-        parts: list[str | Work] = []
-        for piece in cut_passage(passage, self._splitter(route)):
-            if isinstance(piece, Sentence):
-                parts.append(work := Work(sentence_steps([piece], aligned=route.aligns), route))
-                work.advance(None)
-            else:
-                parts.append(write([piece]))
-        return _Stream(parts, write)
+
+        def begin() -> list[str | _Work]:
+            parts: list[str | _Work] = []
+            for piece in cut_passage(passage, self._splitter(route)):
+                if isinstance(piece, CutSentence):
+                    parts.append(work := _Work(sentence_steps([piece], aligned=route.aligns)))
+                    work.advance(None)
+                else:
+                    parts.append(write([piece]))
+            return parts
+
+        resumed = bool(before)
+        parts: list[str | _Work] = begin() if short else await self.threads.run(client, begin, resumed=resumed)
+        works = [part for part in parts if isinstance(part, _Work)]
+        yield len(works)
+        answers = _Answers(self, route, client, short=short, resumed=resumed)
+        try:
+            await answers.ask(works)
+            known = ""
+            for part in parts:
+                if isinstance(part, str):
+                    known += part
+                    continue
+                await answers.finish([part])
+                yield known + write(part.written[0])
+                known = ""
+            if known:
+                yield known
+        finally:
+            answers.close()
 
     def _splitter(self, route: Route) -> Splitter:
         """Return what cuts lines into sentences that fit the model, until they are more than may wait at a time."""
@@ -299,46 +282,169 @@ class TranslationService:
         if fits is None:
             most = self._settings.limits.sentence_tokens
             fits = self._fits[route] = fits_model(route.translator, most=most, prefixes=route.prefixes)
-        whole = route.glossary.spans if route.glossary else None
-        return fitting_splitter(self._counting(sentence_splitter(route.direction.source), route), fits, whole)
-
-    def _counting(self, split: Splitter, route: Route) -> Splitter:
-        """Return what cuts lines into sentences until they are more than may wait at a time."""
-        sentences = 0
+        split, scheduler, sentences = sentence_splitter(route.direction.source), self.schedulers[route.number], 0
 
         def count(line: str) -> Sequence[str]:
             nonlocal sentences
             found = split(line)
             sentences += sum(any(map(str.isalpha, sentence)) for sentence in found)
-            self._check_size(route, sentences)
+            scheduler.check_size(sentences)
             return found
 
-        return count
+        return fitting_splitter(count, fits, route.glossary.spans if route.glossary else None)
 
     def _check_room(self, routes: Iterable[Route], client: str) -> None:
         """Refuse what would be refused in any case before its texts are cut, which is most of the work there is."""
         for number in {route.number for route in routes}:
-            self._schedulers[number].check_room(client)
+            self.schedulers[number].check_room(client)
 
-    def _check_size(self, route: Route, sentences: int) -> None:
-        self._schedulers[route.number].check_size(sentences)
-
-    def _search_of(self, route: Route, alternatives: int) -> tuple[DecodingSettings, int]:
+    def search_of(self, route: Route, ranks: int) -> tuple[DecodingSettings, int]:
         """Return how a model searches, and the most tokens of a sentence that is translated whole."""
-        known = self._searches.get((route, alternatives))
+        known = self._searches.get((route, ranks))
         if known is None:
-            beam = max(self._settings.beam or route.translator.settings.beam, alternatives + 1)
-            settings = route.translator.settings_with(beam=beam, n_best=alternatives + 1)
+            beam = max(self._settings.beam or route.translator.settings.beam, ranks)
+            settings = route.translator.settings_with(beam=beam, n_best=ranks)
             longest = route.translator.longest_source(prefixes=route.prefixes)
-            known = self._searches[route, alternatives] = settings, min(longest, self._settings.limits.sentence_tokens)
+            known = self._searches[route, ranks] = settings, min(longest, self._settings.limits.sentence_tokens)
         return known
-
-
-def _best_of(versions: Sequence[str]) -> Translated:
-    best, *others = versions
-    return Translated(best, [other for other in dict.fromkeys(others) if other != best])
 
 
 def _read(texts: Sequence[tuple[str, Route]], markup: bool) -> list[tuple[TextDocument, Route]]:
     read = cut_html if markup else plain_text
     return [(read(text), route) for text, route in texts]
+
+
+class _Answers:
+    """What one model answers to the questions of one request; each text is asked for once.
+
+    Args:
+        service: Whose models and threads are used.
+        route: The model.
+        client: Who asks.
+        ranks: Translations of each sentence.
+        short: Whether to go on takes less time than another thread would cost.
+        resumed: Whether the request has been taken already.
+    """
+
+    def __init__(
+        self, service: TranslationService, route: Route, client: str, ranks: int = 1, *, short: bool, resumed: bool
+    ) -> None:
+        self._service, self._route, self._client, self._ranks = service, route, client, ranks
+        self._short, self._resumed = short, resumed
+        self._asked: dict[str, _Asked] = {}
+        self._tickets: list[Ticket] = []
+        self._scheduler = service.schedulers[route.number]
+
+    async def _aside(self, work: Callable[..., Any], *arguments: Any, short: bool = True) -> Any:
+        """Return what some work returns, which a thread does unless it is short."""
+        if self._short and short:
+            return work(*arguments)
+        return await self._service.threads.run(self._client, partial(work, *arguments), resumed=True)
+
+    async def ask(self, works: Sequence[_Work]) -> None:
+        """Submit the sentences that works ask for, but those that have been submitted."""
+        questions = [work.question.texts for work in works if isinstance(work.question, Sentences)]
+        await self._ask([text for question in questions for text in question])
+
+    async def _ask(self, wanted: Sequence[str]) -> None:
+        texts = {text: _Asked() for text in wanted if text not in self._asked}
+        self._asked.update(texts)
+        if not texts:
+            return
+        sentences: list[Sentence] = await self._aside(self._sentences, texts)
+        if sentences:
+            ticket = self._scheduler.submit(self._client, sentences, resumed=self._resumed)
+            self._tickets.append(ticket)
+            outcomes = iter(ticket.outcomes)
+            for asked in texts.values():
+                asked.outcomes = [next(outcomes) for _ in asked.sources]
+        self._resumed = True
+
+    async def finish(self, works: Sequence[_Work]) -> None:
+        """Answer the questions of works until they ask for nothing more."""
+        while works:
+            await self.ask(works)
+            questions = [work.question.texts for work in works if isinstance(work.question, Sentences)]
+            texts = [asked for question in questions for text in question if not (asked := self._asked[text]).versions]
+            await _come(texts)
+            aligning = any(isinstance(work.question, Pairs) for work in works)
+            await self._aside(self._go_on, works, texts, short=not aligning)
+            works = [work for work in works if work.question]
+
+    async def of_sentence(self, text: str) -> Sequence[str]:
+        """Return the translations of a single sentence."""
+        try:
+            await self._ask([text])
+            asked = self._asked[text]
+            await _come([asked])
+        finally:
+            self.close()
+        self._put_together([asked])
+        return asked.versions
+
+    def close(self) -> None:
+        """Drop what has not come."""
+        for ticket in self._tickets:
+            self._scheduler.release(ticket)
+
+    def _go_on(self, works: Sequence[_Work], texts: Sequence[_Asked]) -> None:
+        """Put translations together, and let works go on to their next questions."""
+        self._put_together({id(asked): asked for asked in texts}.values())
+        translator, prefixes = self._route.translator, self._route.prefixes
+        questions = [work.question.pairs for work in works if isinstance(work.question, Pairs)]
+        pairs = list(dict.fromkeys(pair for question in questions for pair in question))
+        links = dict(zip(pairs, align_words(translator, pairs, prefixes=prefixes), strict=True)) if pairs else {}
+        for work in works:
+            if isinstance(work.question, Sentences):
+                work.advance([self._asked[text].versions[work.rank] for text in work.question.texts])
+            elif work.question:
+                work.advance([links[pair] for pair in work.question.pairs])
+
+    def _sentences(self, texts: dict[str, _Asked]) -> list[Sentence]:
+        """Return the sentences of texts for the search; a text that is too long is cut."""
+        translator, prefixes, glossary = self._route.translator, self._route.prefixes, self._route.glossary
+        settings, most = self._service.search_of(self._route, self._ranks)
+        encode = translator.tokenizers.source.encode
+        sentences = []
+        for (text, asked), tokens in zip(texts.items(), encode(list(texts)), strict=True):
+            shorter = [(text, tokens)]
+            if len(tokens) > most:  # which takes a word of so many tokens: sentences have been cut to fit
+                split = partial(
+                    split_to_fit,
+                    fits=lambda part: len(encode([part])[0]) <= most,
+                    whole=glossary.spans if glossary else None,
+                )
+                pieces = cut_text(text, split)
+                shorter = [(piece.text, encode([piece.text])[0] if piece.translated else []) for piece in pieces]
+            for part, ids in shorter:
+                if not ids:
+                    asked.parts.append(part)
+                    continue
+                source, longest = translator.search_input(ids, settings, prefixes)
+                asked.parts.append(len(asked.sources))
+                asked.sources.append(part)
+                sentences.append(Sentence(source, longest, prefixes.target, settings))
+        return sentences
+
+    def _put_together(self, texts: Iterable[_Asked]) -> None:
+        """Write the translations of texts whose outcomes have come."""
+        translator, glossary = self._route.translator, self._route.glossary
+        sources = [source for asked in texts for source in asked.sources]
+        found: list[list[Hypothesis]] = [outcome.result() for asked in texts for outcome in asked.outcomes]  # type: ignore[misc]
+        for rank in range(self._ranks):
+            tokens = [hypotheses[min(rank, len(hypotheses) - 1)].tokens for hypotheses in found]
+            written = translator.tokenizers.target.decode(tokens)
+            if glossary:
+                written = translator.with_terms(glossary, sources, written, prefixes=self._route.prefixes)
+            decoded = iter(written)
+            for asked in texts:
+                asked.versions.append("".join(part if isinstance(part, str) else next(decoded) for part in asked.parts))
+
+
+async def _come(texts: Iterable[_Asked]) -> None:
+    """Wait until what was asked has come, and raise what went wrong with it."""
+    for asked in texts:
+        for outcome in asked.outcomes:
+            result = await outcome
+            if isinstance(result, LocantError):
+                raise result

@@ -9,10 +9,10 @@ from locant.text.batches import stream_batches as stream_batches
 from locant.text.batches import summarize_plan as summarize_plan
 from locant.text.bible import BibleVersion as BibleVersion
 from locant.text.bible import bible_versions as bible_versions
+from locant.text.cache import TextPart as TextPart
 from locant.text.cache import TokenCache as TokenCache
-from locant.text.cache_writer import TextPart as TextPart
-from locant.text.cache_writer import write_cache as write_cache
-from locant.text.cache_writer import write_parts as write_parts
+from locant.text.cache import write_cache as write_cache
+from locant.text.cache import write_parts as write_parts
 from locant.text.cleaning import CleaningReport as CleaningReport
 from locant.text.cleaning import CleaningSettings as CleaningSettings
 from locant.text.cleaning import CleanText as CleanText
@@ -20,7 +20,7 @@ from locant.text.cleaning import clean as clean
 from locant.text.corpus import Corpus as Corpus
 from locant.text.corpus import CorpusPart as CorpusPart
 from locant.text.corpus import CorpusStage as CorpusStage
-from locant.text.corpus_loading import load_corpus as load_corpus
+from locant.text.corpus import load_corpus as load_corpus
 from locant.text.corpus_settings import BibleCorpus as BibleCorpus
 from locant.text.corpus_settings import CorpusSettings as CorpusSettings
 from locant.text.corpus_settings import FilePair as FilePair
@@ -33,6 +33,7 @@ from locant.text.corpus_settings import MixtureSource as MixtureSource
 from locant.text.corpus_settings import MixtureStage as MixtureStage
 from locant.text.corpus_settings import TsvCorpus as TsvCorpus
 from locant.text.epochs import RowSampler as RowSampler
+from locant.text.epochs import SampledEpochs as SampledEpochs
 from locant.text.epochs import StagePlace as StagePlace
 from locant.text.epochs import TrainingEpochs as TrainingEpochs
 from locant.text.epochs import sampling_shares as sampling_shares
@@ -41,19 +42,18 @@ from locant.text.links import aligner_command as aligner_command
 from locant.text.links import grow_diag_final_and as grow_diag_final_and
 from locant.text.links import prepared_links as prepared_links
 from locant.text.links import write_links as write_links
-from locant.text.monolingual import MonolingualText as MonolingualText
-from locant.text.monolingual import read_monolingual as read_monolingual
 from locant.text.noise import NoiseSettings as NoiseSettings
 from locant.text.noise import add_noise as add_noise
 from locant.text.pairs import Pair as Pair
 from locant.text.pairs import ParallelText as ParallelText
 from locant.text.prepare import PreparedData as PreparedData
 from locant.text.prepare import prepare as prepare
-from locant.text.sampled_epochs import SampledEpochs as SampledEpochs
+from locant.text.readers import MonolingualText as MonolingualText
+from locant.text.readers import read_monolingual as read_monolingual
+from locant.text.spans import Span as Span
+from locant.text.spans import encode_with_spans as encode_with_spans
+from locant.text.spans import word_spans as word_spans
 from locant.text.store import TextStore as TextStore
-from locant.text.subword_spans import Span as Span
-from locant.text.subword_spans import encode_with_spans as encode_with_spans
-from locant.text.subword_spans import word_spans as word_spans
 from locant.text.tokenizer import BOS as BOS
 from locant.text.tokenizer import EOS as EOS
 from locant.text.tokenizer import PAD as PAD
@@ -73,8 +73,6 @@ __all__ = [
     "PAD",
     "Batch",
     "NoiseSettings",
-    "TokenizerPair",
     "add_noise",
     "sampling_shares",
-    "train_tokenizers",
 ]

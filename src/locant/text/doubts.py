@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from locant.errors import MissingExtraError
 from locant.languages import language_identifier, parse_language, script_of
@@ -72,23 +72,22 @@ def corpus_doubts(settings: CorpusSettings, corpus: Corpus, *, lowercase: bool =
     Raises:
         DataError: A file can be read no more.
     """
-    found = [doubt for path in _tables(settings) for doubt in _columns(path)]
+    found: list[Doubt] = []
+    waiting: list[Any] = [settings]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, MixtureCorpus):
+            waiting += [source.corpus for source in one.sources.values()]
+        elif isinstance(one, LanguagesCorpus):
+            waiting += one.pairs
+        elif isinstance(one, TsvCorpus):
+            for path in one.train:
+                found += _columns(one.folder.expanduser() / path.expanduser())
     for part in corpus.parts:
         pairs = list(islice(part.train, _LOOKED_AT))
         if len(pairs) >= _FEWEST:
             found += _of_part(part, pairs, lowercase)
     return found
-
-
-def _tables(settings: CorpusSettings) -> Iterator[Path]:
-    if isinstance(settings, MixtureCorpus):
-        for source in settings.sources.values():
-            yield from _tables(source.corpus)
-    elif isinstance(settings, LanguagesCorpus):
-        for pair in settings.pairs:
-            yield from _tables(pair)
-    elif isinstance(settings, TsvCorpus):
-        yield from (settings.folder.expanduser() / path.expanduser() for path in settings.train)
 
 
 def _columns(path: Path) -> Iterator[Doubt]:

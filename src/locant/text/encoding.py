@@ -1,21 +1,120 @@
-"""Sentence pairs as token ids in flat arrays, encoded a block at a time wherever there is a process for it."""
+"""Sentence pairs as token ids in flat arrays, encoded a block at a time wherever there is a process for it.
+
+SentencePiece cuts text at spaces before anything else, so that each word's subwords depend on the word alone, and most
+words of a text come again and again: their ids are kept. Sentences of which that is not so (unknown characters, which
+are joined across words, and the sign that stands for spaces itself) are encoded whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress
-from typing import Any, NamedTuple
+from itertools import chain, compress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from locant.text.pairs import Block, Pair
-from locant.text.tokenizer_pair import Prefixes, TokenizerPair
-from locant.text.word_table import FlatIds
+if TYPE_CHECKING:
+    import sentencepiece
 
-Tokens = npt.NDArray[np.unsignedinteger[Any]]
-Lengths = npt.NDArray[np.int32]
+from locant.text.pairs import Block, Pair
+
+if TYPE_CHECKING:
+    from locant.text.tokenizer_pair import Prefixes, TokenizerPair
+
+END = "\x01"
+"""The word that stands behind each text; it is in none."""
+
+_SPACE = "▁"
+_MOST = 1 << 18
+"""Words that are kept, of which each takes about 200 bytes; when there are more all are learned anew."""
+_END_IDS, _ODD_IDS = (-1,), (-2,)
+"""What stands for the end of a text, and for a word of which the subwords depend on others."""
+
+# NFKC, case folding and the removal of what cannot be seen change these; what changes none of them has no rules.
+_CHANGED_BY_RULES = "\uff21\u2460\ufb01\u00bd\uff76\uff9e\u3000\u200b\u00ad\u00c4\u017f"
+
+
+class FlatIds(NamedTuple):
+    """Token ids of n texts, or their characters.
+
+    Attributes:
+        ids: Of all, one after the other; [N].
+        lengths: How many each has; [n] int32.
+    """
+
+    ids: npt.NDArray[Any]
+    lengths: npt.NDArray[np.int32]
+
+    def after(self, prefix: Sequence[int]) -> FlatIds:
+        """Return the same with a prefix before each text."""
+        if not prefix:
+            return self
+        starts = np.cumsum(self.lengths) - self.lengths
+        ids = np.insert(self.ids, np.repeat(starts, len(prefix)), np.tile(prefix, len(starts)))
+        return FlatIds(ids, self.lengths + np.int32(len(prefix)))
+
+    def select(self, kept: npt.NDArray[np.bool_]) -> FlatIds:
+        """Return some of the texts."""
+        return FlatIds(self.ids[np.repeat(kept, self.lengths)], self.lengths[kept])
+
+
+def flat_ids(texts: Sequence[Sequence[int]]) -> FlatIds:
+    """Return token ids in lists as flat arrays."""
+    lengths = np.fromiter(map(len, texts), np.int32, len(texts))
+    return FlatIds(np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum())), lengths)
+
+
+class WordTable:
+    """Encodes texts word by word.
+
+    The ids are those of ``processor.encode(text)``, but where two segmentations are equally probable up to the rounding
+    of sums in float32, which in a sentence are others.
+
+    Args:
+        processor: Of a model that :meth:`suits`.
+    """
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
+        self._processor = processor
+        self._table: dict[str, tuple[int, ...]] = {END: _END_IDS}
+
+    @staticmethod
+    def suits(processor: sentencepiece.SentencePieceProcessor) -> bool:
+        """Whether a model cuts at all spaces and changes no character before it does."""
+        pieces = (processor.id_to_piece(index) for index in range(processor.get_piece_size()))
+        if any(_SPACE in piece[1:] for piece in pieces if piece != _SPACE * len(piece)):
+            return False
+        return bool(processor.normalize(f"x {_CHANGED_BY_RULES} y") == f"{_SPACE}x{_SPACE}{_CHANGED_BY_RULES}{_SPACE}y")
+
+    def encode(self, words: Sequence[str]) -> FlatIds:
+        """Return the token ids of texts.
+
+        Args:
+            words: Of all texts, normalised, with :data:`END` behind each.
+        """
+        new = set(words).difference(self._table)
+        if len(self._table) > _MOST:
+            self._table, new = {END: _END_IDS}, set(words).difference((END,))
+        if new:
+            unknown, found = self._processor.unk_id(), self._processor.encode(learned := list(new), num_threads=1)
+            for word, ids in zip(learned, found, strict=True):
+                self._table[word] = _ODD_IDS if unknown in ids or _SPACE in word else tuple(ids)
+        ids = np.fromiter(chain.from_iterable(map(self._table.__getitem__, words)), np.int32)
+        ends = np.flatnonzero(ids == _END_IDS[0])
+        flat = FlatIds(np.delete(ids, ends), (np.diff(ends, prepend=-1) - 1).astype(np.int32))
+        odd = np.unique(np.searchsorted(ends, np.flatnonzero(ids == _ODD_IDS[0])))
+        if not len(odd):
+            return flat
+        begins = np.concatenate(([0], np.flatnonzero(np.array(words) == END) + 1))
+        whole = self._processor.encode(
+            [" ".join(words[begins[text] : begins[text + 1] - 1]) for text in odd.tolist()], num_threads=1
+        )
+        texts = np.split(flat.ids, np.cumsum(flat.lengths)[:-1])
+        for text, found in zip(odd.tolist(), whole, strict=True):
+            texts[text] = np.array(found, np.int32)
+        return FlatIds(np.concatenate(texts), np.fromiter(map(len, texts), np.int32, len(texts)))
 
 
 class Encoded(NamedTuple):
@@ -24,18 +123,13 @@ class Encoded(NamedTuple):
     Attributes:
         part: Its number.
         dropped: How many pairs were left out because a side had too many tokens.
-        ids: Token ids of all source and of all target sentences.
-        lengths: How many each sentence has, by side.
-        texts: UTF-8 of both sides, where it is wanted.
-        text_lengths: The bytes of each sentence, by side.
+        columns: By the name of the column, token ids of the sentences of each side, and UTF-8 of both where it is
+            wanted.
     """
 
     part: int
     dropped: int
-    ids: tuple[Tokens, Tokens]
-    lengths: tuple[Lengths, Lengths]
-    texts: tuple[npt.NDArray[np.uint8], ...] = ()
-    text_lengths: tuple[Lengths, ...] = ()
+    columns: dict[str, FlatIds]
 
 
 class Task(NamedTuple):
@@ -66,6 +160,15 @@ class Encoder:
     max_tokens: int
     keep_text: bool = False
 
+    @property
+    def kinds(self) -> dict[str, npt.DTypeLike]:
+        """The columns, and the smallest type that holds the numbers of each."""
+        sides = {"source": self.tokenizers.source, "target": self.tokenizers.target}
+        kinds: dict[str, npt.DTypeLike] = {
+            f"{side}.tokens": np.uint16 if one.vocab_size <= 1 << 16 else np.uint32 for side, one in sides.items()
+        }
+        return kinds | ({f"{side}.text": np.uint8 for side in sides} if self.keep_text else {})
+
     def __call__(self, task: Task) -> Encoded:
         """Return the token ids of a task, in one thread."""
         pairs = task.block.read()
@@ -88,20 +191,13 @@ class Encoder:
         if dropped:
             pairs = list(compress(pairs, fits.tolist()))
             sources, targets = sources.select(fits), targets.select(fits)
-        kinds = id_types(self.tokenizers)
-        texts = [[pair[side].encode("utf-8") for pair in pairs] for side in (0, 1)] if self.keep_text else []
-        return Encoded(
-            part,
-            dropped,
-            (sources.ids.astype(kinds[0]), targets.ids.astype(kinds[1])),
-            (sources.lengths, targets.lengths),
-            tuple(np.frombuffer(b"".join(side), dtype=np.uint8) for side in texts),
-            tuple(np.fromiter(map(len, side), np.int32, len(side)) for side in texts),
-        )
-
-
-def id_types(tokenizers: TokenizerPair) -> tuple[type[np.unsignedinteger[Any]], ...]:
-    """Return the smallest type that holds the ids of the source and of the target."""
-    return tuple(
-        np.uint16 if side.vocab_size <= 1 << 16 else np.uint32 for side in (tokenizers.source, tokenizers.target)
-    )
+        found = [sources, targets]
+        for side in (0, 1) if self.keep_text else ():
+            texts = [pair[side].encode("utf-8") for pair in pairs]
+            lengths = np.fromiter(map(len, texts), np.int32, len(texts))
+            found.append(FlatIds(np.frombuffer(b"".join(texts), np.uint8), lengths))
+        columns = {
+            name: flat._replace(ids=flat.ids.astype(kind))
+            for (name, kind), flat in zip(self.kinds.items(), found, strict=True)
+        }
+        return Encoded(part, dropped, columns)

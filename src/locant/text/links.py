@@ -9,18 +9,17 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from locant.errors import CheckpointError, DataError, MissingExtraError
 from locant.files import explaining_damage, open_output, read_json, replacing_folder, sealed, workplace, write_json
-from locant.text.cache import Column, TokenCache
-from locant.text.checksums import CheckedNumbers, write_checksums
+from locant.text.cache import TokenCache
+from locant.text.columns import CheckedNumbers, write_checksums
 from locant.text.workers import in_order
 
 Links = set[tuple[int, int]]
@@ -85,12 +84,16 @@ def write_links(cache: TokenCache, folder: Path, *, made_from: str = "", process
         CheckpointError: The disk is full or not writable.
     """
     command = aligner_command()
-    ends, links = [0], []
+    links: list[npt.NDArray[np.uint16]] = []
+    sides = zip(_skipped(cache), (cache.source.lengths, cache.target.lengths), strict=True)
+    bounds = [zip(before.tolist(), lengths.tolist(), strict=True) for before, lengths in sides]
     with workplace(folder.parent) as work:
         texts = [work / "source", work / "target"]
         for path, column, skipped in zip(texts, (cache.source, cache.target), _skipped(cache), strict=True):
             with open_output(path) as file:
-                file.writelines(_lines(column, skipped))
+                for number, before in enumerate(skipped.tolist()):
+                    # eflomal wants a word in every line; links of one that is not there are left out afterwards.
+                    file.write((" ".join(map(str, column[number][before:].tolist())) or "-") + "\n")
         directions = [work / "forward", work / "reverse"]
         arguments = ["-s", texts[0], "-t", texts[1], "-f", directions[0], "-r", directions[1]]
         run = subprocess.run([command, *map(str, arguments)], capture_output=True, text=True, check=False)
@@ -98,14 +101,14 @@ def write_links(cache: TokenCache, folder: Path, *, made_from: str = "", process
             said = (run.stderr or run.stdout).strip().splitlines() or [f"it ended with {run.returncode}"]
             raise DataError(f"eflomal could not align the training text: {said[-1]}")
         with directions[0].open(encoding="ascii") as forward, directions[1].open(encoding="ascii") as reverse:
-            for block in in_order(_symmetric, _blocks(forward, reverse, _bounds(cache)), processes):
-                for one in block:
-                    links.append(one)
-                    ends.append(ends[-1] + len(one))
-    if len(ends) != len(cache) + 1:
-        raise DataError(f"eflomal aligned {len(ends) - 1} pairs of the training text, which has {len(cache)}.")
+            rows = zip(forward, reverse, *bounds, strict=False)  # too few are counted in the end
+            for block in in_order(_symmetric, iter(lambda: list(islice(rows, _PAIRS)), []), processes):
+                links += block
+    ends = np.cumsum([0, *map(len, links)])
+    if len(links) != len(cache):
+        raise DataError(f"eflomal aligned {len(links)} pairs of the training text, which has {len(cache)}.")
     with replacing_folder(folder, "replace") as temporary:
-        arrays = {"ends": np.array(ends, np.int64), "links": np.concatenate([*links, np.empty((0, 2), np.uint16)])}
+        arrays = {"ends": ends, "links": np.concatenate([*links, np.empty((0, 2), np.uint16)])}
         for name, array in arrays.items():
             np.save(path := temporary / f"{name}.npy", array)
             write_checksums(path, array)
@@ -171,32 +174,14 @@ def _skipped(cache: TokenCache) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.i
     return source, np.repeat([len(part.prefixes.target) - 1 for part in cache.parts], counts)
 
 
-def _lines(column: Column, skipped: npt.NDArray[np.int64]) -> Iterator[str]:
-    for number, before in enumerate(skipped.tolist()):
-        # eflomal wants a word in every line; links of one that is not there are left out afterwards.
-        yield (" ".join(map(str, column[number][before:].tolist())) or "-") + "\n"
-
-
-_Bounds = tuple[tuple[int, int], tuple[int, int]]
-"""Where the text of a pair begins and ends in its row, on the side of the source and of the target."""
-_Block = list[tuple[str, str, _Bounds]]
-
-
-def _bounds(cache: TokenCache) -> Iterator[_Bounds]:
-    sides = zip(_skipped(cache), (cache.source.lengths, cache.target.lengths), strict=True)
-    source, target = (zip(before.tolist(), lengths.tolist(), strict=True) for before, lengths in sides)
-    yield from zip(source, target, strict=True)
-
-
-def _blocks(forward: TextIO, reverse: TextIO, bounds: Iterable[_Bounds]) -> Iterator[_Block]:
-    rows = zip(forward, reverse, bounds, strict=False)  # too few are counted in the end
-    while block := list(islice(rows, _PAIRS)):
-        yield block
+_Bounds = tuple[int, int]
+"""Where the text of a sentence begins and ends in its row."""
+_Block = list[tuple[str, str, _Bounds, _Bounds]]
 
 
 def _symmetric(block: _Block) -> list[npt.NDArray[np.uint16]]:
     found = []
-    for forward, reverse, ((first, end), (other_first, other_end)) in block:
+    for forward, reverse, (first, end), (other_first, other_end) in block:
         links = sorted(
             (first + source, other_first + target)
             for source, target in grow_diag_final_and(_parsed(forward), _parsed(reverse))

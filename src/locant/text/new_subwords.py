@@ -1,33 +1,36 @@
 """New tokens for a tokenizer that exists: tags, and what a new text spells in pieces, as byte-pair encoding learns it.
 
-The text is cut by the tokenizer as it is; characters that it does not know come first, then the most frequent pair of
-neighbours within a word becomes one subword, again and again (Sennrich et al. 2016, "Neural Machine Translation of Rare
-Words with Subword Units", algorithm 1). In a BPE model the new merges rank after the old ones; in a unigram model a
-subword has the logarithm of its share of the new text as its score, and is taken only where that is better than the
-scores of what it replaces, so that encoding uses it.
+The text is cut by the tokenizer as it is; characters that it does not know come first, then SentencePiece learns which
+neighbours within a word become one subword (Sennrich et al. 2016, "Neural Machine Translation of Rare Words with
+Subword Units", algorithm 1), from words in which a character stands for each token. In a BPE model the new merges rank
+after the old ones; in a unigram model a subword has the logarithm of its share of the new text as its score, and is
+taken only where that is better than the scores of what it replaces, so that encoding uses it.
 """
 
 from __future__ import annotations
 
-import heapq
+import io
 import math
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Any
 
+from locant.lazy import optional_package
 from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import UNK, Tokenizer
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import Pairs
 
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
+
 _SPACE = "▁"
-_CHUNK = 4096
 _SENTENCES = 1_000_000  # more do not make better subwords
 _LEAST = 2  # occurrences that make a subword worth having
 _LONGEST = 16  # characters, as in SentencePiece
+_FIRST_CODE, _CODES = 0xF0000, 0x1FFFE  # characters for private use, which stand for tokens
 
 
 @dataclass(frozen=True)
@@ -120,10 +123,8 @@ def add_tags(extended: ExtendedTokenizers, tags: Sequence[str], *, shared: bool)
 
 
 def _with_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
-    proto = model_proto(tokenizer.model, extending=True)
-    kind = type(proto).SentencePiece
-    proto.pieces.extend(kind(piece=tag, score=0.0, type=kind.CONTROL) for tag in tags)
-    return _changed(proto, tokenizer)
+    kind = model_proto(tokenizer.model, extending=True).SentencePiece
+    return _with_pieces(tokenizer, [kind(piece=tag, score=0.0, type=kind.CONTROL) for tag in tags])
 
 
 def with_subwords(tokenizer: Tokenizer, new: Sequence[NewSubword]) -> Tokenizer:
@@ -133,18 +134,17 @@ def with_subwords(tokenizer: Tokenizer, new: Sequence[NewSubword]) -> Tokenizer:
         MissingExtraError: The package ``protobuf`` is not installed.
     """
     proto = model_proto(tokenizer.model, extending=True)
-    kind = type(proto).SentencePiece
+    kind = proto.SentencePiece
     bpe = proto.trainer_spec.model_type == proto.trainer_spec.BPE
     lowest = min((piece.score for piece in proto.pieces if piece.type == kind.NORMAL), default=0.0)
-    proto.pieces.extend(
-        kind(piece=one.piece, score=lowest - 1 - rank if bpe else one.score, type=kind.NORMAL)
-        for rank, one in enumerate(new)
-    )
-    return _changed(proto, tokenizer)
+    scores = (lowest - 1 - rank if bpe else one.score for rank, one in enumerate(new))
+    pieces = [kind(piece=one.piece, score=score, type=kind.NORMAL) for one, score in zip(new, scores, strict=True)]
+    return _with_pieces(tokenizer, pieces)
 
 
-def _changed(proto: Any, tokenizer: Tokenizer) -> Tokenizer:
-    """Return a tokenizer of a changed model."""
+def _with_pieces(tokenizer: Tokenizer, pieces: Sequence[Any]) -> Tokenizer:
+    proto = model_proto(tokenizer.model, extending=True)
+    proto.pieces.extend(pieces)
     proto.trainer_spec.vocab_size = len(proto.pieces)
     proto.DiscardUnknownFields()  # samples for a self-test, which show the old segmentation
     return Tokenizer(proto.SerializeToString(), lowercase=tokenizer.lowercase)
@@ -162,160 +162,99 @@ def learn_subwords(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> li
         MissingExtraError: The package ``protobuf`` is not installed.
     """
     proto = model_proto(tokenizer.model, extending=True)
-    known = _Known(tokenizer, proto)
+    bpe = proto.trainer_spec.model_type == proto.trainer_spec.BPE
+    scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == piece.NORMAL}
+    replaces: dict[str, tuple[int, ...]] = {piece.piece: (index,) for index, piece in enumerate(proto.pieces)}
+    of_bytes = {piece.piece: int(piece.piece[1:-1], 16) for piece in proto.pieces if piece.type == piece.BYTE}
     words = Counter[tuple[str, ...]]()
     for text in islice(texts, _SENTENCES):
-        words.update(known.words(tokenizer.tokens(text)))
-    found = _characters(words, known, count)
-    return _Learner(words, known, found).learn(count)
-
-
-class _Known:
-    """What a tokenizer knows: the id and the score of each subword, and what spells a character that is none."""
-
-    def __init__(self, tokenizer: Tokenizer, proto: Any) -> None:
-        self.bpe = proto.trainer_spec.model_type == proto.trainer_spec.BPE
-        self.scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == piece.NORMAL}
-        self.replaces = {piece.piece: (index,) for index, piece in enumerate(proto.pieces)}
-        self.bytes = {
-            int(piece.piece[1:-1], 16): index for index, piece in enumerate(proto.pieces) if piece.type == piece.BYTE
-        }
-        self._byte_of = {f"<0x{byte:02X}>": byte for byte in self.bytes}
-
-    def words(self, tokens: Sequence[str]) -> Iterator[tuple[str, ...]]:
-        """Yield the words of a text as subwords, characters that are none being spelled out."""
-        word: list[str] = []
-        spelled = bytearray()
-        for token in [*tokens, _SPACE]:
-            if token in self._byte_of:
-                spelled.append(self._byte_of[token])
-                continue
-            word += spelled.decode("utf-8", "replace")
-            spelled.clear()
-            if token.startswith(_SPACE) and word:
-                yield tuple(word)
-                word = []
-            word += [token] if token in self.replaces else token
-
-    def spelling(self, character: str) -> tuple[int, ...]:
-        """Return the ids that stand for a character without a token."""
-        if not self.bytes:
-            return (UNK,)
-        return tuple(self.bytes[byte] for byte in character.encode())
-
-
-def _characters(words: Counter[tuple[str, ...]], known: _Known, count: int) -> list[NewSubword]:
-    """Return the characters without a token, the most frequent first."""
-    characters = Counter[str]()
+        words.update(_words(tokenizer.tokens(text), replaces, of_bytes))
+    symbols = Counter[str]()
     for word, times in words.items():
         for symbol in word:
-            if symbol not in known.replaces:
-                characters[symbol] += times
-    total = sum(times * len(word) for word, times in words.items())
-    frequent = sorted((item for item in characters.items() if item[1] >= _LEAST), key=lambda item: (-item[1], item[0]))
-    return [
-        NewSubword(character, math.log(times / total), known.spelling(character))
-        for character, times in frequent[:count]
-        if not character.isspace()
-    ]
+            symbols[symbol] += times
+    found: list[NewSubword] = []
+    for character, times in sorted(symbols.items(), key=lambda item: (-item[1], item[0])):
+        if character not in replaces and times >= _LEAST and not character.isspace() and len(found) < count:
+            spelled = [f"<0x{byte:02X}>" for byte in character.encode()] if of_bytes else []
+            ids = tuple(replaces[byte][0] for byte in spelled) or (UNK,)
+            found.append(NewSubword(character, math.log(times / symbols.total()), ids))
+    replaces |= {new.piece: new.replaces for new in found}
+    scores |= {new.piece: new.score for new in found}
+    # SentencePiece joins letters alone.
+    letters = [one for one in symbols if one in scores and all(map(_is_letter, one.removeprefix(_SPACE)))]
+    codes = {symbol: chr(_FIRST_CODE + number) for number, symbol in enumerate(letters[:_CODES])}
+    parts = Counter[str]()
+    for word, times in words.items():
+        for part in "".join(codes.get(symbol, " ") for symbol in word).split():
+            parts[part] += times
+    for coded, times in _merges(parts, len(codes), count, used=not bpe):
+        merged = [letters[ord(code) - _FIRST_CODE] for code in coded]
+        piece, score = "".join(merged), math.log(times / symbols.total())
+        better = bpe or score > sum(scores[symbol] for symbol in merged)
+        if piece not in replaces and len(piece) <= _LONGEST and better:
+            replaces[piece] = tuple(chain.from_iterable(replaces[symbol] for symbol in merged))
+            found.append(NewSubword(piece, score, replaces[piece]))
+    return found[:count]
 
 
-class _Learner:
-    """Merges neighbours within words, the most frequent pair first."""
+def _words(
+    tokens: Sequence[str], known: Mapping[str, object], of_bytes: Mapping[str, int]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the words of a text as tokens, unknown characters and those spelled in bytes as themselves."""
+    word: list[str] = []
+    spelled = bytearray()
+    for token in [*tokens, _SPACE]:
+        if token in of_bytes:
+            spelled.append(of_bytes[token])
+            continue
+        word += spelled.decode("utf-8", "replace")
+        spelled.clear()
+        if token.startswith(_SPACE) and word:
+            yield tuple(word)
+            word = []
+        word += [token] if token in known else token
 
-    def __init__(self, words: Counter[tuple[str, ...]], known: _Known, characters: Sequence[NewSubword]) -> None:
-        self.bpe = known.bpe
-        self.scores = known.scores | {new.piece: new.score for new in characters}
-        self.replaces = known.replaces | {new.piece: new.replaces for new in characters}
-        self.old = frozenset(known.replaces)
-        self.characters = frozenset(new.piece for new in characters)
-        self.found = {new.piece: new for new in characters}
-        self.words = [list(word) for word in words]
-        self.times = list(words.values())
-        self.total = sum(times * len(word) for word, times in words.items())
-        self.uses = Counter[str]()
-        self.mergeable: dict[str, bool] = {}
-        self.pairs = Counter[tuple[str, str]]()
-        self.places = defaultdict[tuple[str, str], set[int]](set)
-        for number, word in enumerate(self.words):
-            self._count(number, self.times[number])
-            for symbol in word:
-                self.uses[symbol] += self.times[number]
-        self.queue = [(-times, pair) for pair, times in self.pairs.items()]
-        heapq.heapify(self.queue)
 
-    def learn(self, count: int) -> list[NewSubword]:
-        """Merge until there are enough subwords, or none is left that is worth it."""
-        while len(self.found) < count or len(self._worth()) < count:
-            pair = self._best()
-            if pair is None:
-                break
-            piece = "".join(pair)
-            if piece not in self.found:
-                if not self._better(pair, piece):
-                    continue
-                self.replaces[piece] = self.replaces[pair[0]] + self.replaces[pair[1]]
-                self.scores[piece] = math.log(self.pairs[pair] / self.total)
-                self.found[piece] = NewSubword(piece, self.scores[piece], self.replaces[piece])
-            self._merge(pair, piece)
-        return self._worth()[:count]
+def _is_letter(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LM"
 
-    def _worth(self) -> list[NewSubword]:
-        """Return what was found, in a unigram model without merges that longer ones have replaced."""
-        return [
-            new
-            for new in self.found.values()
-            if self.bpe or new.piece in self.characters or self.uses[new.piece] >= _LEAST
-        ]
 
-    def _better(self, pair: tuple[str, str], piece: str) -> bool:
-        """Whether encoding would take the merged subword instead of the two."""
-        if piece in self.old or len(piece) > _LONGEST:
-            return False
-        return self.bpe or math.log(self.pairs[pair] / self.total) > self.scores[pair[0]] + self.scores[pair[1]]
+def _merges(parts: Counter[str], characters: int, count: int, *, used: bool) -> Iterator[tuple[str, int]]:
+    """Yield what byte-pair encoding joins in words that are counted, and how often it occurs, twice at least.
 
-    def _best(self) -> tuple[str, str] | None:
-        while self.queue:
-            times, pair = heapq.heappop(self.queue)
-            now = self.pairs[pair]
-            if now == -times and now >= _LEAST:
-                return pair
-            if _LEAST <= now < -times:
-                heapq.heappush(self.queue, (-now, pair))
-        return None
-
-    def _merge(self, pair: tuple[str, str], piece: str) -> None:
-        for number in sorted(self.places[pair]):
-            times, word = self.times[number], self.words[number]
-            self._count(number, -times)
-            merged: list[str] = []
-            for symbol in word:
-                if merged and (merged[-1], symbol) == pair:
-                    merged[-1] = piece
-                    self.uses[piece] += times
-                    for part in pair:
-                        self.uses[part] -= times
-                else:
-                    merged.append(symbol)
-            self.words[number] = merged
-            for grown in self._count(number, times):
-                heapq.heappush(self.queue, (-self.pairs[grown], grown))
-
-    def _count(self, number: int, times: int) -> set[tuple[str, str]]:
-        """Count the pairs of a word that may be merged, or take them back; returns those that grew."""
-        word = self.words[number]
-        found = {pair for pair in pairwise(word) if all(self._mergeable(one) for one in pair)}
-        for pair in pairwise(word):
-            if pair in found:
-                self.pairs[pair] += times
-        for pair in found:
-            (self.places[pair].add if times > 0 else self.places[pair].discard)(number)
-        return found if times > 0 else set()
-
-    def _mergeable(self, symbol: str) -> bool:
-        """Whether a symbol is a subword of letters: SentencePiece joins no others."""
-        found = self.mergeable.get(symbol)
-        if found is None:
-            letters = all(unicodedata.category(one)[0] in "LM" for one in symbol.removeprefix(_SPACE))
-            found = self.mergeable[symbol] = letters and symbol in self.scores
-        return found
+    Args:
+        parts: The words.
+        characters: How many different characters they have, at most.
+        count: How many merges are wanted, about.
+        used: Whether to leave out those that longer ones replace.
+    """
+    if not any(len(part) > 1 and times >= _LEAST for part, times in parts.items()):
+        return
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(f"{part}\t{times}" for part, times in parts.items()),
+        input_format="tsv",
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=1 + characters + 2 * count,
+        hard_vocab_limit=False,
+        character_coverage=1.0,
+        max_sentencepiece_length=_LONGEST,
+        normalization_rule_name="identity",
+        add_dummy_prefix=False,
+        split_by_unicode_script=False,
+        bos_id=-1,
+        eos_id=-1,
+        minloglevel=4,
+    )
+    learned = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [piece for index in range(learned.get_piece_size()) if len(piece := learned.id_to_piece(index)) > 1]
+    occurs, uses = Counter[str](), Counter[str]()
+    for (part, times), cut in zip(parts.items(), learned.encode(list(parts), out_type=str), strict=True):
+        for piece in cut:
+            uses[piece] += times
+        ends = range(2, len(part) + 1)
+        for piece in (part[start:end] for end in ends for start in range(max(0, end - _LONGEST), end - 1)):
+            occurs[piece] += times
+    yield from ((piece, occurs[piece]) for piece in pieces if (uses if used else occurs)[piece] >= _LEAST)

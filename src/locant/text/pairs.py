@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from locant.errors import DataError
 from locant.files import explaining_damage, read_json, sealed, write_json
-from locant.text.facts import Facts, encoded, facts_of
+from locant.text.facts import Facts, encoded, facts_of, turned_facts
 
 Pair = tuple[str, str]
 Rows = npt.NDArray[np.int64]
@@ -88,7 +88,6 @@ class ParallelText:
         digest: A hash of the text; two streams with the same digest hold the same pairs in the same order.
         open_facts: Returns the facts of each block, where they are known; else they are found anew.
         folder: Where something may be kept that is found of the text; None for nowhere.
-        release: Removes what is on disk of the text besides its files and what it is known by.
     """
 
     open_blocks: Callable[[], Iterator[Block]] = field(repr=False)
@@ -96,7 +95,6 @@ class ParallelText:
     digest: str
     open_facts: Callable[[], Iterator[Facts]] | None = field(default=None, repr=False)
     folder: Path | None = None
-    release: Callable[[], None] | None = field(default=None, repr=False)
 
     def __iter__(self) -> Iterator[Pair]:
         return chain.from_iterable(block.read() for block in self.open_blocks())
@@ -123,7 +121,7 @@ class ParallelText:
         """
         found = self.open_facts() if self.open_facts else (facts_of(block.read()) for block in self.open_blocks())
         for facts, size in zip_longest(found, self.sizes):
-            if facts is None or len(facts.pair) != size:
+            if facts is None or len(facts) != size:
                 raise DataError(_CHANGED)
             yield facts
 
@@ -134,22 +132,16 @@ class ParallelText:
             keep: Which; [n].
             digest: Of what is left.
         """
-
-        def shares() -> Iterator[npt.NDArray[np.bool_]]:
-            start = 0
-            for size in self.sizes:
-                yield keep[start : start + size]
-                start += size
+        shares = np.split(keep, np.cumsum(self.sizes)[:-1]) if self.sizes else []
 
         def blocks() -> Iterator[Block]:
-            for (block, _), kept in zip(self.blocks(), shares(), strict=True):
-                yield block if kept.all() else ChangedBlock(block, np.flatnonzero(kept))
+            for (block, _), kept in zip(self.blocks(), shares, strict=True):
+                yield ChangedBlock(block, np.flatnonzero(kept))
 
         def facts() -> Iterator[Facts]:
-            for found, kept in zip(self.facts(), shares(), strict=True):
-                yield found if kept.all() else found.select(np.flatnonzero(kept))
+            return (found[kept] for found, kept in zip(self.facts(), shares, strict=True))
 
-        return ParallelText(blocks, [int(kept.sum()) for kept in shares()], digest, facts, release=self.release)
+        return ParallelText(blocks, [int(kept.sum()) for kept in shares], digest, facts, self.folder)
 
 
 def survey(open_blocks: Callable[[], Iterator[Block]]) -> ParallelText:
@@ -179,18 +171,17 @@ def hold_out(text: ParallelText, size: int) -> tuple[ParallelText, ParallelText]
         CheckpointError: What was kept of an earlier choice is damaged.
     """
     path = text.folder / f"held-out-{size}.json" if text.folder else None
+    keep = np.ones(len(text), dtype=bool)
     if path and path.exists():
         kept = read_json(path)
         with explaining_damage(path):
             held = [(str(source), str(target)) for source, target in kept["pairs"]]
-            rows = np.array(kept["rows"], dtype=np.int64)
-            if not (np.diff(np.concatenate(([-1], rows, [len(text)]))) > 0).all():
-                raise ValueError(f"its rows are not some of {len(text)}, in ascending order")
+            keep[np.array(kept["rows"], dtype=np.int64)] = False
     else:
         smallest = np.zeros(0, dtype=np.uint64)
         hashes = []  # 8 bytes a pair
         for facts in text.facts():
-            hashes.append(np.array(facts.pair))
+            hashes.append(facts["pair"].copy())
             smallest = np.unique(np.concatenate((smallest, hashes[-1])))[:size]
         chosen: dict[Pair, None] = {}
         places, start = [np.zeros(0, dtype=np.int64)], 0
@@ -200,11 +191,9 @@ def hold_out(text: ParallelText, size: int) -> tuple[ParallelText, ParallelText]
                 chosen.update(dict.fromkeys(ChangedBlock(block, inside).read()))
                 places.append(inside + start)
             start += count
-        rows, held = np.concatenate(places), list(chosen)
+        keep[np.concatenate(places)], held = False, list(chosen)
         if path:
-            write_json(path, sealed({"rows": rows.tolist(), "pairs": held}))
-    keep = np.ones(len(text), dtype=bool)
-    keep[rows] = False
+            write_json(path, sealed({"rows": np.flatnonzero(~keep).tolist(), "pairs": held}))
     return text.select(keep, f"{text.digest}-{size}"), in_memory(held)
 
 
@@ -219,7 +208,7 @@ def among(values: npt.NDArray[Any], known: npt.NDArray[Any]) -> npt.NDArray[np.b
 
 def count_different(text: ParallelText) -> int:
     """Return how many pairs of a text are different, in 8 bytes of memory for each pair."""
-    return len(np.unique(np.concatenate([np.zeros(0, np.uint64), *(facts.pair for facts in text.facts())])))
+    return len(np.unique(np.concatenate([np.zeros(0, np.uint64), *(facts["pair"] for facts in text.facts())])))
 
 
 def in_memory(pairs: Iterable[Pair]) -> ParallelText:
@@ -246,6 +235,5 @@ def turned(text: ParallelText) -> ParallelText:
         text,
         open_blocks=lambda: (ChangedBlock(block, is_turned=True) for block in text.open_blocks()),
         digest=f"{text.digest}-turned",
-        open_facts=lambda: (facts.turned() for facts in text.facts()),
-        folder=None,
+        open_facts=lambda: map(turned_facts, text.facts()),
     )

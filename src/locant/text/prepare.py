@@ -6,23 +6,22 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, read_json, sealed, write_json
-from locant.text.cache import TokenCache
-from locant.text.cache_writer import TextPart, write_parts
+from locant.text.cache import TextPart, TokenCache, write_parts
 from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
 from locant.text.corpus import Corpus, CorpusPart
-from locant.text.epochs import RowSampler, TrainingEpochs
+from locant.text.epochs import RowSampler, SampledEpochs, TrainingEpochs
 from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair, concatenated
-from locant.text.sampled_epochs import SampledEpochs
-from locant.text.store import Progress, no_progress
+from locant.text.store import FACTS_FILE, Progress, no_progress
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import Pairs, train_tokenizers
@@ -149,26 +148,35 @@ def prepare(
     fingerprint = _fingerprint(corpus, cleaning, tokenizer, max_tokens)
     cache = folder / "cache"
     record = cache / "prepared.json"
-    known = _known(record) if record.exists() else None
+    known: str | None = None
+    if record.exists():
+        about = read_json(record)
+        with explaining_damage(record):
+            # Earlier versions wrote one report.
+            known, of_parts = str(about["fingerprint"]), about.get("parts", [about.get("cleaning")])
+            reports = [CleaningReport.from_dict(part) for part in of_parts]
+            if known == fingerprint and len(reports) != len(corpus.parts):
+                raise ValueError(f"it tells of {len(reports)} parts of the corpus, which has {len(corpus.parts)}")
     # What another model's tokenizers made may be left of another model.
     reusable = (resume or make_tokenizers is None) and all((cache / name).is_dir() for name in ("train", "valid"))
-    if known is not None and reusable and known.fingerprint == fingerprint:
+    if reusable and known == fingerprint:
         tokenizers = TokenizerPair.load(folder)
         train, valid = TokenCache(cache / "train"), TokenCache(cache / "valid")
-        reports = known.reports
-        if len(reports) != len(corpus.parts):
-            raise CheckpointError(
-                f"{record} is damaged: it tells of {len(reports)} parts of the corpus, which has {len(corpus.parts)}."
-            )
     else:
-        if resume and (known.fingerprint if known else made_before) not in (None, fingerprint):
+        if resume and (known or made_before) not in (None, fingerprint):
             raise DataError(
                 f"The folder {folder} was prepared from another text or with other settings of the corpus, the "
                 "cleaning or the tokenizer, so training cannot go on with this one. Restore them, or start a new run."
             )
         record.unlink(missing_ok=True)
         progress("cleaning", 0.0)
-        texts = [_cleaned(corpus, part, cleaning) for part in corpus.parts]
+        several = len(corpus.parts) > 1
+        texts = [
+            CleanText.nothing(part.train)
+            if part.zero_shot
+            else clean(part.train, held_out(corpus, part), cleaning, of=part.name if several else "")
+            for part in corpus.parts
+        ]
         if make_tokenizers:
             tokenizers = make_tokenizers(concatenated([text.text for text in texts]))
         else:
@@ -176,7 +184,6 @@ def prepare(
             tokenizers = _learned(corpus, texts, tokenizer, folder, fingerprint)
         tokenizers.save(folder)
         prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
-        write = partial(write_parts, tokenizers=tokenizers, max_tokens=max_tokens)
         if processes is None:
             processes = usable_processes() if sum(map(len, texts)) >= _SEVERAL_PROCESSES else 1
         keep_text = tokenizer.sampling > 0 or any(part.noise for part in corpus.parts)
@@ -184,20 +191,24 @@ def prepare(
             before if part.tag is None else before._replace(source=[*before.source, tokenizers.tag(part.tag)])
             for part, before in zip(corpus.parts, prefixes, strict=True)
         ]
-        train = write(
+        train = write_parts(
             [TextPart(text.text, before) for text, before in zip(texts, tagged, strict=True)],
-            folder=cache / "train",
+            tokenizers,
+            cache / "train",
+            max_tokens=max_tokens,
             keep_text=keep_text,
             processes=processes,
             made_from=[fingerprint, tokenizers.digest, list(chain.from_iterable(text.text.sizes for text in texts))],
             progress=partial(progress, "tokenising"),
         )
-        valid = write(
+        valid = write_parts(
             [
                 TextPart(() if part.zero_shot else part.valid or (), before)
                 for part, before in zip(corpus.parts, prefixes, strict=True)
             ],
-            folder=cache / "valid",
+            tokenizers,
+            cache / "valid",
+            max_tokens=max_tokens,
             what="pairs of the validation text",
         )
         if valid.dropped:
@@ -218,8 +229,8 @@ def prepare(
         write_json(record, sealed({"fingerprint": fingerprint, "parts": [report.to_dict() for report in reports]}))
         (cache / _LEARNED).unlink(missing_ok=True)
     for part in corpus.parts:
-        if part.train.release:
-            part.train.release()
+        if part.train.folder:
+            (part.train.folder / FACTS_FILE).unlink(missing_ok=True)
     return PreparedData(
         tokenizers=tokenizers,
         train=train,
@@ -235,62 +246,33 @@ def prepare(
     )
 
 
-class _Known(NamedTuple):
-    """What a folder says of the text that it was prepared from."""
-
-    fingerprint: str
-    reports: list[CleaningReport]
-
-
-def _known(record: Path) -> _Known:
-    """Read what a folder says.
-
-    Raises:
-        CheckpointError: It is damaged.
-    """
-    about = read_json(record)
-    with explaining_damage(record):
-        parts = about.get("parts", [about.get("cleaning")])  # earlier versions wrote one report
-        return _Known(about["fingerprint"], [CleaningReport.from_dict(part) for part in parts])
-
-
-def _cleaned(corpus: Corpus, part: CorpusPart, cleaning: CleaningSettings) -> CleanText:
-    if part.zero_shot:
-        return CleanText.nothing(part.train)
-    name = part.name if len(corpus.parts) > 1 else ""
-    return clean(part.train, held_out(corpus, part), cleaning, of=name)
-
-
 def _learned(
     corpus: Corpus, texts: Sequence[CleanText], settings: TokenizerSettings, folder: Path, fingerprint: str
 ) -> TokenizerPair:
     """Return tokenizers learned from the text, or those that a killed process has learned from the same."""
     note = folder / "cache" / _LEARNED
-    try:
+    with suppress(CheckpointError):
         known, tokenizers = read_json(note), TokenizerPair.load(folder)
         if known == {"fingerprint": fingerprint, "tokenizers": tokenizers.digest}:
             return tokenizers
-    except CheckpointError:
-        pass
-    tokenizers = _trained_tokenizers(corpus, texts, settings)
-    tokenizers.save(folder)
-    write_json(note, {"fingerprint": fingerprint, "tokenizers": tokenizers.digest})
-    return tokenizers
-
-
-def _trained_tokenizers(corpus: Corpus, texts: Sequence[CleanText], settings: TokenizerSettings) -> TokenizerPair:
-    if corpus.layout is None:
-        return train_tokenizers(concatenated([text.text for text in texts]), settings, tags=corpus.tags)
     seen: set[tuple[str | None, str | None]] = set()
     used = []
     for part, text in zip(corpus.parts, texts, strict=True):
         # A joint vocabulary learns nothing from the other direction of the same text.
-        if not (settings.joint and (part.target_language, part.source_language) in seen):
+        if not (corpus.layout and settings.joint and (part.target_language, part.source_language) in seen):
             used.append(text.text)
         if len(text):
             seen.add((part.source_language, part.target_language))
-    joined = concatenated(used)
-    return train_tokenizers(joined, settings, tags=corpus.tags, languages=corpus.languages, layout=corpus.layout)
+    tokenizers = train_tokenizers(
+        concatenated(used),
+        settings,
+        tags=corpus.tags,
+        languages=corpus.languages,
+        layout=corpus.layout or "fairseq",
+    )
+    tokenizers.save(folder)
+    write_json(note, {"fingerprint": fingerprint, "tokenizers": tokenizers.digest})
+    return tokenizers
 
 
 def held_out(corpus: Corpus, part: CorpusPart) -> Iterator[Pair]:

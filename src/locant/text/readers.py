@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import hashlib
+import io
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol, cast
-
-import numpy as np
+from typing import IO, Any, NamedTuple
 
 from locant.errors import DataError, MissingExtraError, nearest
 from locant.parsing import parse_json
@@ -22,10 +24,8 @@ from locant.text.pairs import Pair
 
 LONGEST_LINE = 64 << 20
 """Bytes of the longest line that is read."""
-_LINES = 1 << 14
-_BYTES = 1 << 20
-"""Most lines of a block, and about how many bytes of a file it takes."""
-_ROWS = 1 << 13
+_LINES = 1 << 13
+"""Lines, or rows of a dataset, that make a block."""
 
 
 @contextmanager
@@ -35,10 +35,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         DataError: The file is missing or unreadable, also where that shows while it is read.
     """
-    with (
-        _reading(path),
-        cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb") as file,
-    ):
+    with _reading(path), path.open("rb") if path.suffix != ".gz" else io.BufferedReader(gzip.open(path)) as file:
         yield file
 
 
@@ -66,7 +63,7 @@ def read_lines(path: Path) -> Iterator[str]:
     Raises:
         DataError: The file is missing, unreadable or not UTF-8, or a line is too long (with its number).
     """
-    for block in _cut((path,), ParallelLines()):
+    for block in _blocks((path,), ParallelLines()):
         yield from block.lines()
 
 
@@ -111,14 +108,12 @@ class LineBlock(NamedTuple):
         first: The number of the first line, from 1.
         data: The bytes of each file.
         format: How the lines say pairs.
-        on_disk: The bytes that have been read of the files on disk.
     """
 
     names: tuple[str, ...]
     first: int
     data: tuple[bytes, ...]
     format: LineFormat
-    on_disk: int
 
     def read(self) -> list[Pair]:
         """Return the pairs.
@@ -147,13 +142,6 @@ class LineBlock(NamedTuple):
         if self.first == 1 and found:
             found[0] = found[0].removeprefix("\ufeff")
         return found
-
-
-class LineFormat(Protocol):
-    """How lines say sentence pairs; a dataclass."""
-
-    def parse(self, block: LineBlock) -> Iterable[Pair]:
-        """Return the pairs of a block."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +218,10 @@ def _fields(row: Any, prefix: str = "") -> list[str]:
     return [name for key, value in row.items() for name in _fields(value, f"{prefix}{key}.")]
 
 
+LineFormat = ParallelLines | Columns | JsonFields
+"""How lines say sentence pairs."""
+
+
 @dataclass(frozen=True)
 class TextFiles:
     """Text files of one split, that follow one another.
@@ -248,15 +240,8 @@ class TextFiles:
         Raises:
             DataError: A file is missing or damaged, or two parallel files have different numbers of lines.
         """
-        before = 0
         for paths in self.paths:
-            for block in _cut(paths, self.format):
-                yield block._replace(on_disk=before + block.on_disk)
-            before += sum(_version(path)[0] for path in paths)
-
-    def size(self) -> int:
-        """Return the bytes of all files on disk."""
-        return sum(_version(path)[0] for paths in self.paths for path in paths)
+            yield from _blocks(paths, self.format)
 
     def text_size(self) -> int:
         """Return the bytes of the text, where files are compressed about as many as they will have."""
@@ -265,7 +250,7 @@ class TextFiles:
     def made_from(self) -> dict[str, Any]:
         """Return which files these are, in plain data that changes when one of them is written."""
         found = [[[str(path.absolute()), *_version(path)] for path in paths] for paths in self.paths]
-        return {"files": found, "format": [type(self.format).__name__, asdict(self.format)]}  # type: ignore[call-overload]
+        return {"files": found, "format": [type(self.format).__name__, asdict(self.format)]}
 
 
 def read_files(sources: Sequence[Path], targets: Sequence[Path]) -> Iterator[Pair]:
@@ -278,69 +263,39 @@ def read_files(sources: Sequence[Path], targets: Sequence[Path]) -> Iterator[Pai
         yield from block.read()
 
 
-def _cut(paths: Sequence[Path], format: LineFormat) -> Iterator[LineBlock]:
+def _blocks(paths: Sequence[Path], format: LineFormat) -> Iterator[LineBlock]:
     """Yield blocks of files that are read side by side."""
     names, first = tuple(map(str, paths)), 1
     with ExitStack() as stack:
-        files = [_Lines(path, stack.enter_context(open_bytes(path))) for path in paths]
-        while lines := min(file.fill() for file in files):
-            data = tuple(file.take(lines) for file in files)
-            if first == 1:
-                for name, start in zip(names, data, strict=True):
-                    require_line_feeds(start, name)
-            yield LineBlock(names, first, data, format, sum(file.read_on_disk() for file in files))
-            first += lines
-        counts = [first - 1 for _ in files]
-        for number, file in enumerate(files):
-            while lines := file.fill():
-                file.take(lines)
-                counts[number] += lines
-    if len(set(counts)) > 1:
-        raise DataError(
-            f"{names[0]} has {counts[0]} lines but {names[1]} has {counts[1]}. "
-            "Parallel files need one translation on each line, so the same number of lines."
-        )
-
-
-class _Lines:
-    """A file that is read by whole lines, many at a time."""
-
-    def __init__(self, path: Path, file: IO[bytes]) -> None:
-        self._path, self._file, self._line = path, file, 1
-        self._buffer = b""
-        self._ends = np.zeros(0, dtype=np.int64)
-
-    def fill(self) -> int:
-        """Read a block's bytes, or as many as a line takes, and return how many lines are there for a block."""
-        while len(self._ends) < _LINES and (len(self._buffer) < _BYTES or not len(self._ends)):
-            with _reading(self._path):
-                more = self._file.read(_BYTES)
-            if not more:
-                if len(self._buffer) > (int(self._ends[-1]) if len(self._ends) else 0):
-                    self._ends = np.append(self._ends, len(self._buffer))  # the last line lacks its end
+        files = [stack.enter_context(open_bytes(path)) for path in paths]
+        while any(sides := [_next_lines(*each, first) for each in zip(paths, files, strict=True)]):
+            data = tuple(map(b"".join, sides))
+            for name, start in zip(names, data, strict=True) if first == 1 else ():
+                require_line_feeds(start, name)
+            if len({len(side) for side in sides}) > 1:
                 break
-            ends = np.flatnonzero(np.frombuffer(more, dtype=np.uint8) == ord("\n")) + len(self._buffer) + 1
-            self._ends = np.concatenate((self._ends, ends))
-            self._buffer += more
-            if (self._ends[0] if len(self._ends) else len(self._buffer)) > LONGEST_LINE:
-                raise DataError(
-                    f"{self._path}, line {self._line}: the line has more than {LONGEST_LINE:,} bytes, so this is no "
-                    "text."
-                )
-        return min(len(self._ends), _LINES)
+            yield LineBlock(names, first, data, format)
+            first += len(sides[0])
+        if any(sides):
+            source, target = (
+                first - 1 + len(side) + sum(1 for _ in file) for side, file in zip(sides, files, strict=True)
+            )
+            raise DataError(
+                f"{names[0]} has {source} lines but {names[1]} has {target}. "
+                "Parallel files need one translation on each line, so the same number of lines."
+            )
 
-    def take(self, lines: int) -> bytes:
-        """Return that many lines, no more than :meth:`fill` counted."""
-        end = int(self._ends[lines - 1])
-        data, self._buffer = self._buffer[:end], self._buffer[end:]
-        self._ends = self._ends[lines:] - end
-        self._line += lines
-        return data
 
-    def read_on_disk(self) -> int:
-        """Return how many bytes of the file on disk have been read, those that wait included."""
-        raw = self._file.fileobj if isinstance(self._file, gzip.GzipFile) else self._file
-        return int(cast(Any, raw).tell())
+def _next_lines(path: Path, file: IO[bytes], first: int) -> list[bytes]:
+    """Return the lines that make the next block; ``first`` is the number of the first one."""
+    with _reading(path):
+        lines = list(islice(iter(partial(file.readline, LONGEST_LINE + 1), b""), _LINES))
+    for number, line in enumerate(lines, start=first):
+        if len(line) > LONGEST_LINE:
+            raise DataError(
+                f"{path}, line {number}: the line has more than {LONGEST_LINE:,} bytes, so this is no text."
+            )
+    return lines
 
 
 def _version(path: Path) -> tuple[int, int]:
@@ -352,6 +307,53 @@ def _version(path: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
+@dataclass(frozen=True)
+class MonolingualText:
+    """A counted stream of lines; every ``iter()`` reads it again from the start, and nothing is held in memory.
+
+    Attributes:
+        open: Returns a fresh iterator over the lines, without their line ends.
+        count: The number of lines.
+        digest: A hash of the text; two streams with the same digest hold the same lines in the same order.
+    """
+
+    open: Callable[[], Iterator[str]] = field(repr=False)
+    count: int
+    digest: str
+
+    def __iter__(self) -> Iterator[str]:
+        return self.open()
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def survey_lines(open_lines: Callable[[], Iterator[str]]) -> MonolingualText:
+    """Read a stream once, so that every mistake in it surfaces now, and return it with its count and digest.
+
+    Raises:
+        DataError: Whatever is wrong in the files behind the stream.
+    """
+    count, digest = 0, hashlib.sha256()
+    for line in open_lines():
+        count += 1
+        digest.update(f"{line}\n".encode("utf-8", "surrogatepass"))
+    return MonolingualText(open_lines, count, digest.hexdigest())
+
+
+def read_monolingual(paths: Sequence[Path]) -> MonolingualText:
+    """Open text files, one sentence a line (``.gz`` too), that follow one another, and read them once.
+
+    Raises:
+        DataError: A file is missing, unreadable or not UTF-8 (with the line number), or there is no text in them.
+    """
+    text = survey_lines(lambda: chain.from_iterable(map(read_lines, paths)))
+    if not len(text):
+        named = ", ".join(map(str, paths))
+        raise DataError(f"{named} {'is' if len(paths) == 1 else 'are'} empty; there is nothing to translate.")
+    return text
+
+
 class RowBlock(NamedTuple):
     """Rows of a dataset that follow one another.
 
@@ -360,14 +362,12 @@ class RowBlock(NamedTuple):
         first: The number of the first row, from 1.
         columns: What the rows hold, by field.
         fields: Which are the source and the target; dots descend.
-        on_disk: The number of the last row.
     """
 
     name: str
     first: int
     columns: dict[str, list[Any]]
     fields: tuple[str, str]
-    on_disk: int
 
     def read(self) -> list[Pair]:
         """Return the pairs.
@@ -399,13 +399,8 @@ class DatasetSplit:
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield blocks of rows."""
-        for start in range(0, len(self.rows), _ROWS):
-            end = min(len(self.rows), start + _ROWS)
-            yield RowBlock(self.name, start + 1, self.rows[start:end], self.fields, end)
-
-    def size(self) -> int:
-        """Return the number of rows."""
-        return len(self.rows)
+        for start in range(0, len(self.rows), _LINES):
+            yield RowBlock(self.name, start + 1, self.rows[start : start + _LINES], self.fields)
 
     def text_size(self) -> int:
         """Return the bytes of the fields in memory."""

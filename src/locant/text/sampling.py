@@ -10,14 +10,19 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import sentencepiece
+
+from locant.text.sentencepiece_model import model_type
+
+if TYPE_CHECKING:
+    import sentencepiece
 
 _SPACE = "▁"
 _BLOCK = 4096  # Random numbers are drawn in blocks: one at a time takes many times as long.
-_CACHED_WORDS = 1 << 15
-_CACHED_STATES = 1 << 17
+_CACHED = 1 << 16
 _LONGEST_CACHED = 24
 """Longer words are mostly whole sentences of a language without spaces: large, and they hardly recur."""
 
@@ -40,7 +45,10 @@ class Sampler(ABC):
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, alpha: float) -> None:
         self.alpha = alpha
         self._processor = processor
-        self._ids = {processor.id_to_piece(index): index for index in _text_ids(processor)}
+        others = processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused
+        size = processor.get_piece_size()
+        # Those that spell text.
+        self._ids = {processor.id_to_piece(one): one for one in range(size) if not any(is_it(one) for is_it in others)}
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
         """Return token ids of one segmentation of each text, which must be normalised.
@@ -80,17 +88,10 @@ class UnigramSampler(Sampler):
         super().__init__(processor, alpha)
         self._weights = {piece: alpha * processor.get_score(index) for piece, index in self._ids.items()}
         self._longest = max(map(len, self._ids), default=0)
-        self._lattices: dict[str, list[list[Edge]] | None] = {}
+        self._known_lattice = lru_cache(_CACHED)(self._lattice)
 
     def _segment(self, word: str, uniform: Uniform) -> Sequence[int]:
-        try:
-            lattice = self._lattices[word]
-        except KeyError:
-            lattice = self._lattice(word)
-            if len(word) <= _LONGEST_CACHED:
-                if len(self._lattices) >= _CACHED_WORDS:
-                    self._lattices.clear()
-                self._lattices[word] = lattice
+        lattice = (self._known_lattice if len(word) <= _LONGEST_CACHED else self._lattice)(word)
         if lattice is None:
             return self._usual(word)
         ids = []
@@ -143,7 +144,7 @@ class BpeSampler(Sampler):
         super().__init__(processor, alpha)
         self._subwords = {index: subword for subword, index in self._ids.items()}
         self._ranks = {index: -processor.get_score(index) for index in self._subwords}
-        self._merges: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        self._known_merges = lru_cache(_CACHED)(self._merges)
 
     def _segment(self, word: str, uniform: Uniform) -> Sequence[int]:
         try:
@@ -152,54 +153,29 @@ class BpeSampler(Sampler):
             return self._usual(word)
         while True:
             # To drop every merge independently and take the best left is to take the first, in order, not dropped.
-            for place, index in self._possible(state):
+            for place, index in (self._known_merges if len(state) <= _LONGEST_CACHED else self._merges)(state):
                 if uniform() >= self.alpha:
                     state = (*state[:place], index, *state[place + 2 :])
                     break
             else:
                 return state
 
-    def _possible(self, state: tuple[int, ...]) -> list[tuple[int, int]]:
+    def _merges(self, state: tuple[int, ...]) -> list[tuple[int, int]]:
         """Return the possible merges, the best first: the place of the left symbol, and the id of the merged one."""
-        merges = self._merges.get(state)
-        if merges is None:
-            subwords = [self._subwords[index] for index in state]
-            merges = [
-                (place, self._ids[merged])
-                for place in range(len(subwords) - 1)
-                if (merged := subwords[place] + subwords[place + 1]) in self._ids
-            ]
-            # Of equal merges the leftmost stays first.
-            merges.sort(key=lambda merge: self._ranks[merge[1]])
-            if len(state) <= _LONGEST_CACHED:
-                if len(self._merges) >= _CACHED_STATES:
-                    self._merges.clear()
-                self._merges[state] = merges
-        return merges
+        subwords = [self._subwords[index] for index in state]
+        merges = [
+            (place, self._ids[merged])
+            for place in range(len(subwords) - 1)
+            if (merged := subwords[place] + subwords[place + 1]) in self._ids
+        ]
+        # Of equal merges the leftmost stays first.
+        return sorted(merges, key=lambda merge: self._ranks[merge[1]])
 
 
 def make_sampler(processor: sentencepiece.SentencePieceProcessor, alpha: float) -> Sampler:
     """Return the sampler for a model's algorithm, see :class:`Sampler`."""
-    return BpeSampler(processor, alpha) if is_bpe(processor) else UnigramSampler(processor, alpha)
-
-
-def is_bpe(processor: sentencepiece.SentencePieceProcessor) -> bool:
-    """Whether a model is BPE: the processor does not tell, but ranks are whole numbers, log-probabilities are not."""
-    return all(float(processor.get_score(index)).is_integer() for index in _text_ids(processor))
-
-
-def _text_ids(processor: sentencepiece.SentencePieceProcessor) -> list[int]:
-    """Return the ids of the subwords that spell text."""
-    return [
-        index
-        for index in range(processor.get_piece_size())
-        if not (
-            processor.is_control(index)
-            or processor.is_unknown(index)
-            or processor.is_byte(index)
-            or processor.is_unused(index)
-        )
-    ]
+    is_bpe = model_type(processor.serialized_model_proto()) == "bpe"
+    return BpeSampler(processor, alpha) if is_bpe else UnigramSampler(processor, alpha)
 
 
 def _uniforms(seed: int) -> Iterator[float]:

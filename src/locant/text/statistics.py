@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from locant.errors import DataError
 from locant.text.cleaning import CleaningSettings, clean
-from locant.text.facts import Facts, count_words
-from locant.text.pairs import Block, ChangedBlock, MemoryBlock, Pair, ParallelText, in_memory
+from locant.text.facts import count_words
+from locant.text.pairs import ChangedBlock, MemoryBlock, Pair, ParallelText, in_memory
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import VocabularyTooLargeError, train_tokenizers
@@ -66,52 +66,34 @@ def text_statistics(
     sample: list[Pair] = []
     found: tuple[set[str], set[str]] = (set(), set())
     first = 0
-    facts: Iterator[Facts | None] = text.facts() if step > 1 else repeat(None)
+    facts: Iterator[Any] = text.facts() if step > 1 else repeat(None)
     for (block, size), known in zip(text.blocks(), facts, strict=False):
         pairs = MemoryBlock(block.read())
         sample += ChangedBlock(pairs, np.arange(-first % step, size, step)).read()
-        if known is not None:
-            _add_some(pairs, known.checksums % step == 0, found)
+        for side, sentences in enumerate(found) if known is not None else ():
+            rows = np.flatnonzero(known["folded"][:, side] % step == 0)
+            sentences.update(pair[side] for pair in ChangedBlock(pairs, rows).read())
         first += size
     looked_at = len(sample)
     if cleaning is not None:
-        sample = _cleaned(sample, cleaning, evaluation, whole=step == 1)
+        try:
+            sample = list(clean(in_memory(sample), evaluation, cleaning))
+        except DataError:
+            if step == 1:  # a part of the text that cleaning removes as a whole says nothing of the rest
+                raise
     if step == 1:
         found = ({source for source, _ in sample}, {target for _, target in sample})
     sources, targets = (Counter(char for pair in sample for char in pair[side] if char.isalpha()) for side in (0, 1))
     shared = sum(count for letter, count in targets.items() if letter in sources)
     return TextStatistics(
         pairs=round(len(text) * len(sample) / max(1, looked_at)),
-        source_words=step * _words(found[0]),
-        target_words=step * _words(found[1]),
-        words=step * _words(found[0] | found[1]),
+        source_words=step * sum(map(count_words, found[0])),
+        target_words=step * sum(map(count_words, found[1])),
+        words=step * sum(map(count_words, found[0] | found[1])),
         characters=len({character for pair in sample for side in pair for character in side}),
         shared_letters=shared / max(1, targets.total()),
         sample=tuple(sample),
     )
-
-
-def _cleaned(sample: list[Pair], cleaning: CleaningSettings, evaluation: Iterable[Pair], *, whole: bool) -> list[Pair]:
-    """Return the pairs of a sample that cleaning keeps; where it keeps none of a part of the text, all."""
-    try:
-        return list(clean(in_memory(sample), evaluation, cleaning))
-    except DataError:
-        if whole:
-            raise
-        return sample
-
-
-def _add_some(block: Block, chosen: npt.NDArray[np.bool_], found: tuple[set[str], set[str]]) -> None:
-    """Add chosen sentences of a block, by side; [n, 2]."""
-    rows = np.flatnonzero(chosen.any(axis=1))
-    for pair, sides in zip(ChangedBlock(block, rows).read(), chosen[rows].tolist(), strict=True):
-        for sentence, different, taken in zip(pair, found, sides, strict=True):
-            if taken:
-                different.add(sentence)
-
-
-def _words(sentences: Iterable[str]) -> int:
-    return sum(map(count_words, sentences))
 
 
 @dataclass(frozen=True)
@@ -153,14 +135,10 @@ def token_statistics(
         [len(ids) + 1 for ids in tokenizer.encode([pair[side] for pair in statistics.sample])]
         for side, tokenizer in enumerate((tokenizers.source, tokenizers.target))
     ]
+    count = max(1, len(statistics.sample))
     longest = sorted(max(pair) for pair in zip(*lengths, strict=True))
     return TokenStatistics(
         vocabulary=(tokenizers.source.vocab_size, tokenizers.target.vocab_size),
-        lengths=_means(list(zip(*lengths, strict=True))),
+        lengths=(sum(lengths[0]) / count, sum(lengths[1]) / count),
         longest=longest[min(len(longest) - 1, int(0.995 * len(longest)))],
     )
-
-
-def _means(pairs: list[tuple[int, int]]) -> tuple[float, float]:
-    count = max(1, len(pairs))
-    return sum(source for source, _ in pairs) / count, sum(target for _, target in pairs) / count

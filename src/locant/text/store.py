@@ -1,7 +1,7 @@
 """Large texts, of which what is found by reading them is kept while a run is prepared.
 
-A text has a folder with the facts of its pairs, a column each (see :class:`~locant.text.facts.Facts`), until all is
-prepared, and what it is known by: ``text.json``. Files that change in size or time are read again.
+A text has a folder with the facts of its pairs (``facts.bin``, see :mod:`locant.text.facts`) until all is prepared, and
+what it is known by: ``text.json``. Files that change in size or time are read again.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,16 @@ import numpy as np
 from locant.errors import CheckpointError, DataError
 from locant.files import read_json, readable_errors, sealed, write_json
 from locant.locks import FileLock
-from locant.text.facts import Facts, encoded, facts_of
-from locant.text.growing import GrowingColumns
+from locant.text.columns import GrowingColumns
+from locant.text.facts import FACTS, Facts, encoded, facts_of
 from locant.text.pairs import ParallelText
 from locant.text.readers import DatasetSplit, TextFiles
 from locant.text.workers import in_order, usable_processes
 
-_FORMAT = 2  # Raise it when what is on disk, or what is found of a text, changes.
-_COLUMNS = {name: np.uint64 if name in ("pair", "stripped") else np.uint32 for name in Facts._fields}
+_FORMAT = 3  # Raise it when what is on disk, or what is found of a text, changes.
 _LARGE = 32 << 20
+FACTS_FILE = "facts.bin"
+"""Of a text in the store; it is of no use when all is prepared."""
 
 PairFiles = TextFiles | DatasetSplit
 """What is read into a store."""
@@ -73,96 +75,70 @@ class TextStore:
         names = [[path for path, *_ in paths] for paths in made_from["files"]]
         key = hashlib.sha256(json.dumps([names, made_from["format"]]).encode()).hexdigest()
         folder = self.folder / key[:16]
+        lock = FileLock(folder.with_suffix(".lock"))
         about = _known(folder, made_from)
         if about is None and not self.reads:
             return None
         if about is None:
-            with _alone(folder):
+            with readable_errors(folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError):  # where the file system has no locks, nothing keeps other processes from it
+                lock.acquire("reading text", wait=True)
+            try:
                 about = _known(folder, made_from) or self._read(files, folder, made_from)
+            finally:
+                lock.path.unlink(missing_ok=True)
+                lock.release()
         sizes = about["sizes"]
 
+        path = folder / FACTS_FILE
+
         def facts() -> Iterator[Facts]:
-            if (folder / "pair.bin").exists():
-                return _facts(folder, sizes)
-            return (facts_of(block.read()) for block in files.blocks())
+            if not path.exists() or path.stat().st_size != sum(sizes) * FACTS.itemsize:
+                yield from (facts_of(block.read()) for block in files.blocks())
+                return
+            for size, end in zip(sizes, accumulate(sizes), strict=True):
+                yield np.fromfile(path, FACTS, size, offset=(end - size) * FACTS.itemsize)
 
-        def release() -> None:
-            for name in _COLUMNS:
-                (folder / f"{name}.bin").unlink(missing_ok=True)
-
-        return ParallelText(files.blocks, sizes, about["digest"], facts, folder, release)
+        return ParallelText(files.blocks, sizes, about["digest"], facts, folder)
 
     def _read(self, files: PairFiles, folder: Path, made_from: Any) -> dict[str, Any]:
         """Read a text, from its beginning or from where a killed process was, and return what it is."""
-        digest, total = hashlib.sha256(), max(1, files.size())
+        digest, done, total = hashlib.sha256(), 0, files.text_size()
         try:
-            with GrowingColumns(folder, _COLUMNS, made_from) as columns:
+            with GrowingColumns(folder, {"facts": FACTS}, made_from) as columns:
                 sizes: list[int] = columns.state or []
-                known = len(sizes)
-                work = partial(_read_block, known=known)
-                found = in_order(work, enumerate(files.blocks()), self.processes or usable_processes())
-                for text, facts, on_disk in found:
+                work = partial(_read_block, known=len(sizes))
+                for text, facts in in_order(work, enumerate(files.blocks()), self.processes or usable_processes()):
                     digest.update(text)
-                    if facts is None:
-                        continue
-                    for name, values in facts._asdict().items():
-                        columns.append(name, values)
-                    sizes.append(len(facts.pair))
-                    columns.mark(sizes)
-                    self.progress("reading", min(1.0, on_disk / total))
+                    done += len(text)
+                    if facts is not None:
+                        columns.append("facts", facts)
+                        sizes.append(len(facts))
+                        columns.mark(sizes)
+                        self.progress("reading", min(1.0, done / total))
                 columns.mark(sizes, now=True)
         except DataError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+        self.progress("reading", 1.0)
         about = {"made_from": made_from, "sizes": sizes, "digest": digest.hexdigest()}
         write_json(folder / "text.json", sealed(about))
         return about
 
 
-def _read_block(numbered: tuple[int, Any], *, known: int) -> tuple[bytes, Facts | None, int]:
-    """Return the text of a block, its facts unless they are known, and how much of all files it ends at."""
+def _read_block(numbered: tuple[int, Any], *, known: int) -> tuple[bytes, Facts | None]:
+    """Return the text of a block, and its facts unless they are known."""
     number, block = numbered
     pairs = block.read()
     data = encoded(pairs)
-    return b"\n".join([*data, b""]), None if number < known else facts_of(pairs, data), block.on_disk
+    return b"\n".join([*data, b""]), None if number < known else facts_of(pairs, data)
 
 
 def _known(folder: Path, made_from: Any) -> dict[str, Any] | None:
     """Return what is known of a text that has been read; None where there is none, or its files have changed."""
-    try:
+    with suppress(CheckpointError, KeyError, TypeError):
         about: dict[str, Any] = read_json(folder / "text.json")
-        whole = all(isinstance(size, int) and size >= 0 for size in about["sizes"])
-        return about if whole and isinstance(about["digest"], str) and about["made_from"] == made_from else None
-    except (CheckpointError, KeyError, TypeError):
-        return None
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other processes from reading into a folder; where the file system has no locks nothing is kept."""
-    lock = FileLock(folder.with_suffix(".lock"))
-    with readable_errors(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(OSError):
-        lock.acquire("reading text", wait=True)
-    try:
-        yield
-    finally:
-        lock.path.unlink(missing_ok=True)
-        lock.release()
-
-
-def _facts(folder: Path, sizes: list[int]) -> Iterator[Facts]:
-    """Yield the facts of each block."""
-    rows = 0
-    for size in sizes:
-        columns: list[Any] = []
-        for name, kind in _COLUMNS.items():
-            sides = 1 if kind is np.uint64 else 2
-            place = rows * sides * np.dtype(kind).itemsize
-            found = np.fromfile(folder / f"{name}.bin", kind, size * sides, offset=place)
-            if len(found) < size * sides:
-                raise CheckpointError(f"{folder / name}.bin is damaged: it is too short. Remove {folder}.")
-            columns.append(found if sides == 1 else found.reshape(-1, 2))
-        yield Facts(*columns)
-        rows += size
+        if about["made_from"] == made_from and all(size >= 0 for size in about["sizes"]) and about["digest"]:
+            return about
+    return None

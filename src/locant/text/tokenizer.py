@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
-import sentencepiece
 from pydantic import Field
 
 from locant.errors import CheckpointError
+from locant.lazy import optional_package
 from locant.settings import Settings
-from locant.text.sampling import Sampler, is_bpe, make_sampler
-from locant.text.word_table import END, FlatIds, WordTable, flat_ids
+from locant.text.encoding import END, FlatIds, WordTable, flat_ids
+from locant.text.sampling import Sampler, make_sampler
+from locant.text.sentencepiece_model import model_type
+
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""
@@ -111,7 +114,7 @@ class Tokenizer:
     @property
     def algorithm(self) -> Literal["unigram", "bpe"]:
         """How the model cuts text."""
-        return "bpe" if is_bpe(self._processor) else "unigram"
+        return "bpe" if model_type(self.model) == "bpe" else "unigram"
 
     @property
     def digest(self) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Protocol
 
-import sentencepiece
-
 from locant.errors import ConfigError, DataError
+from locant.lazy import optional_package
 from locant.text.pairs import Pair
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerSettings, normalize
 from locant.text.tokenizer_pair import LanguageLayout, LanguageTokens, TokenizerPair, language_token
+
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
 
 _TRAINING_SENTENCES = 1_000_000
 """More sentences than this do not make a better vocabulary; a larger corpus is thinned out evenly."""

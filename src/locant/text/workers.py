@@ -8,13 +8,13 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from locant.errors import LocantError
@@ -25,7 +25,6 @@ R = TypeVar("R")
 
 _AHEAD = 2
 """Tasks for each process that wait for it, or whose results wait for those before them."""
-_SERVE = "from locant.text.workers import serve; serve({niceness})"
 _NICE = 10
 """How far behind others processes stand that work meanwhile."""
 
@@ -42,8 +41,7 @@ def in_order(
     """Yield the result of each task, in their order, whatever the number of processes.
 
     With one process all is done here. Otherwise each is a Python of its own that imports what the work needs and
-    nothing of the program that calls; tasks are read here, a few ahead. What goes wrong is raised after the results of
-    the tasks before it.
+    nothing of the program that calls; tasks are read here, a few ahead.
 
     Args:
         work: What is done; it and the tasks can be pickled.
@@ -55,110 +53,78 @@ def in_order(
         LocantError: A process ended before its work was done.
     """
     if processes == 1 and not meanwhile:
+        collects = gc.isenabled()
         for task in tasks:
-            yield _done_here(work, task)
+            gc.disable()  # it looks at the many small objects of a text in vain
+            try:
+                found = work(task)
+            finally:
+                if collects:
+                    gc.enable()
+            yield found
         return
-    workers: list[_Worker] = []
-    idle, waiting = SimpleQueue[_Worker](), deque[Future[Any]]()
+    mine, workers = threading.local(), list[_Worker]()
 
     def done_by_one(task: T) -> Any:
-        worker = idle.get()
-        try:
-            return worker.result_of(task)
-        finally:
-            idle.put(worker)
+        if not hasattr(mine, "worker"):
+            mine.worker = _Worker(work, _NICE if meanwhile else 0)
+            workers.append(mine.worker)
+        return mine.worker.result_of(task)
 
     threads = ThreadPoolExecutor(processes)
-
-    def submitted() -> Iterator[Future[Any]]:
-        try:
-            for task in tasks:
-                yield threads.submit(done_by_one, task)
-        except Exception as error:
-            failed: Future[Any] = Future()
-            failed.set_exception(error)
-            yield failed
-
     try:
-        for _ in range(processes):
-            workers.append(_Worker(work, _NICE if meanwhile else 0))
-            idle.put(workers[-1])
-        for future in submitted():
-            waiting.append(future)
+        waiting = deque[Future[Any]]()
+        for task in tasks:
+            waiting.append(threads.submit(done_by_one, task))
             if len(waiting) > _AHEAD * processes:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
-        for future in waiting:
-            future.cancel()
+        threads.shutdown(cancel_futures=True)
         for worker in workers:
             worker.end()
-        threads.shutdown()
-
-
-def _done_here(work: Callable[[T], R], task: T) -> R:
-    """Do one task without the garbage collector, which looks at the many small objects of a text in vain."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return work(task)
-    finally:
-        if collects:
-            gc.enable()
 
 
 class _Worker:
     """A process that does one task after the other."""
 
     def __init__(self, work: Callable[[Any], Any], niceness: int) -> None:
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path),
-        }
+        path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _SERVE.format(niceness=niceness)],
+            [sys.executable, "-P", "-c", f"from locant.text.workers import serve; serve({niceness})"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
         )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._tasks, self._results = self._process.stdin, self._process.stdout
-        self._send(work)
+        self._work: Any = work
 
     def result_of(self, task: Any) -> Any:
-        self._send(task)
+        tasks, results = self._process.stdin, self._process.stdout
+        assert tasks is not None
+        assert results is not None
         try:
-            succeeded, found = pickle.load(self._results)
+            if self._work is not None:
+                pickle.dump(self._work, tasks, protocol=pickle.HIGHEST_PROTOCOL)
+                self._work = None
+            pickle.dump(task, tasks, protocol=pickle.HIGHEST_PROTOCOL)
+            tasks.flush()
+            succeeded, found = pickle.load(results)
         except (EOFError, OSError, pickle.UnpicklingError):
-            raise self._ended() from None
+            code = self._process.wait()
+            how = f"by signal {-code}" if code < 0 else f"with code {code}"
+            raise LocantError(
+                f"A process that prepared text was ended {how}. Where memory is short, let fewer of them work at "
+                "once; what is finished is kept."
+            ) from None
         if succeeded:
             return found
         raise found
 
-    def _send(self, what: Any) -> None:
-        try:
-            pickle.dump(what, self._tasks, protocol=pickle.HIGHEST_PROTOCOL)
-            self._tasks.flush()
-        except OSError:
-            raise self._ended() from None
-
-    def _ended(self) -> LocantError:
-        code = self._process.wait()
-        how = f"by signal {-code}" if code < 0 else f"with code {code}"
-        return LocantError(
-            f"A process that prepared text was ended {how}. Where memory is short, let fewer of them work at once; "
-            "what is finished is kept."
-        )
-
     def end(self) -> None:
         self._process.kill()
-        self._process.wait()
-        for pipe in (self._tasks, self._results):
-            with suppress(OSError):
-                pipe.close()
+        with suppress(OSError):
+            self._process.communicate()
 
 
 def serve(niceness: int) -> None:

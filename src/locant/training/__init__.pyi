@@ -38,16 +38,13 @@ from locant.training.trained_parts import LoraSettings as LoraSettings
 __all__ = [
     "Recipe",
     "TrainingCallback",
-    "builtin_recipes",
     "evaluate",
     "generate_corpus",
     "learning_rate",
     "load_before_after",
     "load_recipe",
-    "load_run_recipe",
     "plan_training",
     "projected_cross_entropy",
-    "read_metrics",
     "resume_training",
     "train",
 ]

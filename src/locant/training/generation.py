@@ -43,8 +43,8 @@ from locant.text import (
     load_corpus,
     read_monolingual,
 )
-from locant.text.monolingual import survey_lines
 from locant.text.prepare import held_out
+from locant.text.readers import survey_lines
 from locant.training.recipe import differences, load_recipe, load_run_recipe, run_text_store
 from locant.translation.translator import Translator, load_translator
 

@@ -33,6 +33,7 @@ from locant.text import (
     TokenizerSettings,
     load_corpus,
 )
+from locant.text.found_languages import with_found_languages
 from locant.text.store import Progress, no_progress
 from locant.training.settings import FineTuningSettings, TrainingSettings
 
@@ -172,8 +173,11 @@ class Recipe(Settings):
             )
 
     def open_corpus(self, store: TextStore | None = None) -> Corpus:
-        """Open the corpus, with the languages that fine-tuning gives it; see ``load_corpus``."""
-        return self.with_languages(load_corpus(self.corpus, store))
+        """Open the corpus, with the languages that fine-tuning gives it or its text shows; see ``load_corpus``."""
+        corpus = self.with_languages(load_corpus(self.corpus, store))
+        if self.finetuning:  # what its parent knows comes first
+            return corpus
+        return with_found_languages(corpus, self.corpus, tell=store is not None and store.reads)
 
     def with_languages(self, corpus: Corpus) -> Corpus:
         """Return a corpus with the languages that fine-tuning gives it, if it gives any."""
@@ -217,7 +221,8 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = (), *, changes: Map
     """Read a recipe.
 
     Args:
-        name: A built-in recipe's name, or a YAML file.
+        name: A built-in recipe's name, or a YAML file. Relative paths in it are looked for beside it first, then where
+            the program runs.
         overrides: ``section.key=value`` each; values are YAML.
         changes: The same as plain data: ``{"training": {"steps": 8000}}``.
 
@@ -229,6 +234,9 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = (), *, changes: Map
     own = path.suffix in (".yaml", ".yml")
     if own:
         data = _read_yaml(path)
+        given = merged(apply_overrides({}, overrides), changes or {})
+        if "folder" not in (given.get("corpus") or {}):
+            data = _with_full_paths(data, path.parent)
     else:
         known = builtin_recipes()
         if str(name) not in known:
@@ -277,6 +285,26 @@ def _without_new_model(data: dict[str, Any]) -> dict[str, Any]:
     training = {key: value for key, value in data.get("training", {}).items() if key not in _SCHEDULE}
     sections = {key: value for key, value in {**kept, "training": training}.items() if value}
     return {**{key: value for key, value in data.items() if key not in (*kept, "training")}, **sections}
+
+
+_FILE_KEYS = {
+    **dict.fromkeys(("files", "tsv", "jsonl"), ("train", "valid", "test")),
+    "huggingface": ("dataset",),
+}
+"""Keys that name files, by the kind of a corpus."""
+
+
+def _with_full_paths(data: Any, folder: Path, *, are_files: bool = False) -> Any:
+    """Return a recipe's plain data with the full paths of files that are in the folder of the recipe."""
+    if isinstance(data, list):
+        return [_with_full_paths(one, folder, are_files=are_files) for one in data]
+    if isinstance(data, dict):
+        kind, named = str(data.get("kind")), data.get("folder") not in (None, "", ".")
+        keys = ("folder",) if named else _FILE_KEYS.get(kind, ("parent", "parent_test"))
+        return {key: _with_full_paths(one, folder, are_files=are_files or key in keys) for key, one in data.items()}
+    if are_files and isinstance(data, str) and data and (folder / data).exists():
+        return str((folder / data).absolute())
+    return data
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

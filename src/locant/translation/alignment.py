@@ -16,7 +16,7 @@ from locant.errors import ConfigError, DataError
 from locant.models.encoder_decoder import AlignmentStep, EncoderDecoder
 from locant.models.transformer import Transformer
 from locant.runtime import explaining_memory
-from locant.text.subword_spans import Span, encode_with_spans, word_spans
+from locant.text.spans import Span, encode_with_spans, word_spans
 from locant.text.tokenizer_pair import Prefixes, TokenizerPair
 from locant.translation.search import evaluated, padded
 

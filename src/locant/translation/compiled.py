@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,7 +27,7 @@ from locant.models.transformer import Transformer
 from locant.text.tokenizer import EOS
 from locant.translation.hypotheses import NOT_A_NUMBER, Hypothesis, hypothesis_of
 from locant.translation.kernel_weights import kernel_weights
-from locant.translation.search import batches, require_ids, require_sentences, search
+from locant.translation.search import batches, require_ids, require_sentences
 from locant.translation.threads import ThreadLimit, side_by_side
 
 Outcome: TypeAlias = list[Hypothesis] | LocantError
@@ -48,9 +47,9 @@ _LEAST_ROWS = 8
 
 _TOO_LARGE = "The sentences do not fit into memory. Translate fewer at once (decoding.batch_tokens), or shorter ones."
 
-# Of a sentence, as ``search.cpp`` has it: number, beam, limit, n_best, prefix, alpha. An array of ctypes' would be of a
-# class of its own for every length, which takes longer to make, and to find again as garbage, than the call does.
-_OPTIONS = struct.Struct("=qqqqqd")
+# Of a sentence, as ``beam.h`` has it. An array of ctypes' would be of a class of its own for every length, which takes
+# longer to make, and to find again as garbage, than the call does.
+_OPTIONS = struct.Struct("=qqqqqddqQQ")
 
 
 class CompiledEngine:
@@ -90,10 +89,6 @@ class CompiledEngine:
         settings: DecodingSettings,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search for translations; see :meth:`locant.translation.Engine.translate`."""
-        if settings.sampling:
-            self.model.require_ids(sources, prefix)
-            yield from search(self.model, sources, max_lengths, settings, prefix=prefix)
-            return
         require_sentences(sources, max_lengths, prefix)
 
         def searched(group: list[int], threads: int, wanted: Callable[[], bool]) -> list[tuple[int, Outcome]]:
@@ -209,30 +204,10 @@ class CompiledTransformer:
         self._tables: list[Tensor | None] = [None, None]
         self._growing = thread_lock()
 
-    def start_search(self, source: Tensor, source_lengths: Tensor) -> CompiledSearchState:
-        """Encode source ids ``[B, S]`` with ``[B]`` real tokens each and return the state of their translations.
-
-        Args:
-            source: Source ids.
-            source_lengths: Real tokens of each row.
-
-        Raises:
-            ConfigError: An id is outside the vocabulary, a length is not 1 to S, or either is no integer.
-            DataError: A sentence is longer than the positions that the model knows.
-            MemoryError: Memory does not suffice.
-        """
-        return CompiledSearchState(self, source, source_lengths)
-
     @property
     def threads(self) -> int:
         """The most threads that a search has: PyTorch's, or as many as the system feeds now."""
         return self._limit.of(torch.get_num_threads())
-
-    def require_ids(self, sources: Sequence[Sequence[int]], prefix: Sequence[int]) -> None:
-        """Raise ConfigError if an id is outside its vocabulary, were it more than a tensor holds."""
-        for source in sources:
-            require_ids(source, self.source_vocabulary, "source")
-        require_ids(prefix, self.vocabulary, "target")
 
     def positions(self, stack: int, count: int) -> Tensor | None:
         """Return the rows of at least ``count`` positions, float32, which are to be kept while they are read.
@@ -259,87 +234,6 @@ class CompiledTransformer:
         return table
 
 
-class CompiledSearchState:
-    """Sentences that are being translated; made by :meth:`CompiledTransformer.start_search`."""
-
-    def __init__(self, model: CompiledTransformer, source: Tensor, source_lengths: Tensor) -> None:
-        self._model, self._library = model, model.library
-        made = ctypes.c_void_p()
-        require_done(self._library.locant_batch(model.handle, model.threads, ctypes.byref(made)), _TOO_LARGE)
-        self._batch = made.value
-        weakref.finalize(self, self._library.locant_batch_free, self._batch).atexit = False
-        lengths, tokens = _packed(source, source_lengths)
-        positions = model.positions(0, source.shape[1])
-        said = self._library.locant_batch_join(
-            self._batch,
-            len(lengths),
-            lengths.data_ptr(),
-            tokens.data_ptr(),
-            len(tokens),
-            _address(positions),
-            _rows(positions),
-        )
-        require_done(said, _TOO_LARGE)
-        unfinished = ctypes.c_int64(1)
-        try:
-            while unfinished.value:
-                said = self._library.locant_batch_encode(self._batch, nanoseconds(INTERVAL), ctypes.byref(unfinished))
-                require_done(said, _TOO_LARGE)
-        finally:
-            self._library.locant_batch_abandon(self._batch)  # does nothing where all went well
-
-    def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Decode ``last [R, 1]`` and return the ``k`` best next tokens of each row, or all where there are fewer.
-
-        Returns:
-            Log-probabilities (natural) ``[R, k]``, largest first, and token ids ``[R, k]``; those of padding and BOS,
-            which come last, have log-probability ``-inf``.
-        """
-        k = min(k, self._model.vocabulary)
-        # NumPy's, because PyTorch gives way to other threads at each operation.
-        values = torch.from_numpy(np.empty((len(last), k), np.float32))
-        columns = torch.from_numpy(np.empty((len(last), k), np.int64))
-        self._step(last, values, columns)
-        return values, columns
-
-    def log_probabilities(self, last: Tensor) -> Tensor:
-        """Decode ``last [R, 1]`` and return the log-probabilities of every next token ``[R, V]``.
-
-        Padding and BOS have the log-probability ``-inf``.
-        """
-        values = torch.empty(len(last), self._model.vocabulary, dtype=torch.float32, device="cpu")
-        self._step(last, values, None)
-        return values
-
-    def _step(self, last: Tensor, values: Tensor, columns: Tensor | None) -> None:
-        """Decode ``last [R, 1]``; write the best log-probabilities and tokens, or all of them without ``columns``."""
-        last = _ids(last)
-        if last.shape != (len(values), 1):
-            raise ConfigError(f"The last tokens of some rows are ids [R, 1]; got {list(last.shape)}.")
-        positions = self._model.positions(1, self._library.locant_batch_length(self._batch) + 1)
-        said = self._library.locant_batch_step(
-            self._batch,
-            last.data_ptr(),
-            len(last),
-            _address(positions),
-            _rows(positions),
-            values.shape[1],
-            values.data_ptr(),
-            _address(columns),
-        )
-        require_done(said, _TOO_LARGE)
-
-    def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
-        """Keep the given rows ``[N]``, in that order; a row may be taken several times.
-
-        Raises:
-            ConfigError: There is no such row.
-            MemoryError: Memory does not suffice.
-        """
-        rows = _ids(rows)
-        require_done(self._library.locant_batch_select(self._batch, rows.numel(), rows.data_ptr()), _TOO_LARGE)
-
-
 @dataclass(frozen=True, eq=False)
 class Searched:
     """A sentence to be searched for.
@@ -348,7 +242,7 @@ class Searched:
         source: Source ids as the encoder reads them, EOS included.
         max_length: Most target tokens, EOS included, at least 1.
         prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypotheses.
-        settings: Beam, length penalty and number of hypotheses.
+        settings: Beam, length penalty and number of hypotheses; or how to sample.
     """
 
     source: list[int]
@@ -360,8 +254,8 @@ class Searched:
 class CompiledSearch:
     """Sentences that join a search by the kernels at any step, and leave it when they are finished.
 
-    It finds what :func:`~locant.translation.search.beam_search` finds, and at a beam of 1
-    :func:`~locant.translation.search.greedy_search`. A hypothesis that has ended takes no more of the steps.
+    It finds what :func:`~locant.translation.search.search` finds. A hypothesis that has ended takes no more of the
+    steps.
 
     Args:
         model: What is compiled.
@@ -397,14 +291,15 @@ class CompiledSearch:
         stays as it was.
 
         Args:
-            sentences: By numbers that no others have.
+            sentences: By numbers that no others have; of one that is sampled it is its place in the text.
             wanted: Asked after each interval whether to go on; if not, the search stays as it was.
 
         Returns:
             Whether the sentences have joined.
 
         Raises:
-            ConfigError: An id is outside the vocabulary, a number is taken, or a greatest length is too large.
+            ConfigError: An id is outside the vocabulary, a number is taken, a greatest length is too large, or a
+                sentence is drawn from all tokens beside one that is not.
             DataError: A sentence is longer than the positions that the model knows.
             MemoryError: Memory does not suffice.
         """
@@ -421,7 +316,8 @@ class CompiledSearch:
 
     def begin(self, sentences: Mapping[int, Searched]) -> None:
         """Begin to encode sentences, which :meth:`encode` does; arguments and errors are those of :meth:`join`."""
-        options = array("b", b"".join([_options(number, sentence) for number, sentence in sentences.items()]))
+        described = [self._options(number, sentence) for number, sentence in sentences.items()]
+        options = array("b", b"".join(described))
         lengths, tokens, prefixes = array("q"), array("q"), array("q")
         try:
             for sentence in sentences.values():
@@ -449,6 +345,19 @@ class CompiledSearch:
         self._joining, self._read = set(sentences), positions
         for number, of in sentences.items():
             self._limits[number] = of.max_length, of.settings.length_penalty
+
+    def _options(self, number: int, of: Searched) -> bytes:
+        settings, limit = of.settings, of.max_length
+        temperature, top_k, seed, stream = 0.0, 0, 0, 0
+        if sampling := settings.sampling:
+            temperature, seed, stream = sampling.temperature, sampling.seed, sampling.first + number
+            top_k = min(sampling.top_k or 0, self._model.vocabulary)
+        rows, prefix = settings.rows, len(of.prefix)
+        searched = number, rows, limit, settings.n_best, prefix, settings.length_penalty
+        try:
+            return _OPTIONS.pack(*searched, temperature, top_k, seed, stream)
+        except struct.error:  # as the kernels say of fewer that are too many
+            raise ConfigError(f"There is no translation of {limit} tokens.") from None
 
     def encode(self, seconds: float) -> bool:
         """Go on encoding the sentences that join; returns whether it is done, and their translations begin.
@@ -543,37 +452,8 @@ class CompiledSearch:
         return outcomes
 
 
-def _options(number: int, of: Searched) -> bytes:
-    settings = of.settings
-    limit, prefix = of.max_length, len(of.prefix)
-    try:
-        return _OPTIONS.pack(number, settings.beam, limit, settings.n_best, prefix, settings.length_penalty)
-    except struct.error:  # as the kernels say of fewer that are too many
-        raise ConfigError(f"There is no translation of {limit} tokens.") from None
-
-
 def _place(values: array[Any]) -> int:
     return values.buffer_info()[0]
-
-
-def _ids(x: Tensor) -> Tensor:
-    """Return integers as the kernels read them: int64, on the CPU, next to each other."""
-    if x.dtype == torch.int64 and x.is_cpu:
-        return x.contiguous()
-    if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
-        raise ConfigError(f"Tokens, lengths and rows must be integers, but their dtype is {x.dtype}.")
-    return x.to("cpu", torch.int64).contiguous()
-
-
-def _packed(source: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the number of real tokens of each sentence ``[B]``, and these tokens one after the other."""
-    source, lengths = _ids(source), _ids(source_lengths)
-    if source.dim() != 2 or lengths.shape != source.shape[:1]:
-        raise ConfigError(
-            f"Sentences are ids [B, S] with as many lengths [B]; got {list(source.shape)} and {list(lengths.shape)}."
-        )
-    real = np.arange(source.shape[1]) < lengths.numpy()[:, None]
-    return lengths, torch.from_numpy(source.numpy()[real])
 
 
 def _rows(table: Tensor | None) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Protocol
 
 import torch
 
@@ -32,59 +31,6 @@ _STEPS = 8
 _TOGETHER = 2
 
 
-class ContinuousSearch(Protocol):
-    """Translates sentences that come and go.
-
-    One thread calls it; it has no threads of its own but the kernels'. A sentence that has been added waits until the
-    next step at which it fits beside those that run: there are never more hypotheses than ``rows``, and when it begins
-    no more tokens than its ``settings.batch_tokens``, unless it is alone. Sentences begin in the order in which they
-    came.
-    """
-
-    def add(
-        self,
-        key: Hashable,
-        source: list[int],
-        max_length: int,
-        prefix: Sequence[int],
-        settings: DecodingSettings,
-    ) -> None:
-        """Add a sentence; what is wrong with it :meth:`step` says.
-
-        Args:
-            key: What the caller knows it by.
-            source: Source ids as the encoder reads them, EOS included.
-            max_length: Most target tokens, EOS included, at least 1.
-            prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypotheses.
-            settings: Beam, length penalty, number of hypotheses and size of a batch; where they sample, the sentence
-                is drawn like the first one of a text of its own, to its end in one step.
-
-        Raises:
-            ConfigError: A sentence with the same key has not been finished yet.
-        """
-
-    def remove(self, key: Hashable) -> None:
-        """Drop a sentence, whether it waits or runs; a key that is not known is ignored."""
-
-    def has_room(self, tokens: int) -> bool:
-        """Return whether another source of so many tokens, with the settings of the last, would begin at once."""
-
-    def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[Hashable, Outcome]]:
-        """Take one decoding step of all sentences that run, or some where there is no room for another before one ends.
-
-        Args:
-            sharing: How many searches take steps at this time, this one included: each has its part of the threads.
-            waiting: How many sentences the caller would add were there room: some steps may make room for several.
-
-        Returns:
-            The sentences that are finished: their keys, and their hypotheses or what went wrong with them alone.
-        """
-
-    @property
-    def active(self) -> int:
-        """Number of sentences that wait or run."""
-
-
 def continuous_search(engine: Engine, *, rows: int) -> ContinuousSearch:
     """Return a continuous search with an engine.
 
@@ -100,7 +46,7 @@ def continuous_search(engine: Engine, *, rows: int) -> ContinuousSearch:
     """
     if rows < 1:
         raise ConfigError(f"A continuous search must decode at least 1 hypothesis at once; got rows={rows}.")
-    return _StepByStep(engine, rows) if isinstance(engine, CompiledEngine) else _BatchByBatch(engine, rows)
+    return _StepByStep(engine, rows) if isinstance(engine, CompiledEngine) else ContinuousSearch(engine, rows)
 
 
 def searches_at_once(engine: Engine) -> int:
@@ -155,8 +101,18 @@ class _Room:
         return self._rows + settings.rows <= self._most and taken <= settings.batch_tokens
 
 
-class _BatchByBatch:
-    """A continuous search with any engine: each step translates a batch of sentences to their ends."""
+class ContinuousSearch:
+    """Translates sentences that come and go; each step translates a batch of them to their ends.
+
+    One thread calls it; it has no threads of its own but the kernels'. A sentence that has been added waits until the
+    next step at which it fits beside those that run: there are never more hypotheses than ``rows``, and when it begins
+    no more tokens than its ``settings.batch_tokens``, unless it is alone. Sentences begin in the order in which they
+    came.
+
+    Args:
+        engine: What computes.
+        rows: The most hypotheses that are decoded at once.
+    """
 
     def __init__(self, engine: Engine, rows: int) -> None:
         self._engine, self._rows = engine, rows
@@ -173,7 +129,19 @@ class _BatchByBatch:
         prefix: Sequence[int],
         settings: DecodingSettings,
     ) -> None:
-        """Add a sentence; see :meth:`ContinuousSearch.add`."""
+        """Add a sentence; what is wrong with it :meth:`step` says.
+
+        Args:
+            key: What the caller knows it by.
+            source: Source ids as the encoder reads them, EOS included.
+            max_length: Most target tokens, EOS included, at least 1.
+            prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypotheses.
+            settings: Beam, length penalty, number of hypotheses and size of a batch; where they sample, the sentence
+                is drawn like the first one of a text of its own, to its end in one step.
+
+        Raises:
+            ConfigError: A sentence with the same key has not been finished yet.
+        """
         if key in self._waiting or key in self._running:
             raise ConfigError(f"There is a sentence with the key {key!r} already, which is not finished yet.")
         self._latest = settings
@@ -181,13 +149,13 @@ class _BatchByBatch:
         self._room.put(sentence)
 
     def remove(self, key: Hashable) -> None:
-        """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
+        """Drop a sentence, whether it waits or runs; a key that is not known is ignored."""
         sentence = self._waiting.pop(key, None)
         if sentence is not None:
             self._room.put(sentence, -1)
 
     def has_room(self, tokens: int) -> bool:
-        """Return whether a source fits besides; see :meth:`ContinuousSearch.has_room`."""
+        """Return whether another source of so many tokens, with the settings of the last, would begin at once."""
         return self._room.fits(tokens, self._latest)
 
     @property
@@ -196,7 +164,15 @@ class _BatchByBatch:
         return len(self._waiting) + len(self._running)
 
     def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[Hashable, Outcome]]:
-        """Translate the sentence that has waited longest, and those that can be translated with it."""
+        """Take one decoding step of all sentences that run, or some where there is no room for another before one ends.
+
+        Args:
+            sharing: How many searches take steps at this time, this one included: each has its part of the threads.
+            waiting: How many sentences the caller would add were there room: some steps may make room for several.
+
+        Returns:
+            The sentences that are finished: their keys, and their hypotheses or what went wrong with them alone.
+        """
         batch: dict[Hashable, Searched] = {}
         room = _Room(self._rows)
         for key, sentence in self._waiting.items():
@@ -213,7 +189,7 @@ class _BatchByBatch:
         return _translations(self._engine, batch)
 
 
-class _StepByStep(_BatchByBatch):
+class _StepByStep(ContinuousSearch):
     """A continuous search by the compiled kernels, which take new sentences between any two steps."""
 
     def __init__(self, engine: CompiledEngine, rows: int) -> None:

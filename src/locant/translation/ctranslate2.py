@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from locant.errors import ConfigError, LocantError, MissingExtraError, nearest
 from locant.files import cache_folder, replacing_folder
 from locant.locks import thread_lock
 from locant.models.architectures import require_transformer
-from locant.models.blocks import Decoder, Encoder, FeedForward
+from locant.models.blocks import Decoder, Encoder
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_card import weights_digest
 from locant.models.model_folder import ModelFolder, load_model_folder
@@ -323,8 +323,16 @@ def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
         specs.transformer_spec.TransformerEncoderSpec(config.encoder_layers, **shared),
         specs.transformer_spec.TransformerDecoderSpec(config.decoder_layers, **shared),
     )
-    _fill_stack(spec.encoder, model.encoder, positions)
-    _fill_stack(spec.decoder, model.decoder, positions)
+    state = model.state_dict()
+    for name, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+        part = getattr(spec, name)
+        part.scale_embeddings = True
+        if not _rotation(stack):
+            part.position_encodings.encodings = _position_table(stack, positions)
+        for module, theirs in module_names(name, len(stack.layers), gated=gated, norm=config.norm):
+            for own, value in zip(("weight", "bias"), value_names(module), strict=True):
+                for place, rows in zip(theirs, state[f"{module}.{own}"].chunk(len(theirs)), strict=True):
+                    setattr(_node(spec, place), value, _array(rows))
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
     spec.decoder.projection.weight = _array(model.output.weight)
@@ -335,24 +343,51 @@ def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
     return spec
 
 
-def _fill_stack(spec: Any, stack: Encoder | Decoder, positions: int) -> None:
-    spec.scale_embeddings = True
-    if not _rotation(stack):
-        spec.position_encodings.encodings = _position_table(stack, positions)
-    if isinstance(stack.norm, nn.LayerNorm):
-        _fill_norm(spec.layer_norm, stack.norm)
-    layers: Any = stack.layers
-    for part, layer in zip(spec.layer, layers, strict=True):
-        # A spec keeps each residual's norm in the sub-layer that it belongs to.
-        sublayers = [part.self_attention, *([part.attention] if isinstance(stack, Decoder) else []), part.ffn]
-        for sublayer, residual in zip(sublayers, layer.residuals, strict=True):
-            _fill_norm(sublayer.layer_norm, residual.norm)
-        own = layer.self_attention
-        _fill_linears(part.self_attention.linear, own.query_key_value, own.output)
-        if isinstance(stack, Decoder):
-            cross = layer.cross_attention
-            _fill_linears(part.attention.linear, cross.query, cross.key_value, cross.output)
-        _fill_feed_forward(part.ffn, layer.feed_forward)
+def module_names(stack: str, layers: int, *, gated: bool, norm: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield Locant's name of each module of a stack, and CTranslate2's names of those whose rows it stacks.
+
+    Args:
+        stack: ``encoder`` or ``decoder``.
+        layers: How many it has.
+        gated: Whether the feed-forward has gates.
+        norm: ``pre`` where the stack ends in a layer norm.
+    """
+    for index in range(layers):
+        part, own = f"{stack}/layer_{index}", f"{stack}.layers.{index}"
+        for place, name in enumerate(
+            ("self_attention", "attention", "ffn") if stack == "decoder" else ("self_attention", "ffn")
+        ):
+            yield f"{own}.residuals.{place}.norm", [f"{part}/{name}/layer_norm"]
+        yield f"{own}.self_attention.query_key_value", [f"{part}/self_attention/linear_0"]
+        yield f"{own}.self_attention.output", [f"{part}/self_attention/linear_1"]
+        if stack == "decoder":
+            for number, name in enumerate(("query", "key_value", "output")):
+                yield f"{own}.cross_attention.{name}", [f"{part}/attention/linear_{number}"]
+        gates = [f"{part}/ffn/linear_0_noact"] if gated else []
+        yield f"{own}.feed_forward.inner", [f"{part}/ffn/linear_0", *gates]
+        yield f"{own}.feed_forward.outer", [f"{part}/ffn/linear_1"]
+    if norm == "pre":
+        yield f"{stack}.norm", [f"{stack}/layer_norm"]
+
+
+def value_names(module: str) -> tuple[str, str]:
+    """Return what CTranslate2 calls weight and bias of one of Locant's modules."""
+    return ("gamma", "beta") if module.endswith("norm") else ("weight", "bias")
+
+
+def _node(spec: Any, path: str) -> Any:
+    """Return the part of a spec that a name leads to; of ``layer_0`` it may have a list, ``layer``."""
+    for name in path.split("/"):
+        several, _, number = name.rpartition("_")
+        spec = getattr(spec, name) if hasattr(spec, name) else getattr(spec, several)[int(number)]
+    return spec
+
+
+def require_positions(model: Transformer) -> None:
+    """Raise ConfigError unless CTranslate2 can express a model's positions, which is all that it may lack."""
+    for stack in (model.encoder, model.decoder):
+        if _rotation(stack) is None:
+            _position_table(stack, 1)
 
 
 def _rotation(stack: Encoder | Decoder) -> dict[str, Any] | None:
@@ -387,24 +422,6 @@ def _position_table(stack: Encoder | Decoder, positions: int) -> Any:
             f"{type(scheme).__name__}. Train a model with model.position=rotary, for instance."
         )
     return _array(codes)
-
-
-def _fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
-    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
-
-
-def _fill_feed_forward(spec: Any, feed_forward: FeedForward) -> None:
-    inner, outer = feed_forward.inner, feed_forward.outer
-    blocks = 2 if feed_forward.gated else 1
-    targets = [spec.linear_0, spec.linear_0_noact] if feed_forward.gated else [spec.linear_0]
-    for target, weight, bias in zip(targets, inner.weight.chunk(blocks), inner.bias.chunk(blocks), strict=True):
-        target.weight, target.bias = _array(weight), _array(bias)
-    spec.linear_1.weight, spec.linear_1.bias = _array(outer.weight), _array(outer.bias)
-
-
-def _fill_linears(targets: list[Any], *linears: nn.Linear) -> None:
-    for target, linear in zip(targets, linears, strict=True):
-        target.weight, target.bias = _array(linear.weight), _array(linear.bias)
 
 
 def _array(tensor: Tensor) -> Any:

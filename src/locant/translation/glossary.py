@@ -11,8 +11,7 @@ from pathlib import Path
 
 from locant.errors import DataError
 from locant.parsing import read_bytes
-from locant.text.subword_spans import Locator, Span, word_spans
-from locant.text.word_borders import goes_on, in_word
+from locant.text.spans import Locator, Span, goes_on, in_word, word_spans
 
 MOST_TERMS = 100_000
 """Terms of the largest glossary."""

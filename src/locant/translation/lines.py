@@ -13,7 +13,7 @@ from typing import IO, Literal
 
 from locant.errors import DataError
 from locant.text.readers import decode_line, open_bytes, require_line_feeds
-from locant.text.subword_spans import Span
+from locant.text.spans import Span
 
 OnLong = Literal["error", "split", "empty"]
 """What becomes of a sentence that is too long: it is an error, it is cut into parts that are translated one by one, or

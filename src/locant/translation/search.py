@@ -1,6 +1,6 @@
 """The search for translations, in Python: greedy and beam search and sampling, batched, for every model and device.
 
-This is the reference. :mod:`locant.translation.compiled` has the same greedy and beam search in C++.
+This is the reference. :mod:`locant.translation.compiled` has the same in C++.
 
 Notation: B sentences of the batch, N of them not yet finished, K beam, R rows, M candidates for the next token of each
 hypothesis, S source tokens, T target tokens, V vocabulary.
@@ -57,7 +57,7 @@ class SearchState(Protocol):
 
 
 class SearchModel(Protocol):
-    """A model that can be searched: a PyTorch model in evaluation mode, or one compiled for the CPU."""
+    """A model that can be searched, in evaluation mode."""
 
     def start_search(self, source: Tensor, source_lengths: Tensor) -> SearchState:
         """Encode source ids ``[B, S]`` with ``[B]`` real tokens each and return the state of their translations."""
@@ -370,7 +370,8 @@ def search(
             # Random numbers of its own for each sentence, whatever batch it is in.
             draws = np.zeros((len(batch), n_best, int(limits.max())))
             for row, (index, limit) in enumerate(zip(batch, limits.tolist(), strict=True)):
-                generator = np.random.Generator(np.random.Philox(key=[sampling.seed, sampling.first + index]))
+                key = np.array([sampling.seed, sampling.first + index], np.uint64)
+                generator = np.random.Generator(np.random.Philox(key=key))
                 draws[row, :, :limit] = generator.random((n_best, limit))
             samples = ancestral_sampling(
                 model,

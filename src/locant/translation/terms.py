@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from locant.text.subword_spans import Span
-from locant.text.word_borders import find_words, goes_on, has_no_spaces, in_word, whole_words
+from locant.text.spans import Span, find_words, goes_on, has_no_spaces, in_word, whole_words
 from locant.translation.alignment import Alignment
 from locant.translation.glossary import Glossary, Match, begins_sentence
 

@@ -32,16 +32,14 @@ Said locant_attention_backward(const void* work, const void* q, const void* k, c
 Said locant_cross_entropy(void* logits, int small, const int64_t* labels, int64_t rows, int64_t vocabulary,
                           float smoothing, int gradient, double* sums, int threads);
 Said locant_accumulate(const void* from, float* to, int64_t size, int threads);
-Said locant_dropout(const void* x, const void* added, void* out, int small_x, int small_added, int small_out,
-                    int64_t size, uint64_t seed, int dropped, float scale, int threads);
 Said locant_layer_norm(const void* work, const void* x, const void* residual, const float* gamma, const float* beta,
                        void* out, void* normalised, float* inverse, float scale, float epsilon, int small_x,
                        int small_out);
 Said locant_layer_norm_backward(const void* work, const void* outer, const void* normalised, const float* inverse,
                                 const float* gamma, void* of_x, void* of_residual, float* sums, float scale, int small_x,
                                 int small_out);
-Said locant_rotate_float32(const void* works, int count, int interleaved, float direction, int threads);
-Said locant_rotate_bfloat16(const void* works, int count, int interleaved, float direction, int threads);
+Said locant_rotate_float32(const void* works, int count, int interleaved, int threads);
+Said locant_rotate_bfloat16(const void* works, int count, int interleaved, int threads);
 int locant_supports(int64_t precision);
 Said locant_engine(const void* shape, const float* const* weights, const float* const* biases, int64_t linears,
                    const float* const* norms, int64_t norm_count, const float* source, const float* target, void** made);
@@ -58,7 +56,9 @@ Said locant_batch_step(void* batch, const int64_t* tokens, int64_t count, const 
 void locant_batch_free(void* batch);
 struct SearchOptions {
   int64_t number, beam, limit, n_best, prefix;
-  double alpha;
+  double alpha, temperature = 0;
+  int64_t top_k = 0;
+  uint64_t seed = 0, stream = 0;
 };
 Said locant_search(const void* engine, int threads, int64_t end, void** made);
 void locant_search_free(void* search);
@@ -233,26 +233,6 @@ void cross_entropy(Random& r) {
   refused("a sum of negative size", locant_accumulate(from, to, -r.from(1, 9), threads));
 }
 
-void dropout(Random& r) {
-  const int64_t size = r.from(0, 70000);
-  const int small_x = r.from(0, 1), small_added = r.from(0, 1), small_out = r.from(0, 1), adds = r.from(0, 1);
-  const Array x(r, size, small_x), added(r, size, small_added), out(r, size, small_out);
-  const auto call = [&](int64_t count, int dropped, int threads) {
-    return locant_dropout(x, adds ? static_cast<void*>(added) : nullptr, out, small_x, small_added, small_out, count,
-                          r.engine(), dropped, 1.5f, threads);
-  };
-  done("dropout", call(size, r.from(0, 255), r.from(1, 4)));
-  refused("dropout of negative size", call(-1, 10, 1));
-  refused("dropout of everything", call(size, r.from(256, 999), 1));
-  refused("dropout by no thread", call(size, 10, 0));
-  // No NaN becomes a number, whatever its bits.
-  const uint32_t bits[3] = {0x7fffffffu, 0xffffffffu, 0x7f800001u};
-  uint16_t rounded[3];
-  done("dropout of nothing", locant_dropout(bits, nullptr, rounded, 0, 0, 1, 3, 0, 0, 1.0f, 1));
-  for (uint16_t one : rounded)
-    if ((one & 0x7f80) != 0x7f80 || !(one & 0x7f)) fail("what is not a number became one in bfloat16");
-}
-
 void layer_norm(Random& r) {
   const int64_t rows = r.from(0, 20), width = 64 * r.from(1, 4), threads = r.from(1, 4);
   const int small_x = r.from(0, 1), small_out = small_x | static_cast<int>(r.from(0, 1)), adds = r.from(0, 1);
@@ -288,7 +268,7 @@ void rotation(Random& r) {
   for (int i = 0; i < 2; i++) work.insert(work.end(), {heads * length * features, length * features, features});
   for (int i = 0; i < 2; i++) work.insert(work.end(), {0, pairs});
   const auto call = [&](int count) {
-    return (small ? locant_rotate_bfloat16 : locant_rotate_float32)(work.data(), count, interleaved, 1.0f, threads);
+    return (small ? locant_rotate_bfloat16 : locant_rotate_float32)(work.data(), count, interleaved, threads);
   };
   done("rotation", call(1));
   refused("rotation of fewer tensors than none", call(-1));
@@ -502,6 +482,7 @@ std::vector<float> searched(uint64_t seed, const Model& model, const void* engin
   void* search = nullptr;
   call([&] { return locant_search(engine, threads, 3, &search); });
   int64_t number = 0;
+  const bool of_all_tokens = r.chance(3);
   for (int step = 0; step < 14; step++) {
     if (step < 9 && r.chance(2)) {
       const Sentences more(r, model, r.from(1, 4));
@@ -509,7 +490,9 @@ std::vector<float> searched(uint64_t seed, const Model& model, const void* engin
       std::vector<int64_t> prefixes;
       for (size_t i = 0; i < more.lengths.size(); i++) {
         const int64_t beam = r.from(1, 5), prefix = r.from(1, 3);
-        options.push_back({number++, beam, r.from(1, Model::rows - prefix), r.from(1, beam), prefix, 0.3 * r.from(0, 3)});
+        const double temperature = of_all_tokens ? 0.7 : 0.5 * r.from(0, 2);
+        options.push_back({number++, beam, r.from(1, Model::rows - prefix), r.from(1, beam), prefix, 0.3 * r.from(0, 3),
+                           temperature, of_all_tokens ? 0 : r.from(1, 4), r.engine(), r.engine()});
         for (int64_t j = 0; j < prefix; j++) prefixes.push_back(r.from(0, model.shape[6] - 1));
       }
       call([&] {
@@ -528,7 +511,7 @@ std::vector<float> searched(uint64_t seed, const Model& model, const void* engin
     std::vector<float> totals(sizes[1]);
     locant_search_take(search, integers.data(), totals.data());
     found.insert(found.end(), integers.begin(), integers.end());
-    found.insert(found.end(), totals.begin(), totals.end());
+    for (const float total : totals) found.push_back(total == total ? total : 1e30f);  // samples may be no numbers
   }
   locant_search_free(search);
   return found;
@@ -565,6 +548,12 @@ void search(Random& r) {
   std::vector<SearchOptions> changed = right;
   changed[1].alpha = r.chance(2) ? -0.1 : std::nan("");
   refused("a wrong exponent", join(changed, {1, 1, 1}, Model::rows));
+  changed = right, changed[1].temperature = r.chance(2) ? -0.1 : std::nan("");
+  refused("a wrong temperature", join(changed, {1, 1, 1}, Model::rows));
+  changed[1].temperature = 1;
+  refused("a sentence drawn from all tokens beside others", join(changed, {1, 1, 1}, Model::rows));
+  changed[1].top_k = r.chance(2) ? -1 : model.shape[6] + 1;
+  refused("a wrong number of tokens to draw from", join(changed, {1, 1, 1}, Model::rows));
   refused("too short prefixes", join(right, {1, 1}, Model::rows));
   refused("too long prefixes", join(right, {1, 1, 1, 1}, Model::rows));
   refused("no prefixes", join(right, {}, Model::rows));
@@ -687,7 +676,7 @@ int main(int count, char** arguments) {
   const Array many(random, 1 << 18, true), sum(random, 1 << 18);
   done("sum", locant_accumulate(many, sum, 1 << 18, 4));
   for (int round = 0; round < rounds; round++) {
-    for (const auto part : {attention, cross_entropy, dropout, layer_norm, rotation, translation, search, removed_when_finished,
+    for (const auto part : {attention, cross_entropy, layer_norm, rotation, translation, search, removed_when_finished,
                             interrupted})
       part(random);
     if (round % 10 == 0) side_by_side(random);

@@ -98,9 +98,6 @@ void training(Numbers& numbers) {
                             &work, x.data(), normalised.data(), inverse.data(), gamma.data(), of_x.data(),
                             of_residual.data(), sums.data(), 1.1f, 0, 0));
   print("its gradients", of_x), print("of the residual", of_residual), print("of scale and shift", sums);
-  done("dropout", function<Said(const void*, const void*, void*, int, int, int, int64_t, uint64_t, int, float, int)>(
-                      "locant_dropout")(x.data(), nullptr, out.data(), 0, 0, 0, rows * width, 99, 100, 1.5f, 2));
-  print("dropout", out);
   std::vector<int64_t> labels{5, 0, 127, 64, 2, 3, 4, 5, 6};
   double losses[2] = {};
   done("loss", function<Said(void*, int, const int64_t*, int64_t, int64_t, float, int, double*, int)>(
@@ -113,15 +110,16 @@ void training(Numbers& numbers) {
     const auto place = [](const std::vector<float>& of) { return reinterpret_cast<int64_t>(of.data()); };
     const int64_t turning[] = {place(wide), place(turned), place(cosine), place(sine), 1, 1, length, features, pairs,
                                0, 0, features, 0, 0, features, 0, pairs, 0, pairs};
-    done("rotation", function<Said(const void*, int, int, float, int)>("locant_rotate_float32")(turning, 1, interleaved,
-                                                                                              1.0f, 2));
+    done("rotation", function<Said(const void*, int, int, int)>("locant_rotate_float32")(turning, 1, interleaved, 2));
     print("rotation", turned);
   }
 }
 
 struct SearchOptions {
   int64_t number, beam, limit, n_best, prefix;
-  double alpha;
+  double alpha, temperature = 0;
+  int64_t top_k = 0;
+  uint64_t seed = 0, stream = 0;
 };
 
 // Encodes the sentences of a batch or of a search.

@@ -1,10 +1,12 @@
 """Axial RoPE and M-RoPE, against one-dimensional RoPE of each axis and Qwen2-VL live."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
-from locant.errors import DataError
+from locant.errors import ConfigError, DataError
 from locant.positions import AxialRotary, MultimodalRotary, Rotary
 
 
@@ -60,3 +62,27 @@ def test_alternating_axes() -> None:
     """Qwen3-VL: time, height and width in turn, and the pairs left over turn by time."""
     scheme = MultimodalRotary(16, sections=[4, 2, 2], interleave_axes=True)
     assert scheme.axis_of_pair == (0, 1, 2, 0, 1, 2, 0, 0)
+
+
+def test_unequal_axes_and_normalised_coordinates() -> None:
+    """Each axis turns its own pairs, as rotary embedding of so many features does."""
+    scheme = AxialRotary(32, base=100.0, grid=(4, 4, 4), sections=(2, 7, 7), layout="interleaved")
+    coordinates = torch.linspace(-1, 1, 15).view(1, 5, 3)
+    q = torch.randn(1, 2, 5, 32)
+    found = scheme(q, q, coordinates)[0]
+    parts = q.split((4, 14, 14), dim=-1)
+    for axis, (part, turned) in enumerate(zip(parts, found.split((4, 14, 14), dim=-1), strict=True)):
+        plain = Rotary(part.shape[-1], base=100.0, layout="interleaved")
+        torch.testing.assert_close(turned, plain(part, part, coordinates[..., axis])[0])
+    for wrong in ((2, 7), (2, 7, 8), (0, 8, 8)):
+        with pytest.raises(ConfigError):
+            AxialRotary(32, grid=(4, 4, 4), sections=wrong)
+
+
+@pytest.mark.parametrize("sections", [None, (16, 24, 24), (24, 20, 20)])
+def test_axes_in_turn_as_transformers_has_them(sections: Any) -> None:
+    ours = MultimodalRotary(128, sections=sections, interleave_axes=True)
+    expected = torch.zeros(64, dtype=torch.long)
+    for axis in (1, 2):
+        expected[slice(axis, 3 * ours.sections[axis], 3)] = axis
+    assert ours.axis_of_pair == tuple(expected.tolist())

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import mpmath
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from locant.positions.scaling import (
     Unscaled,
     YaRN,
 )
+from locant.positions.scaling.clipped import Clipped
 
 MODELS = [(128, 10000.0), (64, 150000.0), (96, 500000.0), (6, 100.5)]
 DIGITS = mpmath.mpf(10) ** -40
@@ -198,3 +200,23 @@ def test_the_callers_decimal_context_has_no_say() -> None:
         assert all(isinstance(frequency, Decimal) for frequency in frequencies)
         YaRN(original_length=4096, factor=3.7).attention_scale()
     assert worst(scaling, by_parts(128, 12345.5, 4096, 3.7), 128, 12345.5) < DIGITS
+
+
+@pytest.mark.parametrize(("dim", "base"), MODELS)
+@pytest.mark.parametrize("pairs", [2, 3, 20])
+def test_clipped(dim: int, base: float, pairs: int) -> None:
+    expected = plain(dim, base)
+    count = min(pairs, dim // 2)
+    for j in range(count):
+        expected[dim // 2 - count + j] *= (1 + mpmath.cos(mpmath.pi * j / (count - 1))) / 2
+    found = Clipped(pairs=pairs).frequencies(dim, base)
+    assert found[-1] == 0
+    assert max(abs(mpmath.mpf(str(ours)) - theirs) for ours, theirs in zip(found, expected, strict=True)) < DIGITS
+
+
+def test_clipped_is_the_code_of_its_authors() -> None:
+    """modeling_cope.py of https://github.com/hrlics/CoPE, in float64."""
+    expected = 10000.0 ** -(torch.arange(0, 128, 2, dtype=torch.float64) / 128)
+    expected[44:] *= 0.5 * (1 + torch.linspace(0, torch.pi, 20, dtype=torch.float64).cos())
+    found = torch.tensor([float(each) for each in Clipped().frequencies(128, 10000.0)], dtype=torch.float64)
+    assert torch.allclose(found, expected, rtol=1e-13, atol=1e-20)

@@ -116,7 +116,7 @@ def test_proportional(dim: int, base: float, fraction: float) -> None:
 
 
 class TestWhereTransformersDeviatesInYaRN:
-    """Each of these fails when transformers is repaired; docs/positions.md and the class's text tell of them."""
+    """Each fails when transformers is repaired; docs/results/positions.md and the class's text describe them."""
 
     def test_a_missing_original_length_is_silently_the_declared_one(self) -> None:
         peer = theirs("yarn", 128, 1e4, 16384, {"factor": 4.0})

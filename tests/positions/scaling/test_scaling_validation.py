@@ -26,6 +26,7 @@ from locant.positions.scaling import (
     YaRN,
     scaling_from_options,
 )
+from locant.positions.scaling.clipped import Clipped
 from locant.positions.scaling.measured import Measured
 
 LISTS = {"short_factors": [1, 2], "long_factors": [3, 4]}
@@ -42,6 +43,7 @@ EXAMPLES: list[FrequencyScaling] = [
     LongRoPE(original_length=4096, factor=32, final_length=131072, short_factors=[1, 2.5], long_factors=(3, 4)),
     Llama3(original_length=8192, factor=8, high_frequency_factor=5),
     Proportional(rotary_fraction=0.25),
+    Clipped(pairs=3),
 ]
 YARN = YaRN(original_length=2048, factor=4)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from locant.positions import ALiBi, Mask, attend_with_positions
+from locant.positions import ALiBi, Mask, attend, attend_with_positions
 from locant.positions.scores.alibi import alibi_slopes
 
 
@@ -43,7 +43,7 @@ def test_equal_to_mpt(heads: int) -> None:
         pytest.skip("another rule for this head count")
     theirs = mpt.build_mpt_alibi_tensor(heads, 30)
     q = torch.zeros(1, heads, 1, 4)
-    ours = ALiBi(heads).score_bias(q, q, torch.tensor([29]), torch.arange(30))
+    ours = ALiBi(heads).score_bias(q, q.expand(-1, -1, 30, -1), torch.tensor([29]), torch.arange(30))
     torch.testing.assert_close(ours[0], theirs.reshape(heads, 1, 30), rtol=1e-6, atol=0)
 
 
@@ -67,11 +67,9 @@ def test_the_feature_is_the_bias(heads: int) -> None:
         torch.testing.assert_close(found.double(), scores.softmax(-1) @ v.double(), atol=2e-5, rtol=0)
 
 
-def test_when_there_is_a_feature() -> None:
-    q = torch.zeros(1, 2, 4097, 4)
-    assert ALiBi(2).score_features(q[:, :, :4096], q[:, :, :4096], torch.arange(4096)) is not None
-    assert ALiBi(2).score_features(q, q, torch.arange(4097)) is None
-    half = q[:, :, :5].bfloat16()
-    assert ALiBi(2).score_features(half, half, torch.arange(5)) is None
-    restarted = torch.tensor([0, 1, 2, 0, 1])
-    assert ALiBi(2).score_features(q[:, :, :5], q[:, :, :5], restarted) is None
+def test_queries_elsewhere_than_keys_have_their_own_distances() -> None:
+    q, k, v = (torch.randn(1, 4, 3, 8, generator=torch.Generator().manual_seed(i)) for i in range(3))
+    places = torch.zeros(3).long(), torch.arange(5, 8)
+    found = attend_with_positions(q, k, v, ALiBi(4), *places, Mask(causal=True))
+    expected = attend(q, k, v, Mask(causal=True), ALiBi(4).score_bias(q, k, *places))
+    torch.testing.assert_close(found, expected)

@@ -38,7 +38,7 @@ def test_the_normalizer_of_a_decoder_is_that_of_the_query() -> None:
     bias = scheme.score_bias(q, q, torch.arange(30), torch.arange(30))[0]
     torch.testing.assert_close(bias[:, 5:, 0], bias[:, 5:6, 0].expand(2, 25))
     torch.testing.assert_close(bias, bias.transpose(1, 2))
-    longer = scheme.score_bias(q, q, torch.arange(30), torch.arange(40))[0]
+    longer = scheme.score_bias(q, torch.zeros(1, 2, 40, 2), torch.arange(30), torch.arange(40))[0]
     torch.testing.assert_close(longer[:, :, :30], bias)
 
 

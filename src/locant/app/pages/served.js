@@ -1,4 +1,4 @@
-// What comes with the page: the small model, and, where `locant explore` serves it, what Locant computes when asked.
+// What comes with the page: a model, and, where `locant explore` serves it, what Locant computes when asked.
 
 import { Transformer } from "./transformer.js";
 
@@ -14,27 +14,19 @@ export async function ask(what, question) {
   return found;
 }
 
-export const EXAMPLE = extra.model || {
-  text: "seven hundred forty two",
-  hint: "Press Play and watch where the model looks for each word; the order turns round at “und”.",
-  about: "A small trained Transformer computes in this page: it reads English numbers from one to 999 and writes them in German.",
-};
+const data = json("model"); // of the model that the page computes
 
-let model = null; // the small one, made when it is first needed
+export const EXAMPLE = extra.model || data.about;
 
-function small() {
-  model = model || new Transformer(json("demo"));
+let model = null; // made when it is first needed
+
+function own() {
+  model = model || new Transformer(data);
   return model;
 }
 
 // Why a sentence cannot be read; empty where it can.
-export function problem(sentence) {
-  if (!sentence.trim()) return "Type a sentence.";
-  if (extra.model) return "";
-  const unknown = small().unknown(sentence);
-  if (unknown.length) return `The small model knows number words only, such as “three hundred ninety nine”, not “${unknown[0].slice(0, 40)}”.`;
-  return small().words(sentence).length > 12 ? "The small model reads at most 12 words." : "";
-}
+export const problem = (sentence) => (sentence.trim() ? (extra.model ? "" : own().problem(sentence)) : "Type a sentence.");
 
 const readings = new Map(); // the last ones by question
 
@@ -43,7 +35,7 @@ export function read(sentence, { positions = true, temperature = 1, seed = 0 } =
   const key = JSON.stringify(question);
   if (!readings.has(key)) {
     if (readings.size > 50) readings.clear();
-    const reading = extra.model ? ask("read", question) : small().read(sentence, question);
+    const reading = extra.model ? ask("read", question) : own().read(sentence, question);
     reading.catch(() => readings.delete(key)); // it may be asked again
     readings.set(key, reading);
   }

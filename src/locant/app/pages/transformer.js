@@ -1,35 +1,50 @@
-// The encoder-decoder Transformer of Vaswani et al. 2017, small enough to compute in the page: post-norm, sinusoids,
-// ReLU, tied output. It returns every attention weight and every state, which a program for speed would throw away.
+// The encoder-decoder Transformer of Vaswani et al. 2017, small enough to compute in the page: ReLU, tied output, norms
+// after the sub-layers or before them, sinusoids, rotary or no positions. It returns every attention weight and the
+// encoder's states, which a program for speed would throw away. Class Tokenizer is that of app/web/tokenizer.js.
 
-import { sinusoids } from "./formulas.js";
+import { frequencies, sinusoids } from "./formulas.js";
 
 const EPSILON = 1e-5; // of layer norms
+const BASE = 10000; // of sinusoids and rotary positions
+const [BEGIN, END] = [2, 3]; // the same in every tokenizer of Locant
+
+const fromBase64 = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
 
 function float16(bits) {
   const [sign, exponent, fraction] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
   return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : (2 ** -14 * fraction) / 1024);
 }
 
-// Reads a safetensors file of half precision, in base64. https://github.com/huggingface/safetensors
-function readTensors(base64) {
-  const bytes = Uint8Array.from(atob(base64), (sign) => sign.charCodeAt(0));
-  const view = new DataView(bytes.buffer);
+// Reads a safetensors file of half precision and of int8, whose rows have a factor each ("NAME.scale"). Returns rows of
+// numbers by name; a vector is one row. https://github.com/huggingface/safetensors
+function readTensors(bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
   const size = Number(view.getBigUint64(0, true));
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + size)));
+  const values = ({ dtype, data_offsets: [begin, end] }) => {
+    const at = 8 + size + begin;
+    if (dtype === "I8") return Float32Array.from(new Int8Array(bytes.buffer, bytes.byteOffset + at, end - begin));
+    return Float32Array.from({ length: (end - begin) / 2 }, (_, index) => float16(view.getUint16(at + 2 * index, true)));
+  };
   const tensors = {};
-  for (const [name, { shape, data_offsets: offsets }] of Object.entries(header)) {
-    if (name === "__metadata__") continue;
-    const [rows, columns] = shape.length === 2 ? shape : [1, shape[0]];
-    const at = (row, column) => float16(view.getUint16(8 + size + offsets[0] + 2 * (row * columns + column), true));
-    const matrix = Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (__, column) => at(row, column)));
-    tensors[name] = shape.length === 2 ? matrix : matrix[0];
+  for (const [name, described] of Object.entries(header)) {
+    if (name === "__metadata__" || name.endsWith(".scale")) continue;
+    const [all, width] = [values(described), described.shape.at(-1)];
+    const rows = Array.from({ length: all.length / width }, (_, row) => all.subarray(row * width, (row + 1) * width));
+    const scales = header[`${name}.scale`] && values(header[`${name}.scale`]);
+    if (scales) rows.forEach((row, index) => row.forEach((value, column) => { row[column] = value * scales[index]; }));
+    tensors[name] = rows;
   }
   return tensors;
 }
 
-const dot = (a, b) => a.reduce((sum, value, index) => sum + value * b[index], 0);
+function dot(a, b) {
+  let sum = 0;
+  for (let index = 0; index < a.length; index += 1) sum += a[index] * b[index];
+  return sum;
+}
+
 const plus = (a, b) => a.map((value, index) => value + b[index]);
-const linear = (x, weight, bias) => weight.map((row, index) => dot(row, x) + (bias ? bias[index] : 0));
 
 export function softmax(scores) {
   const largest = Math.max(...scores);
@@ -46,128 +61,164 @@ function chance(seed, step) {
   return ((state ^ (state >>> 14)) >>> 0) / 4294967296;
 }
 
+// Tokens as people write them: only letters that continue a word are marked, by a hyphen before them.
+function readable(piece) {
+  const special = { "<s>": "(begin)", "</s>": "(end)", "\u2581": "\u2423" }[piece];
+  return special || (/^[\p{L}\p{N}]+$/u.test(piece) ? `-${piece}` : piece.replace(/^\u2581/, ""));
+}
+
 export class Transformer {
-  // model: { config, pieces, weights } as locant.app.explore writes it.
-  constructor({ config, pieces, weights }) {
+  // model: { config, source, target, weights } as locant.app.explore writes it.
+  constructor({ config, source, target, weights }) {
     this.config = config;
-    this.pieces = pieces;
-    this.tensors = readTensors(weights);
-    this.ids = new Map(pieces.map((piece, id) => [piece, id]));
+    this.source = new Tokenizer(fromBase64(source), config.lowercase);
+    this.target = target ? new Tokenizer(fromBase64(target), config.lowercase) : this.source;
+    this.tensors = readTensors(fromBase64(weights));
   }
 
-  // Words that the model does not know.
-  unknown(sentence) {
-    return this.words(sentence).filter((word) => !this.ids.has(`\u2581${word}`));
+  // Why the model cannot read a sentence; empty where it can.
+  problem(sentence) {
+    const { unknown } = this.source;
+    const known = (ids) => !ids.includes(unknown) && !(this.config.whole_words && ids.length > 1);
+    const word = sentence.trim().split(/\s+/).find((one) => !known(this.source.encode(one)));
+    if (word) return `The model does not know \u201c${word.slice(0, 40)}\u201d.`;
+    const most = this.config.most_tokens;
+    return this.source.encode(sentence).length > most ? `The model reads at most ${most} tokens here.` : "";
   }
 
-  words(sentence) {
-    return sentence.trim().toLowerCase().split(/[\s-]+/).filter(Boolean);
-  }
-
-  name(id) {
-    return id === 3 ? "(end)" : id === 2 ? "(begin)" : this.pieces[id].replace("\u2581", "");
+  linear(x, name, bias = true) {
+    const offsets = bias ? this.tensors[`${name}.bias`][0] : null;
+    return this.tensors[`${name}.weight`].map((row, index) => dot(row, x) + (offsets ? offsets[index] : 0));
   }
 
   norm(x, name) {
     const mean = x.reduce((sum, value) => sum + value, 0) / x.length;
     const variance = x.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.length;
-    const [weight, bias] = [this.tensors[`${name}.weight`], this.tensors[`${name}.bias`]];
+    const [[weight], [bias]] = [this.tensors[`${name}.weight`], this.tensors[`${name}.bias`]];
     return x.map((value, index) => ((value - mean) / Math.sqrt(variance + EPSILON)) * weight[index] + bias[index]);
   }
 
-  // Returns [the outputs of all heads joined and mapped, the weights [heads][queries][keys]].
-  attend(name, queries, keys, values, causal) {
-    const { heads, d_model: width } = this.config;
-    const size = width / heads;
-    const weights = [];
-    const joined = queries.map(() => []);
-    for (let head = 0; head < heads; head += 1) {
-      const part = (x) => x.slice(head * size, (head + 1) * size);
-      const headWeights = queries.map((query, row) => {
-        const seen = causal ? keys.slice(0, row + 1) : keys;
-        const found = softmax(seen.map((key) => dot(part(query), part(key)) / Math.sqrt(size)));
-        return [...found, ...Array(keys.length - found.length).fill(0)];
-      });
-      headWeights.forEach((row, index) => {
-        const mixed = Array(size).fill(0);
-        row.forEach((weight, key) => part(values[key]).forEach((value, feature) => { mixed[feature] += weight * value; }));
-        joined[index].push(...mixed);
-      });
-      weights.push(headWeights);
-    }
-    const [weight, bias] = [this.tensors[`${name}.output.weight`], this.tensors[`${name}.output.bias`]];
-    return [joined.map((row) => linear(row, weight, bias)), weights];
+  // Rows after a sub-layer with its residual connection and norm; sublayer(rows) returns as many.
+  residual(rows, name, sublayer) {
+    const pre = this.config.norm === "pre";
+    const found = sublayer(pre ? rows.map((row) => this.norm(row, name)) : rows);
+    return rows.map((row, index) => (pre ? plus(row, found[index]) : this.norm(plus(row, found[index]), name)));
   }
 
-  selfAttend(name, states, causal) {
-    const width = this.config.d_model;
-    const [weight, bias] = [this.tensors[`${name}.query_key_value.weight`], this.tensors[`${name}.query_key_value.bias`]];
-    const all = states.map((state) => linear(state, weight, bias));
-    const [queries, keys, values] = [0, 1, 2].map((part) => all.map((row) => row.slice(part * width, (part + 1) * width)));
-    return this.attend(name, queries, keys, values, causal);
+  finished(rows, stack) {
+    return this.config.norm === "pre" ? rows.map((row) => this.norm(row, `${stack}.norm`)) : rows;
   }
 
-  feedForward(name, x) {
-    const t = this.tensors;
-    const inner = linear(x, t[`${name}.inner.weight`], t[`${name}.inner.bias`]).map((value) => Math.max(value, 0));
-    return linear(inner, t[`${name}.outer.weight`], t[`${name}.outer.bias`]);
-  }
-
-  embedded(ids, positions) {
-    const { d_model: width } = this.config;
-    const table = this.tensors["source_embedding.weight"] || this.tensors["target_embedding.weight"];
-    return ids.map((id, place) => {
-      const word = table[id].map((value) => value * Math.sqrt(width));
-      return positions ? plus(word, sinusoids(place, width, 10000)) : word;
+  // Pairs of features of every head turned by a position: feature i with i + half a head. Su et al. 2021, section 3.4.
+  rotated(x, position) {
+    const half = this.config.d_model / this.config.heads / 2;
+    const angles = frequencies(2 * half, BASE).map((frequency) => position * frequency);
+    return x.map((value, index) => {
+      const [first, angle] = [index % (2 * half) < half, angles[index % half]];
+      return value * Math.cos(angle) + (first ? -x[index + half] : x[index - half]) * Math.sin(angle);
     });
   }
 
-  encode(ids, positions) {
-    let states = this.embedded(ids, positions);
-    const [all, attention] = [[states], []];
-    for (let layer = 0; layer < this.config.encoder_layers; layer += 1) {
-      const name = `encoder.layers.${layer}`;
-      const [heard, weights] = this.selfAttend(`${name}.self_attention`, states, false);
-      states = states.map((state, row) => this.norm(plus(state, heard[row]), `${name}.residuals.0.norm`));
-      states = states.map((state) => this.norm(plus(state, this.feedForward(`${name}.feed_forward`, state)), `${name}.residuals.1.norm`));
-      all.push(states);
-      attention.push(weights);
-    }
-    return { states: all, attention };
+  // Returns [the outputs of all heads joined and mapped, the weights [heads][queries][keys]].
+  attend(name, queries, keys, values) {
+    const size = this.config.d_model / this.config.heads;
+    const joined = queries.map(() => []);
+    const weights = Array.from({ length: this.config.heads }, (_, head) => {
+      const part = (x) => x.slice(head * size, (head + 1) * size);
+      const [headKeys, headValues] = [keys.map(part), values.map(part)];
+      return queries.map((query, row) => {
+        const found = softmax(headKeys.map((key) => dot(part(query), key) / Math.sqrt(size)));
+        const mixed = Array(size).fill(0);
+        found.forEach((weight, key) => headValues[key].forEach((value, feature) => { mixed[feature] += weight * value; }));
+        joined[row].push(...mixed);
+        return found;
+      });
+    });
+    return [joined.map((row) => this.linear(row, `${name}.output`)), weights];
   }
 
-  decode(ids, memory, positions) {
-    const t = this.tensors;
+  // Self-attention of rows at positions from `first` on, to themselves and to what is in the cache.
+  selfAttend(name, rows, turns, first = 0, cache = { keys: [], values: [] }) {
     const width = this.config.d_model;
-    let states = this.embedded(ids, positions);
-    const [attention, cross] = [[], []];
-    for (let layer = 0; layer < this.config.decoder_layers; layer += 1) {
-      const name = `decoder.layers.${layer}`;
-      const [heard, own] = this.selfAttend(`${name}.self_attention`, states, true);
-      states = states.map((state, row) => this.norm(plus(state, heard[row]), `${name}.residuals.0.norm`));
-      const reading = `${name}.cross_attention`;
-      const both = memory.map((state) => linear(state, t[`${reading}.key_value.weight`], t[`${reading}.key_value.bias`]));
-      const queries = states.map((state) => linear(state, t[`${reading}.query.weight`], t[`${reading}.query.bias`]));
-      const [read, seen] = this.attend(reading, queries, both.map((row) => row.slice(0, width)), both.map((row) => row.slice(width)), false);
-      states = states.map((state, row) => this.norm(plus(state, read[row]), `${name}.residuals.1.norm`));
-      states = states.map((state) => this.norm(plus(state, this.feedForward(`${name}.feed_forward`, state)), `${name}.residuals.2.norm`));
-      attention.push(own);
-      cross.push(seen);
+    const queries = rows.map((row, index) => {
+      const all = this.linear(row, `${name}.query_key_value`);
+      const [query, key, value] = [0, 1, 2].map((part) => all.slice(part * width, (part + 1) * width));
+      cache.keys.push(turns ? this.rotated(key, first + index) : key);
+      cache.values.push(value);
+      return turns ? this.rotated(query, first + index) : query;
+    });
+    return this.attend(name, queries, cache.keys, cache.values);
+  }
+
+  feedForward(name, rows) {
+    return rows.map((row) => this.linear(this.linear(row, `${name}.inner`).map((value) => Math.max(value, 0)), `${name}.outer`));
+  }
+
+  embedded(id, place, side, positions) {
+    const { d_model: width, position } = this.config;
+    const table = this.tensors[`${side}_embedding.weight`] || this.tensors["target_embedding.weight"];
+    const word = Array.from(table[id], (value) => value * Math.sqrt(width));
+    return positions && position === "sinusoidal" ? plus(word, sinusoids(place, width, BASE)) : word;
+  }
+
+  encode(ids, positions) {
+    let rows = ids.map((id, place) => this.embedded(id, place, "source", positions));
+    const turns = positions && this.config.position === "rotary";
+    const [states, attention] = [[rows], []];
+    for (let layer = 0; layer < this.config.encoder_layers; layer += 1) {
+      const name = `encoder.layers.${layer}`;
+      rows = this.residual(rows, `${name}.residuals.0.norm`, (given) => {
+        const [heard, weights] = this.selfAttend(`${name}.self_attention`, given, turns);
+        attention.push(weights);
+        return heard;
+      });
+      rows = this.residual(rows, `${name}.residuals.1.norm`, (given) => this.feedForward(`${name}.feed_forward`, given));
+      states.push(rows);
     }
-    return { states, attention, cross };
+    return { states, attention, memory: this.finished(rows, "encoder") };
+  }
+
+  // What the decoder keeps: keys and values of the encoder's output and of the words read, and all weights.
+  begin(memory) {
+    const width = this.config.d_model;
+    return Array.from({ length: this.config.decoder_layers }, (_, layer) => {
+      const both = memory.map((row) => this.linear(row, `decoder.layers.${layer}.cross_attention.key_value`));
+      const read = { keys: both.map((row) => row.slice(0, width)), values: both.map((row) => row.slice(width)) };
+      return { cache: { keys: [], values: [] }, read, own: [], cross: [] };
+    });
+  }
+
+  // Reads one more word; returns the score of every next one.
+  step(id, place, layers, positions) {
+    let rows = [this.embedded(id, place, "target", positions)];
+    const turns = positions && this.config.position === "rotary";
+    layers.forEach(({ cache, read, own, cross }, layer) => {
+      const name = `decoder.layers.${layer}`;
+      const kept = (list, [heard, weights]) => {
+        list.push(weights.map(([row]) => row));
+        return heard;
+      };
+      rows = this.residual(rows, `${name}.residuals.0.norm`, (given) =>
+        kept(own, this.selfAttend(`${name}.self_attention`, given, turns, place, cache)));
+      rows = this.residual(rows, `${name}.residuals.1.norm`, (given) => {
+        const queries = given.map((row) => this.linear(row, `${name}.cross_attention.query`));
+        return kept(cross, this.attend(`${name}.cross_attention`, queries, read.keys, read.values));
+      });
+      rows = this.residual(rows, `${name}.residuals.2.norm`, (given) => this.feedForward(`${name}.feed_forward`, given));
+    });
+    const [last] = this.finished(rows, "decoder");
+    return this.linear(last, this.tensors["output.weight"] ? "output" : "target_embedding", false);
   }
 
   // Reads a sentence and writes its translation: the likeliest word each time, or with a seed one drawn by chance.
   async read(sentence, { positions = true, temperature = 1, seed = 0 } = {}) {
-    const source = [...this.words(sentence).map((word) => this.ids.get(`\u2581${word}`) ?? 1), 3];
-    const encoder = this.encode(source, positions);
-    const memory = encoder.states[encoder.states.length - 1];
-    const written = [2];
-    const candidates = [];
-    let decoder;
-    while (written.length < 2 * source.length + 10 && (written.length === 1 || written[written.length - 1] !== 3)) {
-      decoder = this.decode(written, memory, positions);
-      const scores = linear(decoder.states[written.length - 1], this.tensors["target_embedding.weight"]);
+    const source = [...this.source.encode(sentence), ...this.config.source_end];
+    const { states, attention, memory } = this.encode(source, positions);
+    const layers = this.begin(memory);
+    const [written, candidates] = [[BEGIN], []];
+    const name = (id) => readable(this.target.names[id]);
+    while (written.length < Math.min(100, 2 * source.length + 10) && (written.length === 1 || written.at(-1) !== END)) {
+      const scores = this.step(written.at(-1), written.length - 1, layers, positions);
       const shares = softmax(scores.map((score) => score / temperature));
       const order = shares.map((share, id) => ({ id, share })).sort((a, b) => b.share - a.share);
       let chosen = order[0].id;
@@ -175,19 +226,21 @@ export class Transformer {
         let left = chance(seed, written.length);
         chosen = (order.find(({ share }) => (left -= share) < 0) || order[0]).id;
       }
-      candidates.push(order.slice(0, 5).map(({ id, share }) => ({ token: this.name(id), share })));
+      candidates.push(order.slice(0, 5).map(({ id, share }) => ({ token: name(id), share })));
       written.push(chosen);
     }
+    // By head, rows of equal length: what follows a word has weight 0.
+    const byHead = (steps) => steps[0].map((_, head) => steps.map((heads) => heads[head]).map((row, __, rows) => [...row, ...Array(rows.at(-1).length - row.length).fill(0)]));
     return {
-      source: source.map((id) => this.name(id)),
-      read: written.slice(0, -1).map((id) => this.name(id)),
-      written: written.slice(1).map((id) => this.name(id)),
-      translation: written.slice(1).filter((id) => id !== 3).map((id) => this.name(id)).join(" "),
+      source: source.map((id) => readable(this.source.names[id])),
+      read: written.slice(0, -1).map(name),
+      written: written.slice(1).map(name),
+      translation: this.target.decode(written.slice(1).filter((id) => id !== END)),
       candidates,
-      states: encoder.states,
-      encoder: encoder.attention,
-      decoder: decoder.attention,
-      cross: decoder.cross,
+      states,
+      encoder: attention,
+      decoder: layers.map(({ own }) => byHead(own)),
+      cross: layers.map(({ cross }) => byHead(cross)),
     };
   }
 }

@@ -7,6 +7,7 @@ import functools
 import inspect
 import logging
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -266,8 +267,7 @@ def without_mlps(model: nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def heard() -> Iterator[list[str]]:
     """Collect what transformers warns of in rotary entries within this; nothing that it warns of is printed."""
-    from transformers.utils import logging as theirs
-
+    theirs = sys.modules.get("transformers.utils.logging")  # where it is not imported yet, it has said nothing
     said: list[str] = []
     ear = logging.Handler(logging.WARNING)
 
@@ -278,7 +278,8 @@ def heard() -> Iterator[list[str]]:
     logger = logging.getLogger("transformers")
     before = logger.level, logger.handlers, logger.propagate
     logger.handlers, logger.propagate, logger.level = [ear], False, logging.WARNING
-    getattr(theirs.warning_once, "cache_clear", lambda: None)()  # what it said of another file it says of this one too
+    # What it said of another file it says of this one too.
+    getattr(getattr(theirs, "warning_once", None), "cache_clear", lambda: None)()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -13,7 +13,7 @@ from locant.analysis import measure_geometry, shift_matrix
 from locant.figures.errata.entry import Value
 from locant.figures.masks import mask_weights
 from locant.figures.numbers import SEED, seeded, wavelengths_of
-from locant.figures.record import read_record
+from locant.figures.trained import read_record
 from locant.models import LanguageModel, LanguageModelConfig, Transformer, TransformerConfig
 from locant.models.layer_norm import layer_norm
 from locant.positions import Binary, Index, Learned, Mask, sinusoid_frequencies, sinusoid_table

@@ -11,7 +11,7 @@ from torch import Tensor
 from locant.errors import ConfigError, DataError
 from locant.positions.angles import require_integer
 from locant.positions.position_range import position_range
-from locant.positions.scheme import AttentionShape, PositionScheme, require_choice
+from locant.positions.scheme import AttentionShape, PositionScheme, describes, require_choice
 
 Combination = Literal["add", "concatenate"]
 
@@ -57,6 +57,7 @@ class PositionCode(PositionScheme):
             DataError: A position is outside what the scheme knows.
         """
 
+    @describes("embed")
     def code(self, positions: Tensor) -> Tensor | None:
         """Return the codes ``[..., E]`` where they are added to all features of the embeddings, else ``None``."""
         return self.encode(positions) if self.combine == "add" and self.features == self.dim else None

@@ -40,26 +40,33 @@ def sinusoid_frequencies(dim: int, *, base: float = 10000.0, dialect: SinusoidDi
     return Frequencies(geometric_frequencies(pairs, base, steps))
 
 
-def sinusoid_table(positions: Tensor, dim: int, *, base: float = 10000.0, dialect: SinusoidDialect = "paper") -> Tensor:
-    """Return the sinusoidal embeddings of integer ``positions [...]``, float32 ``[..., dim]``.
+def sinusoid_table(
+    positions: Tensor,
+    dim: int,
+    *,
+    base: float = 10000.0,
+    dialect: SinusoidDialect = "paper",
+    cosine_first: bool = False,
+) -> Tensor:
+    """Return the sinusoidal embeddings of ``positions [...]``, float32 ``[..., dim]``.
 
     Args:
-        positions: Integer positions, of any sign, up to 2^31 in size.
+        positions: Positions, integers or fractions, of any sign, up to 2^31 in size.
         dim: Even number of features.
         base: Base of the geometric progression of wavelengths.
         dialect: As for :class:`Sinusoidal`.
+        cosine_first: As for :class:`Sinusoidal`.
 
     Raises:
-        ConfigError: As for :func:`sinusoid_frequencies`, or the positions are not integers.
+        ConfigError: As for :func:`sinusoid_frequencies`.
     """
-    return _arrange(sinusoid_frequencies(dim, base=base, dialect=dialect), positions, dialect)
+    return _arrange(sinusoid_frequencies(dim, base=base, dialect=dialect), positions, dialect, cosine_first)
 
 
-def _arrange(frequencies: Frequencies, positions: Tensor, dialect: SinusoidDialect) -> Tensor:
+def _arrange(frequencies: Frequencies, positions: Tensor, dialect: SinusoidDialect, cosine_first: bool) -> Tensor:
     sine, cosine = frequencies.sine_cosine(positions)
-    if dialect == "paper":
-        return torch.stack((sine, cosine), dim=-1).flatten(-2)
-    return torch.cat((sine, cosine), dim=-1)
+    parts = (cosine, sine) if cosine_first else (sine, cosine)
+    return torch.stack(parts, dim=-1).flatten(-2) if dialect == "paper" else torch.cat(parts, dim=-1)
 
 
 @register_scheme("sinusoidal")
@@ -88,6 +95,7 @@ class Sinusoidal(PositionCode):
         base: Base of the wavelengths.
         dialect: ``paper``, ``concatenated`` or ``tensor2tensor``.
         start: Number that the first position counts as.
+        cosine_first: Whether the cosine comes before the sine, as in the time steps of diffusion models.
         combine: ``add`` to the embedding, or ``concatenate`` to it.
         features: Width of the code, even; the width of the model when added, a quarter of it when concatenated.
 
@@ -112,6 +120,7 @@ class Sinusoidal(PositionCode):
         base: float = 10000.0,
         dialect: SinusoidDialect = "paper",
         start: int = 0,
+        cosine_first: bool = False,
         combine: Combination = "add",
         features: int | None = None,
     ) -> None:
@@ -120,14 +129,17 @@ class Sinusoidal(PositionCode):
         self.base = base
         self.dialect: SinusoidDialect = dialect
         self.start = start
+        self.cosine_first = cosine_first
         self._table = PositionTable(self._rows)
 
     def _rows(self, positions: Tensor) -> Tensor:
-        return _arrange(self.frequencies, positions, self.dialect)
+        return _arrange(self.frequencies, positions, self.dialect, self.cosine_first)
 
     def encode(self, positions: Tensor) -> Tensor:
-        """Return the float32 codes ``[..., P]`` of integer positions ``[...]``."""
-        return self._table(positions.long() + self.start if self.start else positions)
+        """Return the float32 codes ``[..., P]`` of positions ``[...]``, integers or fractions."""
+        if self.start:
+            positions = (positions if positions.is_floating_point() else positions.long()) + self.start
+        return self._table(positions)
 
     @property
     def wave_pairs(self) -> tuple[tuple[float, int, int], ...]:
@@ -135,5 +147,7 @@ class Sinusoidal(PositionCode):
         half, found = self.features // 2, []
         for pair, radians in enumerate(self.frequencies.radians):
             sine, cosine = (2 * pair, 2 * pair + 1) if self.dialect == "paper" else (pair, half + pair)
+            if self.cosine_first:
+                sine, cosine = cosine, sine
             found.append((2 * math.pi / float(radians), sine, cosine))
         return tuple(found)

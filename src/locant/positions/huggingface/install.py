@@ -141,6 +141,8 @@ def install(
     for place, (module, layers) in enumerate(parts.rotaries.items()):
         (kind,) = {angles.kind for angles in layers.values()}
         own = {layer: Rotary.from_config(_of_layer(configs, layer)) for layer in layers if configs}
+        for rotary in own.values():
+            rotary.head_dim = None  # heads of latent attention are wider than what is rotated
         vars(module)[STATE] = (
             unrotated.Schemes({layer: scheme or own[layer] for layer in layers}, each, kind != "complex")
             if is_unrotated

@@ -44,8 +44,9 @@ class Schemes:
 
     def hand_on(self, x: Tensor, positions: Tensor, layer: str | None) -> Any:
         """Return what layers are told, as a rotary module would hand on angles."""
-        positions, scheme = _common(positions), self.shared[layer]
-        scheme.embed(x, positions)  # a scheme that draws positions draws them here, once for all layers
+        del x
+        scheme = self.shared[layer]
+        positions = scheme.drawn(_common(positions))
         told = _Told(positions, scheme, self.each)
         return (told, told) if self.is_pair else told
 
@@ -156,12 +157,14 @@ class _PositionedCache:
                 f"The cache has keys of {held.shape[-1]} features, not {size + _DIGITS} with their positions: it was "
                 "filled or made before Locant's positions were installed. Begin with an empty one."
             )
-        positions = call.positions.to(key.device).expand(key.shape[0], -1)
+        positions = call.positions.to(key.device).expand(key.shape[0], -1) + 1  # 0 where nothing has been written yet
         digits = [(positions >> (_DIGIT * place)) & ((1 << _DIGIT) - 1) for place in range(_DIGITS)]
         carried = torch.stack(digits, dim=-1).to(key.dtype).unsqueeze(1).expand(*key.shape[:3], _DIGITS)
         keys, values = self._cache.update(torch.cat((key, carried), dim=-1), value, layer_idx, *args, **kwargs)
         found = keys[:, 0, :, size:].long()
-        call.key_positions = sum(found[..., place] << (_DIGIT * place) for place in range(_DIGITS))
+        numbers = sum(found[..., place] << (_DIGIT * place) for place in range(_DIGITS))
+        # Room behind the last key stands after it, where a scheme that counts keys finds it behind every query.
+        call.key_positions = torch.where(numbers > 0, numbers - 1, positions.amax())
         return keys[..., :size], values
 
 
@@ -232,7 +235,7 @@ def _attend(
             allowed = mask[:, :, block if mask.shape[2] > 1 else slice(None), :keys]
         k, v, k_at = key[:, :, :seen], value[:, :, :seen], keys_at[..., :seen]
         if has_bias:
-            heads = k.repeat_interleave(q.shape[1] // k.shape[1], 1) if scheme.bias_reads_keys else k[:, :1]
+            heads = k.repeat_interleave(q.shape[1] // k.shape[1], 1) if scheme.bias_reads_content else k[:, :1]
             bias = scheme.score_bias(q, heads.expand(-1, q.shape[1], -1, -1), q_at, k_at)
             if bias is not None:
                 bias = bias.to(q.dtype).expand(-1, q.shape[1], -1, -1)

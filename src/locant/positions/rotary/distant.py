@@ -32,11 +32,6 @@ class _NearAndFar(Rotary):
         """Keys are needed as they were before rotation."""
         return True
 
-    @property
-    def rotary_config(self) -> None:
-        """Far keys are seen in another way."""
-        return None
-
     @abstractmethod
     def far_positions(self, q_positions: Tensor, k_positions: Tensor, *, behind: bool) -> tuple[Tensor, Tensor]:
         """Return the positions that queries and far keys take, behind the query or ahead of it."""
@@ -59,8 +54,10 @@ class _NearAndFar(Rotary):
         return bias
 
     def _score(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        q, k = self.rotate(q.float(), k.float(), q_positions, k_positions)
-        return q @ k.mT * q.shape[-1] ** -0.5
+        wide = torch.promote_types(q.dtype, torch.float32)
+        q, k = self.rotate(q.to(wide), k.to(wide), q_positions, k_positions)
+        with torch.autocast(q.device.type, enabled=False):
+            return q @ k.mT * q.shape[-1] ** -0.5
 
 
 @register_scheme("self-extend")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
@@ -15,8 +15,8 @@ from locant.positions.angles import Frequencies
 from locant.positions.exact import geometric_frequencies
 from locant.positions.registry import register_scheme
 from locant.positions.rotary.config import RotaryLayout
-from locant.positions.rotary.rotation import rotate_pairs
-from locant.positions.scheme import AttentionShape, PositionScheme, require_choice
+from locant.positions.rotary.rotation import RotaryAngles, apply_rotation
+from locant.positions.scheme import AttentionShape, PositionScheme, Rotation, describes, require_choice
 
 
 class _MultiAxisRotary(PositionScheme):
@@ -63,9 +63,18 @@ class _MultiAxisRotary(PositionScheme):
         Returns:
             Queries and keys of the same shapes and dtypes.
         """
-        return self._rotated(q, q_positions), self._rotated(k, k_positions)
+        return self.rotation(q_positions, None if k_positions is q_positions else k_positions)(q, k)
 
-    def _rotated(self, x: Tensor, positions: Tensor) -> Tensor:
+    @describes("rotate")
+    def rotation(self, q_positions: Tensor, k_positions: Tensor | None = None) -> Rotation:
+        """Return the rotation by the angles of these positions; as :meth:`PositionScheme.rotation`."""
+        angles = self._angles(q_positions)
+        if k_positions is None:
+            return lambda q, k: cast(tuple[Tensor, Tensor], apply_rotation((q, k), angles))
+        of_keys = self._angles(k_positions)
+        return lambda q, k: (apply_rotation((q,), angles)[0], apply_rotation((k,), of_keys)[0])
+
+    def _angles(self, positions: Tensor) -> RotaryAngles:
         coordinates = positions if positions.dim() == 3 else self.coordinates(positions)
         if coordinates.shape[-1] != self.axes:
             raise DataError(
@@ -76,7 +85,7 @@ class _MultiAxisRotary(PositionScheme):
         sine, cosine = self.frequencies.sine_cosine(coordinates.index_select(-1, axis), each=True)
         if sine.dim() == 3:
             sine, cosine = sine.unsqueeze(1), cosine.unsqueeze(1)
-        return rotate_pairs(x, sine, cosine, self.layout)
+        return RotaryAngles(cosine, sine, self.layout)
 
 
 @register_scheme("axial-rotary")
@@ -86,7 +95,10 @@ class AxialRotary(_MultiAxisRotary):
     Source: Heo et al. 2024, "Rotary Position Embedding for Vision Transformer", section 3.2 (RoPE-Axial); the first
     pairs of a head turn by the first coordinate, and so on::
 
-        pair j of axis a turns by  c_a * base^(-2j / (D / A))        j = 0 .. D/(2A) - 1
+        pair j of axis a turns by  c_a * base^(-2j / D_a)        j = 0 .. D_a / 2 - 1
+
+    with ``D_a`` features of axis ``a``: ``D / A`` of each in the paper, other shares in models of video.
+    Coordinates may be fractions, such as -1 to 1.
 
     A flat position counts through the grid row by row, the last axis fastest; tokens in another order give their
     coordinates instead.
@@ -95,13 +107,15 @@ class AxialRotary(_MultiAxisRotary):
     ``grid[-1]`` tokens. Cross-attention is left alone.
 
     Args:
-        head_dim: Features of one head, ``D``; a multiple of twice the number of axes.
+        head_dim: Features of one head, ``D``; a multiple of twice the number of axes unless ``sections`` says more.
         base: Base of the wavelengths; vision models often use 100.
         grid: Sizes of the axes, the slowest first; the first may be exceeded.
+        sections: Pairs of each axis, together ``D / 2``, such as 8, 28 and 28; even shares when ``None``.
         layout: ``half`` or ``interleaved``.
 
     Raises:
-        ConfigError: The axes do not share the pairs evenly, or the grid is not two or three positive sizes.
+        ConfigError: The axes do not share the pairs evenly, ``sections`` are not those of the axes, or the grid is not
+            two or three positive sizes.
 
     Example:
         >>> import torch
@@ -118,19 +132,26 @@ class AxialRotary(_MultiAxisRotary):
         *,
         base: float = 10000.0,
         grid: Sequence[int] = (32, 32),
+        sections: Sequence[int] | None = None,
         layout: RotaryLayout = "half",
     ) -> None:
         sizes = tuple(grid)
         if len(sizes) not in (2, 3) or min(sizes) < 1:
             raise ConfigError(f"A grid has two or three axes of at least one position; got {list(sizes)}.")
         share, rest = divmod(head_dim, 2 * len(sizes))
-        if rest or not share:
+        if sections is None and (rest or not share):
             raise ConfigError(
-                f"{len(sizes)} axes cannot share {head_dim} features evenly in pairs. "
-                f"Use heads of a multiple of {2 * len(sizes)} features."
+                f"{len(sizes)} axes cannot share {head_dim} features evenly in pairs. Use heads of a multiple of "
+                f"{2 * len(sizes)} features, or say in sections how many pairs each axis has."
             )
-        frequencies = geometric_frequencies(share, base) * len(sizes)
-        super().__init__(head_dim, frequencies, [axis for axis in range(len(sizes)) for _ in range(share)], layout)
+        pairs = [share] * len(sizes) if sections is None else list(sections)
+        if len(pairs) != len(sizes) or 2 * sum(pairs) != head_dim or min(pairs) < 1:
+            raise ConfigError(
+                f"The sections of {len(sizes)} axes must add up to the {head_dim / 2:g} pairs of a head of {head_dim} "
+                f"features; got {pairs}."
+            )
+        frequencies = [radians for count in pairs for radians in geometric_frequencies(count, base)]
+        super().__init__(head_dim, frequencies, [axis for axis, n in enumerate(pairs) for _ in range(n)], layout)
         self.base = base
         self.grid = sizes
 
@@ -209,6 +230,6 @@ def _alternating(sections: Sequence[int]) -> list[int]:
     """Return axes that alternate time, height, width; the pairs that height and width leave over turn by time."""
     axes = [0] * sum(sections)
     for axis in (1, 2):
-        for pair in range(axis, 3 * sections[axis], 3):
+        for pair in range(axis, min(3 * sections[axis], len(axes)), 3):
             axes[pair] = axis
     return axes

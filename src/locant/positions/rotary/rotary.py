@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import groupby
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from locant.positions.registry import register_scheme
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.rotary.rotation import RotaryAngles, apply_rotation
 from locant.positions.scaling import FrequencyScaling, Unscaled, scaling_from_options
-from locant.positions.scheme import AttentionShape, PositionScheme
+from locant.positions.scheme import AttentionShape, PositionScheme, Rotation, describes
 
 # Tables kept for scaled frequencies: a text that grows leaves its shorter lengths behind.
 _MOST_TABLES = 4
@@ -79,10 +79,10 @@ class Rotary(PositionScheme):
         self.config = RotaryConfig(
             head_dim=head_dim, base=base, rotary_dim=rotary_dim, layout=layout, scaling=scaling or Unscaled()
         )
+        self.head_dim = head_dim
         self._follows_length = self.config.scaling.depends_on_length
         # The first is made here, because decimal arithmetic cannot be traced by torch.compile.
         self._tables = {0: self._table(1)}
-        self._latest: tuple[Tensor, int, list[int], RotaryAngles] | None = None
 
     @classmethod
     def from_config(cls, config: RotaryConfig) -> Self:
@@ -106,6 +106,7 @@ class Rotary(PositionScheme):
         return not self._follows_length
 
     @property
+    @describes("embed", "rotate", "rotation", "score_bias", "sine_cosine")
     def rotary_config(self) -> RotaryConfig | None:
         """The configuration of the rotation."""
         return self.config
@@ -128,29 +129,35 @@ class Rotary(PositionScheme):
 
         Where frequencies depend on the length, they are those of each row's last query.
         """
+        return self.rotation(q_positions, None if k_positions is q_positions else k_positions)(q, k)
+
+    @describes("rotate")
+    def rotation(self, q_positions: Tensor, k_positions: Tensor | None = None) -> Rotation:
+        """Return the rotation by the angles of these positions; as :meth:`PositionScheme.rotation`."""
         lengths = self._lengths(q_positions)
         angles = self._angles(q_positions, lengths)
-        if k_positions is q_positions:
-            q, k = apply_rotation((q, k), angles)
-            return q, k
-        return apply_rotation((q,), angles)[0], apply_rotation((k,), self._angles(k_positions, lengths))[0]
+        if k_positions is None:
+            return lambda q, k: cast(tuple[Tensor, Tensor], apply_rotation((q, k), angles))
+        of_keys = self._angles(k_positions, lengths)
+        return lambda q, k: (apply_rotation((q,), angles)[0], apply_rotation((k,), of_keys)[0])
 
     def sine_cosine(self, positions: Tensor, *, length: int = 1) -> tuple[Tensor, Tensor]:
         """Return sine and cosine of the angles, times the attention scale, for a text of the given length.
 
         Args:
-            positions: Integer positions ``[...]``.
+            positions: Positions ``[...]``, integers or, where frequencies do not follow the length, fractions.
             length: Length of the text in tokens; matters only where the frequencies depend on it.
 
         Returns:
             Two float32 tensors ``[..., rotary_dim / 2]``.
         """
         kind = self.config.scaling.length_class(length)
-        if kind not in self._tables:
-            if len(self._tables) > _MOST_TABLES:
-                del self._tables[next(key for key in self._tables if key)]
-            self._tables[kind] = self._table(length)
-        sine, cosine = self._tables[kind](positions).chunk(2, dim=-1)
+        table = self._tables.get(kind)
+        if table is None:
+            (_, first), *others = self._tables.items()
+            table = self._table(length)
+            self._tables = {0: first, **dict(others[1 - _MOST_TABLES :]), kind: table}
+        sine, cosine = table(positions).chunk(2, dim=-1)
         return sine, cosine
 
     def _table(self, length: int) -> PositionTable:
@@ -159,23 +166,15 @@ class Rotary(PositionScheme):
 
     def _lengths(self, q_positions: Tensor) -> list[int]:
         """Return the length of each row's text up to its last query, or of all when they are the same."""
-        require_integer(q_positions)
         if not self._follows_length or not q_positions.numel():
             return [1]
+        require_integer(q_positions)
         lengths = (q_positions.amax(dim=-1) + 1).clamp(min=1).reshape(-1).tolist()
         same = len({self.config.scaling.length_class(length) for length in lengths}) == 1
         return lengths[:1] if same else lengths
 
     def _angles(self, positions: Tensor, lengths: list[int]) -> RotaryAngles:
-        """Return the angles of positions in texts of the given lengths, which broadcasts over heads.
-
-        The latest one is kept: the layers of a model ask for the same tensor of positions one after the other.
-        """
-        remembers = not (torch.compiler.is_compiling() or positions.is_inference())
-        if remembers and self._latest is not None:
-            latest, version, of_lengths, found = self._latest
-            if latest is positions and version == positions._version and of_lengths == lengths:
-                return found
+        """Return the angles of positions in texts of the given lengths, which broadcasts over heads."""
         if len(lengths) == 1:
             sine, cosine = self.sine_cosine(positions, length=lengths[0])
         else:
@@ -184,10 +183,7 @@ class Rotary(PositionScheme):
             sine, cosine = (torch.stack(part) for part in zip(*rows, strict=True))
         if sine.dim() == 3:
             sine, cosine = sine.unsqueeze(1), cosine.unsqueeze(1)
-        angles = RotaryAngles(cosine, sine, self.config.layout)
-        if remembers:
-            self._latest = positions, positions._version, lengths, angles
-        return angles
+        return RotaryAngles(cosine, sine, self.config.layout)
 
 
 class _Rows:

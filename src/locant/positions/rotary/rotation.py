@@ -26,7 +26,7 @@ def fuse_rotations(enabled: bool = True) -> None:
     """Let rotations of the layout ``half`` on CUDA go through ``torch.compile`` from now on, or no longer.
 
     One pass over the memory instead of several; the first call takes some seconds. A model that is compiled as a whole
-    fuses them by itself. On the CPU this changes nothing: there a C++ kernel serves (:mod:`locant.kernels`).
+    fuses them by itself. On the CPU this changes nothing.
 
     Args:
         enabled: Whether to, in this process.
@@ -51,23 +51,27 @@ class RotaryAngles:
 
 
 def apply_rotation(
-    features: Sequence[Tensor], angles: RotaryAngles, *, backwards: bool = False, of_any_size: bool = False
+    features: Sequence[Tensor], angles: RotaryAngles, *, of_any_size: bool = False
 ) -> tuple[Tensor, ...]:
     """Rotate the pairs of the leading features of tensors by the same angles; the other features pass.
 
     Args:
         features: Each ``[B, H, L, D]`` with ``D >= 2n``, of any floating dtype.
         angles: What to rotate by.
-        backwards: Whether to rotate by the opposite angles.
-        of_any_size: Whether the C++ kernel shall serve small tensors too, such as those of one token, for which it
-            would not be built by itself.
+        of_any_size: Whether the C++ kernel, which serves where nothing has gradients, shall serve small tensors too,
+            such as those of one token, for which it would not be built by itself.
 
     Returns:
         The rotated features in their shapes and dtypes; the arithmetic is float32 (float64 for float64).
     """
-    if torch.is_grad_enabled() and any(x.requires_grad for x in features) and not is_transformed():
-        return _Rotation.apply(angles, backwards, of_any_size, *features)  # type: ignore[no-untyped-call]
-    return _rotate(features, angles, backwards, of_any_size)
+    cosine, sine = angles.cosine, angles.sine
+    interleaved = angles.layout == "interleaved"
+    if kernel.serves(features, cosine, sine, of_any_size=of_any_size):
+        return kernel.rotate(features, cosine, sine, interleaved=interleaved)
+    constant = not (cosine.requires_grad or sine.requires_grad)
+    if constant and torch.is_grad_enabled() and any(x.requires_grad for x in features) and not is_transformed():
+        return tuple(_Rotation.apply(x, cosine, sine, interleaved) for x in features)  # type: ignore[no-untyped-call]
+    return tuple(_rotate_one(x, cosine, sine, interleaved) for x in features)
 
 
 def rotate_pairs(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) -> Tensor:
@@ -95,24 +99,16 @@ class _Rotation(torch.autograd.Function):
     """Its gradient is the rotation backwards, for which nothing but the angles is kept."""
 
     @staticmethod
-    def forward(
-        ctx: Any, angles: RotaryAngles, backwards: bool, of_any_size: bool, *features: Tensor
-    ) -> tuple[Tensor, ...]:
-        ctx.angles, ctx.backwards, ctx.of_any_size = angles, backwards, of_any_size
-        return _rotate(features, angles, backwards, of_any_size)
+    def forward(ctx: Any, x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tensor:
+        ctx.interleaved = interleaved
+        ctx.save_for_backward(cosine, sine)
+        return _rotate_one(x, cosine, sine, interleaved)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        turned = apply_rotation(gradients, ctx.angles, backwards=not ctx.backwards, of_any_size=ctx.of_any_size)
-        return None, None, None, *turned
-
-
-def _rotate(features: Sequence[Tensor], angles: RotaryAngles, backwards: bool, of_any_size: bool) -> tuple[Tensor, ...]:
-    cosine, sine = angles.cosine, angles.sine
-    interleaved = angles.layout == "interleaved"
-    if kernel.serves(features, cosine, sine, of_any_size=of_any_size):
-        return kernel.rotate(features, cosine, sine, interleaved=interleaved, backwards=backwards)
-    return tuple(_rotate_one(x, cosine, -sine if backwards else sine, interleaved) for x in features)
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        cosine, sine = ctx.saved_tensors
+        turned = _Rotation.apply(outer[0], cosine, -sine, ctx.interleaved)  # type: ignore[no-untyped-call]
+        return turned, None, None, None
 
 
 def _rotate_one(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tensor:
@@ -125,7 +121,7 @@ def _rotate_one(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> T
     if interleaved:
         numbers = torch.view_as_complex(x.to(cosine.dtype).reshape(*x.shape[:-1], pairs, 2))
         return torch.view_as_real(numbers * torch.complex(cosine, sine)).flatten(-2).to(x.dtype)
-    if is_transformed():
+    if is_transformed() or cosine.requires_grad or sine.requires_grad:
         return _fused(x, cosine, sine)
     if _fuses and x.device.type != "cpu":
         return _compiled_fused()(x, cosine, sine)

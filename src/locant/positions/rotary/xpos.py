@@ -11,7 +11,7 @@ from locant.errors import ConfigError
 from locant.positions.registry import register_scheme
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.rotary.rotary import Rotary
-from locant.positions.scheme import AttentionShape
+from locant.positions.scheme import AttentionShape, Rotation, describes
 
 # Queries attended together: the decay within a block stays far from the limits of every float format.
 _BLOCK = 1024
@@ -28,8 +28,9 @@ class XPos(Rotary):
         k_i -> R(n f_i) k_i * z_i^(-n / scale_base)
 
     so that the product carries ``z_i^((m - n) / scale_base)``, at most 1 for a key in the past. The powers of single
-    positions overflow; here both count from the last query of a block of 1,024, which leaves their product as it is
-    and works at any position. Keys are therefore cached unrotated.
+    positions overflow; here both count from the middle query of a block of 1,024, which leaves their product as it is
+    and works at any position. Keys are therefore cached unrotated. A compiled graph has one block for all queries,
+    which is good for 128 ``scale_base`` tokens, in float16 for 16: beyond, powers overflow.
 
     Where it acts: on queries and keys of a decoder's self-attention. The paper has no decay for keys that come after
     their query: in an encoder the decay is left out and the scheme is plain RoPE.
@@ -82,6 +83,7 @@ class XPos(Rotary):
         return cls(shape.head_dim, **{"causal": shape.causal, **options})
 
     @property
+    @describes("embed", "rotate", "rotation", "score_bias", "sine_cosine")
     def rotary_config(self) -> RotaryConfig | None:
         """The configuration of the rotation where there is no decay."""
         return None if self.causal else self.config
@@ -92,32 +94,42 @@ class XPos(Rotary):
         return self.causal
 
     def query_blocks(self, q_positions: Tensor) -> list[slice]:
-        """Return blocks of 1,024 queries, or all at once without decay."""
-        if not self.causal:
+        """Return blocks of 1,024 queries, or all at once without decay and under a compiler."""
+        if not self.causal or torch.compiler.is_compiling():
             return super().query_blocks(q_positions)
         count = q_positions.shape[-1]
         return [slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK)] or [slice(0, 0)]
 
-    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Rotate queries and keys and let them fade; shapes as in :meth:`PositionScheme.rotate`."""
-        turned = super().rotate(q, k, q_positions, k_positions)
-        if not self.causal or not q_positions.numel():
-            return turned
-        last = q_positions.long().amax(dim=-1, keepdim=True)
+    @describes("rotate")
+    def rotation(self, q_positions: Tensor, k_positions: Tensor | None = None) -> Rotation:
+        """Return the rotation and decay of these positions; as :meth:`PositionScheme.rotation`."""
+        turn = super().rotation(q_positions, k_positions)
+        if not self.causal or q_positions.shape[-1] == 0:
+            return turn
+        keys = q_positions if k_positions is None else k_positions
+        # Half of the queries fade and half grow: so many tokens fit into a block as float formats allow.
+        low, high = q_positions.long().amin(dim=-1, keepdim=True), q_positions.long().amax(dim=-1, keepdim=True)
+        middle = low + (high - low) // 2
+        of_queries = self._powers(q_positions - middle)
         # Keys after the last query are seen by none; without the limit their power could overflow.
-        return self._faded(turned[0], q_positions - last), self._faded(turned[1], (last - k_positions).clamp(min=0))
+        of_keys = self._powers(middle - keys.minimum(high))
 
-    def _faded(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Multiply the pairs of ``x [B, H, L, D]`` by ``z^(tokens / scale_base)``, ``tokens [L]`` or ``[B, L]``."""
-        pairs = self._pairs
-        share = torch.arange(pairs, dtype=torch.float64, device=x.device) / pairs
+        def rotation(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+            q, k = turn(q, k)
+            return self._faded(q, of_queries), self._faded(k, of_keys)
+
+        return rotation
+
+    def _powers(self, tokens: Tensor) -> Tensor:
+        """Return ``z^(tokens / scale_base)`` for each rotated feature, ``tokens [L]`` or ``[B, L]``."""
+        share = torch.arange(self._pairs, dtype=torch.float64, device=tokens.device) / self._pairs
         decay = ((share + self.gamma) / (1 + self.gamma)).log() / self.scale_base
         power = (tokens.unsqueeze(-1) * decay).exp().to(torch.float32)
-        if self.config.layout == "half":
-            power = torch.cat((power, power), dim=-1)
-        else:
-            power = power.repeat_interleave(2, dim=-1)
-        if power.dim() == 3:
-            power = power.unsqueeze(1)
-        faded = (x[..., : 2 * pairs] * power).to(x.dtype)
-        return torch.cat((faded, x[..., 2 * pairs :]), dim=-1)
+        is_half = self.config.layout == "half"
+        power = torch.cat((power, power), dim=-1) if is_half else power.repeat_interleave(2, dim=-1)
+        return power.unsqueeze(1) if power.dim() == 3 else power
+
+    def _faded(self, x: Tensor, power: Tensor) -> Tensor:
+        """Multiply the rotated features of ``x [B, H, L, D]``."""
+        faded = (x[..., : 2 * self._pairs] * power).to(x.dtype)
+        return torch.cat((faded, x[..., 2 * self._pairs :]), dim=-1)

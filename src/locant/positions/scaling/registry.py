@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from locant.errors import ConfigError, nearest
-from locant.positions.scaling import linear, llama3, longrope, ntk, proportional, yarn
+from locant.positions.scaling import clipped, linear, llama3, longrope, ntk, proportional, yarn
 from locant.positions.scaling.frequency import REGISTERED, FrequencyScaling
 
 # In the order of every table: modules may have been imported, and so registered, in another one.
-_ORDER = [module.__name__ for module in (linear, ntk, yarn, longrope, llama3, proportional)]
+_ORDER = [module.__name__ for module in (linear, ntk, yarn, longrope, llama3, proportional, clipped)]
 _OWN = {name: each for name, each in REGISTERED.items() if each.__module__ in _ORDER}
 for _name in sorted(_OWN, key=lambda name: _ORDER.index(_OWN[name].__module__)):
     REGISTERED[_name] = REGISTERED.pop(_name)

@@ -8,9 +8,6 @@ from torch import Tensor
 from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias
 
-# Longest text whose bias is a feature, see ALiBi.score_features.
-_MOST_TOKENS = 4096
-
 
 def alibi_slopes(num_heads: int) -> tuple[float, ...]:
     """Return the slope of each head.
@@ -50,8 +47,8 @@ class ALiBi(RelativeBias):
     alone does not tell left from right. For cross-attention the paper defines none, and two texts' positions are not
     comparable.
 
-    Causal self-attention in float32 takes the bias as one more feature of queries and keys (:meth:`score_features`),
-    which costs a plain attention's time and memory.
+    Causal self-attention in float32 takes the bias as one more feature of queries and keys, which costs a plain
+    attention's time and memory (:class:`~locant.positions.AttentionPlan`).
 
     Args:
         num_heads: Number of attention heads, ``H``.
@@ -79,20 +76,3 @@ class ALiBi(RelativeBias):
         """Return ``-m_h |offset|`` in float64; shapes as in :meth:`RelativeBias.bias`."""
         slopes = torch.tensor(self.slopes, dtype=torch.float64, device=offsets.device)
         return -slopes.unsqueeze(-1) * offsets.abs()
-
-    def score_features(self, q: Tensor, k: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return ``m_h sqrt(D)`` and the keys' positions, counted from the middle of the text.
-
-        Only for ascending positions, which a compiler cannot know, float32 and up to 4,096 tokens: a half-precision
-        feature could not hold a position, and rounding grows with the distance from the middle, to 6e-5 there for the
-        steepest slope of 1/2.
-        """
-        length, dim = q.shape[2:]
-        if torch.compiler.is_compiling() or q.dtype != torch.float32 or length > _MOST_TOKENS:
-            return None
-        if bool((k_positions.diff(dim=-1) < 0).any()):
-            return None
-        middle = k_positions[..., length // 2].unsqueeze(-1)
-        counted = (k_positions - middle).to(q.dtype)[..., None, :, None]
-        slopes = torch.tensor(self.slopes, dtype=q.dtype, device=q.device).mul(dim**0.5).view(1, -1, 1, 1)
-        return slopes.expand(*q.shape[:3], 1), counted.expand(*k.shape[:3], 1)

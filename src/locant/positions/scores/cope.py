@@ -72,6 +72,7 @@ class CoPE(PositionScheme):
         super().__init__()
         if positions < 2:
             raise ConfigError(f"Contextual positions need at least 2 embeddings; got positions={positions}.")
+        self.head_dim = head_dim
         self.causal = causal
         self.positions = positions
         self.weight = nn.Parameter(torch.empty(1 if causal else 2, positions, head_dim))

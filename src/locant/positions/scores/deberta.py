@@ -67,6 +67,7 @@ class DeBERTa(PositionScheme):
     paper = "He et al. 2021"
     per_layer: ClassVar[bool] = True
     traceable = True
+    num_heads: int
 
     def __init__(self, model_dim: int, num_heads: int, *, max_distance: int = 512, buckets: int = 0) -> None:
         super().__init__()
@@ -77,7 +78,7 @@ class DeBERTa(PositionScheme):
                 "buckets of DeBERTa positions must be 0, or an even number from 4 to 2 (max_distance - 2), so that "
                 f"distances are left for logarithmic buckets; got buckets={buckets}, max_distance={max_distance}."
             )
-        self.num_heads = num_heads
+        self.num_heads, self.head_dim = num_heads, model_dim // num_heads
         self.span = buckets or max_distance
         self._buckets = _logarithmic_buckets(buckets // 2, max_distance) if buckets else None
         self.embeddings = nn.Parameter(torch.empty(2 * self.span, model_dim))

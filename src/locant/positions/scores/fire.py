@@ -13,7 +13,7 @@ from locant.errors import ConfigError
 from locant.positions.position_range import position_range
 from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias, at_least_float32, relative_positions
-from locant.positions.scheme import ScoreMod
+from locant.positions.scheme import describes
 
 # Pairs of positions whose hidden units are held in memory at a time.
 _PAIRS_AT_A_TIME = 1 << 17
@@ -95,53 +95,32 @@ class FIRE(RelativeBias):
         """Return the bias of positions not beyond ``L``; shapes as in :meth:`RelativeBias.bias`."""
         return self._interpolate(offsets.abs(), self.threshold)
 
-    def _is_relative(self, q_positions: Tensor, k_positions: Tensor) -> bool:
-        """Return whether no position is beyond ``L``."""
+    @describes("bias")
+    def is_relative(self, q_positions: Tensor, k_positions: Tensor) -> bool:
+        """Return whether no position is beyond ``L``; a compiler cannot know."""
+        if torch.compiler.is_compiling():
+            return False
         farthest = [position_range(positions).high for positions in (q_positions, k_positions) if positions.numel()]
         return bool(max(farthest, default=0) <= self.threshold)
 
-    def distance_bias(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
-        """Return the bias of every relative position, or ``None`` beyond ``L``."""
-        if torch.compiler.is_compiling() or not self._is_relative(q_positions, k_positions):
-            return None
-        return super().distance_bias(q_positions, k_positions)
-
-    def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """Return the bias of every pair; as in :meth:`RelativeBias.score_bias`."""
+    @describes("bias")
+    def pair_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """Return the bias of every pair; as :meth:`RelativeBias.pair_bias`."""
         if torch.compiler.is_compiling():
-            return self.pair_bias(q_positions, k_positions).to(q.dtype)
-        if self._is_relative(q_positions, k_positions):
-            return super().score_bias(q, k, q_positions, k_positions)
+            return self._pairs(q_positions, k_positions)
         pairs_of_a_query = max(1, relative_positions(q_positions[..., :1], k_positions).numel())
         blocks = [
-            checkpoint(self._pairs, block, k_positions, q.dtype, use_reentrant=False, preserve_rng_state=False)
+            checkpoint(self._pairs, block, k_positions, use_reentrant=False, preserve_rng_state=False)
             for block in torch.split(q_positions, max(1, _PAIRS_AT_A_TIME // pairs_of_a_query), dim=-1)
         ]
         return torch.cat(blocks, dim=-2)
 
-    def pair_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """Return the bias of every pair, all at once; as :meth:`RelativeBias.pair_bias`."""
-        return self._pairs(q_positions, k_positions, self.threshold.dtype)
-
-    def score_mod(
-        self,
-        q: Tensor,
-        k: Tensor,
-        q_positions: Tensor,
-        k_positions: Tensor | None = None,
-        *,
-        max_length: int | None = None,
-    ) -> ScoreMod | None:
-        """Return the bias for FlexAttention; beyond ``L``, and under a compiler, it holds the bias of all pairs."""
-        del max_length  # does not tell which positions are beyond L, which is trained
-        return super().score_mod(q, k, q_positions, k_positions)
-
-    def _pairs(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> Tensor:
+    def _pairs(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """Return the bias ``[B or 1, H, Q, K]`` of every pair, each with the normalizer of its own positions."""
         distances = relative_positions(q_positions, k_positions).abs()
         later = torch.maximum(q_positions.long().unsqueeze(-1), k_positions.long().unsqueeze(-2))
         normalizers = torch.maximum(later.to(self.threshold.dtype), self.threshold)
-        values = self._interpolate(distances.flatten(), normalizers.flatten()).to(dtype)
+        values = self._interpolate(distances.flatten(), normalizers.flatten())
         values = values.view(self.num_heads, *distances.shape)
         return values.unsqueeze(0) if distances.dim() == 2 else values.transpose(0, 1)
 

@@ -10,6 +10,7 @@ from locant.positions.angles import Frequencies
 from locant.positions.exact import geometric_frequencies
 from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias
+from locant.positions.scheme import describes
 
 # Relative positions whose angles are held in memory at a time.
 _OFFSETS_AT_A_TIME = 1 << 14
@@ -64,6 +65,7 @@ class Sandwich(RelativeBias):
         products = [self._frequencies.angles(block).cos().sum(-1) for block in torch.split(offsets, _OFFSETS_AT_A_TIME)]
         return torch.cat(products) / self._ratios(offsets.device).unsqueeze(-1)
 
+    @describes("bias")
     def pair_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """Return the bias of every pair, as products of both positions' sinusoids, which the paper begins with."""
         angles = [self._frequencies.angles(positions) for positions in (q_positions, k_positions)]

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from locant.errors import ConfigError
 from locant.positions.registry import register_scheme
-from locant.positions.relative import place, position_at, relative_positions
-from locant.positions.scheme import AttentionShape, PositionScheme, ScoreMod
+from locant.positions.relative import place, relative_positions
+from locant.positions.scheme import AttentionShape, PositionScheme
 
 
 @register_scheme("shaw")
@@ -56,6 +56,7 @@ class Shaw(PositionScheme):
         super().__init__()
         if max_distance < 1:
             raise ConfigError(f"max_distance of Shaw's relative positions must be at least 1; got {max_distance}.")
+        self.head_dim = head_dim
         self.max_distance = max_distance
         self.weight = nn.Parameter(torch.empty(2 * max_distance + 1, head_dim))
         self.reset_parameters()
@@ -78,28 +79,5 @@ class Shaw(PositionScheme):
         del k
         offsets = relative_positions(q_positions, k_positions)
         index = offsets.clamp_(-self.max_distance, self.max_distance).add_(self.max_distance)
-        return place(self._products(q), index).to(q.dtype)
-
-    def score_mod(
-        self,
-        q: Tensor,
-        k: Tensor,
-        q_positions: Tensor,
-        k_positions: Tensor | None = None,
-        *,
-        max_length: int | None = None,
-    ) -> ScoreMod:
-        """Return the bias for FlexAttention, as the products ``[B, H, Q, 2 c + 1]`` of queries and vectors."""
-        del k, max_length
-        products, clip = self._products(q), self.max_distance
-        keys = q_positions if k_positions is None else k_positions
-
-        def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            offset = position_at(keys, b, j) - position_at(q_positions, b, i)
-            return score + products[b, h, i, offset.clamp(-clip, clip) + clip]
-
-        return score_mod
-
-    def _products(self, q: Tensor) -> Tensor:
-        """Return the scaled products ``[B, H, Q, 2 c + 1]`` of ``q [B, H, Q, D]`` with the vectors."""
-        return (q * q.shape[-1] ** -0.5) @ self.weight.to(q.dtype).t()
+        products = (q * q.shape[-1] ** -0.5) @ self.weight.to(q.dtype).t()
+        return place(products, index).to(q.dtype)

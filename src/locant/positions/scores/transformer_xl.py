@@ -64,10 +64,10 @@ class TransformerXL(PositionScheme):
     def __init__(self, model_dim: int, num_heads: int) -> None:
         super().__init__()
         self.frequencies = sinusoid_frequencies(model_dim)
-        head_dim = model_dim // num_heads
-        self.content_bias = nn.Parameter(torch.empty(num_heads, head_dim))
-        self.position_bias = nn.Parameter(torch.empty(num_heads, head_dim))
-        self.projection = nn.Parameter(torch.empty(model_dim, num_heads * head_dim))
+        self.num_heads, self.head_dim = num_heads, model_dim // num_heads
+        self.content_bias = nn.Parameter(torch.empty(num_heads, self.head_dim))
+        self.position_bias = nn.Parameter(torch.empty(num_heads, self.head_dim))
+        self.projection = nn.Parameter(torch.empty(model_dim, num_heads * self.head_dim))
         self.reset_parameters()
 
     @classmethod
