@@ -322,7 +322,6 @@ def test_ctranslate2_searches_and_does_not_sample(run, text, tmp_path):
 
 def test_wrong_usage_of_the_command(run, text, tmp_path, capsys):
     for arguments, message in (
-        ([str(run), str(text)], "--output FOLDER"),
         ([str(run), "--output", "x"], "Say what to translate"),
         ([str(run), str(text), "--corpus", str(run), "--output", "x"], "Say what to translate"),
         ([str(run), str(text), "--temperature", "0.5", "--output", "x"], "go with --sampling"),
@@ -339,7 +338,7 @@ def test_wrong_usage_of_the_command(run, text, tmp_path, capsys):
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("locant.text.readers._BYTES", 1 << 14)
+    monkeypatch.setattr("locant.text.readers._LINES", 256)
     path = tmp_path / "long.en"
     with path.open("w", encoding="utf-8") as file:
         for number in range(60_000):

@@ -20,7 +20,7 @@ from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import UNK, Tokenizer
 from locant.text.vocabulary import Pairs
 from locant.training import parallel
-from locant.training.before_after import BeforeAfter, compare_after, measure_before, named_test
+from locant.training.before_after import measure_before, named_test
 from locant.training.checkpoint import Checkpoint, Progress, average_in, read_about, read_state, write_state
 from locant.training.parent import Parent, fitted_recipe, new_tags, open_parent, require_fitting
 from locant.training.recipe import Recipe
@@ -28,7 +28,6 @@ from locant.training.settings import FineTuningSettings
 from locant.training.trained_parts import (
     add_adapters,
     freeze,
-    learning_rate_scales,
     merged_weights,
     part_parameters,
     require_peft,
@@ -209,18 +208,10 @@ class FineTuning:
         for name in new:
             model.get_parameter(name).requires_grad_(True)
 
-    def learning_rate_scales(self, model: EncoderDecoder[Any]) -> dict[str, float]:
-        """Return the factor of each parameter's learning rate."""
-        return learning_rate_scales(model, self.settings.layer_decay)
-
     def plain_weights(self, model: EncoderDecoder[Any]) -> Callable[[dict[str, Tensor]], dict[str, Tensor]] | None:
         """Return the function that adds adapters to the matrices, or ``None`` where there are no adapters."""
         config, lora = model.config, self.settings.lora
         return None if lora is None else lambda weights: merged_weights(config, lora, weights)
-
-    def compare_after(self) -> BeforeAfter | None:
-        """Translate the test sets by the run's model, and compare; on the first process."""
-        return compare_after(self.folder)
 
     def _require_known(self, pair: TokenizerPair, text: Pairs) -> None:
         sample = list(islice(text, _LOOKED_AT))

@@ -122,44 +122,34 @@ def build_optimizer(
         ConfigError: The optimiser cannot be used with sharded weights.
         MissingExtraError: The package of the optimiser is not installed.
     """
-    found = _optimizers(model, settings, sharded)
-    scales = {id(parameter): (lr_scales or {}).get(name, 1.0) for name, parameter in model.named_parameters()}
-    for optimizer in found.optimizers:
-        _split_by_scale(optimizer, scales)
-    return found
-
-
-def _split_by_scale(optimizer: Optimizer, scales: Mapping[int, float]) -> None:
-    """Divide groups whose parameters have different factors of the learning rate, in place."""
-    groups = []
-    for group in optimizer.param_groups:
-        parts: dict[float, list[Tensor]] = {}
-        for parameter in group["params"]:
-            parts.setdefault(scales[id(parameter)], []).append(parameter)
-        groups += [
-            {**group, "params": params, **({"lr_scale": scale} if scale != 1 else {})}
-            for scale, params in parts.items()
-        ]
-    optimizer.param_groups[:] = groups
-
-
-def _optimizers(model: EncoderDecoder[Any], settings: TrainingSettings, sharded: bool) -> OptimizerSet:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    match settings.optimizer:
-        case "adamw":
-            return OptimizerSet([_adamw(parameters, settings)])
-        case "muon":
-            if sharded:
-                raise ConfigError(
-                    "training.optimizer muon needs whole matrices, which FSDP splits over the processes. Set "
-                    "training.parallel=ddp, or training.optimizer=adamw."
-                )
-            return OptimizerSet(_muon(model, parameters, settings))
-        case "schedule_free":
-            return OptimizerSet([_schedule_free(parameters, settings)])
+    if settings.optimizer == "adamw":
+        found = [_adamw(parameters, settings)]
+    elif settings.optimizer == "schedule_free":
+        found = [_schedule_free(parameters, settings)]
+    elif sharded:
+        raise ConfigError(
+            "training.optimizer muon needs whole matrices, which FSDP splits over the processes. Set "
+            "training.parallel=ddp, or training.optimizer=adamw."
+        )
+    else:
+        found = _muon(model, parameters, settings)
+    scales = {id(parameter): (lr_scales or {}).get(name, 1.0) for name, parameter in model.named_parameters()}
+    for optimizer in found:  # groups are divided whose parameters have different factors of the learning rate
+        groups = []
+        for group in optimizer.param_groups:
+            parts: dict[float, list[Tensor]] = {}
+            for parameter in group["params"]:
+                parts.setdefault(scales[id(parameter)], []).append(parameter)
+            groups += [
+                {**group, "params": params, **({"lr_scale": scale} if scale != 1 else {})}
+                for scale, params in parts.items()
+            ]
+        optimizer.param_groups[:] = groups
+    return OptimizerSet(found)
 
 
-def _adamw(parameters: list[nn.Parameter], settings: TrainingSettings) -> AdamW:
+def _adamw(parameters: list[nn.Parameter], settings: TrainingSettings) -> Optimizer:
     return AdamW(
         parameters,
         betas=(settings.adam_beta1, settings.adam_beta2),

@@ -63,13 +63,6 @@ def process_group() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def use_device(device: torch.device) -> torch.device:
-    """Make a device the one of this process, and return it."""
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    return device
-
-
 def rank() -> int:
     """Return the number of this process, from 0."""
     return dist.get_rank() if dist.is_initialized() else 0

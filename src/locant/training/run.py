@@ -50,7 +50,7 @@ from locant.text.doubts import Doubt, corpus_doubts
 from locant.text.vocabulary import Pairs
 from locant.text.workers import usable_processes
 from locant.training import parallel, run_folder
-from locant.training.before_after import BeforeAfter
+from locant.training.before_after import BeforeAfter, compare_after
 from locant.training.callback import PartReport, PreparedReport, TrainingCallback
 from locant.training.checkpoint import find_newest_checkpoint
 from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
@@ -68,6 +68,7 @@ from locant.training.recipe import (
     run_text_store,
     with_changes,
 )
+from locant.training.trained_parts import learning_rate_scales
 from locant.training.trainer import Trainer
 from locant.version import __version__
 
@@ -256,7 +257,9 @@ class Run:
         self._prepares = not (self.folder / seen).exists() and parallel.node_place().rank == 0
         if recipe.training.guided_alignment and not self.resume:
             self._once_a_folder(aligner_command)  # before long work
-        self.device = parallel.use_device(choose_device(recipe.training.device))
+        self.device = choose_device(recipe.training.device)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
         # The caller's random numbers are those of a program that has not trained.
         self.held.enter_context(torch.random.fork_rng([self.device] if self.device.type == "cuda" else []))
         store = run_text_store(self.folder, self.callback.on_preparing)
@@ -396,7 +399,7 @@ class Run:
             ),
             callback=self.callback,
             device=device,
-            lr_scales=finetuning.learning_rate_scales(model) if finetuning else None,
+            lr_scales=learning_rate_scales(model, finetuning.settings.layer_decay) if finetuning else None,
             plain_weights=finetuning.plain_weights(model) if finetuning else None,
         )
         if start := checkpoint or kept:
@@ -406,7 +409,7 @@ class Run:
             run_folder.record(recipe, folder, report, (*self.choices, *lengths), trainer.progress.step)
             self.callback.on_prepared(report)
         reason = trainer.train()
-        before_after = parallel.from_first_process(finetuning.compare_after) if finetuning else None
+        before_after = parallel.from_first_process(lambda: compare_after(folder)) if finetuning else None
         known, learned = data.tokenizers.languages, next(part for part in corpus.parts if not part.zero_shot)
         languages = known.told(learned.source_language, learned.target_language) if known else {}
         return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds, before_after, languages)

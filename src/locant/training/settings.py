@@ -160,15 +160,7 @@ def training_precision(settings: TrainingSettings, device: torch.device) -> torc
     return torch.bfloat16 if settings.precision == "bfloat16" else torch.float32
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
-
-
-Parts = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
+Parts = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 """One part of a model or a list of parts; see :func:`~locant.training.trained_parts.part_parameters`."""
 
 
@@ -194,7 +186,9 @@ class FineTuningSettings(Settings):
         test_sentences: Sentences of each test set translated before and after; 0 for none.
     """
 
-    parent: Annotated[str, BeforeValidator(_as_text)] = Field(min_length=1)
+    parent: Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)] = Field(
+        min_length=1
+    )
     freeze: Parts = ()
     train_only: Parts = ()
     layer_decay: float = Field(default=1.0, gt=0, le=1)
