@@ -182,7 +182,8 @@ class GraphForEachLength(ForModel):
 class Tempered(Rotary):
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
         q, k = super().rotate(q, k, q_positions, k_positions)
-        return (q * (1 + torch.log1p((q_positions // 4).float()))[..., None]).to(q.dtype), k
+        scale = (1 + torch.log1p((q_positions // 4).float())).unsqueeze(-1)
+        return (q * (scale.unsqueeze(1) if scale.dim() == 3 else scale)).to(q.dtype), k
 
 
 class OtherAngles(Rotary):

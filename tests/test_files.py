@@ -390,6 +390,7 @@ def test_commands_and_pages_write_through_these_functions_alone() -> None:
     """What a user names may be a device, a pipe or a link: opening it anywhere else would forget one of them."""
     within = {
         "app/explore.py",  # a temporary folder of its own
+        "app/gallery.py",  # the temporary path that replacing_file gives
         "app/web_page.py",  # a folder that appears when all of it is written
         "figures/files.py",  # the temporary path that replacing_file gives
     }

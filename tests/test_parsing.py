@@ -100,13 +100,13 @@ def test_nothing_else_reads_json_or_yaml() -> None:
     """A reader that is not bounded is made by calling json or yaml; only data that Locant packs itself may be."""
     own = {
         "parsing.py",
-        "figures/record.py",
+        "figures/trained.py",
         "rotary_configs/vocabulary.py",
         "rotary_configs/gguf/architectures.py",
         "interop/onnx_example.py",  # runs alone, beside the model that it is exported with
         "extension/extend/finetune.py",  # what it has written itself just before
         "documents/json_values.py",  # single strings of a document that the bounded reader has accepted
-        "server/reading.py",  # requests, whose size the server bounds and whose halves of characters it refuses itself
+        "server/requests.py",  # requests, whose size the server bounds and whose halves of characters it refuses itself
     }
     readers = {"json.load", "json.loads", "yaml.load", "yaml.safe_load", "yaml.load_all", "yaml.full_load"}
     found = {

@@ -50,7 +50,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("deberta", {"buckets": 7}),
     ("randomised", {"evaluation_length": 0}),
     ("randomised", {"max_positions": 10, "evaluation_length": 11}),
-    ("sinusoid", {}),
+    ("sinusoidl", {}),
 ]
 
 
@@ -63,7 +63,7 @@ def test_wrong_options(name: str, options: dict[str, Any]) -> None:
 def test_the_nearest_name_is_named() -> None:
     shape = AttentionShape(16, 4, causal=True)
     with pytest.raises(ConfigError, match="'sinusoidal'"):
-        build_scheme("sinusoid", shape)
+        build_scheme("sinusoidl", shape)
     with pytest.raises(ConfigError, match="'max_positions'"):
         build_scheme("learned", shape, {"max_position": 3})
 

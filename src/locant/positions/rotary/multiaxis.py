@@ -63,11 +63,15 @@ class _MultiAxisRotary(PositionScheme):
         Returns:
             Queries and keys of the same shapes and dtypes.
         """
-        return self.rotation(q_positions, None if k_positions is q_positions else k_positions)(q, k)
+        # Not by `rotation`: in a class that overrides this method, that one calls it.
+        return self._turn(q_positions, None if k_positions is q_positions else k_positions)(q, k)
 
     @describes("rotate")
     def rotation(self, q_positions: Tensor, k_positions: Tensor | None = None) -> Rotation:
         """Return the rotation by the angles of these positions; as :meth:`PositionScheme.rotation`."""
+        return self._turn(q_positions, k_positions)
+
+    def _turn(self, q_positions: Tensor, k_positions: Tensor | None) -> Rotation:
         angles = self._angles(q_positions)
         if k_positions is None:
             return lambda q, k: cast(tuple[Tensor, Tensor], apply_rotation((q, k), angles))

@@ -129,11 +129,15 @@ class Rotary(PositionScheme):
 
         Where frequencies depend on the length, they are those of each row's last query.
         """
-        return self.rotation(q_positions, None if k_positions is q_positions else k_positions)(q, k)
+        # Not by `rotation`: in a class that overrides this method, that one calls it.
+        return self._turn(q_positions, None if k_positions is q_positions else k_positions)(q, k)
 
     @describes("rotate")
     def rotation(self, q_positions: Tensor, k_positions: Tensor | None = None) -> Rotation:
         """Return the rotation by the angles of these positions; as :meth:`PositionScheme.rotation`."""
+        return self._turn(q_positions, k_positions)
+
+    def _turn(self, q_positions: Tensor, k_positions: Tensor | None) -> Rotation:
         lengths = self._lengths(q_positions)
         angles = self._angles(q_positions, lengths)
         if k_positions is None:

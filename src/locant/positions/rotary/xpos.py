@@ -100,10 +100,8 @@ class XPos(Rotary):
         count = q_positions.shape[-1]
         return [slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK)] or [slice(0, 0)]
 
-    @describes("rotate")
-    def rotation(self, q_positions: Tensor, k_positions: Tensor | None = None) -> Rotation:
-        """Return the rotation and decay of these positions; as :meth:`PositionScheme.rotation`."""
-        turn = super().rotation(q_positions, k_positions)
+    def _turn(self, q_positions: Tensor, k_positions: Tensor | None) -> Rotation:
+        turn = super()._turn(q_positions, k_positions)
         if not self.causal or q_positions.shape[-1] == 0:
             return turn
         keys = q_positions if k_positions is None else k_positions

@@ -49,7 +49,7 @@ class KERPLE(RelativeBias):
         >>> import torch
         >>> scheme, q = KERPLE(2), torch.zeros(1, 2, 3, 4)
         >>> scheme.set_kernel(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]))
-        >>> scheme.score_bias(q, q, torch.tensor([2]), torch.arange(3))[0, :, 0].detach()
+        >>> scheme.score_bias(q[:, :, :1], q, torch.tensor([2]), torch.arange(3))[0, :, 0].detach()
         tensor([[-1.0986, -0.6931, -0.0000],
                 [-2.1972, -1.3863, -0.0000]])
     """

@@ -62,7 +62,9 @@ class Sandwich(RelativeBias):
 
     def bias(self, offsets: Tensor) -> Tensor:
         """Return the compressed inner products in float64; shapes as in :meth:`RelativeBias.bias`."""
-        products = [self._frequencies.angles(block).cos().sum(-1) for block in torch.split(offsets, _OFFSETS_AT_A_TIME)]
+        # A compiler counts loops, which would make a graph for each length.
+        blocks = [offsets] if torch.compiler.is_compiling() else torch.split(offsets, _OFFSETS_AT_A_TIME)
+        products = [self._frequencies.angles(block).cos().sum(-1) for block in blocks]
         return torch.cat(products) / self._ratios(offsets.device).unsqueeze(-1)
 
     @describes("bias")
