@@ -83,7 +83,7 @@ def test_a_language_is_served_by_any_of_its_codes_and_by_no_other(models, target
         if translator is None:
             assert answer.status_code == 400
         else:
-            assert answer.json() == {"translatedText": translator.translate("alpha beta")}
+            assert answer.json() == {"translatedText": translator.translate("alpha beta").strip()}
 
 
 def test_the_pivot_may_be_named_by_any_of_its_codes():

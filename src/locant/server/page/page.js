@@ -189,7 +189,8 @@ function showOthers() {
   const { target } = asked();
   return run(async (signal) => {
     say("Looking for other translations ...");
-    const texts = await backEnd.others({ ...asked(), source: spoken() || DETECT }, signal);
+    const all = await backEnd.others({ ...asked(), source: spoken() || DETECT }, signal);
+    const texts = all.filter((text) => text !== at("translation").textContent); // which a narrower search may have found
     at("others").firstElementChild.replaceChildren(
       ...texts.map((text) => Object.assign(document.createElement("li"), { textContent: text, dir: "auto", lang: target })),
     );
