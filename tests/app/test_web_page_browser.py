@@ -138,8 +138,8 @@ def tab(browser: Browser) -> Iterator[Tab]:
 
 def test_opened_as_a_file_it_translates_as_the_command_does(tab: Tab, exported: Path, expected: str) -> None:
     tab.go((exported / "index.html").as_uri())
-    assert tab.run("() => document.querySelector('h1').textContent") == "German to English"
     assert tab.run(TRANSLATE, TEXT) == expected
+    assert tab.run("() => document.querySelector('h1').textContent") == "German to English"
 
 
 def test_the_module_for_all_browsers_translates_alike(tab: Tab, exported: Path, expected: str, tmp_path: Path) -> None:

@@ -120,7 +120,8 @@ def test_a_model_for_several_languages_translates_into_the_one_that_is_asked_for
         for target in ("en", "fr"):
             answer = client.post("/translate", json={"q": "alpha beta", "source": "de", "target": target})
             translator.choose_languages("de" if layout == "fairseq" else None, target)
-            assert answer.json() == {"translatedText": translator.translate("alpha beta")}
+            # In a document no white space stands around a sentence, and an unknown token writes some.
+            assert answer.json() == {"translatedText": str(translator.translate("alpha beta")).strip()}
 
 
 TO_ENGLISH, FROM_ENGLISH = tiny_translator("de", "en", seed=8), tiny_translator("en", "fr", seed=2)
