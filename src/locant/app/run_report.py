@@ -134,7 +134,7 @@ def verdict(rows: Sequence[dict[str, Any]], evaluation: Evaluation) -> str:
     elif losses[-1] < 0.99 * losses[-2]:
         advice = "The validation loss was still falling: training longer would help"
     else:
-        advice = "The validation loss had come to rest: a larger model or more text would help"
+        advice = "The validation loss had stopped falling: a larger model or more text would help"
     return f"Its translations are {good}; leaving the source as it is would score {copied:.1f}. {advice}."
 
 
