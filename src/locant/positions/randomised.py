@@ -94,12 +94,6 @@ class Randomised(PositionScheme):
         """Build the scheme around another that is given by its name and options."""
         return cls(build_scheme(scheme, shape, scheme_options), **options)
 
-    @classmethod
-    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
-        """Return a range that covers the longest test, and its length for evaluation."""
-        del head_dim
-        return {"max_positions": max(4 * longest, 2 * trained), "evaluation_length": max(longest, trained)}
-
     @property
     def traceable(self) -> bool:  # type: ignore[override]
         """Whether the wrapped scheme is."""
