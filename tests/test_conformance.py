@@ -30,6 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "self-extend": {"group": 2, "window": 4},
     "fire": {"threshold": 8.0},
     "xpos": {"scale_base": 16},
+    "temperature": {"length": 4},
 }
 SCALINGS: dict[str, dict[str, Any]] = {
     "dynamic": {"kind": "dynamic", "original_length": 8, "length_step": 4},

@@ -50,6 +50,9 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("deberta", {"buckets": 7}),
     ("randomised", {"evaluation_length": 0}),
     ("randomised", {"max_positions": 10, "evaluation_length": 11}),
+    ("temperature", {"form": "log"}),
+    ("temperature", {"factor": -1.0}),
+    ("temperature", {"scheme": "yarm"}),
     ("sinusoidl", {}),
 ]
 

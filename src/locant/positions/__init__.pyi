@@ -67,6 +67,7 @@ from locant.positions.scores.sandwich import Sandwich as Sandwich
 from locant.positions.scores.shaw import Shaw as Shaw
 from locant.positions.scores.t5 import T5 as T5
 from locant.positions.scores.transformer_xl import TransformerXL as TransformerXL
+from locant.positions.temperature import Temperature as Temperature
 from locant.positions.torch_layers import PositionedAttention as PositionedAttention
 from locant.positions.torch_layers import add_positions as add_positions
 
@@ -112,6 +113,7 @@ __all__ = [
     "SelfExtend",
     "Shaw",
     "Sinusoidal",
+    "Temperature",
     "TransformerXL",
     "Unscaled",
     "XPos",

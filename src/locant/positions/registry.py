@@ -36,6 +36,7 @@ _MODULES = (
     "locant.positions.scores.cope",
     "locant.positions.scores.deberta",
     "locant.positions.randomised",
+    "locant.positions.temperature",
 )
 """The modules of Locant's own schemes, in the order of every table."""
 
