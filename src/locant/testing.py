@@ -230,8 +230,13 @@ def _check_hooks(subject: _Subject) -> None:
         x, q, k = _embeddings(6).to(dtype), _heads(6).to(dtype), _heads(6, 1).to(dtype)
         embedded, (rotated_q, rotated_k) = scheme.embed(x, positions), scheme.rotate(q, k, positions, positions)
         bias = scheme.score_bias(q, k, positions, positions)
-        for hook, found, given in (("embed", embedded, x), ("rotate", rotated_q, q), ("rotate", rotated_k, k)):
-            if (found.shape, found.dtype) != (given.shape, given.dtype):
+        wide = (*q.shape[:-1], max(q.shape[-1], rotated_k.shape[-1]))  # queries and keys may become wider, but alike
+        for hook, found, given, shape in (
+            ("embed", embedded, x, x.shape),
+            ("rotate", rotated_q, q, wide),
+            ("rotate", rotated_k, k, wide),
+        ):
+            if (found.shape, found.dtype) != (shape, given.dtype):
                 raise _CheckError(
                     f"{hook} got {list(given.shape)} of {given.dtype} and returned {list(found.shape)} of "
                     f"{found.dtype}; shape and dtype must stay."

@@ -1,4 +1,4 @@
-"""Temperatures that grow with the text: against the attention of models that have them, and against published formulas."""
+"""Temperatures that grow with the text: against models that have them, and against published formulas."""
 
 import math
 

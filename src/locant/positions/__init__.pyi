@@ -29,6 +29,7 @@ from locant.positions.rotary.distant import RectifiedRotary as RectifiedRotary
 from locant.positions.rotary.distant import SelfExtend as SelfExtend
 from locant.positions.rotary.multiaxis import AxialRotary as AxialRotary
 from locant.positions.rotary.multiaxis import MultimodalRotary as MultimodalRotary
+from locant.positions.rotary.polar import PoPE as PoPE
 from locant.positions.rotary.rotary import Rotary as Rotary
 from locant.positions.rotary.rotation import RotaryAngles as RotaryAngles
 from locant.positions.rotary.rotation import apply_rotation as apply_rotation
@@ -100,6 +101,7 @@ __all__ = [
     "NTKByParts",
     "NoPositions",
     "NormalisedIndex",
+    "PoPE",
     "PositionCode",
     "PositionScheme",
     "PositionedAttention",

@@ -26,6 +26,7 @@ _MODULES = (
     "locant.positions.rotary.xpos",
     "locant.positions.rotary.multiaxis",
     "locant.positions.rotary.distant",
+    "locant.positions.rotary.polar",
     "locant.positions.scores.shaw",
     "locant.positions.scores.transformer_xl",
     "locant.positions.scores.t5",

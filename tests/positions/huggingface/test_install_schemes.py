@@ -18,6 +18,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "self-extend": {"group": 2, "window": 4},
     "rerope": {"window": 5},
     "randomised": {"scheme": "alibi", "max_positions": 100, "evaluation_length": 40},
+    "temperature": {"length": 4},
 }
 SERVED = [name for name in SCHEMES if name not in ("sinusoidal", "learned", "index", "normalised-index", "binary")]
 
