@@ -36,6 +36,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("axial-rotary", {"grid": [3]}),
     ("axial-rotary", {"grid": [3, 4, 5]}),
     ("multimodal-rotary", {"sections": [2, 2, 2]}),
+    ("key-offset", {"rotary_dim": 4}),
     ("self-extend", {"group": 0}),
     ("rerope", {"window": 0}),
     ("shaw", {"max_distance": 0}),

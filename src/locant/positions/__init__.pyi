@@ -27,6 +27,7 @@ from locant.positions.relative import score_mod as score_mod
 from locant.positions.rotary.config import RotaryConfig as RotaryConfig
 from locant.positions.rotary.distant import RectifiedRotary as RectifiedRotary
 from locant.positions.rotary.distant import SelfExtend as SelfExtend
+from locant.positions.rotary.key_offset import PartialKeyOffset as PartialKeyOffset
 from locant.positions.rotary.multiaxis import AxialRotary as AxialRotary
 from locant.positions.rotary.multiaxis import MultimodalRotary as MultimodalRotary
 from locant.positions.rotary.polar import PoPE as PoPE
@@ -101,6 +102,7 @@ __all__ = [
     "NTKByParts",
     "NoPositions",
     "NormalisedIndex",
+    "PartialKeyOffset",
     "PoPE",
     "PositionCode",
     "PositionScheme",

@@ -27,6 +27,7 @@ _MODULES = (
     "locant.positions.rotary.multiaxis",
     "locant.positions.rotary.distant",
     "locant.positions.rotary.polar",
+    "locant.positions.rotary.key_offset",
     "locant.positions.scores.shaw",
     "locant.positions.scores.transformer_xl",
     "locant.positions.scores.t5",

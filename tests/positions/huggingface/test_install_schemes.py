@@ -19,6 +19,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "rerope": {"window": 5},
     "randomised": {"scheme": "alibi", "max_positions": 100, "evaluation_length": 40},
     "temperature": {"length": 4},
+    "key-offset": {"rotary_dim": 8},
 }
 SERVED = [name for name in SCHEMES if name not in ("sinusoidal", "learned", "index", "normalised-index", "binary")]
 
