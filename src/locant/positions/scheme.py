@@ -65,18 +65,20 @@ class AttentionShape:
 
     Attributes:
         model_dim: Width of the model, ``E``.
-        num_heads: Number of attention heads, ``H``; each has ``D = E / H`` features.
+        num_heads: Number of attention heads, ``H``.
         causal: Whether queries see only keys at or before their own index (a decoder's self-attention).
+        head_size: Features of a head where they are not ``E / H``.
     """
 
     model_dim: int
     num_heads: int
     causal: bool
+    head_size: int | None = None
 
     @property
     def head_dim(self) -> int:
         """Features of one head, ``D``."""
-        return self.model_dim // self.num_heads
+        return self.head_size or self.model_dim // self.num_heads
 
 
 class Prepared(NamedTuple):
