@@ -35,6 +35,8 @@ _MODULES = (
     "locant.positions.scores.sandwich",
     "locant.positions.scores.cope",
     "locant.positions.scores.deberta",
+    "locant.positions.scores.fox",
+    "locant.positions.scores.relative_profiles",
     "locant.positions.randomised",
 )
 """The modules of Locant's own schemes, in the order of every table."""
