@@ -33,6 +33,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "fire": {"threshold": 8.0},
     "xpos": {"scale_base": 16},
     "relative-profiles": {"reach": 6, "clip": 0.5, "grows_from": 5},
+    "temperature": {"length": 4},
 }
 SCALINGS: dict[str, dict[str, Any]] = {
     "dynamic": {"kind": "dynamic", "original_length": 8, "length_step": 4},

@@ -97,7 +97,7 @@ def written_out(module: SelfAttention, arguments: Any) -> tuple[Tensor, Tensor]:
     rows, state = [], scheme.state_for("score_bias", scheme.prepare(x, positions))
     for block in scheme.query_blocks(positions):
         turned = scheme.rotate(q[None, :, block], k[None], positions[block], positions)
-        scores = (turned[0].double() @ turned[1].double().mT)[0] / math.sqrt(q.shape[-1])
+        scores = (turned[0].double() @ turned[1].double().mT)[0] / math.sqrt(turned[0].shape[-1])
         bias = scheme.score_bias(q[None, :, block], k[None], positions[block], positions, *state)
         rows.append(scores if bias is None else scores + bias.double().expand(1, *scores.shape)[0])
     scores = torch.cat(rows, dim=1)

@@ -145,7 +145,7 @@ def _steps(
         biases.append(scheme.score_bias(*part, *scheme.state_for("score_bias", own)))
     rotates = "queries+keys" in scheme.acts_on and len(runs) == 1
     product = torch.cat(products, dim=2)
-    scaled = product / math.sqrt(q.shape[-1])
+    scaled = product / math.sqrt(turned_q.shape[-1])
     given = [one.expand(len(x), attention.heads, -1, length) for one in biases if one is not None]
     bias = torch.cat(given, dim=2)[0] if given else None
     hidden = ~_visible(mask, length, x.device)

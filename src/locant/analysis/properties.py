@@ -91,7 +91,8 @@ class Probe:
                 rotated_q, rotated_k = self.scheme.rotate(*given, *self.scheme.state_for("rotate", own))
                 change = torch.zeros(*q.shape[:3], len(k_positions), dtype=torch.float64)
                 if rotated_q is not q or rotated_k is not k:
-                    change += (rotated_q.double() @ rotated_k.double().mT - plain) / math.sqrt(self.shape.head_dim)
+                    change += rotated_q.double() @ rotated_k.double().mT / math.sqrt(rotated_q.shape[-1])
+                    change -= plain / math.sqrt(self.shape.head_dim)
                 bias = self.scheme.score_bias(*given, *self.scheme.state_for("score_bias", own))
                 parts.append(change if bias is None else change + bias.double())
         change = torch.cat(parts, dim=2)

@@ -18,6 +18,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "self-extend": {"group": 2, "window": 4},
     "rerope": {"window": 5},
     "randomised": {"scheme": "alibi", "max_positions": 100, "evaluation_length": 40},
+    "temperature": {"length": 4},
+    "key-offset": {"rotary_dim": 8},
 }
 READERS = ("data-dependent-alibi", "fox", "relative-profiles")
 EMBEDDED = ("sinusoidal", "learned", "index", "normalised-index", "binary")
