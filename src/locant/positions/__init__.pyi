@@ -60,12 +60,16 @@ from locant.positions.scaling.yarn import NTKByParts as NTKByParts
 from locant.positions.scaling.yarn import YaRN as YaRN
 from locant.positions.scheme import AttentionShape as AttentionShape
 from locant.positions.scheme import PositionScheme as PositionScheme
+from locant.positions.scheme import Prepared as Prepared
 from locant.positions.scheme import ScoreMod as ScoreMod
 from locant.positions.scores.alibi import ALiBi as ALiBi
 from locant.positions.scores.cope import CoPE as CoPE
 from locant.positions.scores.deberta import DeBERTa as DeBERTa
 from locant.positions.scores.fire import FIRE as FIRE
+from locant.positions.scores.fox import DataDependentALiBi as DataDependentALiBi
+from locant.positions.scores.fox import FoX as FoX
 from locant.positions.scores.kerple import KERPLE as KERPLE
+from locant.positions.scores.relative_profiles import RelativeProfiles as RelativeProfiles
 from locant.positions.scores.sandwich import Sandwich as Sandwich
 from locant.positions.scores.shaw import Shaw as Shaw
 from locant.positions.scores.t5 import T5 as T5
@@ -86,10 +90,12 @@ __all__ = [
     "AxialRotary",
     "Binary",
     "CoPE",
+    "DataDependentALiBi",
     "DeBERTa",
     "DynamicNTK",
     "Extension",
     "ExtensionMethod",
+    "FoX",
     "Frequencies",
     "FrequencyScaling",
     "Index",
@@ -109,10 +115,12 @@ __all__ = [
     "PositionCode",
     "PositionScheme",
     "PositionedAttention",
+    "Prepared",
     "Proportional",
     "Randomised",
     "RectifiedRotary",
     "RelativeBias",
+    "RelativeProfiles",
     "Rotary",
     "RotaryConfig",
     "Sandwich",

@@ -38,6 +38,8 @@ _MODULES = (
     "locant.positions.scores.sandwich",
     "locant.positions.scores.cope",
     "locant.positions.scores.deberta",
+    "locant.positions.scores.fox",
+    "locant.positions.scores.relative_profiles",
     "locant.positions.randomised",
     "locant.positions.temperature",
 )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from locant.errors import ConfigError
 from locant.positions.registry import build_scheme, register_scheme
-from locant.positions.scheme import AttentionShape, PositionScheme, Rotation, describes, require_choice
+from locant.positions.scheme import AttentionShape, PositionScheme, Prepared, Rotation, describes, require_choice
 from locant.positions.wrapper import SchemeWrapper
 
 Form = Literal["steps", "constant", "logarithm"]
@@ -141,11 +141,13 @@ class Temperature(SchemeWrapper):
     def rotation(self, q_positions: Tensor, k_positions: Tensor | None = None) -> Rotation:
         """Return the wrapped scheme's rotation of multiplied queries."""
         inner, temperature = self.scheme.rotation(q_positions, k_positions), self.temperature(q_positions)
-        return lambda q, k: inner((q * temperature).to(q.dtype), k)
+        return lambda q, k, *state: inner((q * temperature).to(q.dtype), k, *state)
 
-    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, *state: Prepared
+    ) -> tuple[Tensor, Tensor]:
         """Multiply the queries and let the wrapped scheme rotate; shapes as in :meth:`PositionScheme.rotate`."""
-        return self.scheme.rotate(self._multiplied(q, q_positions), k, q_positions, k_positions)
+        return self.scheme.rotate(self._multiplied(q, q_positions), k, q_positions, k_positions, *state)
 
     @describes("score_bias")
     def distance_bias(
@@ -154,10 +156,13 @@ class Temperature(SchemeWrapper):
         """Return the wrapped scheme's bias of every relative position; as :meth:`PositionScheme.distance_bias`."""
         return self.scheme.distance_bias(q_positions, k_positions, max_length=max_length)
 
-    def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
+    def score_bias(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, *state: Prepared
+    ) -> Tensor | None:
         """Return the wrapped scheme's bias of multiplied queries; shapes as in :meth:`PositionScheme.score_bias`."""
         reads = self.scheme.bias_reads_content
-        return self.scheme.score_bias(self._multiplied(q, q_positions) if reads else q, k, q_positions, k_positions)
+        q = self._multiplied(q, q_positions) if reads else q
+        return self.scheme.score_bias(q, k, q_positions, k_positions, *state)
 
     def _multiplied(self, q: Tensor, positions: Tensor) -> Tensor:
         return (q * self.temperature(positions)).to(q.dtype)

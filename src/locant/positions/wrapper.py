@@ -8,7 +8,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from locant.positions.registry import build_scheme
-from locant.positions.scheme import AttentionShape, PositionScheme, Rotation
+from locant.positions.scheme import AttentionShape, PositionScheme, Prepared, Rotation
 
 
 class SchemeWrapper(PositionScheme):
@@ -21,7 +21,7 @@ class SchemeWrapper(PositionScheme):
     def __init__(self, scheme: PositionScheme) -> None:
         super().__init__()
         self.scheme = scheme
-        self.acts_on, self.axes = scheme.acts_on, scheme.axes
+        self.acts_on, self.axes, self.reads_state = scheme.acts_on, scheme.axes, scheme.reads_state
         self.head_dim, self.num_heads = scheme.head_dim, scheme.num_heads
 
     @classmethod
@@ -64,6 +64,10 @@ class SchemeWrapper(PositionScheme):
         """Return the positions that the wrapped scheme draws."""
         return self.scheme.drawn(positions)
 
+    def prepare(self, x: Tensor, positions: Tensor) -> Prepared | None:
+        """Let the wrapped scheme read the layer's input."""
+        return self.scheme.prepare(x, positions)
+
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Let the wrapped scheme act; shapes as in :meth:`PositionScheme.embed`."""
         return self.scheme.embed(x, positions)
@@ -72,14 +76,18 @@ class SchemeWrapper(PositionScheme):
         """Return the wrapped scheme's rotation."""
         return self.scheme.rotation(q_positions, k_positions)
 
-    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, *state: Prepared
+    ) -> tuple[Tensor, Tensor]:
         """Let the wrapped scheme rotate; shapes as in :meth:`PositionScheme.rotate`."""
-        return self.scheme.rotate(q, k, q_positions, k_positions)
+        return self.scheme.rotate(q, k, q_positions, k_positions, *state)
 
     def query_blocks(self, q_positions: Tensor) -> list[slice]:
         """Return the wrapped scheme's runs of queries."""
         return self.scheme.query_blocks(q_positions)
 
-    def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
+    def score_bias(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, *state: Prepared
+    ) -> Tensor | None:
         """Return the wrapped scheme's bias; shapes as in :meth:`PositionScheme.score_bias`."""
-        return self.scheme.score_bias(q, k, q_positions, k_positions)
+        return self.scheme.score_bias(q, k, q_positions, k_positions, *state)
