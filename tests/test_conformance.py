@@ -28,6 +28,7 @@ from locant.testing import CHECKS, SchemeCheckError, check_scheme, examine_schem
 # Options that let texts of 20 tokens reach what a scheme does with long ones.
 OPTIONS: dict[str, dict[str, Any]] = {
     "learned": {"max_positions": 40},
+    "mixed-rotary": {"grid": [8, 5]},
     "rerope": {"window": 4},
     "self-extend": {"group": 2, "window": 4},
     "fire": {"threshold": 8.0},

@@ -35,6 +35,8 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("xpos", {"gamma": 0}),
     ("axial-rotary", {"grid": [3]}),
     ("axial-rotary", {"grid": [3, 4, 5]}),
+    ("mixed-rotary", {"grid": [3, 4, 5]}),
+    ("mixed-rotary", {"base": 1}),
     ("multimodal-rotary", {"sections": [2, 2, 2]}),
     ("key-offset", {"rotary_dim": 4}),
     ("self-extend", {"group": 0}),

@@ -28,6 +28,7 @@ from locant.positions.rotary.config import RotaryConfig as RotaryConfig
 from locant.positions.rotary.distant import RectifiedRotary as RectifiedRotary
 from locant.positions.rotary.distant import SelfExtend as SelfExtend
 from locant.positions.rotary.key_offset import PartialKeyOffset as PartialKeyOffset
+from locant.positions.rotary.mixed import MixedRotary as MixedRotary
 from locant.positions.rotary.multiaxis import AxialRotary as AxialRotary
 from locant.positions.rotary.multiaxis import MultimodalRotary as MultimodalRotary
 from locant.positions.rotary.polar import PoPE as PoPE
@@ -103,6 +104,7 @@ __all__ = [
     "Llama3",
     "LongRoPE",
     "Mask",
+    "MixedRotary",
     "MultimodalRotary",
     "NTKAware",
     "NTKByParts",

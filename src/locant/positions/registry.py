@@ -25,6 +25,7 @@ _MODULES = (
     "locant.positions.rotary.rotary",
     "locant.positions.rotary.xpos",
     "locant.positions.rotary.multiaxis",
+    "locant.positions.rotary.mixed",
     "locant.positions.rotary.distant",
     "locant.positions.rotary.polar",
     "locant.positions.rotary.key_offset",

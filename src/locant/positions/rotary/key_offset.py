@@ -26,7 +26,7 @@ class PartialKeyOffset(Rotary):
     The first token of a text, and of each text packed in one row, keeps its own features. A text begins where a
     position is not above that of the token before, which is also so after padding on the left.
 
-    modded-nanogpt gives its slowest pair the frequency 1/1024: ``base = 1024^(n / (n - 1))``, ``n = rotary_dim / 2``.
+    The slowest pair of modded-nanogpt has the frequency 1/1024: ``base = 1024^(n / (n - 1))``, ``n = rotary_dim / 2``.
 
     Where it acts: on queries and keys of a decoder's self-attention, and of an encoder's alike. Tokens stand in the
     order of their positions. Keys are cached unrotated.
