@@ -14,6 +14,7 @@ from torch import Tensor
 from locant.analysis.attention_steps import attention_steps
 from locant.errors import ConfigError
 from locant.figures.drawing import BLUE, FAINT, GRID, INK, LINES, PAPER, VERMILION, label, new_figure
+from locant.figures.numbers import wave_pairs
 from locant.figures.registry import Caption, register_figure
 from locant.figures.trained import load_trained, readable
 from locant.models.transformer import Transformer
@@ -89,7 +90,7 @@ def numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
 
 def _planes_of_codes(scheme: PositionScheme, codes: Tensor) -> dict[str, Tensor]:
     """Return the planes to look at, ``[E, 2]`` each: pairs of sinusoids, or where other codes vary the most."""
-    if pairs := scheme.wave_pairs:
+    if pairs := wave_pairs(scheme):
         slow = min(range(len(pairs)), key=lambda i: abs(math.log(pairs[i][0] / _SLOW)))
         axes = torch.eye(codes.shape[-1], dtype=torch.float64)
         return {
