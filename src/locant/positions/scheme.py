@@ -342,9 +342,7 @@ class PositionScheme(nn.Module):
         if hook not in self.reads_state:
             return ()
         if state is None:
-            raise ConfigError(
-                f"{type(self).__name__} reads a state: give state=scheme.prepare(x, positions)."
-            )
+            raise ConfigError(f"{type(self).__name__} reads a state: give state=scheme.prepare(x, positions).")
         return (state,)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
