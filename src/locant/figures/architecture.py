@@ -15,7 +15,7 @@ from locant.figures.drawing import FAINT, INK, ON_LIGHT, PANEL, PAPER, arrow, ca
 from locant.figures.registry import Caption, register_figure
 from locant.figures.trained import load_trained
 from locant.models.architectures import parse_model_config
-from locant.models.config import TransformerConfig
+from locant.models.config import TransformerConfig, require_served
 from locant.positions import SCHEMES, build_scheme
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def numbers(*, run: Path | None = None, model: Mapping[str, Any] | None = None) 
                 f"The figure 'architecture' draws a Transformer, not the architecture {settings.architecture}."
             )
         config = settings
+    require_served(config, "The figure 'architecture'", "Draw a preset.")
     stacks = transformer_structure(config, source=_SOURCE, target=_TARGET)
     places = build_scheme(config.position, config.blocks().attention_shape(causal=False), config.position_options)
     title = SCHEMES[config.position].title or config.position

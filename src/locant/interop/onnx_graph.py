@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from locant.errors import ConfigError
 from locant.models.attention import CrossAttention, SelfAttention
 from locant.models.blocks import Decoder, Encoder, FeedForward, Residual
+from locant.models.config import require_served
 from locant.models.transformer import Transformer
 from locant.positions import PositionScheme, Rotary
 
@@ -136,6 +137,7 @@ def _refusal(scheme: PositionScheme, name: str, place: str, rows: int) -> str:
 class _Stack(nn.Module):
     def __init__(self, model: Transformer, stack: Encoder | Decoder, rows: int) -> None:
         super().__init__()
+        require_served(model.config, "Export to ONNX", "Use the engine pytorch.")
         self.stack = stack
         self.scale = math.sqrt(model.config.d_model)
         self.activation = _ACTIVATIONS[model.config.feed_forward]

@@ -10,7 +10,7 @@ from locant.errors import ConfigError
 from locant.interop.marian import require_marian
 from locant.interop.onnx_graph import DecoderGraph, EncoderGraph
 from locant.models.architectures import ModelConfig
-from locant.models.config import TransformerConfig
+from locant.models.config import TransformerConfig, require_served
 from locant.models.transformer import Transformer
 from locant.translation.ctranslate2 import require_positions
 
@@ -24,6 +24,10 @@ def export_refusals(config: ModelConfig, *, several_languages: bool = False) -> 
     """
     if not isinstance(config, TransformerConfig):
         return {}
+    try:
+        require_served(config, "exports and other engines", "")
+    except ConfigError as error:
+        return {"any format": str(error).strip()}
     sizes = dict.fromkeys(("source_vocab_size", "target_vocab_size"), 8)
     layers = dict.fromkeys(("encoder_layers", "decoder_layers"), 1)
     with torch.random.fork_rng(devices=[]):

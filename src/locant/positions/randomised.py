@@ -77,8 +77,6 @@ class Randomised(SchemeWrapper):
         drawn = torch.randperm(max_positions, generator=generator, device="cpu")[:evaluation_length]
         self._evaluation_draw = drawn.sort().values
 
-    @classmethod
-
     @property
     def max_positions(self) -> int:
         """Longest text in tokens: in evaluation the declared length, in training all positions there are."""

@@ -75,7 +75,7 @@ SHAPES = (
 """The sizes that are tried, small ones first."""
 _SIZES = {"preset", "d_model", "encoder_layers", "decoder_layers", "d_ff"}
 """Keys of the model that give its size; where one is given, none is chosen."""
-_POSITIONS = {"position", "position_options"}
+_POSITIONS = {"position", "position_options", "pattern", "kinds"}
 """Keys of the model that say its scheme; options alone are those of the usual one."""
 _TOKENS_PER_WEIGHT = 2.0
 """Target tokens that the budget must allow for every weight of the layers, or a smaller shape learns more in it."""
@@ -223,9 +223,17 @@ class _Planner:
         longest = next((limit for limit in (128, 256, 512) if statistics.longest <= limit), 1024)
         reason = f"99.5% of the sentences have at most {statistics.longest} tokens"
         options = self._get("model.position_options") or {}
+        kinds = (self._get("model.kinds") or {}).items()
         for key, most in (
             ("batches.tokens", self._get("batches.tokens")),
             ("model.position_options.max_positions", options.get("max_positions")),
+            *(
+                (
+                    f"model.kinds.{name}.position_options.max_positions",
+                    kind.get("position_options", {}).get("max_positions"),
+                )
+                for name, kind in kinds
+            ),
         ):
             if most and most < longest:
                 longest, reason = most, f"{key} is {most}"
@@ -268,8 +276,9 @@ class _Planner:
         if model.keys() & _SIZES:
             return self._measured()
         text = self._text_tokens()
-        speed, chosen, largest_batch = None, SHAPES[0], _LARGEST_BATCH
-        for shape in SHAPES:
+        fitting = [shape for shape in SHAPES if len(model.get("pattern") or "") <= shape.encoder_layers]
+        speed, chosen, largest_batch = None, fitting[0], _LARGEST_BATCH
+        for shape in fitting:
             self._data["model"] = {**model, **shape._asdict()}
             weights = shape.layer_weights
             if speed is not None and weights > _WEIGHTS_PER_TOKEN * text:
@@ -355,8 +364,10 @@ class _Planner:
         if model.keys() & _SIZES:
             config = self._model()
             assert isinstance(config, TransformerConfig)
-            return config.d_model // config.heads % 2 == 0
+            return config.blocks().head_features % 2 == 0
         heads = model.get("heads")
+        if size := model.get("head_size"):
+            return size % 2 == 0
         return heads is None or all(shape.d_model // heads % 2 == 0 for shape in SHAPES)
 
     def _optimizer(self, width: int) -> OptimizerName:

@@ -6,6 +6,7 @@ A recipe is the same in Python (:class:`Recipe`), in a file, and on the command 
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -151,10 +152,11 @@ class Recipe(Settings):
             )
         if self.training.guided_alignment:
             self._check_alignment(model)
-        limit = model.position_options.get("max_positions") if isinstance(model, TransformerConfig) else None
-        if asked and limit and limit < self.max_tokens:
+        told = [model, *model.kinds.values()] if isinstance(model, TransformerConfig) else []
+        limit = min((kind.position_options.get("max_positions") or math.inf for kind in told), default=math.inf)
+        if asked and limit < self.max_tokens:
             raise ConfigError(
-                f"max_tokens is {self.max_tokens}, but model.position_options.max_positions is {limit}; "
+                f"max_tokens is {self.max_tokens}, but max_positions of the model's position_options is {limit}; "
                 "raise the one or lower the other"
             )
         return self

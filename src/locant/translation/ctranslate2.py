@@ -31,6 +31,7 @@ from locant.files import cache_folder, replacing_folder
 from locant.locks import thread_lock
 from locant.models.architectures import require_transformer
 from locant.models.blocks import Decoder, Encoder
+from locant.models.config import require_served
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_card import weights_digest
 from locant.models.model_folder import ModelFolder, load_model_folder
@@ -310,6 +311,7 @@ def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
         ConfigError: CTranslate2 cannot express the model's positions.
     """
     config = model.config
+    require_served(config, "Export to CTranslate2", "Use the engine pytorch.")
     activation, gated = _ACTIVATIONS[config.feed_forward]
     shared = {
         "num_heads": config.heads,
@@ -384,7 +386,8 @@ def _node(spec: Any, path: str) -> Any:
 
 
 def require_positions(model: Transformer) -> None:
-    """Raise ConfigError unless CTranslate2 can express a model's positions, which is all that it may lack."""
+    """Raise ConfigError unless CTranslate2 can express a model: its positions, and no blocks beyond the paper's."""
+    require_served(model.config, "Export to CTranslate2", "Use the engine pytorch.")
     for stack in (model.encoder, model.decoder):
         if _rotation(stack) is None:
             _position_table(stack, 1)

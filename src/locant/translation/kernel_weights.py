@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from locant.errors import ConfigError
 from locant.models.blocks import Decoder, Encoder
-from locant.models.config import TransformerConfig
+from locant.models.config import TransformerConfig, require_served
 from locant.models.transformer import Transformer
 from locant.positions import PositionScheme, Rotary, RotaryConfig
 from locant.text.tokenizer import BOS, PAD
@@ -122,10 +122,11 @@ def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights
         instead: What a user can do else, for messages: a sentence.
 
     Raises:
-        ConfigError: The model's positions are neither added to the embeddings nor plain rotations, or a weight has not
-            the shape that the configuration says.
+        ConfigError: The model has settings that the kernel does not know, its positions are neither added to the
+            embeddings nor plain rotations, or a weight has not the shape that the configuration says.
     """
     config = model.config
+    require_served(config, what, instead)
     positions = [_positions(stack, config.d_model, what, instead) for stack in (model.encoder, model.decoder)]
     # Both stacks are made from the same settings.
     rotation = positions[1] if isinstance(positions[1], PositionRotations) else None
