@@ -27,9 +27,8 @@ from locant.training import (
     resume_training,
     train,
 )
-from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
-from locant.training.plan import Speed, format_passes, warmup_warning
-from locant.training.settings import TrainingSettings, learning_rate
+from locant.training.defaults import choose_usual_length, complete_recipe, format_passes, leaves_open
+from locant.training.settings import learning_rate
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from locant.training import (
     train,
 )
 from locant.training.checkpoint import checkpoint_folders
-from locant.training.parent import fitted_recipe, open_parent
+from locant.training.finetuning import fitted_recipe, open_parent
 from locant.training.recipe import apply_overrides, load_recipe
 
 NEW = {"one": "een", "two": "zwei", "three": "drei", "zebra": "zebra", "seven": "sieben"}

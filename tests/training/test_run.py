@@ -281,7 +281,7 @@ def test_early_stopping(recipe_data, tmp_path):
 def test_average_is_the_mean_of_the_kept_snapshots(finished):
     from locant.training.checkpoint import average_snapshots
 
-    kept = [Snapshot(step, 0.0) for step in (10, 20, 30)]
+    kept = [Snapshot(step=step, loss=0.0) for step in (10, 20, 30)]
     average = average_snapshots(finished, kept)
     parts = [load_file(snapshot_path(finished, item.step)) for item in kept]
     for name, tensor in average.items():

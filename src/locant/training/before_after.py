@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from locant.analysis.scores import bleu_tokenizer
 from locant.analysis.significance import PairedComparison, paired_bootstrap
@@ -14,11 +15,13 @@ from locant.files import explaining_damage, read_json, sealed, write_json
 from locant.text import Corpus, Pair
 from locant.text.readers import read_files
 from locant.training.checkpoint import from_plain_data
-from locant.training.parent import Parent
 from locant.training.recipe import run_text_store
 from locant.training.settings import FineTuningSettings
 from locant.translation.engines import fastest_engine
 from locant.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from locant.training.finetuning import Parent
 
 _BEFORE, _COMPARISON = Path("cache") / "before.json", "finetuning.json"
 

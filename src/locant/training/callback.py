@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from locant.files import append_line, write_text
 from locant.parsing import parse_json
+from locant.training.checkpoint import ValidationScores
 
 if TYPE_CHECKING:
-    from locant.training.plan import Choice, TrainingPlan
+    from locant.training.defaults import Choice, TrainingPlan
 
 _logger = logging.getLogger("locant")
 
@@ -44,27 +45,19 @@ class StepReport:
     seconds: float
 
 
-@dataclass(frozen=True)
-class ValidationReport:
+@dataclass(kw_only=True)
+class ValidationReport(ValidationScores):
     """The result of a validation.
 
     Attributes:
         step: Updates done.
-        loss: Negative log-likelihood of the validation set, in nats a token.
-        bleu: Of greedy translations, or ``None`` when none were made.
-        chrf: Likewise.
         seconds: Time trained.
         best: Whether this is the best so far.
-        parts: BLEU of each part of a corpus that has several, by name.
     """
 
     step: int
-    loss: float
-    bleu: float | None
-    chrf: float | None
     seconds: float
     best: bool
-    parts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

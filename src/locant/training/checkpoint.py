@@ -15,7 +15,7 @@ import json
 import logging
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,21 +61,7 @@ def from_plain_data(kind: type[Record], data: Any) -> Record:
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-@dataclass
-class Snapshot:
-    """Weights saved at a validation, how good they were, and the digest of the file that holds them."""
-
-    __pydantic_config__ = ConfigDict(allow_inf_nan=False)
-
-    step: Count
-    loss: float
-    bleu: float | None = None
-    chrf: float | None = None
-    parts: dict[str, float] = field(default_factory=dict)
-    sha256: str = ""
-
-
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class ValidationScores:
     """How good a model is on the validation set.
 
@@ -87,10 +73,20 @@ class ValidationScores:
         parts: BLEU of each part of a corpus that has several, by name.
     """
 
+    __pydantic_config__ = ConfigDict(allow_inf_nan=False)
+
     loss: float
     bleu: float | None = None
     chrf: float | None = None
     parts: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Snapshot(ValidationScores):
+    """Weights saved at a validation, how good they were, and the digest of the file that holds them."""
+
+    step: Count
+    sha256: str = ""
 
 
 @dataclass
@@ -144,7 +140,7 @@ class Progress(LoopProgress):
 
 @dataclass
 class Checkpoint:
-    """The content of a checkpoint.
+    """The content of a checkpoint; of one that was found on the disk, the tensors are there when it is read.
 
     Attributes:
         weights: By the names of the parameters.
@@ -152,12 +148,20 @@ class Checkpoint:
         progress: Where the run stands.
         evaluated: Whether the weights are those that are validated and published; else those at which gradients are
             computed, which differ for schedule-free optimisers.
+        folder: Where it is on the disk.
     """
 
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     progress: Progress
     evaluated: bool = True
+    folder: Path | None = None
+
+    def read(self) -> Checkpoint:
+        """Return it with the tensors that its folder holds."""
+        assert self.folder is not None
+        weights, optimizer = _tensors(self.folder)
+        return replace(self, weights=weights, optimizer=optimizer)
 
 
 AVERAGE = "average/"
@@ -169,25 +173,6 @@ def average_in(checkpoint: Checkpoint) -> dict[str, Tensor]:
     return {
         name.removeprefix(AVERAGE): state for name, state in checkpoint.optimizer.items() if name.startswith(AVERAGE)
     }
-
-
-@dataclass(frozen=True)
-class StoredCheckpoint:
-    """A checkpoint on the disk that is as it was written.
-
-    Attributes:
-        folder: Where it is.
-        progress: Where the run stood.
-        evaluated: As of a :class:`Checkpoint`.
-    """
-
-    folder: Path
-    progress: Progress
-    evaluated: bool
-
-    def read(self) -> Checkpoint:
-        """Read all of it."""
-        return Checkpoint(*_tensors(self.folder), self.progress, self.evaluated)
 
 
 def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
@@ -206,7 +191,7 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
     return folder
 
 
-def find_checkpoint(folder: Path) -> StoredCheckpoint:
+def find_checkpoint(folder: Path) -> Checkpoint:
     """Verify a checkpoint, and read where the run stood.
 
     Raises:
@@ -219,10 +204,10 @@ def find_checkpoint(folder: Path) -> StoredCheckpoint:
             raise ValueError(f"it is of step {progress.step}")
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(folder, f"{STATE_FILE} lacks what it should say ({error})") from None
-    return StoredCheckpoint(folder, progress, about.get("evaluated", True))
+    return Checkpoint({}, {}, progress, about.get("evaluated", True), folder)
 
 
-def find_newest_checkpoint(run: Path) -> StoredCheckpoint | None:
+def find_newest_checkpoint(run: Path) -> Checkpoint | None:
     """Find the newest checkpoint of a run that is whole; ``None`` where there is none at all.
 
     Of each that is damaged a warning says so.

@@ -275,7 +275,7 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
             total += float(cross_entropy(batch)[1])
             tokens += batch.target_tokens
         if not texts or not math.isfinite(total):
-            return ValidationScores(total / tokens)
+            return ValidationScores(loss=total / tokens)
         found: dict[str, Scores] = {}
         hypotheses: list[str] = []
         references: list[str] = []
@@ -297,7 +297,7 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
         tokenize = bleu_tokenizer(corpus.target_language, references)
         scores = _pooled_scores(corpus, found, hypotheses, references, tokenize)
         parts = {name: one.bleu for name, one in found.items()} if len(found) > 1 else {}
-        return ValidationScores(total / tokens, scores.bleu, scores.chrf, parts)
+        return ValidationScores(loss=total / tokens, bleu=scores.bleu, chrf=scores.chrf, parts=parts)
 
     return measure
 

@@ -53,11 +53,17 @@ from locant.training import parallel, run_folder
 from locant.training.before_after import BeforeAfter, compare_after
 from locant.training.callback import PartReport, PreparedReport, TrainingCallback
 from locant.training.checkpoint import find_newest_checkpoint
-from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
+from locant.training.defaults import (
+    Choice,
+    TrainingPlan,
+    choose_usual_length,
+    complete_recipe,
+    leaves_open,
+    training_warnings,
+)
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
 from locant.training.losses import TranslatorLoss
-from locant.training.plan import Choice, TrainingPlan, memory_warning, warmup_warning
 from locant.training.recipe import (
     Recipe,
     apply_overrides,
@@ -289,8 +295,6 @@ class Run:
             plan = self.forecast()
             self.recipe, self.choices = plan.recipe, plan.choices
             self.callback.on_plan(plan)
-        else:
-            _warn(warmup_warning(self.recipe.training))
 
     def forecast(self) -> TrainingPlan:
         """Return the complete recipe with a forecast, and warn of what is likely not meant."""
@@ -301,7 +305,7 @@ class Run:
                 self.recipe, self.corpus, self.device, processes=parallel.world_size(), tokenizers=tokenizers
             )
         )
-        _warn(plan.memory_warning, plan.passes_warning, warmup_warning(plan.recipe.training))
+        _warn(*plan.warnings)
         return plan
 
     def prepare(self) -> PreparedData:
@@ -361,8 +365,9 @@ class Run:
         checkpoint = parallel.from_first_process(lambda: find_newest_checkpoint(folder)) if self.resume else None
         torch.manual_seed(recipe.seed)
         config = recipe.sized_model(data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size)
-        if not self.choices and parallel.world_size() == 1:
-            _warn(memory_warning(config, recipe.training, recipe.batches.tokens, device))
+        if not self.choices:
+            alone = device if parallel.world_size() == 1 else None
+            _warn(*training_warnings(config, recipe.training, recipe.batches.tokens, alone))
         links = None
         if recipe.training.guided_alignment:
             place, text, digest = folder / "cache" / "links", data.train, data.fingerprint

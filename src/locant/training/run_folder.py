@@ -26,7 +26,7 @@ from locant.locks import LOCK_FILE, holding
 from locant.runtime import environment
 from locant.training import parallel
 from locant.training.callback import PreparedReport
-from locant.training.plan import Choice
+from locant.training.defaults import Choice
 from locant.training.recipe import Recipe, save_recipe
 from locant.version import __version__
 
