@@ -28,15 +28,9 @@ _BEFORE, _COMPARISON = Path("cache") / "before.json", "finetuning.json"
 
 @dataclass(frozen=True)
 class TestSet:
-    """Held-out text.
+    """Held-out text of the corpus that is named: of the ``parent``, the ``new`` one or ``both``.
 
-    Attributes:
-        name: Of the corpus that it belongs to.
-        of: ``parent``, ``new`` or ``both``.
-        pairs: Sentences and their translations.
-        source_language: Code, where it is known.
-        target_language: Likewise.
-        before: The parent's translations of the sentences.
+    ``before`` are the parent's translations of the sentences.
     """
 
     name: str
@@ -87,13 +81,7 @@ class BeforeAfter:
 
 
 def measure_before(folder: Path, parent: Parent, corpus: Corpus, settings: FineTuningSettings) -> None:
-    """Translate the test sets by the parent and keep what it says in the run folder.
-
-    Args:
-        folder: The run folder.
-        parent: The model to start from.
-        corpus: The new text.
-        settings: How many sentences, and the parent's test set where it is given.
+    """Translate the test sets of the parent and of the new text by the parent, and keep that in the run folder.
 
     Raises:
         DataError: The parent's test set that the settings name cannot be read.
@@ -157,11 +145,7 @@ def _translate(translator: Translator, test: TestSet) -> list[str]:
 def compare_after(folder: Path) -> BeforeAfter | None:
     """Translate the test sets by the run's model, compare with what the parent said, and write ``finetuning.json``.
 
-    Args:
-        folder: The run folder, with the model in it.
-
-    Returns:
-        The comparison, or ``None`` where the run measured nothing before.
+    Returns ``None`` where the run measured nothing before.
     """
     path = folder / _BEFORE
     if not path.is_file():

@@ -159,15 +159,10 @@ class TrainingCallback:
 
 
 class MetricsLog:
-    """Appends rows to ``metrics.jsonl`` and, where it is installed, to TensorBoard.
+    """Appends rows to ``metrics.jsonl`` and, where it is installed, to TensorBoard; ``rows`` says how many there are.
 
-    Args:
-        run: The run folder.
-        step: Rows after this step, written by a session that was killed before its next checkpoint, are removed.
-        rows: How many there were up to this step, where that is known; a warning says when some are missing.
-
-    Attributes:
-        rows: How many there are.
+    Rows after ``step``, written by a session that was killed before its next checkpoint, are removed. Where it is known
+    how many there were until then, a warning says when some are missing.
     """
 
     def __init__(self, run: Path, step: int, rows: int | None = None) -> None:

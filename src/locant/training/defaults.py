@@ -188,7 +188,7 @@ def complete_recipe(
     processes: int = 1,
     tokenizers: TokenizerPair | None = None,
 ) -> TrainingPlan:
-    """Complete a recipe and forecast its training.
+    """Complete a recipe for a text and a device, and forecast its training.
 
     Args:
         recipe: What it was not given is chosen.
@@ -493,12 +493,7 @@ class _Planner:
 def choose_usual_length(recipe: Recipe, train: TokenCache) -> tuple[Recipe, tuple[Choice, ...]]:
     """Choose ``decoding.usual_source_length``: as many tokens as many training sentences have, or more of them.
 
-    Args:
-        recipe: Complete but for that.
-        train: The tokenised training text.
-
-    Returns:
-        The complete recipe, and what was chosen; nothing where the recipe says it, ``null`` included.
+    Returns the complete recipe, and what was chosen; nothing where the recipe says it, ``null`` included.
     """
     if "usual_source_length" in recipe.decoding.model_fields_set:
         return recipe, ()
@@ -532,13 +527,8 @@ def measure_speed(
 ) -> float:
     """Train a model on random ids, one update and those that are timed, and return the latter's target tokens a second.
 
-    Args:
-        config: Of the model.
-        settings: Optimiser, precision and R-Drop.
-        device: Where it will train.
-        lengths: Mean tokens of a source and of a target sentence, EOS included.
-        batch_tokens: Tokens of a batch on the longer side.
-        updates: How many are timed.
+    ``lengths`` are the mean tokens of a source and of a target sentence, EOS included, and ``batch_tokens`` those of a
+    batch on the longer side.
     """
     waits = torch.cuda.synchronize if device.type == "cuda" else lambda device: None
     state = torch.random.get_rng_state()
@@ -570,15 +560,10 @@ def measure_speed(
 
 
 def memory_needed(config: ModelConfig, settings: TrainingSettings, batch_tokens: int) -> float:
-    """Return an estimate of the most memory that training takes, in bytes.
+    """Return an estimate of the most memory that training takes, in bytes; on CUDA it is memory of the device.
 
     Weights, gradients and the optimiser's two moments; what the layers keep for the backward pass of one batch; some
-    rows of logits. On CUDA it is memory of the device.
-
-    Args:
-        config: Of the model.
-        settings: Of training.
-        batch_tokens: Tokens of a batch on the longer side.
+    rows of logits.
     """
     copies = 4 + (1 if settings.ema_decay else 0)
     passes = 2 if settings.r_drop else 1
@@ -601,7 +586,7 @@ def training_warnings(
     passes: float = 0.0,
     finetuning: bool = False,
 ) -> tuple[str, ...]:
-    """Return sentences on what to lower: where memory does not suffice, or where the budget fits other things badly.
+    """Return sentences on what to lower: where memory does not suffice, or where the budget does not fit.
 
     Args:
         config: Of the model.

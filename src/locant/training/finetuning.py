@@ -59,13 +59,9 @@ _DROPOUTS = ("dropout", "attention_dropout", "feed_forward_dropout")
 
 @dataclass(frozen=True)
 class Parent:
-    """A model to start from.
+    """A model to start from, named as by the user: on the CPU, in float32, with its tokenizers and search settings.
 
-    Attributes:
-        name: As the user named it.
-        found: Model (on the CPU, in float32), tokenizers, search settings and languages.
-        recipe: Of its run, or ``None`` where it is no run.
-        checkpoint: The run's newest one, where training goes on with its optimiser.
+    It has the recipe of its run, if it is one, and its newest checkpoint, where training goes on with its optimiser.
     """
 
     name: str
@@ -193,11 +189,7 @@ class FineTuning:
     def tokenizers(self, text: Pairs) -> TokenizerPair:
         """Return the parent's tokenizers, with new subwords of a text if that is wanted, and with new tags.
 
-        On the first process.
-
-        Raises:
-            ConfigError: The parent's vocabulary does not have the characters of the text.
-            MissingExtraError: The package ``protobuf`` is not installed.
+        On the first process. Raises ConfigError where the parent's vocabulary does not have the characters of the text.
         """
         if self._parent is None:
             return TokenizerPair.load(self.folder)
@@ -213,12 +205,7 @@ class FineTuning:
         return extended.pair
 
     def keep_start(self) -> None:
-        """Write what the run begins with and what the parent says into the run folder; on the first process.
-
-        Raises:
-            CheckpointError: The disk is full or not writable.
-            DataError: The parent's test set that the settings name cannot be read.
-        """
+        """Write what the run begins with and what the parent says into the run folder; on the first process."""
         assert self._parent is not None
         measure_before(self.folder, self._parent, self.corpus, self.settings)
         model = self._parent.found.model
@@ -238,17 +225,10 @@ class FineTuning:
         self._parent = None  # its weights are not needed any more
 
     def prepare_model(self, model: EncoderDecoder[Any], *, begins: bool) -> Checkpoint | None:
-        """Give a new model the weights to begin with, freeze its parts and add its adapters.
+        """Give a new model the weights to begin with, freeze its parts and add its adapters, in place.
 
-        Args:
-            model: Of the recipe, with any weights; changed in place. On the first process it gets those of the parent.
-            begins: Whether there is no checkpoint yet that has the weights.
-
-        Returns:
-            What the trainer is to go on with where the parent's optimiser is kept.
-
-        Raises:
-            CheckpointError: What the run folder kept of the parent is missing or damaged.
+        Where the parent's optimiser is kept, returns what the trainer is to go on with. ``begins`` says that there is
+        no checkpoint yet that has the weights; on the first process they are the parent's.
         """
         kept = None
         if begins:  # the tensors are on the first process alone, which gives them to the others
@@ -314,8 +294,7 @@ class FineTuning:
 def fitted_recipe(recipe: Recipe, parent: Parent, corpus: Corpus) -> Recipe:
     """Return a recipe that has the parent's model and tokenizer, and a schedule for fine-tuning where it names none.
 
-    Raises:
-        ConfigError: The recipe asks for another model or tokenizer.
+    Raises ConfigError where it asks for another model or tokenizer.
     """
     assert recipe.finetuning is not None
     given = recipe.model_dump(mode="json", exclude_unset=True)
@@ -356,11 +335,7 @@ def fitted_recipe(recipe: Recipe, parent: Parent, corpus: Corpus) -> Recipe:
 def _kept(
     section: str, own: dict[str, Any], given: Mapping[str, Any], parent: Parent, *, may_change: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the parent's own settings of a section, with those of the given ones that may change.
-
-    Raises:
-        ConfigError: Another one differs.
-    """
+    """Return the parent's own settings of a section with the given ones that may change; others are refused."""
     for key, value in given.items():
         if key in may_change and key in own:
             own[key] = value

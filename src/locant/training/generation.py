@@ -36,7 +36,6 @@ from locant.parsing import parse_json
 from locant.text import (
     CorpusPart,
     MonolingualText,
-    Pair,
     ParallelText,
     TranslationFilters,
     clean,

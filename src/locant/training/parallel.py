@@ -74,13 +74,7 @@ def world_size() -> int:
 
 
 class NodePlace(NamedTuple):
-    """Where a process stands among those of its machine.
-
-    Attributes:
-        node: Number of the machine, from 0.
-        rank: Number of the process on it, from 0.
-        size: How many processes it has.
-    """
+    """Where a process stands: the number of its machine, its own on that, both from 0, and how many are there."""
 
     node: int = 0
     rank: int = 0
@@ -129,11 +123,7 @@ def from_first_process(compute: Callable[[], Result]) -> Result:
 
 
 def tensors_from_first_process(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of the first process on every process, one after the other, on CPU with several processes.
-
-    Args:
-        tensors: Of the first process; what others give is not looked at.
-    """
+    """Yield the tensors of the first process on every process, one by one, on CPU with several processes."""
     if not dist.is_initialized():
         yield from tensors.items()
         return
@@ -167,14 +157,7 @@ def gather(value: Result) -> list[Result]:
 
 
 def require_same(facts: Mapping[str, str]) -> None:
-    """Refuse processes that would train differently.
-
-    Args:
-        facts: What must be the same on all, by name.
-
-    Raises:
-        ConfigError: Something is not; on which process.
-    """
+    """Refuse processes that would train differently: ConfigError says which of the named facts is not the same on all."""
     host, first = platform.node(), from_first_process(lambda: dict(facts))
     found = gather(next((name for name in facts if facts[name] != first[name]), None))
     hosts = gather(host)
@@ -187,12 +170,7 @@ def require_same(facts: Mapping[str, str]) -> None:
 
 
 def is_sharded(model: nn.Module, mode: str) -> bool:
-    """Whether a model is to be sharded over the processes.
-
-    Args:
-        model: On any device, also ``meta``.
-        mode: ``auto``, which shards a large model, ``ddp`` or ``fsdp``.
-    """
+    """Whether a model, on any device, is to be sharded over the processes; ``auto`` shards a large one."""
     large = count_parameters(model) >= _FSDP_FROM_PARAMETERS
     return dist.is_initialized() and (mode == "fsdp" or (mode == "auto" and large))
 

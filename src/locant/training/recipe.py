@@ -336,19 +336,13 @@ def load_run_recipe(run: Path | str) -> Recipe:
 def run_text_store(run: Path, progress: Progress | None = None) -> TextStore:
     """Return where a run keeps large texts while it is prepared, and what it knows of them later.
 
-    Args:
-        run: The run folder.
-        progress: Is told how far the reading is; where there is none, only what is known already is of use.
+    Without ``progress``, which is told how far the reading is, only what is known already is of use.
     """
     return TextStore(run / "cache" / "text", progress=progress or no_progress, reads=progress is not None)
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return plain data, which stays as it is, with ``section.key=value`` overrides.
-
-    Raises:
-        ConfigError: An override is not of that form.
-    """
+    """Return plain data, which stays as it is, with ``section.key=value`` overrides; others are a ConfigError."""
     for override in overrides:
         key, equals, value = override.partition("=")
         parts = key.split(".")
@@ -388,13 +382,7 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
 
 
 class Change(NamedTuple):
-    """One key that is not what it was.
-
-    Attributes:
-        key: With dots for sections.
-        before: Its value when the run began, ``None`` where it had none.
-        now: What it shall be.
-    """
+    """One key, with dots for sections, that is not what it was when the run began; ``None`` stands for no value."""
 
     key: str
     before: Any
@@ -407,10 +395,7 @@ class Change(NamedTuple):
 def continued_recipe(saved: Recipe, wanted: Mapping[str, Any], run: str) -> tuple[Recipe, list[tuple[Change, str]]]:
     """Return the recipe with which a run goes on, and what differs from before, each with what it changes.
 
-    Args:
-        saved: Of the run.
-        wanted: Plain data: what is given of the recipe now. What it does not name stays.
-        run: The run, for messages.
+    ``wanted`` is what is given of the recipe now; what it does not name stays.
 
     Raises:
         ConfigError: A key is unknown, a value is wrong, or something differs that may not change.

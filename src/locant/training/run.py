@@ -248,17 +248,32 @@ class Run:
     def open(self, wanted: Recipe | Mapping[str, Any], *, begins: bool, goes_on: bool) -> None:
         """Hold the folder, and read the recipe, the corpus and the model to start from.
 
-        Args:
-            wanted: The recipe; of a run that goes on what is given of it.
-            begins: Whether there may be no run yet.
-            goes_on: Whether there may be one.
+        ``wanted`` is the recipe, or of a run that goes on what is given of it; ``begins`` and ``goes_on`` say whether
+        there may be no run yet, and whether there may be one.
         """
         given = wanted.model_dump(mode="json", exclude_unset=True) if isinstance(wanted, Recipe) else wanted
         digest = hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
         parallel.require_same({"the version of Locant": __version__, "the recipe": digest})
-        recipe, self.resume, seen = parallel.from_first_process(
-            lambda: _start(self.held, wanted, self.folder, begins, goes_on)
-        )
+
+        def start() -> tuple[Recipe, bool, str]:
+            """Hold the folder; the name is of something in it by which other machines see whether they share it."""
+            may = {"may_begin": begins, "may_go_on": goes_on}
+            exists = run_folder.goes_on(self.folder, **may)  # before anything is written
+            if not exists and isinstance(wanted, Recipe):
+                _require_languages(wanted.model_dump(exclude_unset=True))
+            self.held.enter_context(run_folder.hold(self.folder))
+            resume = run_folder.goes_on(self.folder, **may)  # another process may have trained until it was held
+            run_folder.begin(self.folder)
+            seen = self.held.enter_context(workplace(self.folder)).name if parallel.world_size() > 1 else ""
+            if not resume:
+                assert isinstance(wanted, Recipe)
+                return wanted, False, seen
+            recipe, changes = continued_recipe(load_run_recipe(self.folder), given, str(self.folder))
+            for change, effect in changes:
+                _logger.info(f"The run goes on with {change}; that changes {effect}.")
+            return recipe, True, seen
+
+        recipe, self.resume, seen = parallel.from_first_process(start)
         # One process prepares the text on each machine that does not share the folder.
         self._prepares = not (self.folder / seen).exists() and parallel.node_place().rank == 0
         if recipe.training.guided_alignment and not self.resume:
@@ -410,7 +425,7 @@ class Run:
         if start := checkpoint or kept:
             trainer.resume(start)
         if parallel.rank() == 0:
-            report = _report_data(recipe, corpus, self.doubts, data, model)
+            report = self._report(data, model)
             run_folder.record(recipe, folder, report, (*self.choices, *lengths), trainer.progress.step)
             self.callback.on_prepared(report)
         reason = trainer.train()
@@ -419,40 +434,50 @@ class Run:
         languages = known.told(learned.source_language, learned.target_language) if known else {}
         return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds, before_after, languages)
 
-
-def _start(
-    held: ExitStack, wanted: Recipe | Mapping[str, Any], folder: Path, begins: bool, goes_on: bool
-) -> tuple[Recipe, bool, str]:
-    """Hold a run folder until the stack is closed.
-
-    Returns:
-        The recipe, whether the run goes on, and the name of something in the folder by which processes of other
-        machines see whether they share it.
-    """
-
-    def check() -> bool:
-        exists = run_folder.has_run(folder)
-        if not exists and not begins:
-            run_folder.require_run(folder)
-        if not exists and isinstance(wanted, Recipe):
-            _require_languages(wanted.model_dump(exclude_unset=True))
-        if not (exists and goes_on):
-            run_folder.require_new(folder)
-        return exists
-
-    check()  # before anything is written
-    held.enter_context(run_folder.hold(folder))
-    resume = check()  # another process may have begun and ended until the folder was held
-    run_folder.begin(folder)
-    seen = held.enter_context(workplace(folder)).name if parallel.world_size() > 1 else ""
-    if not resume:
-        assert isinstance(wanted, Recipe)
-        return wanted, False, seen
-    given = wanted.model_dump(mode="json", exclude_unset=True) if isinstance(wanted, Recipe) else wanted
-    recipe, changes = continued_recipe(load_run_recipe(folder), given, str(folder))
-    for change, effect in changes:
-        _logger.info(f"The run goes on with {change}; that changes {effect}.")
-    return recipe, True, seen
+    def _report(self, data: PreparedData, model: EncoderDecoder[Any]) -> PreparedReport:
+        """Return what will be trained on what."""
+        first = data.epochs(self.recipe.seed).drawn(0)
+        plan = summarize_plan(
+            first.source.lengths, first.target.lengths, self.recipe.batches, seed=self.recipe.seed, epoch=0
+        )
+        stages = [sampling_shares(data.sizes, weights, data.temperature) for weights in data.weights]
+        columns = {"source": data.train.source.lengths, "target": data.train.target.lengths}
+        parts, end = [], 0
+        for number, (part, rows) in enumerate(zip(self.corpus.parts, data.train.parts, strict=True)):
+            start, end = end, end + rows.pairs
+            parts.append(
+                PartReport(
+                    name=part.name,
+                    cleaning=data.reports[part.name].to_dict(),
+                    valid_pairs=data.valid.parts[number].pairs,
+                    test_pairs=len(data.tests.get(part.name, ())),
+                    train_tokens={side: int(column[start:end].sum()) for side, column in columns.items()},
+                    shares=[shares[number] for shares in stages],
+                )
+            )
+        tokenizers = data.tokenizers
+        return PreparedReport(
+            corpus=self.corpus.name,
+            description=self.corpus.description,
+            licence=self.corpus.licence,
+            source_language=self.corpus.source_language,
+            target_language=self.corpus.target_language,
+            cleaning=data.report.to_dict(),
+            train_pairs=len(data.train),
+            valid_pairs=len(data.valid),
+            test_pairs=len(data.test_pairs or ()),
+            train_tokens={side: sum(part.train_tokens[side] for part in parts) for side in ("source", "target")},
+            vocabulary={"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size},
+            batches_per_epoch=plan.batches,
+            padding_waste={"source": plan.padding_waste[0], "target": plan.padding_waste[1]},
+            parameters=count_parameters(model),
+            trained_parameters=sum(one.numel() for one in model.parameters() if one.requires_grad),
+            parts=parts,
+            languages=self.corpus.languages,
+            zero_shot=tuple(part.name for part in self.corpus.parts if part.zero_shot),
+            fingerprint=data.fingerprint,
+            doubts=[asdict(doubt) for doubt in self.doubts],
+        )
 
 
 def _require_languages(data: Mapping[str, Any], where: str = "") -> None:
@@ -481,49 +506,3 @@ def new_model(config: ModelConfig, mode: str) -> EncoderDecoder[Any]:
         if parallel.is_sharded(shapes, mode):
             return shapes
     return build_model(config)
-
-
-def _report_data(
-    recipe: Recipe, corpus: Corpus, doubts: Sequence[Doubt], data: PreparedData, model: EncoderDecoder[Any]
-) -> PreparedReport:
-    """Return what will be trained on what."""
-    first = data.epochs(recipe.seed).drawn(0)
-    plan = summarize_plan(first.source.lengths, first.target.lengths, recipe.batches, seed=recipe.seed, epoch=0)
-    stages = [sampling_shares(data.sizes, weights, data.temperature) for weights in data.weights]
-    columns = {"source": data.train.source.lengths, "target": data.train.target.lengths}
-    parts, end = [], 0
-    for number, (part, rows) in enumerate(zip(corpus.parts, data.train.parts, strict=True)):
-        start, end = end, end + rows.pairs
-        parts.append(
-            PartReport(
-                name=part.name,
-                cleaning=data.reports[part.name].to_dict(),
-                valid_pairs=data.valid.parts[number].pairs,
-                test_pairs=len(data.tests.get(part.name, ())),
-                train_tokens={side: int(column[start:end].sum()) for side, column in columns.items()},
-                shares=[shares[number] for shares in stages],
-            )
-        )
-    tokenizers = data.tokenizers
-    return PreparedReport(
-        corpus=corpus.name,
-        description=corpus.description,
-        licence=corpus.licence,
-        source_language=corpus.source_language,
-        target_language=corpus.target_language,
-        cleaning=data.report.to_dict(),
-        train_pairs=len(data.train),
-        valid_pairs=len(data.valid),
-        test_pairs=len(data.test_pairs or ()),
-        train_tokens={side: sum(part.train_tokens[side] for part in parts) for side in ("source", "target")},
-        vocabulary={"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size},
-        batches_per_epoch=plan.batches,
-        padding_waste={"source": plan.padding_waste[0], "target": plan.padding_waste[1]},
-        parameters=count_parameters(model),
-        trained_parameters=sum(one.numel() for one in model.parameters() if one.requires_grad),
-        parts=parts,
-        languages=corpus.languages,
-        zero_shot=tuple(part.name for part in corpus.parts if part.zero_shot),
-        fingerprint=data.fingerprint,
-        doubts=[asdict(doubt) for doubt in doubts],
-    )
