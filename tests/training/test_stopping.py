@@ -28,7 +28,6 @@ from locant.training import Recipe, TrainingCallback, read_metrics, resume_train
 from locant.training.checkpoint import checkpoint_folders, find_checkpoint
 from locant.training.recipe import apply_overrides
 from locant.training.stopping import Interruption, StopRequest
-from locant.training.trainer import random_states, restore_random_states
 
 SHORT = {"steps": 2, "validate_every": 2, "validation_sentences": 0}
 
@@ -384,21 +383,6 @@ def test_a_call_leaves_the_process_as_it_was(recipe_data, tmp_path, monkeypatch)
     assert (dict(os.environ), torch.get_num_threads(), asked) == (environment, threads, [])
     assert main(["train", "--resume", str(tmp_path / "run")]) == 0
     assert len(asked) == 2
-
-
-@pytest.mark.parametrize("kinds", [["cpu"], ["cpu", "cuda"]])
-def test_all_generators_that_are_drawn_from_go_on(monkeypatch, kinds):
-    """Those of a GPU are made up."""
-    fake = {"cuda": torch.tensor([7], dtype=torch.uint8)}
-    monkeypatch.setattr("torch.cuda.get_rng_state", lambda device: fake["cuda"])
-    monkeypatch.setattr("torch.cuda.set_rng_state", lambda state, device: fake.update(cuda=state))
-    states = random_states(torch.device(kinds[-1]))
-    assert set(states) == set(kinds)
-    drawn = torch.rand(3)
-    fake["cuda"] = torch.tensor([8], dtype=torch.uint8)
-    restore_random_states(states, torch.device(kinds[-1]))
-    assert torch.equal(torch.rand(3), drawn)
-    assert fake["cuda"].item() == (7 if "cuda" in kinds else 8)
 
 
 def test_one_command_begins_or_goes_on(recipe_data, finished, tmp_path, capsys):

@@ -157,7 +157,7 @@ def gather(value: Result) -> list[Result]:
 
 
 def require_same(facts: Mapping[str, str]) -> None:
-    """Refuse processes that would train differently: ConfigError says which of the named facts is not the same on all."""
+    """Refuse processes that would train differently: ConfigError says which of the named facts is not the same."""
     host, first = platform.node(), from_first_process(lambda: dict(facts))
     found = gather(next((name for name in facts if facts[name] != first[name]), None))
     hosts = gather(host)

@@ -65,13 +65,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class AlignmentLimits:
-    """The longest pairs that are aligned.
-
-    Attributes:
-        source: Most tokens of a source.
-        target: Most tokens of a translation.
-        reason: What sets the limits.
-    """
+    """The most tokens of a source and of a translation that are aligned, and what sets these limits."""
 
     source: int
     target: int

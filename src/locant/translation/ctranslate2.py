@@ -275,13 +275,10 @@ def _threads(compute_type: str) -> dict[str, int]:
 
 
 def write_model(found: ModelFolder, folder: Path, quantization: str | None = None, *, least_positions: int = 0) -> None:
-    """Write a model in CTranslate2's format into an empty folder.
+    """Write a model, with its weights, and its tokenizers in CTranslate2's format into an empty folder.
 
-    Args:
-        found: The model, with its weights, and its tokenizers.
-        folder: Where to write.
-        quantization: One of :data:`QUANTIZATIONS`; ``None`` keeps float32.
-        least_positions: Positions that the tables have at least; else as many as the search settings of the model need.
+    ``quantization`` is one of :data:`QUANTIZATIONS`; ``None`` keeps float32. The tables of positions have at least
+    ``least_positions``; else as many as the search settings of the model need.
 
     Raises:
         ConfigError: CTranslate2 cannot express the model.
@@ -346,11 +343,8 @@ def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
 def module_names(stack: str, layers: int, *, gated: bool, norm: str) -> Iterator[tuple[str, list[str]]]:
     """Yield Locant's name of each module of a stack, and CTranslate2's names of those whose rows it stacks.
 
-    Args:
-        stack: ``encoder`` or ``decoder``.
-        layers: How many it has.
-        gated: Whether the feed-forward has gates.
-        norm: ``pre`` where the stack ends in a layer norm.
+    The stack, ``encoder`` or ``decoder``, has so many layers, perhaps with gates, and ends in a norm where that is
+    ``pre``.
     """
     for index in range(layers):
         part, own = f"{stack}/layer_{index}", f"{stack}.layers.{index}"

@@ -33,10 +33,6 @@ class ThreadLimit:
     A process that has as many threads as it was granted at first follows what it is granted, down and up. Where another
     number was chosen there are no more than that, whatever is granted. What the system grants is looked up every other
     second.
-
-    Args:
-        threads: That the process has at first, such as PyTorch's.
-        system: Where the file system begins.
     """
 
     def __init__(self, threads: int, system: Path = Path("/")) -> None:
@@ -46,11 +42,7 @@ class ThreadLimit:
         self._default = threads if threads == self._granted else None
 
     def of(self, threads: int) -> int:
-        """Return the most threads of use.
-
-        Args:
-            threads: That the process has now.
-        """
+        """Return the most threads of use to a process that has so many now."""
         if time.monotonic() - self._looked >= _LOOK:
             self._cores, self._quota = usable_cores(), most_threads(self._system)
             self._looked = time.monotonic()
@@ -70,15 +62,10 @@ class ThreadLimit:
 def side_by_side(work: Sequence[Piece[Result]], threads: int) -> Iterator[Result]:
     """Run pieces of work in threads and yield their results in the order in which they finish.
 
-    Where one fails, or the caller wants no more, those that have not begun never do.
-
-    There are twice as many threads as cores. Where something else keeps a core busy, a system that gives each program
-    its turn may let as many threads as cores share the other ones and leave that one alone; of twice as many some share
-    it too. Two quiet cores were no slower with them (docs/results/speed.md).
-
-    Args:
-        work: The pieces; one alone is done by the caller.
-        threads: As many as there are cores for.
+    One alone is done by the caller. Where one fails, or the caller wants no more, those that have not begun never do.
+    For so many cores there are twice as many threads: where something else keeps a core busy, a system that gives each
+    program its turn may let as many threads as cores share the other ones and leave that one alone; of twice as many
+    some share it too. Two quiet cores were no slower with them (docs/results/speed.md).
     """
     if threads == 1 or len(work) == 1:
         yield from (piece(lambda: True) for piece in work)

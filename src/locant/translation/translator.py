@@ -23,8 +23,8 @@ from locant.text.tokenizer_pair import Prefixes, TokenizerPair
 from locant.translation.alignment import Alignment, AlignmentLimits, align
 from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
 from locant.translation.glossary import Glossary
+from locant.translation.hypotheses import Translation, joined
 from locant.translation.lines import LongSentences, OnLong, parts_of
-from locant.translation.results import Translation, joined, of_hypotheses
 from locant.translation.terms import place_terms
 
 
@@ -447,7 +447,10 @@ class Translator:
         results: list[list[Translation]] = [[] for _ in sources]
         for place, found in self.engine.translate(rows, max_lengths, prefixes.target, settings):
             texts = self.tokenizers.target.decode([hypothesis.tokens for hypothesis in found])
-            results[place] = of_hypotheses(found, texts, max_lengths[place])
+            results[place] = [
+                Translation(text, each.score, each.log_probability, min(len(each.tokens) + 1, max_lengths[place]))
+                for text, each in zip(texts, found, strict=True)
+            ]
         if glossary:
             of_each = [text for (text, _), found in zip(sources, results, strict=True) for _ in found]
             written = [translation.text for found in results for translation in found]
