@@ -255,11 +255,6 @@ def test_bleu_decides_nothing_where_it_cannot_count_words(tmp_path, word, best):
     assert plan.recipe.training.best == best
 
 
-def test_processes_share_the_work(open_recipe):
-    one, four = planned(open_recipe, repeat=100), planned(open_recipe, repeat=100, processes=4)
-    assert four.epochs == pytest.approx(4 * one.epochs)
-
-
 def test_updates_of_several_batches_take_more_of_the_text(open_recipe):
     def plan(**training):
         return planned({**open_recipe, "training": training}, repeat=100)
@@ -300,15 +295,6 @@ def test_text_without_a_weight_is_not_passed_over(open_recipe):
     assert plan(0, stages=[{"until": 0.5}, {"sources": {"other": 1}}]).pairs == plan(1).pairs
     tokens = [each.epochs * each.pairs * each.tokens_per_pair for each in (without, plan(1))]
     assert tokens[0] == pytest.approx(tokens[1], rel=0.01)
-
-
-def test_scripts_without_common_letters_get_two_vocabularies(tmp_path):
-    pairs = [(f"слово {number % 7} и ещё {number}", f"word {number % 7} and also {number}") for number in range(300)]
-    (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
-    corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv"}
-    plan = planned({"corpus": corpus, "training": {"minutes": 5}})
-    assert plan.recipe.tokenizer.joint is False
-    assert not plan.recipe.sized_model(60, 60).share_embeddings
 
 
 def test_a_run_says_what_was_chosen_and_resumes_with_it(open_recipe, tmp_path, measured):
@@ -360,12 +346,6 @@ def test_a_length_is_usual_that_was_seen_often(lengths, usual, recipe_data, monk
     assert choose_usual_length(recipe, tokenised([each + 2 for each in lengths], *parts))[0] == found
 
 
-@pytest.mark.parametrize("given", [None, 500])
-def test_a_usual_length_that_is_given_stays(given, recipe_data):
-    recipe = Recipe.parse({**recipe_data, "decoding": {"usual_source_length": given}})
-    assert choose_usual_length(recipe, tokenised([30] * 100)) == (recipe, ())
-
-
 def test_runs_know_the_usual_length_of_their_text(recipe_data, tmp_path, monkeypatch):
     monkeypatch.setattr("locant.training.defaults._LEAST_USUAL", 1)
 
@@ -409,18 +389,6 @@ def test_a_dry_run_measures_this_machine_and_writes_nothing(corpus, tmp_path, mo
     assert not list(tmp_path.iterdir())
 
 
-def test_a_text_that_is_its_own_translation_is_a_warning(corpus, caplog):
-    """Likely one file was given twice; with noise, a model that mends text learns from it."""
-    source = str(corpus / "train.en")
-    train = {"corpus": {"kind": "files", "train": {"source": source, "target": source}}}
-    plan_training(train, training={"steps": 2, "device": "cpu"})
-    assert "100% of the sources are the same" in caplog.text
-    caplog.clear()
-    noisy = {"kind": "mixture", "sources": {"one": {**train, "noise": {"typos": 0.5}}}}
-    plan_training({"corpus": noisy}, training={"steps": 2, "device": "cpu"})
-    assert "the same as their targets" not in caplog.text
-
-
 def test_fine_tuning_with_muon_is_gentle_where_it_passes_over_the_text_often(open_recipe):
     rates = []
     for steps in (1, 4000):
@@ -453,11 +421,6 @@ def test_the_longest_sentence_fits_what_is_given(open_recipe, given, key):
         planned({**open_recipe, **given, "max_tokens": 101})
 
 
-def test_planning_refuses_what_training_would_refuse(open_recipe):
-    with pytest.raises(ConfigError, match="the characters of the training text alone need"):
-        plan_training(open_recipe, tokenizer={"vocab_size": 9})
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("pairs", [3, 40])
 def test_the_smallest_texts_can_be_planned_and_trained(pairs, tmp_path):
@@ -483,14 +446,6 @@ def test_each_of_two_vocabularies_has_what_its_text_can_fill(tmp_path, measured)
     assert sizes["source"] < 60
     assert sizes["target"] > 900
     assert load_run_recipe(summary.folder).tokenizer.vocab_size == sizes["target"]
-
-
-def test_a_vocabulary_has_room_for_the_characters_of_many_scripts(tmp_path):
-    text = "".join(f"{chr(0x3400 + number)}{chr(0x5000 + number)}\t{number}\n" for number in range(5000))
-    (tmp_path / "pairs.tsv").write_text(text, encoding="utf-8")
-    corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv"}
-    recipe = planned({"corpus": corpus, "cleaning": {"overlap": False}, "training": {"minutes": 5}}).recipe
-    assert recipe.tokenizer.vocab_size > 9000
 
 
 def test_choices_follow_the_text_that_cleaning_keeps(tmp_path, measured):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import json
 import os
 import shutil
 import time
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from processes import start_locant
 from locant import generate_corpus
 from locant.cli import main
 from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
-from locant.text import JsonlCorpus, TsvCorpus, load_corpus, read_monolingual
+from locant.text import JsonlCorpus, TsvCorpus, load_corpus
 from locant.training import Recipe, train
 from locant.translation import Translator
 
@@ -219,52 +217,6 @@ def test_the_training_text_of_a_run_is_distilled(run, recipe_data, translator, t
     assert not (tmp_path / "back").exists()
 
 
-@pytest.fixture
-def turned(run) -> Translator:
-    """A model that says that it translates in the opposite direction."""
-    found = Translator.from_pretrained(run, device="cpu")
-    found.source_language, found.target_language = "de", "en"
-    return found
-
-
-def test_the_target_side_of_a_corpus_is_translated_back(turned, tmp_path, run, corpus):
-    result = generate_corpus(turned, corpus=run, direction="back", output=tmp_path / "made", beam=1)
-    assert [row[1] for row in rows(result.path)] == (corpus / "train.de").read_text(encoding="utf-8").splitlines()
-
-
-def test_back_translations_are_trained_on_with_a_tag(turned, recipe_data, text, tmp_path):
-    made = generate_corpus(turned, text, output=tmp_path / "made", direction="back", sampling={"seed": 2})
-    sources = {
-        "real": {"corpus": recipe_data["corpus"]},
-        "back": {"corpus": {"kind": "tsv", "train": str(made.path)}, "weight": 0.5, "tag": "<bt>"},
-    }
-    data = {**recipe_data, "corpus": {"kind": "mixture", "sources": sources}, "tokenizer": {"vocab_size": 40}}
-    train(Recipe.parse({**data, "training": {**recipe_data["training"], "steps": 5}}), tmp_path / "run")
-    student = Translator.from_pretrained(tmp_path / "run", device="cpu")
-    assert "<bt>" in {student.tokenizers.source.token(index) for index in range(student.tokenizers.source.vocab_size)}
-
-
-def test_a_full_disk_leaves_what_can_be_gone_on_with(translator, text, tmp_path, monkeypatch):
-    whole = generate_corpus(translator, text, output=tmp_path / "whole", chunk=16).path.read_bytes()
-    flush, count = os.fsync, 0
-
-    def full(descriptor: int) -> None:
-        nonlocal count
-        count += 1
-        if count > 8:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        flush(descriptor)
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CheckpointError, match="The disk is full"):
-        generate_corpus(translator, text, output=tmp_path / "made", chunk=16)
-    monkeypatch.setattr(os, "fsync", flush)
-    partial = (tmp_path / "made" / "train.tsv.partial").read_bytes()
-    assert whole.startswith(partial)
-    assert partial.endswith(b"\n") or not partial
-    assert generate_corpus(translator, text, output=tmp_path / "made", chunk=16).path.read_bytes() == whole
-
-
 def test_mistakes_are_told_before_any_work(translator, run, text, tmp_path):
     output = tmp_path / "made"
     (tmp_path / "empty.en").write_text("")
@@ -318,34 +270,3 @@ def test_ctranslate2_searches_and_does_not_sample(run, text, tmp_path):
     result = generate_corpus(theirs, text, output=tmp_path / "made", beam=1)
     ours = generate_corpus(Translator.from_pretrained(run, device="cpu"), text, output=tmp_path / "ours", beam=1)
     assert [row[:2] for row in rows(result.path)] == [row[:2] for row in rows(ours.path)]
-
-
-def test_wrong_usage_of_the_command(run, text, tmp_path, capsys):
-    for arguments, message in (
-        ([str(run), "--output", "x"], "Say what to translate"),
-        ([str(run), str(text), "--corpus", str(run), "--output", "x"], "Say what to translate"),
-        ([str(run), str(text), "--temperature", "0.5", "--output", "x"], "go with --sampling"),
-        ([str(run), str(text), "--direction", "bac", "--output", "x"], "Did you mean 'back'?"),
-        ([str(run), str(text), "--target-language", "german", "--output", "x"], "'de'"),
-        ([str(run), "--corpus", "bibel-modern-english", "--output", "x"], "Did you mean 'bible-modern-english'?"),
-    ):
-        assert main(["generate", *arguments]) == 2
-        error = capsys.readouterr().err
-        assert message in error
-        assert "Traceback" not in error
-    assert main(["generate", str(run), str(tmp_path / "none.txt"), "--output", "x"]) == 1, "not wrong, but missing"
-    assert "none.txt does not exist" in capsys.readouterr().err
-
-
-def test_memory_does_not_grow_with_the_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("locant.text.readers._LINES", 256)
-    path = tmp_path / "long.en"
-    with path.open("w", encoding="utf-8") as file:
-        for number in range(60_000):
-            file.write(f"sentence number {number} of a long text that is read line by line\n")
-    tracemalloc.start()
-    text = read_monolingual([path])
-    assert sum(1 for _ in text) == len(text) == 60_000
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < path.stat().st_size / 8

@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 from tiny_models import tiny_model
 from torch import nn
 
-from locant.errors import ConfigError
 from locant.training import TrainingCallback, TrainingSettings, resume_training, train
 from locant.training.optimizers import Muon, WeightAverage, build_optimizer, orthogonalized
 
@@ -78,11 +77,6 @@ def test_frozen_weights_are_left_out_and_groups_scale_the_rate():
     assert optimizer.param_groups[0]["lr"] == 0.005
 
 
-def test_sharded_weights_and_muon_do_not_go_together():
-    with pytest.raises(ConfigError, match=r"training\.parallel=ddp"):
-        build_optimizer(tiny_model(20), TrainingSettings(optimizer="muon"), sharded=True)
-
-
 def test_the_average_of_weights_follows_its_definition():
     parameter = nn.Parameter(torch.tensor([1.0]))
     average, expected = WeightAverage([("p", parameter)], 0.5), 1.0
@@ -92,14 +86,6 @@ def test_the_average_of_weights_follows_its_definition():
         decay = min(0.5, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * value
         assert average.tensors["p"].item() == pytest.approx(expected, rel=1e-6)
-
-
-def test_a_schedule_beside_the_schedule_free_optimiser_is_refused():
-    assert TrainingSettings(optimizer="schedule_free").schedule == "constant"
-    with pytest.raises(ConfigError, match=r"leave training\.schedule=cosine out"):
-        TrainingSettings.parse({"optimizer": "schedule_free", "schedule": "cosine"}, "training")
-    with pytest.raises(ConfigError, match="gradient_accumulation_steps, which is 1"):
-        TrainingSettings.parse({"accumulation_warmup": 0.2}, "training")
 
 
 class StopAt(TrainingCallback):

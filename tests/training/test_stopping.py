@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from processes import start_locant
 from safetensors.torch import load_file
 
 from locant.cli import main
-from locant.cli.progress import TrainingProgress
 from locant.errors import CheckpointError, ConfigError, DataError, StoppedError
 from locant.files import file_digest
 from locant.training import Recipe, TrainingCallback, read_metrics, resume_training, train
@@ -95,22 +93,6 @@ def test_the_command_ends_with_the_code_of_the_signal(recipe_data, tmp_path):
     assert checkpoint_folders(tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("step", "said"), [(1, "from the first update"), (11, "from update 10, the newest checkpoint")]
-)
-def test_an_interrupted_command_says_how_to_go_on(recipe_data, tmp_path, monkeypatch, capsys, step, said):
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe_data))
-    run = tmp_path / "my run"
-
-    def on_step(progress, done, report):
-        if report.step == step:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(TrainingProgress, "on_step", on_step)
-    assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(run)]) == 130
-    assert f"locant: interrupted. Go on {said}, by `locant train --resume '{run}'`." in capsys.readouterr().err
-
-
 def test_a_second_request_ends_the_process_at_once(monkeypatch):
     now, sent = itertools.count(step=0.6), []
     monkeypatch.setattr("locant.training.stopping.time.monotonic", lambda: next(now))
@@ -165,18 +147,6 @@ def test_a_request_interrupts_what_may_be_cut_short():
             signal.raise_signal(signal.SIGTERM)
         with pytest.raises(Interruption), request.interruptible():
             pytest.fail("it has been asked to stop already")
-
-
-def test_a_handler_of_the_program_stays():
-    def own(*_):
-        pass
-
-    signal.signal(signal.SIGTERM, own)
-    try:
-        with StopRequest().listening():
-            assert signal.getsignal(signal.SIGTERM) is own
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @pytest.mark.sampled(1)
@@ -325,27 +295,6 @@ def test_records_that_inform_stop_no_run(finished, recipe_data, tmp_path, caplog
             assert not [record for record in caplog.records if name in record.getMessage()], "it is whole again"
 
 
-def test_only_what_training_wrote_is_taken_for_a_checkpoint(finished, recipe_data, tmp_path, monkeypatch, capsys):
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    newest, others = (
-        run / "checkpoints" / "step-00000030",
-        ["step-00000030-backup", "step-abc", "step-0000040", "step-"],
-    )
-    for name in others:
-        shutil.copytree(newest, newest.with_name(name))
-    (newest.parent / "step-00000099").write_text("a file")
-    (run / "snapshots" / "step-00000010-mine.safetensors").write_text("mine")
-    monkeypatch.setattr(TrainingProgress, "on_step", lambda *_: interrupt())
-    assert main(["train", "--resume", str(run), "training.steps=40"]) == 130
-    assert "from update 30" in capsys.readouterr().err
-    monkeypatch.undo()
-    resume_training(run, training={"steps": 50})
-    assert [folder.name for folder in checkpoint_folders(run)] == ["step-00000040", "step-00000050"]
-    assert {*others, "step-00000099"} < {path.name for path in newest.parent.iterdir()}
-    assert (run / "snapshots" / "step-00000010-mine.safetensors").exists()
-
-
 def test_damaged_rows_of_metrics_cost_no_others(finished, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
@@ -371,18 +320,6 @@ def test_a_run_without_its_prepared_text_keeps_its_vocabulary(recipe_data, corpu
     (run / "data.json").write_text("{}")  # earlier versions did not say there what the text was
     resume_training(run, corpus={"folder": str(other)}, training={"steps": 31})
     assert (run / "tokenizer.joint.model").read_bytes() == before
-
-
-def test_a_call_leaves_the_process_as_it_was(recipe_data, tmp_path, monkeypatch):
-    asked = []
-    for name in ("keep_freed_memory", "limit_onednn_cache"):
-        monkeypatch.setattr(f"locant.runtime.{name}", partial(asked.append, name))
-    before, environment, threads = torch.get_rng_state(), dict(os.environ), torch.get_num_threads()
-    train(recipe_data, tmp_path / "run", training=SHORT)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert (dict(os.environ), torch.get_num_threads(), asked) == (environment, threads, [])
-    assert main(["train", "--resume", str(tmp_path / "run")]) == 0
-    assert len(asked) == 2
 
 
 def test_one_command_begins_or_goes_on(recipe_data, finished, tmp_path, capsys):

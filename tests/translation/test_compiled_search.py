@@ -15,7 +15,7 @@ from compiled_steps import CompiledSteps
 from tiny_models import tiny_model
 from with_kernels import needs_compiler
 
-from locant.errors import ConfigError, LocantError
+from locant.errors import ConfigError
 from locant.models import DecodingSettings, Transformer
 from locant.text import BOS, EOS
 from locant.translation import CompiledEngine, Hypothesis, compiled, continuous_search, supports
@@ -181,28 +181,6 @@ def test_sentences_that_come_and_go(seed: int) -> None:
         found.update(running.step())
     assert len(found) >= 30 - len(removed)
     assert found == {number: in_python(engine, sentences[number]) for number in found}
-
-
-@pytest.mark.parametrize("prefix", [(BOS,), (BOS, 7)])
-def test_part_of_a_model_is_not_a_number(prefix: tuple[int, ...]) -> None:
-    """After some tokens log-probabilities are no numbers."""
-    found = 0
-    for seed in range(8):
-        model = tiny_model(VOCABULARY, seed, sharpness=2.0)
-        with torch.no_grad():
-            model.target_embedding.weight[[8, 11, 14, 20], 3] = math.nan
-        engine = int8_engine(model)
-        for beam in (1, 2, 4):
-            sentence = Searched([5, 6, EOS], 12, prefix, DecodingSettings(beam=beam, n_best=beam))
-            try:
-                expected = in_python(engine, sentence)
-            except LocantError as error:
-                with pytest.raises(LocantError, match=str(error)):
-                    list(engine.translate([sentence.source], [12], prefix, sentence.settings))
-            else:
-                found += 1
-                assert dict(engine.translate([sentence.source], [12], prefix, sentence.settings)) == {0: expected}
-    assert 0 < found < 24
 
 
 def test_what_cannot_join_leaves_the_search_as_it_was() -> None:

@@ -58,19 +58,6 @@ def test_a_quota_that_changes(system: System) -> None:
     assert limit.of(8) == 8
 
 
-def test_a_quota_that_was_small_at_first(system: System) -> None:
-    """Its process was told to have as many threads, or has one for each core."""
-    system.quota("200000")
-    for count in (2, 8):
-        system.quota("200000")
-        limit = ThreadLimit(count, system.folder)
-        assert limit.of(count) == 2
-        system.quota("600000")
-        assert limit.of(count) == 6
-        system.quota("9900000")
-        assert limit.of(count) == 8
-
-
 def test_cores_that_change(system: System) -> None:
     limit = ThreadLimit(8, system.folder)
     for cores in (2, 12, 8):
@@ -91,14 +78,6 @@ def test_threads_that_were_chosen(system: System) -> None:
     chosen = ThreadLimit(3, system.folder)
     system.cores, system.seconds = 40, system.seconds + 3
     assert chosen.of(3) == 3
-
-
-def test_threads_that_the_environment_fixes(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("locant.runtime._FIXED", True)
-    limit = ThreadLimit(8, system.folder)
-    system.cores = 1
-    system.quota("100000")
-    assert limit.of(8) == 8
 
 
 @needs_compiler
@@ -137,12 +116,6 @@ def test_all_results_in_the_order_in_which_they_are_done() -> None:
 
     assert list(side_by_side([first, second], 2)) == [2, 1]
     assert sorted(side_by_side([lambda _, n=n: n for n in range(50)], 3)) == list(range(50))
-
-
-def test_one_thread_and_one_piece_are_the_caller_s() -> None:
-    caller = threading.get_ident()
-    assert list(side_by_side([lambda _: threading.get_ident()] * 4, 1)) == [caller] * 4
-    assert list(side_by_side([lambda _: threading.get_ident()], 4)) == [caller]
 
 
 @pytest.mark.parametrize("stopped", ["by an error", "by the caller"])
@@ -186,16 +159,6 @@ def test_pieces_that_have_begun_are_told_that_nobody_wants_them() -> None:
     with pytest.raises(ValueError, match="no"):
         list(side_by_side([fails, long], 2))
     assert told.is_set()
-
-
-def test_twice_as_many_threads_as_cores_share_the_pieces() -> None:
-    everyone = threading.Barrier(4)
-
-    def piece(_: object) -> int:
-        everyone.wait(30)
-        return threading.get_ident()
-
-    assert len(set(side_by_side([piece] * 8, 2))) == 4
 
 
 def test_where_a_program_ends_the_caller_does_all() -> None:
