@@ -15,8 +15,6 @@ from with_kernels import kernels, needs_compiler
 from locant.errors import ConfigError
 from locant.kernels import attention, cross_entropy, layer_norm
 from locant.kernels.library import find_compiler
-from locant.models.dropout import Dropout
-from locant.models.layer_norm import add_and_norm
 from locant.training import projected_cross_entropy
 
 pytestmark = needs_compiler
@@ -75,24 +73,6 @@ def test_labels_outside_the_vocabulary(label: int, dtype: torch.dtype) -> None:
     assert torch.equal(logits, before)
     with pytest.raises(ConfigError, match=str(label)):
         projected_cross_entropy(torch.randn(1, 2, 16), torch.randn(8, 16), labels[None, 2:4], smoothing=0.1, ignore=0)
-
-
-@pytest.mark.parametrize("shape", [(4, 8), (8,)])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_totals_of_what_is_added(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    total, product = torch.randn(4, 8), torch.randn(shape).to(dtype)
-    expected = total + product
-    cross_entropy.accumulate(total, product)
-    assert torch.equal(total, expected)
-
-
-def test_residuals_that_broadcast_are_left_to_pytorch() -> None:
-    x, residual, norm = torch.randn(2, 3, 64), torch.randn(1, 1, 64), nn.LayerNorm(64)
-    assert not layer_norm.serves(x, residual, norm.weight, norm.bias)
-    expected = norm(residual + x)
-    torch.testing.assert_close(add_and_norm(x, residual, Dropout(0.0), norm), expected)
-    out = Dropout(0.5)(torch.ones_like(x), residual)
-    assert set((out - residual).round(decimals=3).unique().tolist()) <= {0.0, 2.0}
 
 
 def test_norms_of_another_width_or_without_a_bias_are_left_to_pytorch() -> None:

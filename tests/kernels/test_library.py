@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from with_kernels import kernels, needs_compiler
 
 import locant.kernels
 from locant.errors import ConfigError
-from locant.kernels import rotation
 from locant.kernels.library import Kernel, Library, built_path, find_compiler
 from locant.kernels.tensors import SMALLEST
 from locant.kernels.variants import FOLDER
-from locant.positions import Rotary
 
 # Sources of a library that is built at once.
 SOME_SOURCES = {
@@ -160,18 +157,6 @@ def test_elsewhere_than_in_the_cache(why: str, cache: Path, tmp_path: Path, monk
     assert not built_path().parent.stat().st_mode & 0o022
 
 
-@needs_compiler
-@pytest.mark.parametrize("mode", [0o775, 0o757])
-def test_a_build_that_others_could_have_changed_is_not_loaded(cache: Path, tmp_path: Path, mode: int) -> None:
-    inside = built_path()
-    inside.write_bytes(b"not to be loaded")
-    inside.chmod(mode)
-    assert fresh().usable()
-    assert built_path().parent.parent == tmp_path
-    inside.chmod(0o755)
-    assert built_path() == inside
-
-
 def test_builds_are_of_a_processor_and_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info, paths = tmp_path / "cpuinfo", []
     monkeypatch.setattr("locant.kernels.library._CPUINFO", info)
@@ -200,10 +185,3 @@ def test_the_environment_switches_off_from_the_start(value: str, on: bool) -> No
     code = "import locant.kernels, sys; sys.exit(locant.kernels.enabled())"
     environment = {**os.environ, "LOCANT_KERNELS": value}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == on
-
-
-def test_small_tensors_build_nothing(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    monkeypatch.setattr(rotation, "KERNEL", fresh())
-    x, positions = torch.randn(1, 2, 8, 16), torch.arange(8)
-    Rotary(16).rotate(x, x, positions, positions)
-    assert not cache.exists()

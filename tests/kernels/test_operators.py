@@ -23,7 +23,6 @@ from torch.utils.checkpoint import checkpoint
 from with_kernels import kernels, needs_compiler
 
 from locant.errors import ConfigError
-from locant.kernels.library import LIBRARY
 from locant.kernels.operator import OPERATORS
 from locant.kernels.operators import decompositions
 from locant.models.dropout import Dropout
@@ -234,17 +233,6 @@ def test_a_block_is_compiled_in_one_graph(backend: str) -> None:
     assert torch.equal(found[1] == 0, expected[1] == 0), "the same elements are dropped"
 
 
-def test_the_switch_is_seen_by_what_is_compiled() -> None:
-    block, x, positions = _block()
-    graphs, keeping = _keeping()
-    compiled = torch.compile(block.eval(), fullgraph=True, backend=keeping)
-    x = x.detach()
-    expected = compiled(x, positions)
-    with kernels(False):
-        torch.testing.assert_close(compiled(x, positions), expected, atol=1e-5, rtol=1e-5)
-    assert graphs == [IN_A_BLOCK, set()]
-
-
 def test_the_loss_is_compiled_in_one_graph() -> None:
     hidden, weight, labels = _random(2, 3, 16), _random(9, 16), torch.tensor([[3, 0, 8], [1, 2, 0]])
 
@@ -288,16 +276,6 @@ def test_free_sizes_are_exported() -> None:
         torch.testing.assert_close(program.module()(x, positions), block(x, positions), atol=1e-5, rtol=1e-5)
 
 
-def test_exported_programs_run_where_kernels_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    block, x, positions = _block()
-    program = torch.export.export(block.eval(), (x.detach(), positions)).module()
-    expected = program(x, positions)
-    with kernels(False):
-        torch.testing.assert_close(program(x, positions), expected, atol=1e-5, rtol=1e-5)
-    monkeypatch.setattr(LIBRARY, "failed", True)
-    assert not _names(torch.export.export(block, (x.detach(), positions)).graph)
-
-
 def test_onnx_knows_nothing_of_locant(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxscript")
@@ -305,22 +283,6 @@ def test_onnx_knows_nothing_of_locant(tmp_path: Path) -> None:
     path = tmp_path / "block.onnx"
     torch.onnx.export(block.eval(), (x.detach(), positions), path, dynamo=True, verbose=False)
     assert {domain.domain for domain in onnx.load(path).opset_import} <= {"", "pkg.onnxscript.torch_lib.common"}
-
-
-def test_functional_gradients_are_those_of_autograd() -> None:
-    """And those of the kernels, which transforms do not see."""
-    block, x, positions = _block()
-    names = dict(block.eval().named_parameters())
-    x = x.detach()
-
-    def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        return torch.func.functional_call(block, parameters, (x, positions)).square().sum()
-
-    expected = torch.autograd.grad(loss(names, x), list(names.values()))
-    with Seen() as seen:
-        found = torch.func.grad(loss)({name: value.detach() for name, value in names.items()}, x)
-    torch.testing.assert_close(tuple(found.values()), expected, atol=1e-4, rtol=1e-4)
-    assert not seen.names
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -416,18 +378,6 @@ def test_gradients_of_other_sizes_are_no_kernel_s() -> None:
     outer, normalised, inverse, *others = _norm_backward(FLOAT32, 64, 0)
     for changed in ((outer, normalised[:1, :2], inverse), (outer, normalised, inverse[:, :3])):
         assert _refused(OPERATORS["layer_norm_backward"], (*changed, *others))
-
-
-@pytest.mark.parametrize("device", ["cpu", "meta"])
-@pytest.mark.parametrize("reads", [True, False])
-def test_dropout_that_there_is_not_is_refused(device: str, reads: bool) -> None:
-    x, scales = torch.ones(2, 64, device=device), torch.ones(64, device=device)
-    with kernels(reads):
-        for dropped, seed in ((-1, torch.tensor(3)), (256, torch.tensor(3)), (25, None)):
-            with pytest.raises(ConfigError, match=str(dropped)):
-                torch.ops.locant.layer_norm(x, None, scales, scales, seed, dropped, 1e-5, FLOAT32)
-            with pytest.raises(ConfigError, match=str(dropped)):
-                torch.ops.locant.layer_norm_backward(x, x, x[:, 0], scales, seed, dropped, True, FLOAT32)
 
 
 @pytest.mark.parametrize(("name", "make"), CASES)

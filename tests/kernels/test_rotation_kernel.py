@@ -110,15 +110,6 @@ def test_gradients_are_right_to_the_second(layout: Any, of: str) -> None:
     assert torch.autograd.gradgradcheck(rotated, (x, angles))
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 6, 4), (1, 3, 6, 4), (1, 1, 1, 4), (1, 4), (3, 6, 4)])
-def test_angles_that_broadcast(shape: tuple[int, ...]) -> None:
-    """Angles of a head of their own, or the same for all positions."""
-    x, angles = heads(2, 3, 6, 8), heads(*shape, seed=1)
-    found = rotate_pairs(x, angles.sin(), angles.cos(), "half")
-    with kernels(False):
-        torch.testing.assert_close(found, rotate_pairs(x, angles.sin(), angles.cos(), "half"))
-
-
 def test_transforms_and_tracing_see_pytorch() -> None:
     rope, positions = Rotary(8), torch.arange(6)
 

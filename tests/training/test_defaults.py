@@ -119,18 +119,6 @@ def test_more_time_allows_larger_models_and_batches_until_the_text_is_used_up(op
     assert rates[0] > rates[1]
 
 
-def test_a_model_is_wider_where_the_budget_has_two_tokens_for_each_of_its_weights(open_recipe):
-    weights = 3 * (4 * 192**2 + 2 * 192 * 768) + 3 * (8 * 192**2 + 2 * 192 * 768)
-    tokens_per_minute = 60 * 0.94 * 4000 * (128 / 192) ** 2
-
-    def width(tokens_per_weight):
-        minutes = tokens_per_weight * weights / tokens_per_minute
-        return planned({**open_recipe, "training": {"minutes": minutes}}, repeat=10_000).recipe.model["d_model"]
-
-    assert width(1.95) == 128
-    assert width(2.05) == 192
-
-
 def test_muon_up_to_some_width_unless_a_learning_rate_is_given(open_recipe):
     def settings(**training):
         minutes = {"minutes": 20_000, **training}
@@ -280,23 +268,6 @@ def test_a_pass_over_a_short_text_is_a_whole_number_of_batches(open_recipe, tmp_
     assert state["progress"]["epoch"] + 1 == 12
 
 
-def test_text_without_a_weight_is_not_passed_over(open_recipe):
-    corpus = open_recipe["corpus"]
-    never = {**corpus, "train": {"source": "train.de", "target": "train.en"}, "valid": None, "test": None}
-    never |= {"source_language": None, "target_language": None}
-
-    def plan(weight, **more):
-        sources = {"one": {"corpus": corpus}, "other": {"weight": weight, "corpus": never}}
-        return planned({**open_recipe, "corpus": {"kind": "mixture", "sources": sources, **more}})
-
-    alone, without = planned(open_recipe), plan(0)
-    assert (without.pairs, without.removed) == (alone.pairs, alone.removed)
-    assert plan(1).pairs > without.pairs
-    assert plan(0, stages=[{"until": 0.5}, {"sources": {"other": 1}}]).pairs == plan(1).pairs
-    tokens = [each.epochs * each.pairs * each.tokens_per_pair for each in (without, plan(1))]
-    assert tokens[0] == pytest.approx(tokens[1], rel=0.01)
-
-
 def test_a_run_says_what_was_chosen_and_resumes_with_it(open_recipe, tmp_path, measured):
     class Notes(TrainingCallback):
         plan = None
@@ -419,16 +390,6 @@ def test_the_longest_sentence_fits_what_is_given(open_recipe, given, key):
     assert [choice.reason for choice in plan.choices if choice.key == "max_tokens"] == [f"{key} is 100"]
     with pytest.raises(ConfigError, match="max_tokens is 101"):
         planned({**open_recipe, **given, "max_tokens": 101})
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("pairs", [3, 40])
-def test_the_smallest_texts_can_be_planned_and_trained(pairs, tmp_path):
-    lines = "".join(f"a b {number}\tc d {number}\n" for number in range(pairs))
-    (tmp_path / "pairs.tsv").write_text(lines, encoding="utf-8")
-    corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv", "valid_size": 1}
-    summary = train({"corpus": corpus, "training": {"steps": 2}}, tmp_path / "run")
-    assert summary.steps == 2
 
 
 @pytest.mark.slow

@@ -142,7 +142,7 @@ def test_a_finished_corpus_is_left_as_it_is(translator, text, tmp_path, monkeypa
     assert not asked
 
 
-def test_other_text_model_or_settings_are_refused(translator, recipe_data, run, text, tmp_path):
+def test_other_text_model_or_settings_are_refused(translator, run, text, tmp_path):
     def again(**changes):
         arguments = {"chunk": 20, "filters": {"max_ratio": 9.0}, **changes}
         model = arguments.pop("model", translator)
@@ -158,26 +158,23 @@ def test_other_text_model_or_settings_are_refused(translator, recipe_data, run, 
         ({"files": other}, "text"),
         ({"model": Translator.from_pretrained(tmp_path / "trained-on", device="cpu")}, "model"),
         ({"direction": "back"}, "direction"),
-        ({"beam": 3}, "decoding.beam"),
         ({"sampling": {}}, "decoding.sampling"),
         ({"filters": {"max_ratio": 8.0}}, "filters.max_ratio"),
         ({"chunk": 30}, "chunk"),
-        ({"form": "jsonl"}, "form"),
     ):
-        with pytest.raises(CheckpointError, match=rf"begun otherwise.* {key}\b"):
+        with pytest.raises(CheckpointError, match=rf"\b{key}\b"):
             again(**changes)
     assert (tmp_path / "made" / "train.tsv").read_bytes() == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
-    with pytest.raises(CheckpointError, match="holds no generated corpus"):
-        generate_corpus(translator, text, output=tmp_path / "mine")
-    with pytest.raises(CheckpointError, match=r"thesis\.txt is a file, and a generated corpus is a folder"):
-        generate_corpus(translator, text, output=tmp_path / "mine" / "thesis.txt")
+    for output in (tmp_path / "mine", tmp_path / "mine" / "thesis.txt"):
+        with pytest.raises(CheckpointError):
+            generate_corpus(translator, text, output=output)
     record = json.loads((tmp_path / "made" / "generation.json").read_text())
-    for key in ("made_from", "bytes", "report"):
+    for key in record:
         rest = {name: value for name, value in record.items() if name != key}
         (tmp_path / "made" / "generation.json").write_text(json.dumps(rest))
-        with pytest.raises(CheckpointError, match=rf"generation\.json is damaged.*'{key}' is missing"):
+        with pytest.raises(CheckpointError, match=rf"generation\.json is damaged.*'{key}'"):
             again()
 
 
@@ -221,43 +218,27 @@ def test_mistakes_are_told_before_any_work(translator, run, text, tmp_path):
     output = tmp_path / "made"
     (tmp_path / "empty.en").write_text("")
     (tmp_path / "latin.en").write_bytes(b"one\ntwo\nd\xe9j\xe0 vu\n")
-    for files, error, message in (
-        (tmp_path / "missing.en", DataError, "missing.en does not exist"),
-        (tmp_path / "empty.en", DataError, "empty.en is empty; there is nothing to translate"),
-        ([text, tmp_path / "latin.en"], DataError, "latin.en, line 3: byte 2 of the line is not valid UTF-8"),
-        ((), UsageError, "Give either text files to translate, or a run or recipe"),
+    for files, changes, error, named in (
+        (tmp_path / "missing.en", {}, DataError, "missing.en"),
+        (tmp_path / "empty.en", {}, DataError, "empty.en"),
+        ([text, tmp_path / "latin.en"], {}, DataError, "latin.en, line 3"),
+        ((), {}, UsageError, "text files"),
+        (text, {"corpus": run}, UsageError, "text files"),
+        (text, {"direction": "bak"}, UsageError, "'back'"),
+        (text, {"form": "csv"}, UsageError, "'tsv'"),
+        (text, {"chunk": 0}, UsageError, "got 0"),
+        (text, {"beem": 3}, UsageError, "'beam'"),
+        (text, {"filters": {"min_score": 2}}, UsageError, "min_score"),
+        ((), {"corpus": tmp_path}, CheckpointError, tmp_path.name),  # a folder of something else
+        ((), {"corpus": tmp_path / "missing"}, CheckpointError, "missing"),
+        ((), {"corpus": tmp_path / "missing.yaml"}, DataError, r"missing\.yaml"),
+        ((), {"corpus": text}, UsageError, text.name),
+        ((), {"corpus": "bible-modern-englis"}, UsageError, "'bible-modern-english'"),
     ):
-        with pytest.raises(error, match=message):
-            generate_corpus(translator, files, output=output)
-    for changes, message in (
-        ({"direction": "bak"}, "Unknown direction 'bak'. Did you mean 'back'?"),
-        ({"form": "csv"}, "Unknown form of a corpus 'csv'. Did you mean 'tsv'?"),
-        ({"chunk": 0}, "at least 1 line"),
-        ({"beem": 3}, "Did you mean 'beam'?"),
-        ({"filters": {"min_score": 2}}, "min_score"),
-        ({"corpus": run}, "Give either text files to translate, or a run or recipe"),
-    ):
-        with pytest.raises(UsageError) as refused:
-            generate_corpus(translator, text, output=output, **changes)
-        assert message in str(refused.value)
-    for corpus, message in (
-        (tmp_path, "holds no run, whose training text"),  # a folder of something else
-        (tmp_path / "missing", "missing does not exist"),
-        (tmp_path / "missing.yaml", "missing.yaml does not exist"),
-    ):
-        with pytest.raises((CheckpointError, DataError)) as failed:
-            generate_corpus(translator, corpus=corpus, output=output)
-        assert message in str(failed.value)
-    for corpus, message in (
-        (text, "is a file, but --corpus (corpus) takes a run or a recipe"),
-        ("bible-modern-englis", "Did you mean 'bible-modern-english'?"),
-    ):
-        with pytest.raises(UsageError) as wrong:
-            generate_corpus(translator, corpus=corpus, output=output)
-        assert message in str(wrong.value)
-    unsaved = Translator(translator.model, translator.tokenizers)
+        with pytest.raises(error, match=named):
+            generate_corpus(translator, files, output=output, **changes)
     with pytest.raises(LocantError, match="not saved yet"):
-        generate_corpus(unsaved, text, output=output)
+        generate_corpus(Translator(translator.model, translator.tokenizers), text, output=output)
     assert not output.exists()
 
 

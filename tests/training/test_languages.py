@@ -203,16 +203,6 @@ def test_directions_that_cannot_be_are_named(texts, pairs, more, message):
         load_corpus(LanguagesCorpus.parse(languages_corpus(texts, *pairs, **more)))
 
 
-def test_languages_that_are_missing_or_the_same_are_named(texts):
-    settings = languages_corpus(texts, "en-de")
-    del settings["pairs"][0]["target_language"]
-    with pytest.raises(ConfigError, match=r"Pair 1 of the corpus .* lacks source_language, target_language or both"):
-        load_corpus(LanguagesCorpus.parse(settings))
-    settings["pairs"][0]["target_language"] = "eng"
-    with pytest.raises(ConfigError, match="is of one language, 'en'"):
-        load_corpus(LanguagesCorpus.parse(settings))
-
-
 @pytest.mark.parametrize(
     ("languages", "missing"),
     [({}, "source"), ({"source_language": "en"}, "target"), ({"target_language": "de"}, "source")],
@@ -256,14 +246,6 @@ def tuned(data: dict, parent: Path, run: Path, *pairs: str, **corpus: object) ->
     recipe = {"corpus": languages_corpus(texts, *pairs, **corpus), "batches": data["batches"], "training": training}
     train(recipe, run, start_from=parent, finetuning={"test_sentences": 0})
     return run
-
-
-def test_a_run_of_several_languages_is_a_parent(data, finished, tmp_path):
-    run = tuned(data, finished, tmp_path / "run", "de-fr")
-    ours, theirs = (Translator.from_pretrained(folder, device="cpu").tokenizers for folder in (run, finished))
-    assert ours.languages == theirs.languages
-    cache = TokenCache(run / "cache" / "train")
-    assert [part.prefixes for part in cache.parts] == [theirs.prefixes("de", "fr"), theirs.prefixes("fr", "de")]
 
 
 def test_languages_that_do_not_fit_the_parent_are_refused(data, finished, recipe_data, tmp_path):

@@ -128,25 +128,6 @@ def test_an_interrupted_run_resumes_exactly(recipe_data, tmp_path, changes):
     assert last < 0.95 * first
 
 
-def test_the_average_of_the_weights_is_what_is_validated_and_published(recipe_data, tmp_path):
-    changes = {"steps": 12, "validate_every": 12, "average_checkpoints": 1}
-    train(recipe_data, tmp_path / "plain", training=changes)
-    train(recipe_data, tmp_path / "averaged", training={**changes, "ema_decay": 0.9})
-    raw, published, kept = (
-        load_file(tmp_path / path)
-        for path in (
-            "averaged/checkpoints/step-00000012/weights.safetensors",
-            "averaged/model.safetensors",
-            "averaged/checkpoints/step-00000012/optimizer.safetensors",
-        )
-    )
-    plain = load_file(tmp_path / "plain/model.safetensors")
-    for name, tensor in published.items():
-        torch.testing.assert_close(raw[name], plain[name])
-        torch.testing.assert_close(kept[f"average/{name}"], tensor)
-    assert any(not torch.equal(published[name], raw[name]) for name in published)
-
-
 def test_two_processes_with_each_optimiser(recipe_data, tmp_path):
     """The losses of one process, DDP or FSDP; Muon says that it needs whole matrices."""
     common = {"steps": 6, "validate_every": 3, "ema_decay": 0.9}

@@ -8,8 +8,6 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -25,7 +23,7 @@ from locant.files import file_digest
 from locant.training import Recipe, TrainingCallback, read_metrics, resume_training, train
 from locant.training.checkpoint import checkpoint_folders, find_checkpoint
 from locant.training.recipe import apply_overrides
-from locant.training.stopping import Interruption, StopRequest
+from locant.training.stopping import StopRequest
 
 SHORT = {"steps": 2, "validate_every": 2, "validation_sentences": 0}
 
@@ -105,48 +103,6 @@ def test_a_second_request_ends_the_process_at_once(monkeypatch):
             signal.raise_signal(signal.SIGTERM)
             assert request.asked, asked
         assert sent == [signal.SIGTERM]
-
-
-FIRST_PROCESS = """
-import os, signal, sys, threading, time
-from locant.signals import end_by_sigterm
-from locant.training.stopping import StopRequest
-
-assert os.getpid() == 1
-request = StopRequest()
-
-def terminate():
-    signal.raise_signal(signal.SIGTERM)
-    time.sleep(0.1)
-
-if sys.argv[1] == "before":
-    end_by_sigterm()
-    terminate()
-with request.listening():
-    terminate()
-    assert request.asked
-    request._since -= 10  # the request was made a while ago
-    terminate()
-"""
-
-
-@pytest.mark.parametrize("when", ["before", "while"])
-def test_the_first_process_of_a_container_ends_too(when):
-    """The system spares it from signals that it does not handle."""
-    inside = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
-    if shutil.which("unshare") is None or subprocess.run([*inside, "true"], capture_output=True).returncode:
-        pytest.skip("this system makes no namespaces for us")
-    run = subprocess.run([*inside, sys.executable, "-c", FIRST_PROCESS, when], capture_output=True, text=True)
-    assert (run.returncode, run.stderr) == (143, "")
-
-
-def test_a_request_interrupts_what_may_be_cut_short():
-    request = StopRequest()
-    with request.listening():
-        with pytest.raises(Interruption), request.interruptible():
-            signal.raise_signal(signal.SIGTERM)
-        with pytest.raises(Interruption), request.interruptible():
-            pytest.fail("it has been asked to stop already")
 
 
 @pytest.mark.sampled(1)
@@ -375,13 +331,6 @@ def test_a_run_of_a_later_version_is_refused(recipe_data, tmp_path):
         train(recipe_data, run)
     with pytest.raises(CheckpointError, match="in format 99"):
         resume_training(run)
-
-
-def test_a_run_that_could_not_prepare_leaves_nothing(recipe_data, tmp_path):
-    corpus = {**recipe_data["corpus"], "folder": str(tmp_path / "missing")}
-    with pytest.raises(DataError, match="missing"):
-        train({**recipe_data, "corpus": corpus}, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 class Killed(BaseException):

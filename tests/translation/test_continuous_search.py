@@ -27,7 +27,7 @@ from locant.translation import (
     continuous_search,
     supports,
 )
-from locant.translation.compiled import CompiledSearch, Searched
+from locant.translation.compiled import CompiledSearch
 from locant.translation.search import search
 
 VOCABULARY = 30
@@ -165,34 +165,6 @@ def test_keys_and_what_is_active(engine: str) -> None:
     assert set(outcomes) == {"a", ("b", 1)}
     assert search.active == 0
     assert_same(outcomes["a"], alone(computes, Sentence([7, EOS], 3, (BOS,), settings)))
-
-
-@needs_compiler
-def test_there_are_never_more_rows_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    computes = engine_of("float32", tiny_model(VOCABULARY, 5))
-    counts: list[int] = []
-    rows: dict[int, int] = {}
-    begin, step = CompiledSearch.begin, CompiledSearch.step
-
-    def beginning(self: CompiledSearch, sentences: Mapping[int, Searched]) -> None:
-        rows.update((number, sentence.settings.beam) for number, sentence in sentences.items())
-        begin(self, sentences)
-
-    def stepping(self: CompiledSearch, *limits: float) -> Any:
-        counts.append(sum(rows.values()))
-        found = step(self, *limits)
-        for number, _ in found:
-            del rows[number]
-        return found
-
-    monkeypatch.setattr(CompiledSearch, "begin", beginning)
-    monkeypatch.setattr(CompiledSearch, "step", stepping)
-    translate(computes, random_sentences(60, 3), 3, rows=11)
-    assert 6 < max(counts) <= 11
-    counts.clear()
-    (outcome,) = translate(computes, random_sentences(1, 3, beam=12, n_best=12), 3, rows=5).values()
-    assert isinstance(outcome, list)  # a beam that is wider than the rows is alone
-    assert max(counts) == 12
 
 
 @needs_compiler

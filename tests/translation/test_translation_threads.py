@@ -67,19 +67,6 @@ def test_cores_that_change(system: System) -> None:
         assert limit.of(8) == cores
 
 
-def test_threads_that_were_chosen(system: System) -> None:
-    """Never more than were asked for, and as many as were asked for where the system grants what it did."""
-    limit = ThreadLimit(8, system.folder)
-    assert (limit.of(3), limit.of(11)) == (3, 11)
-    system.cores, system.seconds = 2, system.seconds + 3
-    assert (limit.of(1), limit.of(3), limit.of(11)) == (1, 2, 2)
-    system.cores, system.seconds = 20, system.seconds + 3
-    assert (limit.of(3), limit.of(11)) == (3, 11)
-    chosen = ThreadLimit(3, system.folder)
-    system.cores, system.seconds = 40, system.seconds + 3
-    assert chosen.of(3) == 3
-
-
 @needs_compiler
 @pytest.mark.skipif(len(getattr(os, "sched_getaffinity", lambda _: [0])(0)) < 2, reason="needs two cores")
 def test_an_engine_follows_its_cores() -> None:

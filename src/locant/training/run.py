@@ -20,7 +20,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ import torch
 
 from locant.files import replacing_file, workplace
 from locant.languages import require_language
-from locant.models.architectures import ModelConfig, build_model
+from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
 from locant.models.transformer import count_parameters
@@ -391,7 +391,11 @@ class Run:
             self._once_a_folder(lambda: prepared_links(text, place, made_from=digest, processes=processes))
             links = TokenLinks(place, len(text), digest)
             config = config.model_copy(update={"alignment_head": True})
-        model = new_model(config, recipe.training.parallel)
+        # Of a model that will be sharded, the first process alone has the weights, the others the shapes.
+        with torch.device("meta") if parallel.rank() else nullcontext():
+            model = build_model(config)
+        if parallel.rank() and not parallel.is_sharded(model, recipe.training.parallel):
+            model = build_model(config)
         kept = finetuning.prepare_model(model, begins=checkpoint is None) if finetuning else None
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
         stream = BatchStream(
@@ -496,13 +500,3 @@ def _warn(*messages: str) -> None:
     for message in messages:
         if message and parallel.rank() == 0:
             _logger.warning(message)
-
-
-def new_model(config: ModelConfig, mode: str) -> EncoderDecoder[Any]:
-    """Return a new model; where it will be sharded, the first process alone has its weights, the others its shapes."""
-    if parallel.rank():
-        with torch.device("meta"):
-            shapes = build_model(config)
-        if parallel.is_sharded(shapes, mode):
-            return shapes
-    return build_model(config)
