@@ -225,8 +225,9 @@ def _watching(stack: Encoder | Decoder, *, weights: bool = True) -> Iterator[_Wa
 
 def _self_weights(module: SelfAttention, x: Tensor, plan: AttentionPlan) -> Tensor:
     q, k, _ = (_heads(part, module.heads) for part in module.query_key_value(x).chunk(3, dim=-1))
-    q, k = plan.rotate(q, k)
-    return _weights(k, lambda v: plan.attend(q, k, v))
+    state = plan.prepare(x)
+    q, k = plan.rotate(q, k, state)
+    return _weights(k, lambda v: plan.attend(q, k, v, state))
 
 
 def _cross_weights(module: CrossAttention, x: Tensor, keys_and_values: tuple[Tensor, Tensor], mask: Any) -> Tensor:

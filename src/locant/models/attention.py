@@ -16,38 +16,30 @@ class KeyValueCache:
     """Keys and values of one layer's self-attention; room doubles as it fills.
 
     An :class:`~locant.positions.AttentionPlan` decides what is kept: keys as they are attended to, or, where the scheme
-    still needs them that way, before rotation.
+    still needs them that way, before rotation. Where the scheme's keys carry a state, it is kept beside them.
 
-    Shapes: keys and values ``[B, H, L, D]``.
+    Shapes: keys and values ``[B, H, L, D]``, a state ``[B, H, L, ...]``.
     """
 
     def __init__(self) -> None:
         self.length = 0
-        self._keys = self._values = torch.empty(0)
+        self._parts: list[Tensor] = []
 
-    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append the new tokens' keys and values and return those of all tokens so far."""
-        start, self.length = self.length, self.length + k.shape[2]
-        if start == 0 or self.length > self._keys.shape[2]:
-            self._grow(k, v, start)
-        self._keys[:, :, start : self.length] = k
-        self._values[:, :, start : self.length] = v
-        return self._keys[:, :, : self.length], self._values[:, :, : self.length]
+    def append(self, *new: Tensor) -> tuple[Tensor, ...]:
+        """Append the new tokens' keys, values and, where there is one, state; return those of all tokens so far."""
+        start, self.length = self.length, self.length + new[0].shape[2]
+        if start == 0 or self.length > self._parts[0].shape[2]:
+            old, room = self._parts, max(16, 2 * self.length)
+            self._parts = [part.new_empty(*part.shape[:2], room, *part.shape[3:]) for part in new]
+            for part, before in zip(self._parts, old, strict=bool(start)):
+                part[:, :, :start] = before[:, :, :start]
+        for part, each in zip(self._parts, new, strict=True):
+            part[:, :, start : self.length] = each
+        return tuple(part[:, :, : self.length] for part in self._parts)
 
     def select(self, rows: Tensor) -> None:
         """Keep the given rows ``[N]`` of the batch, in that order; a row may be taken several times."""
-        if self.length:
-            self._keys = self._keys.index_select(0, rows)
-            self._values = self._values.index_select(0, rows)
-
-    def _grow(self, k: Tensor, v: Tensor, start: int) -> None:
-        room = max(16, 2 * self.length)
-        old = self._keys, self._values
-        self._keys = k.new_empty(*k.shape[:2], room, k.shape[3])
-        self._values = v.new_empty(*v.shape[:2], room, v.shape[3])
-        if start:
-            self._keys[:, :, :start] = old[0][:, :, :start]
-            self._values[:, :, :start] = old[1][:, :, :start]
+        self._parts = [part.index_select(0, rows) for part in self._parts]
 
 
 @dataclass
@@ -125,16 +117,19 @@ class SelfAttention(nn.Module):
         Args:
             x: ``[B, L, E]``; with a cache, only the new tokens.
             plan: Tells queries, keys and scores where they stand, and which keys are seen.
-            cache: Keys and values of earlier tokens; the new ones are appended.
+            cache: Keys, values and state of earlier tokens; the new ones are appended.
 
         Returns:
             ``[B, L, E]``.
         """
         q, k, v = (_split_heads(part, self.heads) for part in self.query_key_value(x).chunk(3, dim=-1))
-        q, k = plan.rotate(q, k)
+        state = plan.prepare(x)
+        q, k = plan.rotate(q, k, state)
         if cache is not None:
-            k, v = cache.append(k, v)
-        context = plan.attend(q, k, v, dropout=self.dropout if self.training else 0.0)
+            carried = () if state is None or state.keys is None else (state.keys,)
+            k, v, *kept = cache.append(k, v, *carried)
+            state = state._replace(keys=kept[0]) if state is not None and kept else state
+        context = plan.attend(q, k, v, state, dropout=self.dropout if self.training else 0.0)
         return self.output(_merge_heads(context))
 
 

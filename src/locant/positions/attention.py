@@ -15,7 +15,7 @@ from locant.kernels import attention as kernel
 from locant.kernels.tensors import SMALLEST
 from locant.positions.position_range import position_range
 from locant.positions.relative import distance_score_mod
-from locant.positions.scheme import PositionScheme, Rotation, ScoreMod, require_fit
+from locant.positions.scheme import PositionScheme, Prepared, Rotation, ScoreMod, require_fit
 
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Which keys FlexAttention sees: a function of the indices of batch, head, query and key."""
@@ -260,26 +260,43 @@ class AttentionPlan:
                 bias = scheme.score_bias(like, keys, q_positions, self.k_positions)
                 self._seen = _seen(mask, None if bias is None else bias.to(like.dtype), like.shape[2], keys)
 
-    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def prepare(self, x: Tensor) -> Prepared | None:
+        """Return what the tokens of a layer carry into attention, of a scheme that reads it: once in every layer.
+
+        Args:
+            x: What the layer's self-attention reads, ``[B, L, E]``; with a cache, of the new tokens.
+        """
+        return self.scheme.prepare(x, self.q_positions) if self.scheme.reads_state else None
+
+    def rotate(self, q: Tensor, k: Tensor, state: Prepared | None = None) -> tuple[Tensor, Tensor]:
         """Rotate queries and the keys of the same tokens (or all keys) as they go into a cache and to :meth:`attend`.
 
         Keys that a cache has to keep as they were pass, and their queries with them.
-        """
-        return self._rotation(q, k) if self._rotates_first and self._rotation is not None else (q, k)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, *, dropout: float = 0.0) -> Tensor:
+        Args:
+            q: Queries ``[B, H, Q, D]``.
+            k: Keys ``[B, H, L, D]``, or of fewer heads.
+            state: From :meth:`prepare`.
+        """
+        if not self._rotates_first or self._rotation is None:
+            return q, k
+        return self._rotation(q, k, *self.scheme.state_for("rotate", state))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, state: Prepared | None = None, *, dropout: float = 0.0) -> Tensor:
         """Attend with queries and keys from :meth:`rotate`.
 
         Args:
             q: Queries ``[B, H, Q, D]``.
             k: All keys ``[B, H, K, D]``, those of a cache first; or of fewer heads, as for :func:`attend`.
             v: Values, likewise.
+            state: From :meth:`prepare`, with the part of all keys, those of a cache first.
             dropout: Probability of dropping an attention weight.
 
         Returns:
             ``[B, H, Q, D]``, of the dtype of ``q``.
 
         Raises:
+            ConfigError: The scheme reads a state, and there is none.
             DataError: The heads of queries are no multiple of those of keys.
         """
         if self._features is not None:
@@ -291,34 +308,35 @@ class AttentionPlan:
         if len(self._blocks) == 1:
             seen = self._seen
             if seen is None:
-                bias = self._bias(q, k, self.q_positions, self.k_positions)
+                bias = self._bias(q, k, self.q_positions, self.k_positions, state)
                 seen = _seen(self.mask, None if bias is None else bias.to(q.dtype), q.shape[2], k)
             if self._rotation is not None and not self._rotates_first:
-                q, k = self._rotation(q, k)
+                q, k = self._rotation(q, k, *self.scheme.state_for("rotate", state))
             return _attend(q, k, v, self.mask, seen, dropout)
 
         def part(block: slice) -> Tensor:
-            return self._part(q, k, v, block, dropout)
+            return self._part(q, k, v, state, block, dropout)
 
         if torch.is_grad_enabled() and self._biases:
             return torch.cat([checkpoint(part, block, use_reentrant=False) for block in self._blocks], dim=2)
         return torch.cat([part(block) for block in self._blocks], dim=2)
 
-    def _part(self, q: Tensor, k: Tensor, v: Tensor, block: slice, dropout: float) -> Tensor:
+    def _part(self, q: Tensor, k: Tensor, v: Tensor, state: Prepared | None, block: slice, dropout: float) -> Tensor:
         # A causal block needs no keys beyond its own last one, and so its queries are the last ones again.
         count = block.stop + k.shape[2] - q.shape[2] if self.mask.causal else k.shape[2]
         q, k, v, mask = q[:, :, block], k[:, :, :count], v[:, :, :count], self.mask.part(block, count)
         q_at, k_at = _some(self.q_positions, block), _some(self.k_positions, slice(count))
-        bias = self._bias(q, k, q_at, k_at) if self._biases else None
+        state = None if state is None else state.part(block, slice(count))
+        bias = self._bias(q, k, q_at, k_at, state) if self._biases else None
         if "queries+keys" in self.scheme.acts_on and not self._rotates_first:
-            q, k = self.scheme.rotate(q, k, q_at, k_at)
+            q, k = self.scheme.rotate(q, k, q_at, k_at, *self.scheme.state_for("rotate", state))
         return _attend(q, k, v, mask, _seen(mask, None if bias is None else bias.to(q.dtype), q.shape[2], k), dropout)
 
-    def _bias(self, q: Tensor, k: Tensor, q_at: Tensor, k_at: Tensor) -> Tensor | None:
+    def _bias(self, q: Tensor, k: Tensor, q_at: Tensor, k_at: Tensor, state: Prepared | None) -> Tensor | None:
         groups = _groups(q, k)
         if groups > 1:  # a bias that reads keys is given one for each head of queries
             k = k.repeat_interleave(groups, dim=1)
-        return self.scheme.score_bias(q, k, q_at, k_at)
+        return self.scheme.score_bias(q, k, q_at, k_at, *self.scheme.state_for("score_bias", state))
 
     def _by_distance(self, like: Tensor, *, is_same: bool) -> None:
         """Find a form of the bias without a number for any pair, where it depends on the distance alone."""
@@ -369,6 +387,7 @@ def attend_with_positions(
     k_positions: Tensor,
     mask: Mask,
     *,
+    state: Prepared | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
     """Attention in which a scheme tells queries, keys and scores where they stand.
@@ -383,19 +402,20 @@ def attend_with_positions(
         q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
         k_positions: Integer positions ``[K]`` or ``[B, K]``.
         mask: Which keys are seen.
+        state: What ``scheme.prepare(x, positions)`` returned of the layer's input; only some schemes read it.
         dropout: Probability of dropping an attention weight.
 
     Returns:
         ``[B, H, Q, D]``, of the dtype of ``q``.
 
     Raises:
-        ConfigError: The scheme is made for other heads.
+        ConfigError: The scheme is made for other heads, or reads a state and there is none.
         DataError: There are more or fewer positions than tokens, or heads of keys do not share those of queries evenly.
     """
     require_fit(scheme, q, k, q_positions, k_positions)
     others = None if k_positions is q_positions else k_positions
     plan = AttentionPlan(scheme, q_positions, mask, like=q, k_positions=others)
-    return plan.attend(*plan.rotate(q, k), v, dropout=dropout)
+    return plan.attend(*plan.rotate(q, k, state), v, state, dropout=dropout)
 
 
 def length_of(positions: Tensor) -> int:
