@@ -259,7 +259,12 @@ def with_changes(
     """
     found = merged(apply_overrides(data, overrides), changes)
     if found.get("finetuning") and not data.get("finetuning"):
-        rest = _without_new_model(data)
+        kept = {
+            section: {key: data[section][key] for key in keys if key in data.get(section, {})}
+            for section, keys in _OF_NEW_MODELS.items()
+        }
+        kept["training"] = {key: value for key, value in data.get("training", {}).items() if key not in _SCHEDULE}
+        rest = {key: value for key, value in {**data, **kept}.items() if value or key not in kept}
         found = merged(apply_overrides(rest, overrides), changes)
         missing = [
             f"{section}.{key}"
@@ -274,17 +279,6 @@ def with_changes(
                 "all of it stands in the recipe, with finetuning.parent."
             )
     return found
-
-
-def _without_new_model(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a recipe's plain data without what suits a new model alone."""
-    kept = {
-        section: {key: data.get(section, {})[key] for key in keys if key in data.get(section, {})}
-        for section, keys in _OF_NEW_MODELS.items()
-    }
-    training = {key: value for key, value in data.get("training", {}).items() if key not in _SCHEDULE}
-    sections = {key: value for key, value in {**kept, "training": training}.items() if value}
-    return {**{key: value for key, value in data.items() if key not in (*kept, "training")}, **sections}
 
 
 _FILE_KEYS = {
