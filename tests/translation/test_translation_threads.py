@@ -21,50 +21,24 @@ from with_kernels import needs_compiler
 from locant.models import DecodingSettings
 from locant.text import BOS, EOS
 from locant.translation import CompiledEngine, threads
-from locant.translation.threads import ThreadLimit, side_by_side
+from locant.translation.threads import side_by_side, useful_threads
 
 
-class System:
-    """A system whose cores and quota change; looking at it takes no time to wait for."""
-
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        self.folder, self.cores, self.seconds = folder, 8, 0.0
-        patch.setattr("locant.runtime._FIXED", False)
-        patch.setattr(threads, "usable_cores", lambda: self.cores)
-        patch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: self.seconds))
-        self.quota("max")
-
-    def quota(self, microseconds: str) -> None:
-        for name, text in (("proc/self/cgroup", "0::/\n"), ("sys/fs/cgroup/cpu.max", f"{microseconds} 100000\n")):
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        self.seconds += 3
-
-
-@pytest.fixture
-def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
-    return System(tmp_path, monkeypatch)
-
-
-def test_a_quota_that_changes(system: System) -> None:
-    limit = ThreadLimit(8, system.folder)
-    assert limit.of(8) == 8
-    system.quota("300000")
-    assert limit.of(8) == 3
-    system.quota("100000")
-    assert limit.of(8) == 1
-    system.quota("max")
-    assert limit.of(8) == 8
-
-
-def test_cores_that_change(system: System) -> None:
-    limit = ThreadLimit(8, system.folder)
-    for cores in (2, 12, 8):
-        system.cores = cores
-        assert limit.of(8) != cores, "it does not look at every call"
-        system.seconds += 3
-        assert limit.of(8) == cores
+def test_threads_follow_what_the_system_grants(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = SimpleNamespace(seconds=0.0, cores=8, quota=None)
+    monkeypatch.setattr("locant.runtime._FIXED", False)
+    monkeypatch.setattr(threads, "usable_cores", lambda: system.cores)
+    monkeypatch.setattr(threads, "most_threads", lambda: system.quota)
+    monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: system.seconds))
+    for number, (cores, quota, granted) in enumerate(((8, None, 8), (8, 3, 3), (2, 3, 2), (20, None, 8)), start=1):
+        system.seconds, system.cores, system.quota = 3.0 * number, cores, quota
+        assert [useful_threads(count) for count in (1, 8)] == [1, granted]
+    system.cores = 1
+    assert useful_threads(8) == 8, "it does not look at every call"
+    system.seconds += 3
+    assert useful_threads(8) == 1
+    monkeypatch.setattr("locant.runtime._FIXED", True)
+    assert useful_threads(8) == 8, "the user has said how many there are"
 
 
 @needs_compiler

@@ -28,7 +28,7 @@ from locant.text.tokenizer import EOS
 from locant.translation.hypotheses import NOT_A_NUMBER, Hypothesis, hypothesis_of
 from locant.translation.kernel_weights import kernel_weights
 from locant.translation.search import batches, require_ids, require_sentences
-from locant.translation.threads import ThreadLimit, side_by_side
+from locant.translation.threads import side_by_side, useful_threads
 
 Outcome: TypeAlias = list[Hypothesis] | LocantError
 """The hypotheses of a sentence, best first, or why there are none."""
@@ -162,7 +162,6 @@ class CompiledTransformer:
             )
         self.precision = precision
         self.vocabulary, self.source_vocabulary = model.config.target_vocab_size, model.config.source_vocab_size
-        self._limit = ThreadLimit(torch.get_num_threads())
         weights = kernel_weights(model, "Compiled translation", "Use the engine pytorch.")
         self._kinds = weights.positions
         decoder = weights.positions[1]
@@ -200,7 +199,7 @@ class CompiledTransformer:
     @property
     def threads(self) -> int:
         """The most threads that a search has: PyTorch's, or as many as the system feeds now."""
-        return self._limit.of(torch.get_num_threads())
+        return useful_threads(torch.get_num_threads())
 
     def positions(self, stack: int, count: int) -> Tensor | None:
         """Return the rows of at least ``count`` positions, float32, which are to be kept while they are read.
