@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -73,22 +73,18 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-class NodePlace(NamedTuple):
-    """Where a process stands: the number of its machine, its own on that, both from 0, and how many are there."""
+def node_place() -> tuple[int, int, int]:
+    """Return the number of this process's machine and its own on it, both from 0, and how many it has, by torchrun.
 
-    node: int = 0
-    rank: int = 0
-    size: int = 1
-
-
-def node_place() -> NodePlace:
-    """Return this process's place on its machine, as torchrun tells it; alone where nothing is told."""
+    Where nothing is told, a process is alone on its machine.
+    """
     if not dist.is_initialized():
-        return NodePlace()
+        return 0, 0, 1
     told = [os.environ.get(name) for name in ("GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
     if None in told:
-        return NodePlace(node=rank())
-    return NodePlace(*(int(number or 0) for number in told))
+        return rank(), 0, 1
+    node, own, size = (int(number or 0) for number in told)
+    return node, own, size
 
 
 def sum_over_processes(values: Tensor) -> Tensor:

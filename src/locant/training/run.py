@@ -275,7 +275,7 @@ class Run:
 
         recipe, self.resume, seen = parallel.from_first_process(start)
         # One process prepares the text on each machine that does not share the folder.
-        self._prepares = not (self.folder / seen).exists() and parallel.node_place().rank == 0
+        self._prepares = not (self.folder / seen).exists() and parallel.node_place()[1] == 0
         if recipe.training.guided_alignment and not self.resume:
             self._once_a_folder(aligner_command)  # before long work
         self.device = choose_device(recipe.training.device)
