@@ -78,9 +78,8 @@ def align(
 ) -> list[Alignment]:
     """Align sentences with their translations, in one pass of the model that reads both.
 
-    Arguments and errors are those of :meth:`locant.translation.Translator.align`; besides, the model has its weights,
-    and pairs have no
-    more tokens of source and translation than the limits, with what sets these.
+    Arguments and errors are those of :meth:`locant.translation.Translator.align`; besides, the model has its weights.
+    The limits are the most tokens of a source and of a translation, and what sets them.
     """
     if isinstance(sources, str) or isinstance(translations, str):  # whose letters would be taken for sentences
         raise DataError("Sources and translations are lists of sentences; put one sentence into a list.")
