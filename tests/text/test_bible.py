@@ -89,7 +89,8 @@ def test_capitals_at_chapter_starts_take_their_usual_spelling():
 
 def test_no_chapter_is_shared_between_splits():
     kjv, web, bbe = map(find_version, ("kjv", "web", "bbe"))
-    splits = bible_splits([kjv, web], bbe, valid_chapters=20, test_chapters=20)
+    texts = [read_version(version) for version in (kjv, web, bbe)]
+    splits = bible_splits(texts[:2], texts[2], valid_chapters=20, test_chapters=20)
     chapters = {}
     for code, name in ((kjv, "source"), (web, "source"), (bbe, "target")):
         for verse, text in read_version(code).items():

@@ -195,7 +195,7 @@ def test_held_out_choice_does_not_follow_the_order_of_the_text(tmp_path):
 def test_too_few_pairs_to_hold_out(tmp_path):
     write(tmp_path / "a", lines(3))
     write(tmp_path / "b", lines(3))
-    with pytest.raises(DataError, match=r"3 pair\(s\), too few to hold out 3"):
+    with pytest.raises(DataError, match=r"3 different pair\(s\), too few to hold out 3"):
         load_corpus(files(tmp_path, valid_size=3))
     write(tmp_path / "a", "same\n" * 9)
     write(tmp_path / "b", "same\n" * 9)

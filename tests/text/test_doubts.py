@@ -6,7 +6,7 @@ import pytest
 
 from locant.text import load_corpus
 from locant.text.corpus_settings import TsvCorpus
-from locant.text.doubts import corpus_doubts
+from locant.text.samples import corpus_doubts
 
 WORDS = [("dog", "Hund"), ("man", "Mann"), ("house", "Hund im Haus"), ("table", "Tisch"), ("garden", "Garten")]
 PAIRS = [

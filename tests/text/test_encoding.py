@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locant.text import Tokenizer, TokenizerSettings, train_tokenizers
-from locant.text import encoding as module
-from locant.text.encoding import WordTable
+from locant.text import tokenizer as module
+from locant.text.tokenizer import WordTable
 
 ODD = [
     "猫",

@@ -93,8 +93,10 @@ def test_selected_rows_are_rows_of_the_cache(cache, pairs):
 @pytest.mark.parametrize("alpha", [None, 0.1])
 def test_drawn_epochs_feed_the_stream_and_resume(cache, tokenizers, alpha):
     def stream():
-        sampled = None if alpha is None else SampledEpochs(cache, tokenizers, alpha=alpha, seed=1)
-        epochs = TrainingEpochs(cache, [RowSampler([100, 20, 80], [1, 5, 0], 1, seed=1)], sampled)
+        samplers = [RowSampler([100, 20, 80], [1, 5, 0], 1, seed=1)]
+        epochs = TrainingEpochs(cache, samplers)
+        if alpha is not None:
+            epochs = SampledEpochs(cache, samplers, tokenizers=tokenizers, alpha=alpha, seed=1)
         return BatchStream(epochs, BatchSettings(tokens=300), seed=1)
 
     seen = []
@@ -121,11 +123,12 @@ def parts_of(cache):
 
 
 def test_each_drawing_of_a_sentence_is_sampled_anew(cache, tokenizers):
-    drawn = cache.select(np.repeat(np.arange(100, 110), 20))
-    sampled = SampledEpochs(cache, tokenizers, alpha=0.1, seed=1)(0, drawn)
-    segmentations = ids(sampled.source)
+    samplers = [RowSampler([100, 20, 80], [0.001, 1, 0], 1, seed=1)]
+    epochs = SampledEpochs(cache, samplers, tokenizers=tokenizers, alpha=0.1, seed=1)
+    segmentations, drawn = ids(epochs(0).source), epochs.drawn(0)
     assert tokenizers.source.decode(segmentations) == [source for source, _ in drawn.pairs()]
-    assert len({tuple(one) for one in segmentations[:20]}) > 1
+    rows = drawn.whole_rows(np.arange(len(drawn)))
+    assert len({tuple(one) for one, row in zip(segmentations, rows, strict=True) if row == 110}) > 1
 
 
 def test_a_stage_reads_its_parts_from_their_beginnings():

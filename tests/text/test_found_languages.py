@@ -10,7 +10,7 @@ import pytest
 
 from locant.text.corpus import load_corpus
 from locant.text.corpus_settings import FilesCorpus
-from locant.text.found_languages import with_found_languages
+from locant.text.samples import with_found_languages
 
 ENGLISH = "The old man and the boy walked slowly along the river every morning before breakfast."
 GERMAN = "Der alte Mann und der Junge gingen jeden Morgen vor dem Frühstück langsam am Fluss entlang."

@@ -25,7 +25,7 @@ from locant.text import (
     prepare,
 )
 from locant.text.readers import ParallelLines, TextFiles
-from locant.text.statistics import text_statistics
+from locant.text.samples import text_statistics
 from locant.text.workers import in_order
 
 TOKENIZER = TokenizerSettings(vocab_size=200)
@@ -96,7 +96,7 @@ def test_a_stored_text_is_the_text(odd_pairs, tmp_path, monkeypatch, kind):
     assert list(stored.valid) == list(plain.valid)
     assert len(stored.train) == len(list(plain.train))
     assert text_statistics(stored.train) == text_statistics(plain.train)
-    monkeypatch.setattr("locant.text.statistics._SAMPLE", 50)
+    monkeypatch.setattr("locant.text.samples._SAMPLE", 50)
     ours, theirs = text_statistics(stored.train), text_statistics(plain.train)
     assert ours == theirs
     assert ours.words < 20 * theirs.pairs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from locant.text import TranslationFilters
-from locant.text.translation_filters import most_repetitions
+from locant.text.cleaning import most_repetitions
 
 
 @pytest.mark.parametrize(

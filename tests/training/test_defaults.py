@@ -16,7 +16,7 @@ from locant.cli import main
 from locant.errors import ConfigError, DataError, LocantError
 from locant.text import TokenCache, load_corpus
 from locant.text.pairs import in_memory
-from locant.text.statistics import text_statistics
+from locant.text.samples import text_statistics
 from locant.text.tokenizer_pair import Prefixes
 from locant.training import (
     Recipe,

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,14 +24,13 @@ import numpy.typing as npt
 from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, publish, read_json, readable_errors, sealed, write_json
 from locant.text.columns import CheckedNumbers, GrowingColumns
-from locant.text.encoding import Encoded, Encoder, Task
-from locant.text.pairs import Pair, ParallelText, RowNumbers, Rows, memory_blocks
+from locant.text.pairs import Block, Pair, ParallelText, RowNumbers, Rows, memory_blocks
+from locant.text.tokenizer import FlatIds
 from locant.text.tokenizer_pair import PLAIN, Prefixes, TokenizerPair
 from locant.text.workers import in_order
 
 # Changing it changes what subword sampling draws: a chunk is sampled with one seed.
 _CHUNK = 8192
-
 _TAKEN = 1 << 16
 SIDES = ("source", "target")
 
@@ -58,7 +57,7 @@ class Column:
     Attributes:
         tokens: All ids, [N] uint16 or uint32, mapped from disk and checked when they are read.
         all_offsets: Where each sentence of the cache begins in them, mapped from disk; int64.
-        lengths: The number of ids of each sentence, without BOS and EOS; [pairs] int32.
+        lengths: The number of ids of each sentence, without BOS and EOS; [pairs], uint8 or more.
         path: The file of the ids.
         vocabulary: How many ids there are; None where that is not known.
         rows: Which sentences of the cache these are; None for all.
@@ -66,7 +65,7 @@ class Column:
 
     tokens: CheckedNumbers
     all_offsets: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.unsignedinteger[Any]]
     path: Path
     vocabulary: int | None = None
     rows: RowNumbers | None = None
@@ -92,7 +91,7 @@ class TokenCache:
     """A tokenised parallel text, mapped from disk; language tokens stand in their places in its rows.
 
     Args:
-        folder: What :func:`write_cache` wrote.
+        folder: What :func:`write_parts` wrote.
 
     Attributes:
         folder: The same.
@@ -132,10 +131,13 @@ class TokenCache:
     def _column(self, side: str, kind: npt.DTypeLike, vocabulary: int | None) -> Column:
         places, path = self.folder / f"{side}.offsets.bin", self.folder / f"{side}.tokens.bin"
         offsets = CheckedNumbers.open(places, np.int64, self._count + 1)[:]
-        lengths = np.empty(self._count, np.int32)
+        longest = min(self.max_tokens, (1 << 31) - 1)
+        lengths: npt.NDArray[Any] = np.empty(
+            self._count, next(kind for kind in (np.uint8, np.uint16, np.uint32) if longest <= np.iinfo(kind).max)
+        )
         for start in range(0, self._count, _TAKEN):
             found = np.diff(offsets[start : start + _TAKEN + 1])
-            if found.min() < 0 or found.max() >= 1 << 31:
+            if found.min() < 0 or found.max() > longest:
                 raise CheckpointError(f"{places} is damaged: its sentences overlap.")
             lengths[start : start + _TAKEN] = found
         if offsets[0]:
@@ -212,30 +214,77 @@ def chunk_bounds(pairs: int) -> Iterator[tuple[int, int]]:
         yield start, min(pairs, start + _CHUNK)
 
 
-class TextPart(NamedTuple):
-    """Text of one part of a corpus.
+class Encoded(NamedTuple):
+    """Pairs of one part of a corpus: their columns, and how many were left out because a side had too many tokens."""
+
+    part: int
+    dropped: int
+    columns: dict[str, FlatIds]
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Turns blocks of pairs into columns of numbers, wherever there is a process for it.
 
     Attributes:
-        pairs: Sentence pairs, streamed.
-        prefixes: What stands before the tokens of a sentence, as :meth:`TokenizerPair.prefixes` says.
+        tokenizers: For both languages.
+        prefixes: What stands before the tokens of a sentence, by part.
+        max_tokens: The most tokens a side may have, EOS and language tokens included.
+        keep_text: Whether the text is wanted too.
     """
+
+    tokenizers: TokenizerPair
+    prefixes: Sequence[Prefixes]
+    max_tokens: int
+    keep_text: bool = False
+
+    @property
+    def kinds(self) -> dict[str, npt.DTypeLike]:
+        """The columns, and the smallest type that holds the numbers of each."""
+        sides = {"source": self.tokenizers.source, "target": self.tokenizers.target}
+        kinds: dict[str, npt.DTypeLike] = {
+            f"{side}.tokens": np.uint16 if one.vocab_size <= 1 << 16 else np.uint32 for side, one in sides.items()
+        }
+        return kinds | ({f"{side}.text": np.uint8 for side in sides} if self.keep_text else {})
+
+    def __call__(self, task: tuple[int, Block]) -> Encoded:
+        """Return the token ids of a block of a part of the corpus, in one thread."""
+        part, block = task
+        pairs = block.read()
+        before = self.prefixes[part]
+        sources = self.tokenizers.source.encode_flat([source for source, _ in pairs]).after(before.source)
+        targets = self.tokenizers.target.encode_flat([target for _, target in pairs]).after(before.target[1:])
+        return self.packed(part, pairs, sources, targets)
+
+    def packed(self, part: int, pairs: Sequence[Pair], sources: FlatIds, targets: FlatIds) -> Encoded:
+        """Return pairs whose token ids are there, with what stands before them, without those that have too many.
+
+        Targets come without what the decoder reads first.
+        """
+        fits = np.maximum(sources.lengths, targets.lengths) < self.max_tokens
+        dropped = int(len(fits) - fits.sum())
+        if dropped:
+            pairs = list(compress(pairs, fits.tolist()))
+            sources, targets = sources.select(fits), targets.select(fits)
+        found = [sources, targets]
+        for side in (0, 1) if self.keep_text else ():
+            texts = [pair[side].encode("utf-8") for pair in pairs]
+            lengths = np.fromiter(map(len, texts), np.int32, len(texts))
+            found.append(FlatIds(np.frombuffer(b"".join(texts), np.uint8), lengths))
+        kinds = zip(self.kinds.items(), found, strict=True)
+        return Encoded(part, dropped, {name: flat._replace(ids=flat.ids.astype(kind)) for (name, kind), flat in kinds})
+
+
+class TextPart(NamedTuple):
+    """Text of one part of a corpus, and what stands before the tokens of its sentences."""
 
     pairs: Iterable[Pair]
     prefixes: Prefixes = PLAIN
 
 
-def write_cache(
-    pairs: Iterable[Pair],
-    tokenizers: TokenizerPair,
-    folder: Path,
-    *,
-    max_tokens: int,
-    keep_text: bool = False,
-    prefixes: Prefixes = PLAIN,
-) -> TokenCache:
+def write_cache(pairs: Iterable[Pair], tokenizers: TokenizerPair, folder: Path, **options: Any) -> TokenCache:
     """Tokenise the pairs of a corpus of one part into a new cache; see :func:`write_parts`."""
-    parts = [TextPart(pairs, prefixes)]
-    return write_parts(parts, tokenizers, folder, max_tokens=max_tokens, keep_text=keep_text)
+    return write_parts([TextPart(pairs, options.pop("prefixes", PLAIN))], tokenizers, folder, **options)
 
 
 def write_parts(
@@ -274,7 +323,7 @@ def write_parts(
     encoder = Encoder(tokenizers, [part.prefixes for part in parts], max_tokens, keep_text)
     total = max(1, sum(len(text) for text, _ in parts if isinstance(text, Sized)))
     tasks = (
-        Task(number, block)
+        (number, block)
         for number, (text, _) in enumerate(parts)
         for block in (text.open_blocks() if isinstance(text, ParallelText) else memory_blocks(text))
     )
@@ -333,10 +382,7 @@ class CacheWriter:
             self._columns.mark([self.blocks, self._counts, self._dropped])
 
     def finish(self, what: str = "pairs") -> None:
-        """Give the cache its name.
-
-        Args:
-            what: As for :func:`write_parts`.
+        """Give the cache its name; ``what`` is as for :func:`write_parts`.
 
         Raises:
             DataError: No pair is left.

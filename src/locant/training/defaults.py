@@ -22,7 +22,7 @@ from locant.models.config import TransformerConfig
 from locant.runtime import explaining_memory
 from locant.text import Corpus, TokenCache, TokenizerPair, TokenizerSettings
 from locant.text.pairs import ParallelText
-from locant.text.statistics import TextStatistics, TokenStatistics, text_statistics, token_statistics
+from locant.text.samples import TextStatistics, TokenStatistics, text_statistics, token_statistics
 from locant.text.vocabulary import VocabularyTooSmallError
 from locant.training.plan import (
     Choice,
