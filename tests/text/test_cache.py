@@ -23,7 +23,6 @@ from locant.text import (
     write_cache,
     write_parts,
 )
-from locant.text import cache as cache_module
 from locant.text import epochs as sampled_module
 
 
@@ -33,7 +32,7 @@ def ids(column):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(cache_module, "_CHUNK", 37)
+    monkeypatch.setattr(sampled_module, "_CHUNK", 37)
 
 
 def test_the_cache_holds_the_ids_of_the_pairs(pairs, tokenizers, tmp_path, small_chunks):
@@ -68,7 +67,7 @@ def test_pairs_with_too_many_tokens_are_dropped_and_counted(pairs, tokenizers, t
 def test_the_text_can_be_kept(pairs, tokenizers, tmp_path, small_chunks):
     odd = [("a\nb 🙂", "x"), ("", "ü"), *pairs]
     cache = write_cache(odd, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
-    assert list(cache.pairs()) == odd
+    assert cache.texts(np.arange(len(odd))) == odd
 
 
 def test_rewriting_replaces_and_a_failure_leaves_nothing_half_done(pairs, tokenizers, tmp_path):

@@ -75,6 +75,10 @@ def cache(pairs, tokenizers, tmp_path):
     return write_parts(parts, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
 
 
+def texts_of(cache):
+    return cache.texts(cache.whole_rows(np.arange(len(cache))))
+
+
 def ids(column):
     return [column[index].tolist() for index in range(len(column.lengths))]
 
@@ -84,10 +88,10 @@ def test_selected_rows_are_rows_of_the_cache(cache, pairs):
     selected = cache.select(rows)
     assert len(selected) == 7
     assert [part.pairs for part in selected.parts] == [3, 3, 1]
-    assert list(selected.pairs()) == [pairs[row] for row in rows]
+    assert texts_of(selected) == [pairs[row] for row in rows]
     for ours, all_rows in ((selected.source, cache.source), (selected.target, cache.target)):
         assert ids(ours) == [ids(all_rows)[row] for row in rows]
-    assert list(selected.select(np.array([2, 3])).pairs()) == [pairs[99], pairs[105]]
+    assert texts_of(selected.select(np.array([2, 3]))) == [pairs[99], pairs[105]]
 
 
 @pytest.mark.parametrize("alpha", [None, 0.1])
@@ -118,7 +122,7 @@ def test_drawn_epochs_feed_the_stream_and_resume(cache, tokenizers, alpha):
 
 
 def parts_of(cache):
-    pairs = list(cache.pairs())
+    pairs = texts_of(cache)
     return pairs[:100], pairs[100:120], pairs[120:]
 
 
@@ -126,7 +130,7 @@ def test_each_drawing_of_a_sentence_is_sampled_anew(cache, tokenizers):
     samplers = [RowSampler([100, 20, 80], [0.001, 1, 0], 1, seed=1)]
     epochs = SampledEpochs(cache, samplers, tokenizers=tokenizers, alpha=0.1, seed=1)
     segmentations, drawn = ids(epochs(0).source), epochs.drawn(0)
-    assert tokenizers.source.decode(segmentations) == [source for source, _ in drawn.pairs()]
+    assert tokenizers.source.decode(segmentations) == [source for source, _ in texts_of(drawn)]
     rows = drawn.whole_rows(np.arange(len(drawn)))
     assert len({tuple(one) for one, row in zip(segmentations, rows, strict=True) if row == 110}) > 1
 

@@ -218,7 +218,8 @@ def test_tokenising_goes_on_where_a_kill_ended_it(pairs, tmp_path, monkeypatch):
     assert min(share for what, share in told if what == "tokenising") > 0.5
     assert TokenizerPair.load(tmp_path / "killed").digest == whole.tokenizers.digest
     same_columns(resumed.train, whole.train)
-    assert list(resumed.train.pairs()) == list(whole.train.pairs())
+    every = np.arange(len(whole.train))
+    assert resumed.train.texts(every) == whole.train.texts(every)
     assert resumed.report == whole.report
 
 

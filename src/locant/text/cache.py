@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import compress, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,12 +25,9 @@ from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, publish, read_json, readable_errors, sealed, write_json
 from locant.text.columns import CheckedNumbers, GrowingColumns
 from locant.text.pairs import Block, Pair, ParallelText, RowNumbers, Rows, memory_blocks
-from locant.text.tokenizer import FlatIds
 from locant.text.tokenizer_pair import PLAIN, Prefixes, TokenizerPair
 from locant.text.workers import in_order
 
-# Changing it changes what subword sampling draws: a chunk is sampled with one seed.
-_CHUNK = 8192
 _TAKEN = 1 << 16
 SIDES = ("source", "target")
 
@@ -181,11 +178,6 @@ class TokenCache:
         """Return which rows of the whole cache those of some indices are."""
         return indices if self._rows is None else self._rows[indices].astype(np.int64)
 
-    def pairs(self) -> Iterator[Pair]:
-        """Yield the text of the pairs; only of a cache written with ``keep_text``."""
-        for start, end in chunk_bounds(len(self)):
-            yield from self.texts(self.whole_rows(np.arange(start, end)))
-
     def texts(self, rows: Rows) -> list[Pair]:
         """Return the text of some rows of the whole cache; only of one written with ``keep_text``."""
         found = []
@@ -208,10 +200,17 @@ def _opened(folder: Path, rows: RowNumbers | None) -> TokenCache:
     return cache if rows is None else cache.select(rows)
 
 
-def chunk_bounds(pairs: int) -> Iterator[tuple[int, int]]:
-    """Yield where the chunks of so many pairs begin and end, which are sampled together."""
-    for start in range(0, pairs, _CHUNK):
-        yield start, min(pairs, start + _CHUNK)
+Flat = tuple[npt.NDArray[Any], npt.NDArray[np.int32]]
+"""Token ids of n texts, or their bytes: all one after the other, [N], and how many each has, [n]."""
+
+
+def _lengths(texts: Sequence[Sized]) -> npt.NDArray[np.int32]:
+    return np.fromiter(map(len, texts), np.int32, len(texts))
+
+
+def _flat(texts: Sequence[list[int]]) -> Flat:
+    lengths = _lengths(texts)
+    return np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum())), lengths
 
 
 class Encoded(NamedTuple):
@@ -219,7 +218,7 @@ class Encoded(NamedTuple):
 
     part: int
     dropped: int
-    columns: dict[str, FlatIds]
+    columns: dict[str, Flat]
 
 
 @dataclass(frozen=True)
@@ -248,31 +247,33 @@ class Encoder:
         return kinds | ({f"{side}.text": np.uint8 for side in sides} if self.keep_text else {})
 
     def __call__(self, task: tuple[int, Block]) -> Encoded:
-        """Return the token ids of a block of a part of the corpus, in one thread."""
+        """Return the columns of a block of a part of the corpus, in one thread."""
         part, block = task
         pairs = block.read()
         before = self.prefixes[part]
-        sources = self.tokenizers.source.encode_flat([source for source, _ in pairs]).after(before.source)
-        targets = self.tokenizers.target.encode_flat([target for _, target in pairs]).after(before.target[1:])
-        return self.packed(part, pairs, sources, targets)
+        sides = (self.tokenizers.source, before.source), (self.tokenizers.target, before.target[1:])
+        ids = [
+            [prefix + one for one in tokenizer.encode([pair[side] for pair in pairs], threads=1)]
+            for side, (tokenizer, prefix) in enumerate(sides)
+        ]
+        return self.packed(part, pairs, *ids)
 
-    def packed(self, part: int, pairs: Sequence[Pair], sources: FlatIds, targets: FlatIds) -> Encoded:
-        """Return pairs whose token ids are there, with what stands before them, without those that have too many.
+    def packed(
+        self, part: int, pairs: Sequence[Pair], sources: Sequence[list[int]], targets: Sequence[list[int]]
+    ) -> Encoded:
+        """Return the columns of pairs whose token ids are there, without those that have too many.
 
-        Targets come without what the decoder reads first.
+        The ids are with what stands before them, but without what the decoder reads first.
         """
-        fits = np.maximum(sources.lengths, targets.lengths) < self.max_tokens
-        dropped = int(len(fits) - fits.sum())
-        if dropped:
-            pairs = list(compress(pairs, fits.tolist()))
-            sources, targets = sources.select(fits), targets.select(fits)
-        found = [sources, targets]
+        most, three = self.max_tokens, zip(pairs, sources, targets, strict=True)
+        kept = [(pair, source, target) for pair, source, target in three if max(len(source), len(target)) < most]
+        found = [_flat([source for _, source, _ in kept]), _flat([target for _, _, target in kept])]
         for side in (0, 1) if self.keep_text else ():
-            texts = [pair[side].encode("utf-8") for pair in pairs]
-            lengths = np.fromiter(map(len, texts), np.int32, len(texts))
-            found.append(FlatIds(np.frombuffer(b"".join(texts), np.uint8), lengths))
+            texts = [pair[side].encode("utf-8") for pair, _, _ in kept]
+            found.append((np.frombuffer(b"".join(texts), np.uint8), _lengths(texts)))
         kinds = zip(self.kinds.items(), found, strict=True)
-        return Encoded(part, dropped, {name: flat._replace(ids=flat.ids.astype(kind)) for (name, kind), flat in kinds})
+        columns = {name: (numbers.astype(kind), lengths) for (name, kind), (numbers, lengths) in kinds}
+        return Encoded(part, len(pairs) - len(kept), columns)
 
 
 class TextPart(NamedTuple):

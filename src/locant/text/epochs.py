@@ -20,15 +20,16 @@ from typing import NamedTuple
 import numpy as np
 
 from locant.errors import TrainingError
-from locant.text.cache import CacheWriter, Encoded, Encoder, TokenCache, chunk_bounds
+from locant.text.cache import CacheWriter, Encoded, Encoder, TokenCache
 from locant.text.noise import NoiseSettings, add_noise
 from locant.text.pairs import RowNumbers, Rows
-from locant.text.tokenizer import flat_ids
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.workers import in_order, usable_processes
 
 _SEVERAL_PROCESSES = 100_000
 """Pairs of an epoch from which other processes are started."""
+# Changing it changes what subword sampling draws: a chunk is sampled with one seed.
+_CHUNK = 8192
 
 
 def sampling_shares(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[float]:
@@ -250,11 +251,11 @@ class SampledEpochs(TrainingEpochs):
         encoder = Encoder(self._tokenizers, [part.prefixes for part in cache.parts], cache.max_tokens)
         work = _Sampling(self.cache, encoder, self._noise, self._alpha, self._seed, epoch)
         processes = self._processes or (usable_processes() if len(cache) >= _SEVERAL_PROCESSES else 1)
-        firsts = np.cumsum([0, *(about.pairs for about in cache.parts)]).tolist()
+        ends = np.cumsum([about.pairs for about in cache.parts]).tolist()
         bounds = (
-            (part, firsts[part] + start, firsts[part] + end)
-            for part, about in enumerate(cache.parts)
-            for start, end in chunk_bounds(about.pairs)
+            (part, start, min(start + _CHUNK, end))
+            for part, (about, end) in enumerate(zip(cache.parts, ends, strict=True))
+            for start in range(end - about.pairs, end, _CHUNK)
         )
         chunks = (
             (number, part, cache.whole_rows(np.arange(start, end))) for number, (part, start, end) in enumerate(bounds)
@@ -304,11 +305,9 @@ class _Sampling:
                 own = [next(encoded) if one else None for one in anew]
             fits = self.encoder.max_tokens - len(before)
             columns.append(
-                flat_ids(
-                    [
-                        usual[row].tolist() if ids is None or len(ids) >= fits else before + ids
-                        for row, ids in zip(rows.tolist(), own, strict=True)
-                    ]
-                )
+                [
+                    usual[row].tolist() if ids is None or len(ids) >= fits else before + ids
+                    for row, ids in zip(rows.tolist(), own, strict=True)
+                ]
             )
         return self.encoder.packed(part, pairs, *columns)
