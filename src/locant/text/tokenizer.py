@@ -16,7 +16,7 @@ from pydantic import Field
 from locant.errors import CheckpointError
 from locant.lazy import optional_package
 from locant.settings import Settings
-from locant.text.sampling import Sampler, make_sampler
+from locant.text.sampling import Sampler
 from locant.text.sentencepiece_model import model_type
 
 sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
@@ -159,7 +159,7 @@ class Tokenizer:
         """
         sampler = self._sampler
         if sampler is None or sampler.alpha != alpha:
-            sampler = self._sampler = make_sampler(self._processor, alpha)
+            sampler = self._sampler = Sampler(self._processor, alpha, bpe=self.algorithm == "bpe")
         return sampler.sample([self.normalize(text) for text in texts], seed)
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
