@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Generator, Iterable, Sequence, Sized
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -328,92 +329,78 @@ def write_parts(
         for number, (text, _) in enumerate(parts)
         for block in (text.open_blocks() if isinstance(text, ParallelText) else memory_blocks(text))
     )
-    with CacheWriter(folder, encoder, made_from) as writer:
-        for encoded in in_order(encoder, islice(tasks, writer.blocks, None), processes):
-            writer.append(encoded)
-            progress(min(1.0, writer.seen / total))
-        writer.finish(what)
-    return TokenCache(folder)
+
+    def encoded(done: int) -> Generator[Encoded, None, None]:
+        return in_order(encoder, islice(tasks, done, None), processes)
+
+    return write_encoded(
+        folder, encoder, encoded, made_from=made_from, what=what, tell=lambda seen: progress(min(1.0, seen / total))
+    )
 
 
-class CacheWriter:
-    """Writes encoded blocks, which come part by part, into a new cache; used in a ``with`` block.
+def write_encoded(
+    folder: Path,
+    encoder: Encoder,
+    encoded: Callable[[int], Generator[Encoded, None, None]],
+    *,
+    made_from: Any = None,
+    what: str = "pairs",
+    tell: Callable[[int], None] = lambda seen: None,
+) -> TokenCache:
+    """Write encoded blocks, which come part by part, into a new cache, as :func:`write_parts` says.
 
     Args:
         folder: Where the cache goes; one that is there is removed at once.
         encoder: What encodes.
-        made_from: As for :func:`write_parts`.
-
-    Attributes:
-        blocks: How many blocks are written, a killed process's included.
+        encoded: Returns the blocks, given how many of them a killed process has written.
+        made_from: As before.
+        what: Likewise.
+        tell: Is told after each block how many pairs there were so far.
     """
-
-    def __init__(self, folder: Path, encoder: Encoder, made_from: Any = None) -> None:
-        self._folder, self._encoder, self._resumable = folder, encoder, made_from is not None
-        name = f".{folder.name}" if self._resumable else f".{folder.name}-{secrets.token_hex(8)}"
-        self._partial = folder.with_name(f"{name}.partial")
-        sides = encoder.tokenizers.source, encoder.tokenizers.target
-        self._about = {
-            "max_tokens": encoder.max_tokens,
-            **{f"{side}_dtype": np.dtype(encoder.kinds[f"{side}.tokens"]).name for side in SIDES},
-            **{f"{side}_vocabulary": one.vocab_size for side, one in zip(SIDES, sides, strict=True)},
-        }
-        shutil.rmtree(folder, ignore_errors=True)
-        columns = {**encoder.kinds, **{_offsets_of(name): np.int64 for name in encoder.kinds}}
-        self._columns = GrowingColumns(self._partial, columns, [made_from, self._about, list(columns)])
-        parts = len(encoder.prefixes)
-        self.blocks, self._counts, self._dropped = self._columns.state or [0, [0] * parts, [0] * parts]
-        for name in encoder.kinds if self._columns.state is None else ():
-            self._columns.append(_offsets_of(name), np.zeros(1, dtype=np.int64))
-
-    @property
-    def seen(self) -> int:
-        """How many pairs the blocks had."""
-        return sum(self._counts) + sum(self._dropped)
-
-    def append(self, encoded: Encoded) -> None:
-        """Write a block."""
-        for name, (values, lengths) in encoded.columns.items():
-            self._columns.append(_offsets_of(name), self._columns.size(name) + np.cumsum(lengths, dtype=np.int64))
-            self._columns.append(name, values)
-        self._counts[encoded.part] += len(lengths)
-        self._dropped[encoded.part] += encoded.dropped
-        self.blocks += 1
-        if self._resumable:
-            self._columns.mark([self.blocks, self._counts, self._dropped])
-
-    def finish(self, what: str = "pairs") -> None:
-        """Give the cache its name; ``what`` is as for :func:`write_parts`.
-
-        Raises:
-            DataError: No pair is left.
-        """
-        if not sum(self._counts):
-            raise DataError(
-                f"All {sum(self._dropped)} {what} have {self._encoder.max_tokens} tokens or more on a side, so nothing "
-                "is left. Allow more tokens, or use a larger vocabulary."
-            )
-        self._columns.finish()
-        parts = zip(self._counts, self._dropped, self._encoder.prefixes, strict=True)
-        about = {
-            "pairs": sum(self._counts),
-            "parts": [{"pairs": count, "dropped": lost, "prefixes": before._asdict()} for count, lost, before in parts],
-            **self._about,
-        }
-        write_json(self._partial / "cache.json", sealed(about))
-        with readable_errors(self._folder):
-            publish(self._partial, self._folder)
-
-    def __enter__(self) -> CacheWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._columns.__exit__()
+    resumable = made_from is not None
+    partial = folder.with_name(f".{folder.name}{'' if resumable else f'-{secrets.token_hex(8)}'}.partial")
+    vocabularies = zip(SIDES, (encoder.tokenizers.source, encoder.tokenizers.target), strict=True)
+    about = {
+        "max_tokens": encoder.max_tokens,
+        **{f"{side}_dtype": np.dtype(encoder.kinds[f"{side}.tokens"]).name for side in SIDES},
+        **{f"{side}_vocabulary": one.vocab_size for side, one in vocabularies},
+    }
+    offsets = {name: f"{name.removesuffix('.tokens')}.offsets" for name in encoder.kinds}
+    kinds = {**encoder.kinds, **dict.fromkeys(offsets.values(), np.int64)}
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        with GrowingColumns(partial, kinds, [made_from, about, list(kinds)]) as columns:
+            nothing = [0] * len(encoder.prefixes)
+            done, counts, dropped = columns.state or (0, [*nothing], [*nothing])
+            for name in offsets.values() if columns.state is None else ():
+                columns.append(name, np.zeros(1, np.int64))
+            with closing(encoded(done)) as blocks:
+                for block in blocks:
+                    done += 1
+                    for name, (values, lengths) in block.columns.items():
+                        columns.append(offsets[name], columns.size(name) + np.cumsum(lengths, dtype=np.int64))
+                        columns.append(name, values)
+                    counts[block.part] += len(lengths)
+                    dropped[block.part] += block.dropped
+                    if resumable:
+                        columns.mark([done, counts, dropped])
+                    tell(sum(counts) + sum(dropped))
+            if not sum(counts):
+                raise DataError(
+                    f"All {sum(dropped)} {what} have {encoder.max_tokens} tokens or more on a side, so nothing is "
+                    "left. Allow more tokens, or use a larger vocabulary."
+                )
+            columns.finish()
+        parts = [
+            {"pairs": count, "dropped": lost, "prefixes": before._asdict()}
+            for count, lost, before in zip(counts, dropped, encoder.prefixes, strict=True)
+        ]
+        write_json(partial / "cache.json", sealed({"pairs": sum(counts), "parts": parts, **about}))
+        with readable_errors(folder):
+            publish(partial, folder)
+    except BaseException as error:
         # What is wrong with the text stays wrong; anything else may be mended.
-        if kind is not None and (not self._resumable or issubclass(kind, DataError)):
-            shutil.rmtree(self._partial, ignore_errors=True)
-
-
-def _offsets_of(name: str) -> str:
-    """Return the column that says where the sentences of another begin."""
-    return f"{name.removesuffix('.tokens')}.offsets"
+        if not resumable or isinstance(error, DataError):
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return TokenCache(folder)

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import compress
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from locant.errors import TrainingError
-from locant.text.cache import CacheWriter, Encoded, Encoder, TokenCache
+from locant.text.cache import Encoded, Encoder, TokenCache, write_encoded
 from locant.text.noise import NoiseSettings, add_noise
 from locant.text.pairs import RowNumbers, Rows
 from locant.text.tokenizer_pair import TokenizerPair
@@ -260,15 +260,15 @@ class SampledEpochs(TrainingEpochs):
         chunks = (
             (number, part, cache.whole_rows(np.arange(start, end))) for number, (part, start, end) in enumerate(bounds)
         )
-        with (
-            CacheWriter(self._place(epoch, stage), encoder) as writer,
-            closing(in_order(work, chunks, processes, meanwhile=meanwhile)) as results,
-        ):
-            for encoded in results:
-                if self._stopped.is_set():
-                    raise TrainingError("The training has ended.")
-                writer.append(encoded)
-            writer.finish()
+
+        def encoded(done: int) -> Generator[Encoded, None, None]:
+            with closing(in_order(work, chunks, processes, meanwhile=meanwhile)) as results:
+                for found in results:
+                    if self._stopped.is_set():
+                        raise TrainingError("The training has ended.")
+                    yield found
+
+        write_encoded(self._place(epoch, stage), encoder, encoded)
 
 
 @dataclass(frozen=True)
