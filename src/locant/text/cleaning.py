@@ -133,6 +133,7 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
         start += len(facts)
     hashes.sort()
     repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    del hashes
     seen, start = np.zeros(len(repeated), bool), 0
     for _, facts in text.blocks() if len(repeated) else ():
         rows = np.flatnonzero(among(facts["stripped"], repeated))
@@ -141,8 +142,8 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
         seen[which] = True
         reasons[rows[reasons[rows] == _KEPT]] = 5
         start += len(facts)
-    counts = np.bincount(reasons, minlength=len(REASONS) + 1)
-    report = CleaningReport(len(text), {reason: int(counts[code]) for code, reason in REASONS.items()})
+    removed = {reason: int(np.count_nonzero(reasons == code)) for code, reason in REASONS.items()}
+    report = CleaningReport(len(text), removed)
     if not report.kept:
         listed = ", ".join(f"{count} {reason}" for reason, count in report.removed.items() if count)
         pairs = f"{report.total} training pairs{f' of {of!r}' if of else ''}"
