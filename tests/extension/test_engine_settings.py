@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from locant.extension.asked.build import completed_config
 from locant.extension.inspect.settings import ENGINES, to_engine_config
 from locant.positions import RotaryConfig
 from locant.positions.scaling.measured import Measured
-from locant.rotary_configs.config_json import read_huggingface, text_config, text_config_path
+from locant.rotary_configs.config_json import text_config, text_config_path
 from locant.rotary_configs.ctranslate2 import read_ctranslate2
 from locant.rotary_configs.reading import ParsedConfig
 from locant.rotary_configs.vllm import merge_hf_overrides
@@ -99,13 +98,6 @@ def test_attributes_of_ctranslate2_mean_the_same(name: str) -> None:
     _same(read_ctranslate2(said), inspection.parsed)
 
 
-def test_overrides_stand_where_the_class_has_its_text_config() -> None:
-    """Qwen2-VL's file has none, but its class makes one; Gemma 3's file has one."""
-    for content in (_QWEN_VL, GEMMA_3):
-        assert list(json.loads(str(to_engine_config(_inspection(content), "vllm")))) == ["text_config"]
-    assert "rope_theta" in json.loads(str(to_engine_config(_inspection(MODELS["Llama 3.1 8B"]), "vllm")))
-
-
 def test_what_cannot_be_said_is_one_error() -> None:
     llama = MODELS["Llama 2 7B"]
     measured = RotaryConfig(head_dim=4, scaling=Measured(given=(1.0, 0.3)))
@@ -131,15 +123,4 @@ def test_of_a_file_that_is_not_right_its_finding_is_told() -> None:
     inspection.parsed, inspection.has_errors = None, True
     inspection.findings = (SimpleNamespace(message="factor is missing."),)
     with pytest.raises(LocantError, match=r"factor is missing\."):
-        to_engine_config(inspection, "hf5")
-
-
-def test_files_without_a_class_are_read_back_by_their_entries() -> None:
-    content = {"model_type": "own", "head_dim": 64, "rope_theta": 1e6, "auto_map": {"AutoModel": "own.Model"}}
-    inspection = _inspection(content, read_huggingface(content))
-    assert to_engine_config(inspection, "hf4") == {"head_dim": 64, "rope_theta": 1e6} | {
-        "rope_scaling": None,
-        "rope_parameters": None,
-    }
-    with pytest.raises(LocantError):  # code of its own reads no groups of release 5
         to_engine_config(inspection, "hf5")
