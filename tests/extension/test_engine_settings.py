@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from published_models import GEMMA_3, MODELS
+from published import CONFIGS
 
 from locant.errors import LocantError, UsageError
 from locant.extension.asked.ask import ask_class
@@ -28,7 +28,10 @@ _QWEN_VL = {"model_type": "qwen2_vl", "hidden_size": 3584, "num_attention_heads"
 _QWEN_VL |= {"rope_theta": 1e6, "max_position_embeddings": 32768, "rope_scaling": _AXES}
 _FOUR_TIMES = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 _LONGER_VL = {**_QWEN_VL, "max_position_embeddings": 131072, "rope_scaling": {**_AXES, **_FOUR_TIMES}}
-_FILES: dict[str, dict[str, Any]] = {**MODELS, "Gemma 3": GEMMA_3, "Qwen2-VL": _QWEN_VL, "Qwen2-VL, YaRN": _LONGER_VL}
+_NAMES = ("Llama 2 7B", "Llama 3.1 8B", "LLaMA-2-7B-32K", "Mistral 7B", "Qwen2.5 7B with YaRN", "Phi-3 mini 128k")
+_NAMES += ("DeepSeek-V2-Lite", "DeepSeek-V3", "GPT-NeoX 20B", "gpt-oss 20B", "Gemma 3 4B")
+MODELS: dict[str, dict[str, Any]] = {name: CONFIGS[name]["config"] for name in _NAMES}
+_FILES: dict[str, dict[str, Any]] = {**MODELS, "Qwen2-VL": _QWEN_VL, "Qwen2-VL, YaRN": _LONGER_VL}
 
 
 def _inspection(content: dict[str, Any], parsed: ParsedConfig | None = None) -> Any:
@@ -79,7 +82,7 @@ def test_entries_of_config_json_mean_the_same_to_the_class(name: str, engine: st
 def test_overrides_mean_the_same_to_the_class(name: str, engine: str) -> None:
     content = _FILES[name]
     inspection = _inspection(content)
-    if (name, engine) == ("Gemma 3", "sglang"):
+    if (name, engine) == ("Gemma 3 4B", "sglang"):
         with pytest.raises(LocantError):
             to_engine_config(inspection, engine)
         return
