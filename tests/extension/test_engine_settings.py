@@ -62,7 +62,7 @@ def _same(read: ParsedConfig, meant: ParsedConfig) -> None:
     }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("engine", ["hf5", "hf4"])
 @pytest.mark.parametrize("name", _FILES)
 def test_entries_of_config_json_mean_the_same_to_the_class(name: str, engine: str) -> None:
@@ -76,7 +76,7 @@ def test_entries_of_config_json_mean_the_same_to_the_class(name: str, engine: st
     )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize("name", _FILES)
 def test_overrides_mean_the_same_to_the_class(name: str, engine: str) -> None:
