@@ -215,6 +215,23 @@ def test_every_client_has_its_turn(requests):
     assert queue.requests == queue.sentences == 0
 
 
+def test_in_a_flood_clients_wait_for_less():
+    now = [0.0]
+    queue = FairQueue(10, 100, 16.0, clock=lambda: now[0])
+    for _ in range(10):
+        queue.add(Waiting("a", 10))
+    for expected in (8.0, 4.0, 2.0, 1.0, 1.0):
+        for _ in range(3):
+            with pytest.raises(QueueFullError):
+                queue.require_room("a", 1)
+        now[0] += 0.6
+        queue.note_taken()
+        assert queue.patience == expected
+    now[0] += 10
+    queue.note_taken()
+    assert queue.patience == 16.0
+
+
 def test_results_are_those_of_the_sentences(make):
     found = make(room=3)
     found.step(10)
