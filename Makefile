@@ -242,7 +242,7 @@ bench: .venv-bench/bin/locant
 
 # What each C++ kernel saves of a training step; takes about half an hour.
 bench-kernels: $(VENV)/dev
-	$(BIN)/python benchmarks/speed/kernel_ablation.py --output docs/results/speed/kernel-ablation.json
+	$(BIN)/python benchmarks/speed/run.py kernels --rounds 5 --seconds 15 --output kernels.json
 
 # The same beside a process that keeps a core busy, and under a quota; takes about half an hour.
 bench-contention: .venv-bench/bin/locant
