@@ -1,8 +1,7 @@
-"""A Locant model in the operations of ONNX: its encoder, and its decoder without and with a cache.
+"""A Locant model as ONNX needs it: its encoder, and its decoder without and with a cache.
 
-The weights are the model's own modules; what is written anew here is the arithmetic between them, without branches on
-values, and positions as tables, because a graph cannot compute exact angles. Names of inputs and outputs are those of
-Hugging Face's Optimum.
+The layers are the model's own. Positions are tables, because a graph cannot compute exact angles, and the cache is what
+goes in and comes out. Names of inputs and outputs are those of Hugging Face's Optimum.
 
 Shapes: B sentences, S source tokens, T new target tokens, P target tokens in the cache, H heads, D features of a head,
 E width, V vocabulary, N rows of a table.
@@ -11,30 +10,23 @@ E width, V vocabulary, N rows of a table.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from copy import deepcopy
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from locant.errors import ConfigError
-from locant.models.attention import CrossAttention, SelfAttention
-from locant.models.blocks import Decoder, Encoder, FeedForward, Residual
+from locant.models.attention import KeyValueCache, StackCache
+from locant.models.blocks import Stack
 from locant.models.transformer import Transformer
-from locant.positions import PositionScheme, Rotary
+from locant.positions import Mask, PositionScheme, Rotary
 
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "gelu": nn.functional.gelu,
-    "silu": nn.functional.silu,
-    "glu": torch.sigmoid,
-    "reglu": torch.relu,
-    "geglu": nn.functional.gelu,
-    "swiglu": nn.functional.silu,
-}
+AnyStack = TypeVar("AnyStack", bound=Stack)
 
 
-class _Positions(nn.Module):
-    """The tables of a scheme for positions ``0 .. N - 1``.
+class TableScheme(PositionScheme):
+    """What a scheme does at positions ``0 .. N - 1``, read off it once.
 
     Args:
         scheme: The scheme, of one layer or of the whole stack.
@@ -46,6 +38,7 @@ class _Positions(nn.Module):
         ConfigError: The scheme is not a matter of tables.
     """
 
+    bias_reads_content = False
     codes: Tensor | None
     gain: Tensor | None
     sine: Tensor | None
@@ -54,7 +47,7 @@ class _Positions(nn.Module):
 
     def __init__(self, scheme: PositionScheme, name: str, rows: int, width: int) -> None:
         super().__init__()
-        self.rows = rows
+        self.acts_on, self.rows = scheme.acts_on, rows
         positions = scheme.drawn(torch.arange(rows))
         codes = gain = sine = cosine = biases = None
         for place in sorted(scheme.acts_on):
@@ -78,28 +71,28 @@ class _Positions(nn.Module):
             return x
         return (x if self.gain is None else x * self.gain) + self.codes[positions]
 
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Rotate queries or keys ``x [B, H, L, D]`` at ``positions [L]``."""
-        if self.sine is None or self.cosine is None:
-            return x
-        sine, cosine = self.sine[positions], self.cosine[positions]
+    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotate queries and keys ``[B, H, L, D]``, both at ``q_positions [L]``."""
+        assert self.sine is not None
+        assert self.cosine is not None
+        sine, cosine = self.sine[q_positions], self.cosine[q_positions]
         width = 2 * sine.shape[-1]
-        turned, rest = x[..., :width], x[..., width:]
-        if self.interleaved:
-            a, b = turned[..., 0::2], turned[..., 1::2]
-            pairs = torch.stack((a * cosine - b * sine, a * sine + b * cosine), dim=-1).flatten(-2)
-        else:
-            a, b = turned.chunk(2, dim=-1)
-            pairs = torch.cat((a * cosine - b * sine, a * sine + b * cosine), dim=-1)
-        return torch.cat((pairs, rest), dim=-1)
 
-    def score_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
-        """Return what is added to the scaled scores, ``[H, Q, K]``."""
-        if self.biases is None:
-            return None
+        def turned(x: Tensor) -> Tensor:
+            first, rest = x[..., :width], x[..., width:]
+            a, b = (first[..., 0::2], first[..., 1::2]) if self.interleaved else first.chunk(2, dim=-1)
+            pair = a * cosine - b * sine, a * sine + b * cosine
+            pairs = torch.stack(pair, dim=-1).flatten(-2) if self.interleaved else torch.cat(pair, dim=-1)
+            return torch.cat((pairs, rest), dim=-1)
+
+        return turned(q), turned(k)
+
+    def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """Return what is added to the scaled scores, ``[1, H, Q, K]``."""
+        assert self.biases is not None
         offsets = k_positions.unsqueeze(0) - q_positions.unsqueeze(1)
         # In one dimension, which is what every runtime gathers fast.
-        return self.biases[:, (offsets + (self.rows - 1)).flatten()].reshape(-1, *offsets.shape)
+        return self.biases[:, (offsets + (self.rows - 1)).flatten()].reshape(1, -1, *offsets.shape)
 
 
 def _codes(scheme: PositionScheme, positions: Tensor, width: int) -> tuple[Tensor, Tensor | None] | None:
@@ -133,54 +126,42 @@ def _refusal(scheme: PositionScheme, name: str, place: str, rows: int) -> str:
     )
 
 
-class _Stack(nn.Module):
-    def __init__(self, model: Transformer, stack: Encoder | Decoder, rows: int) -> None:
-        super().__init__()
-        self.stack = stack
-        self.scale = math.sqrt(model.config.d_model)
-        self.activation = _ACTIVATIONS[model.config.feed_forward]
-        self.positions = nn.ModuleList(
-            _Positions(scheme, model.config.position, rows, model.config.d_model)  # type: ignore[arg-type]
-            for scheme in stack.schemes
-        )
-
-    def at_layer(self, layer: int) -> _Positions:
-        return self.positions[layer % len(self.positions)]  # type: ignore[return-value]
-
-    def feed_forward(self, x: Tensor, module: FeedForward) -> Tensor:
-        hidden = module.inner(x)
-        if module.gated:
-            gate, value = hidden.chunk(2, dim=-1)
-            return module.outer(self.activation(gate) * value)
-        return module.outer(self.activation(hidden))
+def _with_tables(stack: AnyStack, model: Transformer, rows: int) -> AnyStack:
+    """Return a stack of the same weights, whose positions are tables."""
+    config = model.config
+    copied = deepcopy(stack, {id(weight): weight for weight in stack.parameters()})
+    copied.schemes = nn.ModuleList(TableScheme(each, config.position, rows, config.d_model) for each in stack.schemes)  # type: ignore[arg-type]
+    return copied
 
 
-class EncoderGraph(_Stack):
+class EncoderGraph(nn.Module):
     """``input_ids [B, S]``, ``attention_mask [B, S]`` (1 for tokens, 0 for padding) to ``[B, S, E]``."""
 
     def __init__(self, model: Transformer, rows: int) -> None:
-        super().__init__(model, model.encoder, rows)
-        self.embedding = model.source_embedding
+        super().__init__()
+        self.embedding, self.scale = model.source_embedding, math.sqrt(model.config.d_model)
+        self.stack = _with_tables(model.encoder, model, rows)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Encode."""
-        positions = torch.arange(input_ids.shape[1])
-        x = self.at_layer(0).embed(self.embedding(input_ids) * self.scale, positions)
-        hidden = (attention_mask == 0)[:, None, None, :]
-        for index, layer in enumerate(self.stack.layers):
-            at = self.at_layer(index)
-
-            def attend(x: Tensor, module: SelfAttention = layer.self_attention, at: _Positions = at) -> Tensor:  # type: ignore[assignment]
-                q, k, v = _queries_keys_values(x, module)
-                q, k = at.rotate(q, positions), at.rotate(k, positions)
-                return module.output(_attend(q, k, v, hidden, at.score_bias(positions, positions)))
-
-            x = _residual(layer.residuals[0], x, attend)  # type: ignore[arg-type,index]
-            x = _residual(layer.residuals[1], x, lambda x, module=layer.feed_forward: self.feed_forward(x, module))  # type: ignore[arg-type,index,misc]
-        return self.stack.norm(x)
+        mask = Mask(keys=(attention_mask != 0)[:, None, None, :])
+        return self.stack(self.embedding(input_ids) * self.scale, torch.arange(input_ids.shape[1]), mask)
 
 
-class DecoderGraph(_Stack):
+class _Cache(KeyValueCache):
+    """Keys and values that grow by one tensor behind the other."""
+
+    def __init__(self, *past: Tensor) -> None:
+        super().__init__()
+        self.present = past
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        new = zip(self.present, (k, v), strict=True)
+        self.present = tuple(torch.cat(parts, dim=2) for parts in new) if self.present else (k, v)
+        return self.present[0], self.present[1]
+
+
+class DecoderGraph(nn.Module):
     """The decoder from the first token on: ``input_ids [B, T]``, the encoder's output and its mask.
 
     Returns logits ``[B, T, V]`` and for each layer its keys and values ``[B, H, T, D]`` and those of the encoder's
@@ -188,16 +169,16 @@ class DecoderGraph(_Stack):
     """
 
     def __init__(self, model: Transformer, rows: int) -> None:
-        super().__init__(model, model.decoder, rows)
-        self.embedding = model.target_embedding
-        self.output = model.output
+        super().__init__()
+        self.embedding, self.output, self.scale = model.target_embedding, model.output, math.sqrt(model.config.d_model)
+        self.stack = _with_tables(model.decoder, model, rows)
 
     def forward(
         self, input_ids: Tensor, encoder_hidden_states: Tensor, encoder_attention_mask: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
         """Decode."""
-        cross = [_keys_and_values(encoder_hidden_states, layer.cross_attention) for layer in self.stack.layers]  # type: ignore[arg-type]
-        logits, own = self.decode(input_ids, encoder_attention_mask, cross, None)
+        cross = self.stack.start(encoder_hidden_states, encoder_attention_mask).cross
+        logits, own = self.decode(input_ids, encoder_attention_mask, cross, [_Cache() for _ in cross], None)
         return logits, [part for pair in zip(own, cross, strict=True) for kv in pair for part in kv]
 
     def decode(
@@ -205,34 +186,18 @@ class DecoderGraph(_Stack):
         input_ids: Tensor,
         encoder_attention_mask: Tensor,
         cross: list[tuple[Tensor, Tensor]],
-        past: list[tuple[Tensor, Tensor]] | None,
-    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        caches: list[_Cache],
+        before: Tensor | None,
+    ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
         """Return logits ``[B, T, V]`` and each layer's keys and values ``[B, H, P + T, D]``."""
-        before = past[0][0].shape[2] if past else 0
-        k_positions = torch.arange(before + input_ids.shape[1])
-        q_positions = k_positions[before:]
-        later = k_positions.unsqueeze(0) > q_positions.unsqueeze(1)
-        padding = (encoder_attention_mask == 0)[:, None, None, :]
-        x = self.at_layer(0).embed(self.embedding(input_ids) * self.scale, q_positions)
-        present: list[tuple[Tensor, Tensor]] = []
-        for index, layer in enumerate(self.stack.layers):
-
-            def attend(x: Tensor, index: int = index, module: SelfAttention = layer.self_attention) -> Tensor:  # type: ignore[assignment]
-                at = self.at_layer(index)
-                q, k, v = _queries_keys_values(x, module)
-                q, k = at.rotate(q, q_positions), at.rotate(k, q_positions)
-                if past:
-                    k, v = torch.cat((past[index][0], k), dim=2), torch.cat((past[index][1], v), dim=2)
-                present.append((k, v))
-                return module.output(_attend(q, k, v, later, at.score_bias(q_positions, k_positions)))
-
-            def look(x: Tensor, index: int = index, module: CrossAttention = layer.cross_attention) -> Tensor:  # type: ignore[assignment]
-                return module.output(_attend(_heads(module.query(x), module.heads), *cross[index], padding, None))
-
-            x = _residual(layer.residuals[0], x, attend)  # type: ignore[arg-type,index]
-            x = _residual(layer.residuals[1], x, look)  # type: ignore[arg-type,index]
-            x = _residual(layer.residuals[2], x, lambda x, module=layer.feed_forward: self.feed_forward(x, module))  # type: ignore[arg-type,index,misc]
-        return self.output(self.stack.norm(x)), present
+        first = 0 if before is None else len(before)
+        positions = torch.arange(first, first + input_ids.shape[1])
+        x, cache = self.embedding(input_ids) * self.scale, StackCache([*caches], before, first)
+        x, plans = self.stack.begin(x, positions, Mask(causal=True), cache)
+        mask = Mask(keys=(encoder_attention_mask != 0)[:, None, None, :])
+        for layer, plan, memory, own in zip(self.stack.layers, plans, cross, caches, strict=True):
+            x = layer(x, plan, memory, mask, own)
+        return self.output(self.stack.norm(x)), [own.present for own in caches]
 
 
 class CachedDecoderGraph(DecoderGraph):
@@ -246,35 +211,9 @@ class CachedDecoderGraph(DecoderGraph):
         self, input_ids: Tensor, encoder_attention_mask: Tensor, past: list[Tensor]
     ) -> tuple[Tensor, list[Tensor]]:
         """Decode."""
-        own = list(zip(past[0::4], past[1::4], strict=True))
+        caches = [_Cache(*own) for own in zip(past[0::4], past[1::4], strict=True)]
         cross = list(zip(past[2::4], past[3::4], strict=True))
-        logits, present = self.decode(input_ids, encoder_attention_mask, cross, own)
+        logits, present = self.decode(
+            input_ids, encoder_attention_mask, cross, caches, torch.arange(past[0].shape[2])
+        )
         return logits, [part for pair in present for part in pair]
-
-
-def _residual(module: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-    if module.pre:
-        return x + sublayer(module.norm(x))
-    return module.norm(x + sublayer(x))
-
-
-def _heads(x: Tensor, heads: int) -> Tensor:
-    return x.reshape(*x.shape[:-1], heads, -1).transpose(1, 2)
-
-
-def _queries_keys_values(x: Tensor, module: SelfAttention) -> list[Tensor]:
-    return [_heads(part, module.heads) for part in module.query_key_value(x).chunk(3, dim=-1)]
-
-
-def _keys_and_values(memory: Tensor, module: CrossAttention) -> tuple[Tensor, Tensor]:
-    k, v = (_heads(part, module.heads) for part in module.key_value(memory).chunk(2, dim=-1))
-    return k, v
-
-
-def _attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, bias: Tensor | None) -> Tensor:
-    """Return ``[B, Q, E]``; ``hidden`` is true where a key is not seen and broadcasts to ``[B, H, Q, K]``."""
-    scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
-    if bias is not None:
-        scores = scores + bias
-    weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
-    return (weights @ v).transpose(1, 2).flatten(2)
