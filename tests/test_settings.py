@@ -1,11 +1,13 @@
 import pickle
 import re
+import tomllib
+from pathlib import Path
 from typing import Literal
 
 import pytest
 from pydantic import Field, ValidationError
 
-from locant.errors import ConfigError, DataError, LocantError, MissingExtraError, UsageError, nearest
+from locant.errors import _EXTRAS, ConfigError, DataError, LocantError, MissingExtraError, UsageError, nearest
 from locant.settings import Settings
 
 TSV = {"kind": "tsv", "train": "a.tsv"}
@@ -62,7 +64,13 @@ def test_round_trip_and_immutability() -> None:
 def test_errors_tell_whose_fault_it_is() -> None:
     assert issubclass(ConfigError, ValueError)
     assert [LocantError.exit_code, DataError.exit_code, UsageError.exit_code, ConfigError.exit_code] == [1, 1, 2, 2]
-    missing = MissingExtraError("The report", "jinja2", "report")
+    missing = MissingExtraError("The report", "jinja2")
+    required = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    for package, extra in _EXTRAS.items():
+        named = package.removeprefix("google.").replace("_", "-")
+        assert named in {re.match(r"[\w-]+", name)[0].replace("_", "-") for name in required[extra]}
     assert str(pickle.loads(pickle.dumps(missing))) == str(missing)
     assert "'jinja2'" in str(missing)
     assert "pip install 'locant[report]'" in str(missing)
