@@ -5,17 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from locant.errors import UsageError, nearest
 from locant.figures.clocks import clock_hands
-from locant.figures.drawing import BLUE, FAINT, GRID, INK, VERMILION, canvas, drawing
+from locant.figures.drawing import BLUE, FAINT, GRID, INK, VERMILION, Axes, canvas, drawing
 from locant.figures.numbers import digits_of, hands
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _FRAMES_PER_SECOND, _DOTS_PER_INCH = 8, 90
 _WIDE, _HIGH = 6.4, 3.6  # inches

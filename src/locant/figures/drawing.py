@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count as count_from
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +19,20 @@ from numpy.typing import NDArray
 from locant.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Colormap, Normalize
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Figure
     from matplotlib.image import AxesImage
+else:
+    Axes = Figure = Any  # matplotlib is an extra, and takes its time to import
 
 Numbers = NDArray[np.float64]
+
+SLIDE_LETTERS = 10.5
+"""Points of the smallest letters of a slide as it is drawn."""
+SLIDE = (40 / 3 * SLIDE_LETTERS / 24, 7.5 * SLIDE_LETTERS / 24)
+"""Inches of a slide as it is drawn: enlarged to 13.33 x 7.5 inches, its letters have 24 points."""
 
 # The palette of Okabe and Ito (2008), which people with any colour vision can tell apart; the first three also in grey.
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
@@ -78,25 +87,24 @@ LINES = (
 )
 """Colour, stroke and marker of the first line of a figure, the second ..."""
 
-SCHEME_LINES = {
-    "rotary": 0,
-    "alibi": 1,
-    "t5": 2,
-    "learned": 3,
-    "sinusoidal": 4,
-    "shaw": 5,
-    "none": 6,
-    "kerple": 7,
-    "fire": 8,
-    "xpos": 9,
-    "transformer-xl": 10,
-    "deberta": 11,
-    "cope": 12,
-    "sandwich": 13,
-}
-"""Which line of :func:`line_style` a scheme has wherever several are compared; others have those that are left."""
+_SCHEMES = (
+    *("rotary", "alibi", "t5", "learned", "sinusoidal", "shaw", "none"),
+    *("kerple", "fire", "xpos", "transformer-xl", "deberta", "cope", "sandwich"),
+    *(
+        "index",
+        "normalised-index",
+        "binary",
+        "axial-rotary",
+        "multimodal-rotary",
+        "self-extend",
+        "rerope",
+        "randomised",
+    ),
+)
+"""Schemes whose lines have the first numbers of :func:`line_style`, in this order; never in another one."""
 
-MINUS = "\N{MINUS SIGN}"
+MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
+MONO = {"family": "DejaVu Sans Mono"}
 
 _STYLE = {
     "axes.axisbelow": True,
@@ -168,22 +176,28 @@ def count(tokens: float) -> str:
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """Return colour, stroke and marker of a line by its number; they repeat after 28, colours after seven."""
-    colour, _, _ = LINES[number % 7]
-    again = number // 7 % 4
+    """Return colour, stroke and marker of a line by its number; all three repeat after 196, colours after seven."""
+    again, more = number // 7 % 4, number // 28
     return {
-        "color": colour,
+        "color": LINES[number % 7][0],
         "linestyle": ("-", "--", ":", "-.")[again],
-        "marker": LINES[(number + 3 * again) % 7][2],
+        "marker": LINES[(number + 3 * again + more) % 7][2],
         "markersize": 4.5,
     }
 
 
+def scheme_line(name: str) -> int:
+    """Return the number of a scheme's line; it follows from the name alone, whatever else there is."""
+    return _SCHEMES.index(name) if name in _SCHEMES else 28 + crc32(name.encode()) % 168
+
+
 def styles_of(labels: Sequence[str]) -> list[dict[str, Any]]:
     """Return the style of each line by its label: a scheme's own where the first word names one, else the next free."""
-    own = [SCHEME_LINES.get(re.split(r"[\s,(]", label, maxsplit=1)[0]) for label in labels]
-    taken = {number for number in own if number is not None}
-    free = (number for number in range(len(labels) + len(taken)) if number not in taken)
+    from locant.positions import SCHEMES
+
+    words = [re.split(r"[\s,(]", label, maxsplit=1)[0] for label in labels]
+    own = [scheme_line(word) if word in SCHEMES else None for word in words]
+    free = (number for number in count_from(0) if number not in own)
     seen: set[int] = set()
     numbers = []
     for number in own:
@@ -191,6 +205,14 @@ def styles_of(labels: Sequence[str]) -> list[dict[str, Any]]:
         numbers.append(next(free) if number is None or number in seen else number)
         seen.add(numbers[-1])
     return [line_style(number) for number in numbers]
+
+
+def head_shades(heads: int) -> list[str]:
+    """Return the colour of every head where several stand in one panel, from blue to vermilion; seen on any page."""
+    stops = np.array([[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in (BLUE, PURPLE, VERMILION)])
+    places = np.linspace(0, 2, heads)
+    shades = np.stack([np.interp(places, range(3), channel) for channel in stops.T], axis=1).round().astype(int)
+    return ["#" + "".join(f"{value:02x}" for value in shade) for shade in shades.tolist()]
 
 
 # Layout
@@ -255,16 +277,22 @@ def label(axes: Axes, title: str = "", x: str = "", y: str = "", *, note: str = 
         axes.set_ylabel(y)
 
 
+def write(axes: Axes, x: float, y: float, text: str, size: float = 9, **how: Any) -> None:
+    """Write a text of a size in points around a place of a panel."""
+    axes.text(x, y, text, **{"ha": "center", "va": "center", "fontsize": size, "color": FAINT, **how})
+
+
 def arrow(axes: Axes, start: Any, end: Any, *, color: str = INK, **style: Any) -> None:
     """Draw an arrow from one point of a panel to another."""
     kind = {"arrowstyle": "-|>", "color": color, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0, **style}
     axes.annotate("", end, start, arrowprops=kind, zorder=1)
 
 
-def settle(figure: Figure) -> None:
-    """Lay a figure out once for all: each drawing would move its panels by a hair."""
+def settle(figure: Figure, data: Mapping[str, NDArray[Any]]) -> FigureData:
+    """Lay a figure out once for all (each drawing would move its panels by a hair) and return it with its data."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
+    return FigureData(figure, data)
 
 
 # Matrices

@@ -5,18 +5,15 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, MINUS, VERMILION, blank, label, new_figure
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import BLUE, FAINT, GREEN, INK, MINUS, VERMILION, Figure, blank, label, new_figure
+from locant.figures.registry import register_figure
 from locant.positions import sinusoid_frequencies, sinusoid_table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _EQUAL = 512  # positions at which the two are compared
 _LINES = ((VERMILION, "-", "o"), (BLUE, "--", "s"), (GREEN, "-.", "^"), (INK, ":", "D"))
@@ -98,22 +95,4 @@ def draw(listings: Mapping[str, str], *, difference: Any, positions: Any, **erro
     return figure
 
 
-register_figure(
-    "sinusoid-forms",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "A loop and exp/log: the same code, not the same rounding",
-        "Tutorials compute the sinusoids by a loop over positions and features, or at once from exp and log. In "
-        "float64 the two agree. In float32 the angle itself is rounded, by an error that grows with the position: far "
-        "into a text the fast pairs point somewhere else.",
-        "p / 10000<sup>2i/d</sup>&nbsp;= p&thinsp;exp(&minus;2i&thinsp;ln&thinsp;10000 / d), &nbsp; "
-        "|error|&nbsp;&asymp; pω&thinsp;·&thinsp;2<sup>&minus;24</sup> in float32",
-        (
-            "The listings are the lines that were run. The exact values come from frequencies with 50 digits.",
-            "Values between 1/2 and 1 are 2⁻²⁴ apart in float32: even the exact value, once rounded, is off by up to "
-            "half of that, which is the thin line.",
-        ),
-    ),
-    limits={"d_model": (2, 1024), "length": (16, 2**24)},
-)
+register_figure("sinusoid-forms", numbers, draw, limits={"d_model": (2, 1024), "length": (16, 2**24)})

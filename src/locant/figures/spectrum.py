@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILION, label, panels
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILION, Figure, label, panels
+from locant.figures.registry import register_figure
 from locant.positions import RotaryConfig
 from locant.positions.scaling import SCALINGS, Explanation, scaling_from_options
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FATES = {
     "kept": (BLUE, "o", "kept: all its angles are known"),
@@ -145,16 +142,4 @@ def draw(notes: dict[str, str], wavelengths: Any, **data: Any) -> Figure:
     return figure
 
 
-register_figure(
-    "spectrum",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Longer texts than the model was trained for",
-        "A pair that made a full turn in training has seen every angle; the slower ones, above the dashed line, have "
-        "not, and a longer text would turn them to angles the model never met. Each scaling slows pairs down in its "
-        "own way: all alike (PI, position interpolation), more towards the slow end (NTK), or only those that need it.",
-        "λ<sub>i</sub>&nbsp;= 2π&thinsp;/&thinsp;ω<sub>i</sub> tokens per turn; &nbsp; "
-        "turns in training&nbsp;= L&thinsp;/&thinsp;λ<sub>i</sub>",
-    ),
-)
+register_figure("spectrum", numbers, draw)

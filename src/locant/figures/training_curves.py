@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from locant.errors import CheckpointError, DataError
-from locant.figures.drawing import BLUE, FAINT, GREEN, VERMILION, FigureData, drawing, label, new_figure, settle
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import BLUE, FAINT, GREEN, VERMILION, Axes, FigureData, drawing, label, new_figure, settle
+from locant.figures.registry import register_figure
 from locant.training import read_metrics
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 Row = Mapping[str, Any]
 
 _LEAST_GAP = 0.08  # of the width of a panel, between labels
@@ -130,17 +128,4 @@ def _add_time(axes: Axes, rows: Sequence[Row]) -> None:
     top.set_xlabel(f"{unit} of training", fontsize=9, color=FAINT)
 
 
-register_figure(
-    "training",
-    numbers=training_numbers,
-    draw=training_curves,
-    caption=Caption(
-        "How the model was trained",
-        "The loss falls fast at first, while the model learns which words are frequent, and then slowly, while it "
-        "learns to translate. BLEU compares whole translations with those by people and rises only when sentences come "
-        "out right; the learning rate rises at first, so that early steps do no harm, and then sinks.",
-        "loss&nbsp;= &minus;1/T&thinsp;Σ<sub>t</sub> log p(y<sub>t</sub> | y<sub>&lt;t</sub>, x) &nbsp;&nbsp; "
-        "BLEU&nbsp;= brevity · (p<sub>1</sub>&thinsp;p<sub>2</sub>&thinsp;p<sub>3</sub>&thinsp;p<sub>4</sub>)"
-        "<sup>1/4</sup>",
-    ),
-)
+register_figure("training", training_numbers, training_curves)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from locant.errors import ConfigError
 from locant.figures.dot_products import product_matrix
-from locant.figures.drawing import INK, LINES, PAPER, label, panels
+from locant.figures.drawing import INK, LINES, PAPER, Figure, label, panels
 from locant.figures.numbers import wavelengths_of
-from locant.figures.registry import Caption, register_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from locant.figures.registry import register_figure
 
 _TRAINED = 512  # tokens
 _TITLES = (
@@ -94,26 +91,4 @@ def draw(findings: list[str], turn: int, **curves: Any) -> Figure:
     return figure
 
 
-register_figure(
-    "tutorial-errors",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Four errors that many tutorials repeat",
-        "Each panel holds a sentence or a line of code that is often met against the numbers. None of them stops a "
-        "program from running, and so they are copied from text to text.",
-        "ω<sub>i</sub>&nbsp;= 10000<sup>&minus;2i/d</sup>, &nbsp; i&nbsp;= 0 … d/2&minus;1 &nbsp;&nbsp; "
-        "λ<sub>d/2&minus;1</sub>&nbsp;= 2π&thinsp;·&thinsp;10000<sup>1&minus;2/d</sup>&nbsp;&lt; "
-        "2π&thinsp;·&thinsp;10000",
-        (
-            "The double exponent: a loop over the features 0, 2, 4 … already counts 2i. Doubling it again makes the "
-            "waves so long that half of the features hardly move within any text.",
-            "Distance and angle: near positions have near codes, but only up to a point. Beyond it the angle between "
-            "two codes goes up and down, so that a farther token can look nearer.",
-            "The order of the frequencies: the first pair is the fastest. The exponent grows with i, and it divides.",
-            "Width and context: more features put more waves between the same two ends. How far the longest one "
-            "reaches is set by the base, and how long a text can be read is set by the lengths seen in training.",
-        ),
-    ),
-    limits={"d_model": (2, 1024)},
-)
+register_figure("tutorial-errors", numbers, draw, limits={"d_model": (2, 1024)})
