@@ -12,21 +12,8 @@ import numpy as np
 
 from locant.analysis.structure import StackStructure, TracedModule, transformer_structure
 from locant.errors import ConfigError, UsageError
-from locant.figures.drawing import (
-    FAINT,
-    INK,
-    ON_LIGHT,
-    PANEL,
-    PAPER,
-    SLIDE,
-    SLIDE_LETTERS,
-    TIMES,
-    Axes,
-    Figure,
-    arrow,
-    canvas,
-    write,
-)
+from locant.figures.drawing import SLIDE, SLIDE_LETTERS, TIMES, Axes, Figure, arrow, canvas, write
+from locant.figures.palette import FAINT, INK, ON_LIGHT, PANEL, PAPER
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained
 from locant.models.architectures import parse_model_config
@@ -91,9 +78,8 @@ def _way(stack: StackStructure, config: TransformerConfig) -> list[_Item]:
     """Return what stands on the way up a stack."""
     width, tokens, heads = config.d_model, stack.tokens, config.heads
     scheme = SCHEMES[config.position].title or config.position
-    places = build_scheme(
-        config.position, config.blocks().attention_shape(causal=False), config.position_options
-    ).acts_on
+    shape = config.blocks().attention_shape(causal=False)
+    places = build_scheme(config.position, shape, config.position_options).acts_on
     acts = {"queries+keys": "turns Q and K", "scores": "adds to the scores"}
     told = " and ".join(what for place, what in acts.items() if place in places)
     many, features = f"{heads} heads" if heads > 1 else "1 head", width // heads
@@ -186,7 +172,7 @@ def slides(
         for x, side, stack, part in ((1.5, -1, stacks[0], left), (4.35, 1, stacks[1], right)):
             if part:
                 write(axes, x, SLIDE[1] - 0.15, stack.name.capitalize(), 12, color=INK, fontweight="bold")
-                _draw_way(axes, x, 0.1, side, part, stack.layers, letters=SLIDE_LETTERS, half=1.32)
+                _draw_way(axes, x, 0.1, side, part, stack.layers, letters=SLIDE_LETTERS)
         yield figure
 
 
@@ -196,14 +182,7 @@ def _height(item: _Item, line: float = _LINE) -> float:
 
 
 def _draw_way(
-    axes: Axes,
-    x: float,
-    y: float,
-    side: int,
-    items: Sequence[_Item],
-    layers: int,
-    letters: float = 9,
-    half: float = _HALF,
+    axes: Axes, x: float, y: float, side: int, items: Sequence[_Item], layers: int, letters: float = 9
 ) -> tuple[float, float]:
     """Draw what stands on the way up a stack from a height; residual connections run on a side, -1 for the left.
 
@@ -212,7 +191,8 @@ def _draw_way(
     """
     from matplotlib.patches import Circle
 
-    line, away = _LINE * letters / 9, _AWAY if half == _HALF else 0.08
+    whole, line = letters == 9, _LINE * letters / 9
+    half, away = (_HALF, _AWAY) if whole else (1.32, 0.08)
     ends, crossing, branch, frame = "", 0.0, 0.0, [0.0, 0.0]
     before: int | None = None
     for item in items:
@@ -245,7 +225,7 @@ def _draw_way(
     axes.plot([x, x], [y, y + 0.08], color=INK, linewidth=1.2)
     arrow(axes, (x, y), (x, y + _ARROW))
     write(axes, x + 0.08, y + 0.16, ends, letters, ha="left")
-    if half == _HALF:
+    if whole:
         wide = half + away + 0.14
         _rounded(axes, x - wide, frame[0], 2 * wide, frame[1] - frame[0], 0.12, PANEL, edgecolor=FAINT, zorder=0)
         repeated = f"{TIMES} {layers}" if layers > 1 else "1 layer"

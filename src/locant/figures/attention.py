@@ -11,7 +11,8 @@ import torch
 
 from locant.analysis.introspection import introspect
 from locant.errors import DataError
-from locant.figures.drawing import FAINT, INK, SLIDE, SLIDE_LETTERS, Figure, colours, draw_cells, write
+from locant.figures.drawing import SLIDE, SLIDE_LETTERS, Figure, colours, draw_cells, write
+from locant.figures.palette import FAINT, INK
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, readable, sentence_pair
 

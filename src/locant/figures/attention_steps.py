@@ -14,20 +14,9 @@ from torch import Tensor
 from locant.analysis.attention_steps import AttentionSteps
 from locant.analysis.attention_steps import attention_steps as steps_of
 from locant.errors import DataError, UsageError
-from locant.figures.drawing import (
-    FAINT,
-    INK,
-    MINUS,
-    SLIDE,
-    SLIDE_LETTERS,
-    TIMES,
-    Axes,
-    Figure,
-    Numbers,
-    colours,
-    draw_cells,
-)
+from locant.figures.drawing import MINUS, SLIDE, SLIDE_LETTERS, TIMES, Axes, Figure, Numbers, colours, draw_cells
 from locant.figures.numbers import seeded
+from locant.figures.palette import FAINT, INK
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, readable, sentence_pair
 from locant.models.config import TransformerConfig
@@ -85,16 +74,11 @@ def numbers(
         if not 0 < len(words) <= _MOST_WORDS:
             raise DataError(f"--text must have 1 to {_MOST_WORDS} words to be drawn with numbers; got {len(words)}.")
         ids = {word: EOS + 1 + number for number, word in enumerate(dict.fromkeys(words))}
-        sizes = {
-            "d_model": _WIDTH,
-            "d_ff": 4 * _WIDTH,
-            "heads": _HEADS,
-            "encoder_layers": layer,
-            "decoder_layers": layer,
-        }
+        sizes = {"d_model": _WIDTH, "d_ff": 4 * _WIDTH, "heads": _HEADS}
+        layers = {"encoder_layers": layer, "decoder_layers": layer}
         known = EOS + 1 + len(ids)
         with seeded():
-            config = TransformerConfig(source_vocab_size=known, target_vocab_size=known, **sizes)  # type: ignore[arg-type]
+            config = TransformerConfig(source_vocab_size=known, target_vocab_size=known, **sizes, **layers)
             model = Transformer(config).eval()
         source = [ids[word] for word in words]
         target, tokens = [BOS, *source], words if of == "encoder" else ["(begin)", *words]
@@ -199,9 +183,8 @@ def draw(tokens: Sequence[str], *, lines: list[list[_Step]], **_: Any) -> Figure
             below = tokens if step.scale in _SQUARE and step.head == heads else None
             letters = min(9.0, 72 * cell * 0.6)
             rows = tokens if step is line[0] else None
-            _draw_step(
-                axes, step, rows, below, ranges, letters, min(width / step.values.shape[1], cell) >= _NUMBERS_FROM
-            )
+            written = 2 if min(width / step.values.shape[1], cell) >= _NUMBERS_FROM else None
+            _draw_step(axes, step, rows, below, ranges, letters, written)
             x += width + _GAP
         if line[0].head:
             middle = (top - heights[number] / 2) / total
@@ -218,23 +201,24 @@ def _draw_step(
     columns: Sequence[str] | None,
     ranges: dict[str, Any],
     letters: float,
-    written: bool,
+    decimals: int | None,
     *,
     title: float = 10.5,
     shape: float = 8.5,
     text: float = 7.5,
 ) -> None:
-    """Draw one matrix, with its numbers where these are to be written; sizes of letters in points."""
+    """Draw one matrix, with so many decimals of its numbers or without any; sizes of letters in points."""
     texts = None
-    if written:
-        found = [f"{each:.2f}".replace("-", MINUS).replace("inf", "∞") for each in step.values.ravel()]
+    if decimals is not None:
+        rounded = step.values.round(decimals).ravel() + 0.0  # what rounds to -0 has no sign
+        found = [f"{each:.{decimals}f}".replace("-", MINUS).replace("inf", "∞") for each in rounded]
         texts = np.array(found, dtype=object).reshape(step.values.shape)
     scale = ranges[step.scale]
     names: dict[str, Any] = {"rows": rows, "columns": columns, "letters": letters, "text_letters": text}
     draw_cells(axes, step.values, scale, texts=texts, splits=step.splits, aspect="auto", **names)
     if step.head <= 1:
         finite = step.values[np.isfinite(step.values)]
-        span = "" if written else f":  {finite.min():.3g} … {finite.max():.3g}".replace("-", MINUS)
+        span = "" if texts is not None else f":  {finite.min():.3g} … {finite.max():.3g}".replace("-", MINUS)
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
         axes.annotate(step.title, (0, 1), (0, 8 + shape), fontsize=title, color=INK, **place)
         said = f"{step.values.shape[0]} {TIMES} {step.values.shape[1]}{span}"
@@ -242,33 +226,38 @@ def _draw_step(
 
 
 def slides(tokens: Sequence[str], *, lines: list[list[_Step]], **_: Any) -> Iterator[Figure]:
-    """Draw the steps of all heads and of the first head, as many on each slide as its width and height hold."""
+    """Draw the steps up to those of the first head, and the output, as many on a slide as there is room for."""
     from matplotlib.figure import Figure
 
-    left, gap, above = 0.2 + 0.09 * max(map(len, tokens)), 0.3, 0.52  # inches
+    left, gap, above = 0.2 + 0.09 * max(map(len, tokens)), 0.3, 0.55  # inches
     wide, high = SLIDE
-    ranges = _ranges(lines)
-    for line in [*lines[:3], lines[-1]]:
-        # A row of matrices on a slide after the other; each row begins with the names of the tokens.
-        x, top, figure = wide, high, None
+    rows: list[list[tuple[_Step, float, float]]] = []
+    for line in (*lines[:3], lines[-1]):
+        room = 0.0
         for step in line:
-            rows, columns = step.values.shape
-            cell = min(0.44, (wide - left - gap) / columns)
-            tall = rows * min(0.3, (high - above - 0.1) / rows)
-            if x + columns * cell > wide - 0.1:
-                x, top = left, top - (above + tall_before if figure else 0.0)
-                if figure is None or top - above - tall < 0.05:
-                    if figure is not None:
-                        yield figure
-                    figure, top = Figure(figsize=SLIDE), high
-            axes = figure.add_axes((x / wide, (top - above - tall) / high, columns * cell / wide, tall / high))
-            named = tokens if x == left and step.scale != "matrix" else None
-            letters: dict[str, Any] = {"title": 11.5, "shape": SLIDE_LETTERS, "text": SLIDE_LETTERS}
-            written = cell >= 0.43 and tall / rows >= 0.17
-            _draw_step(axes, step, named, None, ranges, SLIDE_LETTERS, written, **letters)
-            x, tall_before = x + columns * cell + gap, tall
-        if figure is not None:
+            tall, across = step.values.shape
+            width, height = min(0.37 * across, wide - left - 0.1), min(0.2 * tall, high - above - 0.1)
+            if width > room:
+                rows.append([])
+                room = wide - left - 0.1
+            rows[-1].append((step, width, height))
+            room -= width + gap
+    figure, top, ranges = Figure(figsize=SLIDE), high, _ranges(lines)
+    letters: dict[str, Any] = {"title": 11.5, "shape": SLIDE_LETTERS, "text": SLIDE_LETTERS}
+    for row in rows:
+        tallest = above + max(height for _, _, height in row)
+        if tallest > top:
             yield figure
+            figure, top = Figure(figsize=SLIDE), high
+        x = left
+        for step, width, height in row:
+            axes = figure.add_axes((x / wide, (top - above - height) / high, width / wide, height / high))
+            named = tokens if x == left and step.scale != "matrix" else None
+            written = 1 if width / step.values.shape[1] > 0.36 and height / step.values.shape[0] > 0.19 else None
+            _draw_step(axes, step, named, None, ranges, SLIDE_LETTERS, written, **letters)
+            x += width + gap
+        top -= tallest
+    yield figure
 
 
 register_figure("attention-steps", numbers, draw, limits={"layer": (1, 64)}, slides=slides)

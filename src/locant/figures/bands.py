@@ -9,8 +9,9 @@ import numpy as np
 
 from locant.errors import LocantError
 from locant.extension import Inspection
-from locant.figures.drawing import FAINT, INK, FigureData, drawing, label, panels, settle, wrapped
+from locant.figures.drawing import FigureData, drawing, label, panels, settle, wrapped
 from locant.figures.files import require_image_path, save_figure
+from locant.figures.palette import FAINT, INK
 from locant.figures.spectrum import FATES
 from locant.positions.scaling import Explanation
 
@@ -61,9 +62,8 @@ def bands(layers: dict[str, tuple[str, Explanation]], *, title: str) -> FigureDa
     figure, found = panels(len(layers), 1, width=9, height=4.8)
     figure.suptitle(title, x=0.02, ha="left", fontweight="bold")
     for axes, (name, (note, explanation)) in zip(found, layers.items(), strict=True):
-        label(
-            axes, f"{name} layers", "pair, the fastest first", "tokens of a full turn", note=wrapped(note, 90), log="y"
-        )
+        label(axes, f"{name} layers", "pair, the fastest first", "tokens of a full turn", note=wrapped(note, 90))
+        axes.set_yscale("log")
         waves = np.array([pair.wavelength for pair in explanation.pairs])
         scaled = np.array([pair.scaled_wavelength for pair in explanation.pairs])
         fates = np.array([pair.fate for pair in explanation.pairs])

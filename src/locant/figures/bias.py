@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from locant.errors import ConfigError
-from locant.figures.drawing import FAINT, Figure, Numbers, colour_scale, draw_image, head_shades, label, panels
+from locant.figures.drawing import Figure, Numbers, colour_scale, draw_image, label, panels
 from locant.figures.numbers import example_scheme
+from locant.figures.palette import FAINT, head_shades
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, read_record
 from locant.positions import SCHEMES, AttentionShape, PositionScheme

@@ -7,22 +7,9 @@ from typing import Any
 import numpy as np
 
 from locant.analysis.geometry import shift_matrix
-from locant.figures.drawing import (
-    BLUE,
-    FAINT,
-    GREEN,
-    GRID,
-    INK,
-    MONO,
-    VERMILION,
-    Figure,
-    arrow,
-    blank,
-    label,
-    new_figure,
-    signed,
-)
+from locant.figures.drawing import MONO, Figure, arrow, blank, label, new_figure, signed
 from locant.figures.numbers import hands
+from locant.figures.palette import BLUE, FAINT, GREEN, GRID, INK, VERMILION
 from locant.figures.registry import register_figure
 
 _SHIFT, _MARKED = 2, {0: VERMILION, 1: BLUE, 3: GREEN}

@@ -6,20 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from locant.figures.drawing import (
-    BLUE,
-    FAINT,
-    INK,
-    ON_DARK,
-    ON_LIGHT,
-    PAPER,
-    VERMILION,
-    Axes,
-    Figure,
-    new_figure,
-    write,
-)
+from locant.figures.drawing import Axes, Figure, new_figure, write
 from locant.figures.numbers import digits_of, hands
+from locant.figures.palette import BLUE, FAINT, INK, ON_DARK, ON_LIGHT, PAPER, VERMILION
 from locant.figures.registry import register_figure
 
 _GAP, _RADIUS = 1.2, 0.4

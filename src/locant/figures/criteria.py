@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from locant.analysis.properties import PROPERTIES, check_registry
-from locant.figures.drawing import INK, ON_LIGHT, PAPER, SLIDE, SLIDE_LETTERS, Figure, canvas, wrapped, write
+from locant.figures.drawing import SLIDE, SLIDE_LETTERS, Figure, canvas, wrapped, write
+from locant.figures.palette import INK, ON_LIGHT, PAPER
 from locant.figures.registry import register_figure
 
 # Fill and sign of every verdict; the signs alone suffice.

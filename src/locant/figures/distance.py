@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from locant.figures.drawing import BLUE, FAINT, MINUS, VERMILION, Figure, label, new_figure
+from locant.figures.drawing import MINUS, Figure, label, new_figure
+from locant.figures.palette import BLUE, FAINT, VERMILION
 from locant.figures.registry import register_figure
 from locant.positions import sinusoid_frequencies, sinusoid_table
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from locant.figures.drawing import BLUE, FAINT, VERMILION, Figure, label, new_figure
+from locant.figures.drawing import Figure, label, new_figure
 from locant.figures.numbers import SEED
+from locant.figures.palette import BLUE, FAINT, VERMILION
 from locant.figures.registry import register_figure
 from locant.positions import Mask, attend
 

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from locant.analysis.geometry import measure_geometry
-from locant.figures.drawing import FAINT, LINES, PAPER, Figure, colour_scale, colours, draw_image, label, new_figure
+from locant.figures.drawing import Figure, colour_scale, colours, draw_image, label, new_figure
+from locant.figures.palette import FAINT, LINES, PAPER
 from locant.figures.registry import register_figure
 from locant.positions import sinusoid_table
 

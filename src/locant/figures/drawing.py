@@ -1,4 +1,4 @@
-"""Style of all figures: colours, layout, matrices as cells, and figures as SVG for light and dark pages."""
+"""Style of all figures: layout, matrices as cells, and figures as SVG for light and dark pages."""
 
 from __future__ import annotations
 
@@ -8,15 +8,26 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count as count_from
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from locant.errors import MissingExtraError
+from locant.figures.palette import (
+    BOTH_SIGNS,
+    DARK,
+    FAINT,
+    GRID,
+    HIDDEN,
+    INK,
+    ON_DARK,
+    ON_LIGHT,
+    ONE_SIGN,
+    PAPER,
+    VARIABLES,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -33,75 +44,6 @@ SLIDE_LETTERS = 10.5
 """Points of the smallest letters of a slide as it is drawn."""
 SLIDE = (40 / 3 * SLIDE_LETTERS / 24, 7.5 * SLIDE_LETTERS / 24)
 """Inches of a slide as it is drawn: enlarged to 13.33 x 7.5 inches, its letters have 24 points."""
-
-# The palette of Okabe and Ito (2008), which people with any colour vision can tell apart; the first three also in grey.
-BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
-ORANGE, PURPLE, SKY = "#E69F00", "#CC79A7", "#56B4E9"
-INK, FAINT, GRID, PAPER, PANEL = "#24292f", "#6e7781", "#d8dee4", "#ffffff", "#f4f6f8"
-ON_LIGHT, ON_DARK = "#20252b", "#fefefe"
-"""Letters on a fill, which stays as it is on a dark page, as INK and PAPER do not."""
-
-# Stops of the maps of colours: vermilion below zero and blue above, or from white for one sign alone.
-BOTH_SIGNS = ("#5e2700", "#D55E00", "#f3c19f", "#ffffff", "#9fcbe8", "#0072B2", "#00304d")
-ONE_SIGN = ("#ffffff", "#9fcbe8", "#0072B2", "#00304d")
-HIDDEN = "#e4e8ec"  # the fill of a cell that holds nothing
-
-VARIABLES = {
-    INK: "ink",
-    FAINT: "soft",
-    GRID: "line",
-    PAPER: "page",
-    PANEL: "raised",
-    BLUE: "blue",
-    VERMILION: "orange",
-    GREEN: "green",
-    ORANGE: "yellow",
-    PURPLE: "purple",
-    SKY: "sky",
-}
-"""Custom properties of CSS by which a page may replace the colours of a figure."""
-
-DARK = {
-    INK: "#e4e9ee",
-    FAINT: "#abb2b5",
-    GRID: "#38424c",
-    PAPER: "#14181c",
-    PANEL: "#1d2329",
-    BLUE: "#1c8cf8",
-    VERMILION: "#dd6542",
-    GREEN: "#2db277",
-    ORANGE: "#eec23f",
-    PURPLE: "#ad79a1",
-    SKY: "#8fd0f5",
-}
-"""The colours on a dark page."""
-
-LINES = (
-    (BLUE, "-", "o"),
-    (VERMILION, "--", "s"),
-    (GREEN, "-.", "^"),
-    (PURPLE, ":", "D"),
-    (ORANGE, "-", "v"),
-    (SKY, "--", "P"),
-    (INK, "-.", "X"),
-)
-"""Colour, stroke and marker of the first line of a figure, the second ..."""
-
-_SCHEMES = (
-    *("rotary", "alibi", "t5", "learned", "sinusoidal", "shaw", "none"),
-    *("kerple", "fire", "xpos", "transformer-xl", "deberta", "cope", "sandwich"),
-    *(
-        "index",
-        "normalised-index",
-        "binary",
-        "axial-rotary",
-        "multimodal-rotary",
-        "self-extend",
-        "rerope",
-        "randomised",
-    ),
-)
-"""Schemes whose lines have the first numbers of :func:`line_style`, in this order; never in another one."""
 
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 MONO = {"family": "DejaVu Sans Mono"}
@@ -173,46 +115,6 @@ def signed(value: float) -> str:
 def count(tokens: float) -> str:
     """Return a number of tokens that need not be whole."""
     return f"{tokens:,.0f}" if tokens >= 1000 else f"{tokens:.4g}"
-
-
-def line_style(number: int) -> dict[str, Any]:
-    """Return colour, stroke and marker of a line by its number; all three repeat after 196, colours after seven."""
-    again, more = number // 7 % 4, number // 28
-    return {
-        "color": LINES[number % 7][0],
-        "linestyle": ("-", "--", ":", "-.")[again],
-        "marker": LINES[(number + 3 * again + more) % 7][2],
-        "markersize": 4.5,
-    }
-
-
-def scheme_line(name: str) -> int:
-    """Return the number of a scheme's line; it follows from the name alone, whatever else there is."""
-    return _SCHEMES.index(name) if name in _SCHEMES else 28 + crc32(name.encode()) % 168
-
-
-def styles_of(labels: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the style of each line by its label: a scheme's own where the first word names one, else the next free."""
-    from locant.positions import SCHEMES
-
-    words = [re.split(r"[\s,(]", label, maxsplit=1)[0] for label in labels]
-    own = [scheme_line(word) if word in SCHEMES else None for word in words]
-    free = (number for number in count_from(0) if number not in own)
-    seen: set[int] = set()
-    numbers = []
-    for number in own:
-        # Of two variants of a scheme the second takes what is left.
-        numbers.append(next(free) if number is None or number in seen else number)
-        seen.add(numbers[-1])
-    return [line_style(number) for number in numbers]
-
-
-def head_shades(heads: int) -> list[str]:
-    """Return the colour of every head where several stand in one panel, from blue to vermilion; seen on any page."""
-    stops = np.array([[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in (BLUE, PURPLE, VERMILION)])
-    places = np.linspace(0, 2, heads)
-    shades = np.stack([np.interp(places, range(3), channel) for channel in stops.T], axis=1).round().astype(int)
-    return ["#" + "".join(f"{value:02x}" for value in shade) for shade in shades.tolist()]
 
 
 # Layout

@@ -10,20 +10,8 @@ import torch
 
 from locant.analysis.introspection import introspect
 from locant.errors import ConfigError, DataError, UsageError
-from locant.figures.drawing import (
-    BLUE,
-    INK,
-    MONO,
-    VERMILION,
-    Figure,
-    blank,
-    colour_scale,
-    colours,
-    draw_image,
-    label,
-    new_figure,
-    signed,
-)
+from locant.figures.drawing import MONO, Figure, blank, colour_scale, colours, draw_image, label, new_figure, signed
+from locant.figures.palette import BLUE, INK, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, read_record, readable, sentence_pair
 from locant.positions import Sinusoidal

@@ -11,19 +11,8 @@ import torch
 from torch import Tensor
 
 from locant.analysis.introspection import introspect
-from locant.figures.drawing import (
-    BLUE,
-    FAINT,
-    GREEN,
-    ON_LIGHT,
-    VERMILION,
-    Figure,
-    colour_scale,
-    colours,
-    draw_cells,
-    label,
-    new_figure,
-)
+from locant.figures.drawing import Figure, colour_scale, colours, draw_cells, label, new_figure
+from locant.figures.palette import BLUE, FAINT, GREEN, ON_LIGHT, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import held_out_pairs, load_trained, read_record
 from locant.models.transformer import Transformer

@@ -8,23 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from locant.figures.drawing import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    ON_LIGHT,
-    PURPLE,
-    VERMILION,
-    Axes,
-    Figure,
-    colour_scale,
-    colours,
-    draw_image,
-    label,
-    new_figure,
-    write,
-)
+from locant.figures.drawing import Axes, Figure, colour_scale, colours, draw_image, label, new_figure, write
+from locant.figures.palette import BLUE, FAINT, GREEN, INK, ON_LIGHT, PURPLE, VERMILION
 from locant.figures.registry import register_figure
 from locant.models.layer_norm import layer_norm
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from locant.analysis.position_probe import probe_positions
-from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, Figure, label, new_figure
+from locant.figures.drawing import Figure, label, new_figure
+from locant.figures.palette import BLUE, FAINT, INK, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import held_out_pairs, load_trained
 

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from locant.figures.drawing import BLUE, GREEN, ORANGE, VERMILION, Figure, label, new_figure
+from locant.figures.drawing import Figure, label, new_figure
+from locant.figures.palette import BLUE, GREEN, ORANGE, VERMILION
 from locant.figures.registry import register_figure
 from locant.models import LanguageModel, LanguageModelConfig
 from locant.positions import Mask

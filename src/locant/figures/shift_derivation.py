@@ -9,21 +9,8 @@ import numpy as np
 import torch
 
 from locant.analysis.geometry import shift_matrix
-from locant.figures.drawing import (
-    BLUE,
-    GRID,
-    INK,
-    MINUS,
-    MONO,
-    SLIDE,
-    SLIDE_LETTERS,
-    Figure,
-    blank,
-    canvas,
-    new_figure,
-    signed,
-    write,
-)
+from locant.figures.drawing import MINUS, MONO, SLIDE, SLIDE_LETTERS, Figure, blank, canvas, new_figure, signed, write
+from locant.figures.palette import BLUE, GRID, INK
 from locant.figures.registry import register_figure
 from locant.positions import sinusoid_frequencies, sinusoid_table
 

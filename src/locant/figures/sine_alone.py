@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, MINUS, VERMILION, Figure, label, new_figure
+from locant.figures.drawing import MINUS, Figure, label, new_figure
 from locant.figures.numbers import wavelengths_of
+from locant.figures.palette import BLUE, FAINT, GREEN, INK, VERMILION
 from locant.figures.registry import register_figure
 
 _OFFSETS, _SHOWN, _STEP = 65, 120, 2

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, MINUS, VERMILION, Figure, blank, label, new_figure
+from locant.figures.drawing import MINUS, MONO, Figure, blank, label, new_figure
+from locant.figures.palette import FAINT, LINES
 from locant.figures.registry import register_figure
 from locant.positions import sinusoid_frequencies, sinusoid_table
 
 _EQUAL = 512  # positions at which the two are compared
-_LINES = ((VERMILION, "-", "o"), (BLUE, "--", "s"), (GREEN, "-.", "^"), (INK, ":", "D"))
 
 
 # fmt: off
@@ -45,11 +45,7 @@ def array_form(positions: Tensor, d: int, base: float = 10000.0) -> Tensor:
 
 
 def numbers(*, d_model: int = 512, length: int = 2**20, base: float = 10000.0) -> dict[str, Any]:
-    """Return the largest difference between the two forms, and the error of each by position.
-
-    Raises:
-        ConfigError: The width is odd.
-    """
+    """Return the largest difference between the two forms, and the error of each by position."""
     near = range(0, _EQUAL, 8)
     difference = loop_form(near, d_model, base) - array_form(torch.tensor(near).double(), d_model, base)
     positions = torch.tensor(sorted({round(2 ** (n / 2)) for n in range(2 * int(math.log2(length)) + 1)}))
@@ -78,11 +74,11 @@ def draw(listings: Mapping[str, str], *, difference: Any, positions: Any, **erro
     for title, listing in listings.items():
         label(found[title], title)
         blank(found[title])
-        found[title].text(0, 1, listing, family="DejaVu Sans Mono", fontsize=9.2, va="top", linespacing=1.4)
+        found[title].text(0, 1, listing, fontsize=9.2, va="top", linespacing=1.4, **MONO)
     said = f"Largest difference in float64, positions below {_EQUAL}: {difference:.1e}"
     found[title].text(0, -0.05, said, fontsize=9.5)
     right = found["errors"]
-    for (name, values), (color, stroke, mark) in zip(errors.items(), _LINES, strict=True):
+    for (name, values), (color, stroke, mark) in zip(errors.items(), LINES, strict=False):
         right.plot(positions, values, stroke, color=color, marker=mark, markersize=3.5, linewidth=1.5, label=name)
     label(right, "Largest error of a feature", "position", f"|computed {MINUS} exact|", log="y")
     right.set_xscale("log", base=2)

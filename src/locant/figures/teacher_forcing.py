@@ -11,22 +11,8 @@ import torch
 
 from locant.analysis.introspection import token_pair
 from locant.errors import DataError
-from locant.figures.drawing import (
-    BLUE,
-    FAINT,
-    HIDDEN,
-    INK,
-    ON_LIGHT,
-    PAPER,
-    SLIDE,
-    SLIDE_LETTERS,
-    VERMILION,
-    Axes,
-    Figure,
-    arrow,
-    canvas,
-    write,
-)
+from locant.figures.drawing import SLIDE, SLIDE_LETTERS, Axes, Figure, arrow, canvas, write
+from locant.figures.palette import BLUE, FAINT, HIDDEN, INK, ON_LIGHT, PAPER, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, readable
 from locant.text.batches import decoder_input

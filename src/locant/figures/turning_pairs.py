@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, Figure, count, label, new_figure
+from locant.figures.drawing import Figure, count, label, new_figure
 from locant.figures.numbers import hands
+from locant.figures.palette import BLUE, FAINT, INK, VERMILION
 from locant.figures.registry import register_figure
 
 _THRESHOLDS = ((0.1, BLUE, "-"), (1.0, VERMILION, "--"))  # radians

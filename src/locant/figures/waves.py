@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from locant.errors import UsageError
-from locant.figures.drawing import BLUE, FAINT, INK, PAPER, VERMILION, Figure, count, new_figure, signed
+from locant.figures.drawing import Figure, count, new_figure, signed
 from locant.figures.numbers import wavelengths_of
+from locant.figures.palette import BLUE, FAINT, INK, PAPER, VERMILION
 from locant.figures.registry import register_figure
 from locant.positions import sinusoid_table
 
@@ -21,8 +22,8 @@ _LINES = (("sine", BLUE, "-", "o", 0.74), ("cosine", VERMILION, "--", "s", 0.26)
 def numbers(*, d_model: int = 16, length: int = 60, base: float = 10000.0, token: int | None = None) -> dict[str, Any]:
     """Return the waves of a sinusoidal code between positions 0 and ``length - 1``.
 
-    Of a code with more pairs than 8 so many are taken, evenly spaced. The values at ``token``, by default a third of the
-    way, are marked.
+    Of a code with more pairs than 8 so many are taken, evenly spaced. The values at ``token``, by default a third of
+    the way, are marked.
 
     Raises:
         UsageError: ``token`` is beyond the text.

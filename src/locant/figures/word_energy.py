@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from locant.errors import ConfigError
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, PAPER, VERMILION, Figure, Numbers, label, new_figure
+from locant.figures.drawing import Figure, Numbers, label, new_figure
+from locant.figures.palette import BLUE, FAINT, GREEN, INK, PAPER, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, read_record
 from locant.positions import PositionScheme, Sinusoidal

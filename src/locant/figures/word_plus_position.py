@@ -13,7 +13,8 @@ from torch import Tensor
 
 from locant.analysis.attention_steps import attention_steps
 from locant.errors import ConfigError
-from locant.figures.drawing import BLUE, FAINT, GRID, INK, LINES, PAPER, VERMILION, Axes, Figure, label, new_figure
+from locant.figures.drawing import Axes, Figure, label, new_figure
+from locant.figures.palette import BLUE, FAINT, GRID, INK, LINES, PAPER, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, readable
 from locant.models.transformer import Transformer
