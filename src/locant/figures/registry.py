@@ -35,6 +35,7 @@ _ACTS: dict[str, tuple[str, ...]] = {
         "sine-alone",
     ),
     "Distance": ("turning-pairs", "dot-products", "distance", "spectrum", "bias"),
+    "Models of today": ("layer-patterns", "attention-temperature", "partial-rotary"),
     "Right and wrong": ("criteria", "tutorial-errors"),
     "The Transformer": (
         "architecture",
