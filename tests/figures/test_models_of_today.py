@@ -41,7 +41,7 @@ def test_the_weight_of_the_right_key_is_what_attention_gives_it():
     for column in (0, 200):
         count = int(drawn["keys"][column])
         for factor, weight in zip(drawn["factors"][:, column], drawn["weights"][:, column], strict=True):
-            q, k = torch.full((1, 1, 1, 1), 10.0 * factor).double(), torch.zeros(1, 1, count, 1).double()
+            q, k = torch.full((1, 1, 1, 1), 10.0 * factor, dtype=torch.float64), torch.zeros(1, 1, count, 1).double()
             k[0, 0, 7] = 1
             right = torch.zeros_like(k)
             right[0, 0, 7] = 1
