@@ -45,17 +45,17 @@ def test_muon_equals_pytorchs():
 def test_stacked_matrices_are_orthogonalised_each_for_itself():
     torch.manual_seed(2)
     whole = nn.Parameter(torch.zeros(12, 4))
-    parts = [nn.Parameter(torch.zeros(4, 4)) for _ in range(3)]
+    parts = [nn.Parameter(torch.zeros(height, 4)) for height in (6, 4, 2)]
     whole.grad = torch.randn(12, 4)
-    for part, gradient in zip(parts, whole.grad.chunk(3), strict=True):
+    for part, gradient in zip(parts, whole.grad.split((6, 4, 2)), strict=True):
         part.grad = gradient
-    Muon([{"params": [whole], "blocks": 3}], lr=0.1).step()
+    Muon([{"params": [whole], "heights": (6, 4, 2)}], lr=0.1).step()
     Muon([{"params": parts}], lr=0.1).step()
     torch.testing.assert_close(whole, torch.cat(list(parts)))
 
 
 def test_muon_takes_matrices_of_hidden_layers_and_adamw_the_rest():
-    model = tiny_model(20, position="t5")
+    model = tiny_model(20, position="t5", kv_heads=1)
     muon, adamw = build_optimizer(model, TrainingSettings(optimizer="muon")).optimizers
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     mine = {names[id(parameter)] for group in muon.param_groups for parameter in group["params"]}
@@ -65,7 +65,9 @@ def test_muon_takes_matrices_of_hidden_layers_and_adamw_the_rest():
     assert all(name.endswith(".weight") and "norm" not in name and "embedding" not in name for name in mine)
     assert "output.weight" in rest
     assert "encoder.layers.0.self_attention.query_key_value.weight" in mine
-    assert {group["blocks"] for group in muon.param_groups} == {1, 2, 3}
+    half = model.config.d_model // model.config.heads
+    queries = model.config.d_model
+    assert {group["heights"] for group in muon.param_groups} == {(), (half, half), (queries, half, half)}
 
 
 def test_frozen_weights_are_left_out_and_groups_scale_the_rate():

@@ -133,10 +133,7 @@ def _steps(
 ) -> dict[str, Tensor | None]:
     """Return the steps of an attention for the first row of ``x [B, L, E]``, by the name of their attribute."""
     length = x.shape[1]
-    q, k, v = (
-        part.reshape(*part.shape[:2], attention.heads, -1).transpose(1, 2)
-        for part in attention.query_key_value(x).chunk(3, dim=-1)
-    )
+    q, k, v = attention.project(x)
     products, biases = [], []
     runs = scheme.query_blocks(positions)
     for run in runs:

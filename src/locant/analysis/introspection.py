@@ -224,18 +224,15 @@ def _watching(stack: Encoder | Decoder, *, weights: bool = True) -> Iterator[_Wa
 
 
 def _self_weights(module: SelfAttention, x: Tensor, plan: AttentionPlan) -> Tensor:
-    q, k, _ = (_heads(part, module.heads) for part in module.query_key_value(x).chunk(3, dim=-1))
-    q, k = plan.rotate(q, k)
-    return _weights(k, lambda v: plan.attend(q, k, v))
+    q, k, _ = module.project(x)
+    state = plan.prepare(x)
+    q, k = plan.rotate(q, k, state)
+    return _weights(k, lambda v: plan.attend(q, k, v, state))
 
 
 def _cross_weights(module: CrossAttention, x: Tensor, keys_and_values: tuple[Tensor, Tensor], mask: Any) -> Tensor:
-    q, k = _heads(module.query(x), module.heads), keys_and_values[0]
+    q, k = module.queries(x), keys_and_values[0]
     return _weights(k, lambda v: attend(q, k, v, mask))
-
-
-def _heads(x: Tensor, heads: int) -> Tensor:
-    return x.reshape(*x.shape[:2], heads, -1).transpose(1, 2)
 
 
 def _weights(k: Tensor, attention: Callable[[Tensor], Tensor]) -> Tensor:
@@ -253,7 +250,7 @@ def _drop_residual(module: Residual, arguments: tuple[Any, ...], output: Tensor)
 
 def without_residual(module: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
     """Return what a sub-layer passes on where ``x [B, L, E]`` is not added to what it computes."""
-    alone: Tensor = sublayer(module.norm(x)) if module.pre else module.norm(sublayer(x))
+    alone: Tensor = module.branch(x, sublayer)
     return alone
 
 

@@ -171,7 +171,7 @@ class EncoderGraph(_Stack):
             at = self.at_layer(index)
 
             def attend(x: Tensor, module: SelfAttention = layer.self_attention, at: _Positions = at) -> Tensor:  # type: ignore[assignment]
-                q, k, v = _queries_keys_values(x, module)
+                q, k, v = module.project(x)
                 q, k = at.rotate(q, positions), at.rotate(k, positions)
                 return module.output(_attend(q, k, v, hidden, at.score_bias(positions, positions)))
 
@@ -196,7 +196,7 @@ class DecoderGraph(_Stack):
         self, input_ids: Tensor, encoder_hidden_states: Tensor, encoder_attention_mask: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
         """Decode."""
-        cross = [_keys_and_values(encoder_hidden_states, layer.cross_attention) for layer in self.stack.layers]  # type: ignore[arg-type]
+        cross = [layer.cross_attention.keys_and_values(encoder_hidden_states) for layer in self.stack.layers]  # type: ignore[operator,union-attr]
         logits, own = self.decode(input_ids, encoder_attention_mask, cross, None)
         return logits, [part for pair in zip(own, cross, strict=True) for kv in pair for part in kv]
 
@@ -219,7 +219,7 @@ class DecoderGraph(_Stack):
 
             def attend(x: Tensor, index: int = index, module: SelfAttention = layer.self_attention) -> Tensor:  # type: ignore[assignment]
                 at = self.at_layer(index)
-                q, k, v = _queries_keys_values(x, module)
+                q, k, v = module.project(x)
                 q, k = at.rotate(q, q_positions), at.rotate(k, q_positions)
                 if past:
                     k, v = torch.cat((past[index][0], k), dim=2), torch.cat((past[index][1], v), dim=2)
@@ -227,7 +227,7 @@ class DecoderGraph(_Stack):
                 return module.output(_attend(q, k, v, later, at.score_bias(q_positions, k_positions)))
 
             def look(x: Tensor, index: int = index, module: CrossAttention = layer.cross_attention) -> Tensor:  # type: ignore[assignment]
-                return module.output(_attend(_heads(module.query(x), module.heads), *cross[index], padding, None))
+                return module.output(_attend(module.queries(x), *cross[index], padding, None))
 
             x = _residual(layer.residuals[0], x, attend)  # type: ignore[arg-type,index]
             x = _residual(layer.residuals[1], x, look)  # type: ignore[arg-type,index]
@@ -256,19 +256,6 @@ def _residual(module: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor])
     if module.pre:
         return x + sublayer(module.norm(x))
     return module.norm(x + sublayer(x))
-
-
-def _heads(x: Tensor, heads: int) -> Tensor:
-    return x.reshape(*x.shape[:-1], heads, -1).transpose(1, 2)
-
-
-def _queries_keys_values(x: Tensor, module: SelfAttention) -> list[Tensor]:
-    return [_heads(part, module.heads) for part in module.query_key_value(x).chunk(3, dim=-1)]
-
-
-def _keys_and_values(memory: Tensor, module: CrossAttention) -> tuple[Tensor, Tensor]:
-    k, v = (_heads(part, module.heads) for part in module.key_value(memory).chunk(2, dim=-1))
-    return k, v
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, bias: Tensor | None) -> Tensor:

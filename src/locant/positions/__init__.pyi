@@ -57,6 +57,7 @@ from locant.positions.scaling.yarn import NTKByParts as NTKByParts
 from locant.positions.scaling.yarn import YaRN as YaRN
 from locant.positions.scheme import AttentionShape as AttentionShape
 from locant.positions.scheme import PositionScheme as PositionScheme
+from locant.positions.scheme import Prepared as Prepared
 from locant.positions.scheme import ScoreMod as ScoreMod
 from locant.positions.scores.alibi import ALiBi as ALiBi
 from locant.positions.scores.cope import CoPE as CoPE
@@ -102,6 +103,7 @@ __all__ = [
     "PositionCode",
     "PositionScheme",
     "PositionedAttention",
+    "Prepared",
     "Proportional",
     "Randomised",
     "RectifiedRotary",

@@ -12,7 +12,7 @@ from locant.errors import ConfigError
 from locant.positions.embeddings.position_code import require_positions
 from locant.positions.position_range import position_range
 from locant.positions.registry import build_scheme, register_scheme
-from locant.positions.scheme import AttentionShape, PositionScheme, Rotation
+from locant.positions.scheme import AttentionShape, PositionScheme, Prepared, Rotation
 
 
 @register_scheme("randomised")
@@ -73,7 +73,7 @@ class Randomised(PositionScheme):
                 "Give both the same number."
             )
         self.scheme = scheme
-        self.acts_on, self.axes = scheme.acts_on, scheme.axes
+        self.acts_on, self.axes, self.reads_state = scheme.acts_on, scheme.axes, scheme.reads_state
         self.head_dim, self.num_heads = scheme.head_dim, scheme.num_heads
         self._range = max_positions
         self._evaluation_length = evaluation_length
@@ -142,6 +142,10 @@ class Randomised(PositionScheme):
         draw = torch.randperm(self._range, device="cpu")[:count].sort().values
         return draw.to(positions.device)[positions.long()]
 
+    def prepare(self, x: Tensor, positions: Tensor) -> Prepared | None:
+        """Let the wrapped scheme read the layer's input."""
+        return self.scheme.prepare(x, positions)
+
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Let the wrapped scheme act at drawn positions; shapes as in :meth:`PositionScheme.embed`."""
         return self.scheme.embed(x, positions)
@@ -150,14 +154,18 @@ class Randomised(PositionScheme):
         """Return the wrapped scheme's rotation at drawn positions."""
         return self.scheme.rotation(q_positions, k_positions)
 
-    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, *state: Prepared
+    ) -> tuple[Tensor, Tensor]:
         """Let the wrapped scheme rotate at drawn positions; shapes as in :meth:`PositionScheme.rotate`."""
-        return self.scheme.rotate(q, k, q_positions, k_positions)
+        return self.scheme.rotate(q, k, q_positions, k_positions, *state)
 
     def query_blocks(self, q_positions: Tensor) -> list[slice]:
         """Return the wrapped scheme's runs of queries."""
         return self.scheme.query_blocks(q_positions)
 
-    def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
+    def score_bias(
+        self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, *state: Prepared
+    ) -> Tensor | None:
         """Return the wrapped scheme's bias at drawn positions; shapes as in :meth:`PositionScheme.score_bias`."""
-        return self.scheme.score_bias(q, k, q_positions, k_positions)
+        return self.scheme.score_bias(q, k, q_positions, k_positions, *state)

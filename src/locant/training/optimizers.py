@@ -161,16 +161,17 @@ def _adamw(parameters: list[nn.Parameter], settings: TrainingSettings) -> Optimi
 
 def _muon(model: EncoderDecoder[Any], parameters: list[nn.Parameter], settings: TrainingSettings) -> list[Optimizer]:
     """Return Muon for the matrices of hidden layers, and AdamW for embeddings, output projection and vectors."""
-    groups: dict[int, list[Tensor]] = {}
+    groups: dict[tuple[int, ...], list[Tensor]] = {}
     schemes = [module for module in model.modules() if isinstance(module, PositionScheme)]
     apart = {id(model.output.weight)} | {id(parameter) for scheme in schemes for parameter in scheme.parameters()}
     for module in model.modules():
         if isinstance(module, nn.Linear) and module.weight.requires_grad and id(module.weight) not in apart:
-            blocks = module.blocks if isinstance(module, StackedLinear) else 1
-            groups.setdefault(blocks, []).append(module.weight)
+            stacked = isinstance(module, StackedLinear) and len(module.heights) > 1
+            heights = module.heights if stacked else ()
+            groups.setdefault(heights, []).append(module.weight)
     matrices = {id(matrix) for group in groups.values() for matrix in group}
     rest = [parameter for parameter in parameters if id(parameter) not in matrices]
-    muon = [{"params": group, "blocks": blocks} for blocks, group in groups.items()]
+    muon = [{"params": group, "heights": heights} for heights, group in groups.items()]
     optimizers: list[Optimizer] = [Muon(muon, weight_decay=settings.weight_decay)] if muon else []
     return optimizers + ([_adamw(rest, settings)] if rest else [])
 
@@ -220,8 +221,8 @@ class Muon(Optimizer):
     are stacked in one parameter each for itself.
 
     Args:
-        params: Groups whose ``params`` are matrices. A group may say in ``blocks`` how many matrices are stacked in
-            each of its parameters.
+        params: Groups whose ``params`` are matrices. A group may say in ``heights`` how many rows each of the matrices
+            has that are stacked in each of its parameters.
         lr: Learning rate.
         weight_decay: Decoupled, times the learning rate.
         momentum: Decay of the momentum, which is Nesterov's.
@@ -235,7 +236,7 @@ class Muon(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.95,
     ) -> None:
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "blocks": 1})
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "heights": ()})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -249,8 +250,9 @@ class Muon(Optimizer):
                 if "momentum_buffer" not in state:
                     state["momentum_buffer"] = torch.zeros_like(parameter)
                 buffer = state["momentum_buffer"].lerp_(parameter.grad, 1 - group["momentum"])
-                update, blocks = parameter.grad.lerp(buffer, group["momentum"]), group["blocks"]
-                for block, change in zip(parameter.chunk(blocks), update.chunk(blocks), strict=True):
+                update = parameter.grad.lerp(buffer, group["momentum"])
+                heights = group["heights"] or len(parameter)
+                for block, change in zip(parameter.split(heights), update.split(heights), strict=True):
                     waiting[tuple(block.shape)].append((block, change, group))
         for shape, members in waiting.items():
             updates = orthogonalized(torch.stack([change for _, change, _ in members]))

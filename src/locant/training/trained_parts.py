@@ -41,7 +41,7 @@ def part_parameters(model: nn.Module, part: str) -> set[str]:
     """
     match part:
         case "embeddings" | "norms":
-            kind: type[nn.Module] = nn.Embedding if part == "embeddings" else nn.LayerNorm
+            kind = nn.Embedding if part == "embeddings" else (nn.LayerNorm, nn.RMSNorm)
             found = [one for module in model.modules() if isinstance(module, kind) for one in module.parameters()]
         case "output":
             found = list(model.get_submodule("output").parameters())
