@@ -36,6 +36,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("axial-rotary", {"grid": [3]}),
     ("axial-rotary", {"grid": [3, 4, 5]}),
     ("multimodal-rotary", {"sections": [2, 2, 2]}),
+    ("key-offset", {"rotary_dim": 4}),
     ("self-extend", {"group": 0}),
     ("rerope", {"window": 0}),
     ("shaw", {"max_distance": 0}),
@@ -50,6 +51,9 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("deberta", {"buckets": 7}),
     ("randomised", {"evaluation_length": 0}),
     ("randomised", {"max_positions": 10, "evaluation_length": 11}),
+    ("temperature", {"form": "log"}),
+    ("temperature", {"factor": -1.0}),
+    ("temperature", {"scheme": "yarm"}),
     ("sinusoidl", {}),
 ]
 

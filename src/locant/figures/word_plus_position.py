@@ -63,8 +63,12 @@ def numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
             planes = _planes_of_codes(scheme, codes)
             moved = vectors[:, None] + codes
             more = {"word norms": words[EOS + 1 :].norm(dim=1).numpy(), "position norms": codes.norm(dim=1).numpy()}
-        elif scheme.acts_on == {"queries+keys"} and len(scheme.query_blocks(torch.arange(count))) == 1:
-            vectors, moved, scores = _turned(model, scheme, candidates, count)
+        elif (
+            scheme.acts_on == {"queries+keys"}
+            and len(scheme.query_blocks(torch.arange(count))) == 1
+            and (turned := _turned(model, scheme, candidates, count))[1].shape[-1] == turned[0].shape[-1]
+        ):
+            vectors, moved, scores = turned
             planes = _planes_of_rotation(scheme, model.config.heads, vectors.shape[-1])
             more = {"scores": scores.numpy()}
         else:
@@ -129,7 +133,7 @@ def _turned(
     q, k = (part.transpose(0, 1)[:, :, None].expand(-1, -1, count, -1) for part in (steps.q, steps.k))
     positions = torch.arange(count)
     turned, keys = (part[:, 0].double() for part in scheme.rotate(q, k, positions, positions))
-    scores = (turned * keys[:, :1]).sum(-1) / math.sqrt(q.shape[-1])
+    scores = (turned * keys[:, :1]).sum(-1) / math.sqrt(turned.shape[-1])
     return steps.q[0].double(), turned, scores
 
 

@@ -342,9 +342,7 @@ class PositionScheme(nn.Module):
         if hook not in self.reads_state:
             return ()
         if state is None:
-            raise ConfigError(
-                f"{type(self).__name__} reads a state: give state=scheme.prepare(x, positions)."
-            )
+            raise ConfigError(f"{type(self).__name__} reads a state: give state=scheme.prepare(x, positions).")
         return (state,)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -373,7 +371,8 @@ class PositionScheme(nn.Module):
             k_positions: Integer positions ``[K]`` or ``[B, K]``.
 
         Returns:
-            Queries and keys of the same shapes and dtypes.
+            Queries and keys of the same shapes and dtypes. Both may have more features than before, as many as each
+            other: scores are their products over the square root of the features that they have then.
         """
         del q_positions, k_positions
         return q, k

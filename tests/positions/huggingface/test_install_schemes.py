@@ -18,8 +18,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "self-extend": {"group": 2, "window": 4},
     "rerope": {"window": 5},
     "randomised": {"scheme": "alibi", "max_positions": 100, "evaluation_length": 40},
+    "temperature": {"length": 4},
+    "key-offset": {"rotary_dim": 8},
 }
-SERVED = [name for name in SCHEMES if name not in ("sinusoidal", "learned", "index", "normalised-index", "binary")]
+READERS = ("data-dependent-alibi", "fox", "relative-profiles")
+EMBEDDED = ("sinusoidal", "learned", "index", "normalised-index", "binary")
+SERVED = [name for name in SCHEMES if name not in EMBEDDED + READERS]
 
 
 def without_rotation(model: Any) -> Any:
