@@ -23,9 +23,10 @@ from locant.app import render_gallery
 from locant.errors import ConfigError, DataError, LocantError, MissingExtraError, UsageError
 from locant.figures import FIGURES, FORMATS, FigureData, draw_figure, svg, write_figures
 from locant.figures.animations import ANIMATIONS, animation
-from locant.figures.drawing import BLUE, DARK, FAINT, INK, VARIABLES, VERMILION, svg_text
+from locant.figures.drawing import svg_text
 from locant.figures.files import slides_of
 from locant.figures.numbers import embedding_schemes
+from locant.figures.palette import BLUE, DARK, FAINT, INK, VARIABLES, VERMILION
 from locant.figures.spectrum import HEAD_DIM, TARGET, TRAINED
 
 GENERAL = [name for name, figure in FIGURES.items() if not figure.needs_run]

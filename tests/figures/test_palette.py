@@ -10,7 +10,7 @@ import pytest
 from colour_vision import SEEN, contrast, distance, lab, nearest_distance
 
 import locant.app
-from locant.figures.drawing import (
+from locant.figures.palette import (
     BLUE,
     BOTH_SIGNS,
     DARK,
@@ -20,10 +20,10 @@ from locant.figures.drawing import (
     ONE_SIGN,
     ORANGE,
     PURPLE,
-    SCHEME_LINES,
     SKY,
     VARIABLES,
     VERMILION,
+    scheme_line,
     styles_of,
 )
 from locant.positions import SCHEMES

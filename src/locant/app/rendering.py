@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from locant.errors import MissingExtraError
+from locant.figures.palette import PROPERTIES
 from locant.version import __version__
 
 
@@ -26,7 +27,7 @@ def render_template(
         name: File of the template in ``templates``.
         what: What is being written, for the error.
         filters: Functions that the template uses.
-        values: What the template shows, besides the ``version`` of Locant.
+        values: What the template shows, besides the ``version`` of Locant and its ``colours``.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -43,4 +44,4 @@ def render_template(
         keep_trailing_newline=True,
     )
     environment.filters.update(filters or {})
-    return environment.get_template(name).render(version=__version__, **values)
+    return environment.get_template(name).render(version=__version__, colours=PROPERTIES, **values)
