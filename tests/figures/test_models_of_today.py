@@ -56,3 +56,20 @@ def test_partial_rotary_keeps_what_does_not_turn():
     for factor, score in zip((1, 0.5, 0.25), scores, strict=True):
         assert (score >= 1 - 2 * factor).all()  # of the features that turn, at worst each is the opposite
         assert score[-1] < 1
+
+
+def test_windows_reach_one_window_further_in_each_layer():
+    first = draw_figure("windows", length=16).data["first"]
+    for query in range(16):
+        for key in range(16):
+            layers = max(1, math.ceil((query - key) / 3))  # a window of 4 is 3 tokens back
+            assert first[query, key] == (0 if key > query or layers > 3 else layers)
+
+
+def test_gates_discount_by_their_product():
+    found = draw_figure("forget-gates").data
+    gates = [0.05 if token in (3, 7) else 0.95 for token in range(10)]
+    for query in range(10):
+        for key in range(query + 1):
+            assert found["read"][query, key] == pytest.approx(math.prod(gates[key + 1 : query + 1]))
+            assert found["equal"][query, key] == pytest.approx(0.95 ** (query - key))

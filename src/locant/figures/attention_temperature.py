@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from locant.figures.drawing import BLUE, FAINT, VERMILION, count, label, new_figure
-from locant.figures.registry import Caption, register_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from locant.figures.drawing import Figure, count, label, new_figure
+from locant.figures.palette import BLUE, FAINT, VERMILION
+from locant.figures.registry import register_figure
 
 _GAP = 10.0  # by which the score of the right key is above the others
 _TRAINED = 8192
@@ -48,23 +46,4 @@ def draw(keys: Any, *, factors: Any, weights: Any) -> Figure:
     return figure
 
 
-register_figure(
-    "attention-temperature",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "More keys need a colder softmax",
-        "The softmax shares a weight of 1 among all keys a query sees. The more there are, the less is left for the "
-        "one that matters, however clearly its score stands out. A factor that grows with the number of keys keeps its "
-        "weight up.",
-        "softmax( τ(n)&thinsp;q · k&thinsp;/&thinsp;√d<sub>k</sub> ), &nbsp; "
-        "weight of the key&nbsp;= 1&thinsp;/&thinsp;(1 + (n &minus; 1) e<sup>&minus;τ·gap</sup>)",
-        (
-            "Llama 4 multiplies the queries of its layers without RoPE by the stepped factor, so that nothing changes "
-            "up to 8,192 tokens; Ministral 3 does so with 16,384.",
-            "With log n a clear winner never fades, however long the text (Chiang and Cholak 2022). YaRN's factor is "
-            "one number for the whole text, chosen with the scaling.",
-        ),
-    ),
-    limits={"length": (16_384, 100_000_000)},
-)
+register_figure("attention-temperature", numbers, draw, limits={"length": (16_384, 100_000_000)})

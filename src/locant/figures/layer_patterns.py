@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from locant.figures.drawing import BLUE, FAINT, ORANGE, PAPER, SKY, count, label, new_figure
-from locant.figures.registry import Caption, register_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from locant.figures.drawing import Figure, count, label, new_figure
+from locant.figures.palette import BLUE, FAINT, ORANGE, PAPER, SKY
+from locant.figures.registry import register_figure
 
 MODELS: dict[str, tuple[int, str, int]] = {
     "Llama 4": (48, "LLLN", 8192),
@@ -60,21 +58,4 @@ def draw(kinds: dict[str, str], *, length: int, kept: Any) -> Figure:
     return figure
 
 
-register_figure(
-    "layer-patterns",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "One model, several kinds of layers",
-        "Models of today do not have one positional scheme. Most layers rotate queries and keys, and many of these see "
-        "a window only, so that their caches stop growing. Every fourth or sixth layer sees the whole text; in some "
-        "models it has no positions at all, so that no angle there can be new.",
-        points=(
-            "Each strip repeats a short pattern: LLLN is three local layers with RoPE and one of the whole text "
-            "without.",
-            "Layers and windows are the defaults of the models' configurations in transformers 5.24; published sizes "
-            "of a family have others. Llama 4's local layers see a chunk of the text instead of the last tokens.",
-        ),
-    ),
-    limits={"length": (1024, 10_000_000)},
-)
+register_figure("layer-patterns", numbers, draw, limits={"length": (1024, 10_000_000)})

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from locant.figures.drawing import BLUE, GREEN, VERMILION, count, label, new_figure
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import Figure, count, label, new_figure
+from locant.figures.palette import BLUE, GREEN, VERMILION
+from locant.figures.registry import register_figure
 from locant.positions import Rotary
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _HEAD = 128
 _FACTORS = ((1.0, BLUE, "-"), (0.5, VERMILION, "--"), (0.25, GREEN, "-."))
@@ -45,20 +43,4 @@ def draw(distances: Any, *, scores: Any) -> Figure:
     return figure
 
 
-register_figure(
-    "partial-rotary",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Turn a part, and the rest can match words at any distance",
-        "Rotary embedding may turn the first features of a head only. Those that stand still compare what query and "
-        "key are about, wherever they stand; those that turn compare where they stand.",
-        "q · k&nbsp;= Σ<sub>turned pairs</sub> |q<sub>i</sub>||k<sub>i</sub>| cos((m &minus; n)θ<sub>i</sub> + "
-        "φ<sub>i</sub>) + Σ<sub>others</sub> q<sub>j</sub>&thinsp;k<sub>j</sub>",
-        (
-            "GPT-J, GPT-NeoX and Qwen3-Next turn a quarter of each head. Gemma 4 turns the fastest quarter of the "
-            "pairs in the layers that see the whole text.",
-        ),
-    ),
-    limits={"length": (64, 1_000_000)},
-)
+register_figure("partial-rotary", numbers, draw, limits={"length": (64, 1_000_000)})
