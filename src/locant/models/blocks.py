@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -198,7 +199,8 @@ class Stack(nn.Module):
     @property
     def max_positions(self) -> int | None:
         """Longest sequence (in tokens) that the positional schemes allow, or ``None``."""
-        return min((scheme.max_positions for scheme in self.schemes if scheme.max_positions), default=None)  # type: ignore[misc, type-var]
+        limits: list[Any] = [scheme.max_positions for scheme in self.schemes]
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def begin(
         self, x: Tensor, positions: Tensor, mask: Mask, cache: StackCache | None = None
@@ -351,5 +353,5 @@ def draw_initial_weights(model: nn.Module, d_model: int, output: nn.Linear, *, t
 
 def _xavier_blocks(linear: StackedLinear) -> None:
     """Initialise the matrices stacked in one weight each for itself: Xavier's range depends on a matrix's own shape."""
-    for block in linear.weight.split(linear.heights):
+    for block in torch.split(linear.weight, linear.heights):
         nn.init.xavier_uniform_(block)

@@ -260,7 +260,7 @@ def require_served(config: TransformerConfig, what: str, instead: str) -> None:
         ConfigError: It has some; all are named.
     """
     if found := unserved(config):
-        told = " and ".join(f"{name} {getattr(config, name)}" for name in found if name != "kinds")
+        told = ", ".join(f"{name} {getattr(config, name)}" for name in found if name != "kinds")
         raise ConfigError(f"Models with {told} run in PyTorch alone, without {what[0].lower()}{what[1:]}. {instead}")
 
 

@@ -192,11 +192,11 @@ def _attend_in_window(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: floa
     """Attend with a window, block by block of queries, each to the keys that it sees: no work for any other pair."""
     assert mask.window is not None
     ahead, found = k.shape[2] - q.shape[2], []
-    runs = q.split(_QUERIES_AT_ONCE, dim=2)
+    runs = torch.split(q, _QUERIES_AT_ONCE, dim=2)
     # Keys are cut where queries are, and joined again: a gradient is then as long as a block and its window.
     sizes = [run.shape[2] for run in runs]
     sizes[0] += ahead
-    keys, values = k.split(sizes, dim=2), v.split(sizes, dim=2)
+    keys, values = torch.split(k, sizes, dim=2), torch.split(v, sizes, dim=2)
     before, end = -(-(mask.window - 1) // _QUERIES_AT_ONCE), ahead
     for number, run in enumerate(runs):
         start, end = end, end + run.shape[2]
@@ -423,8 +423,8 @@ class AttentionPlan:
             return runs
         rows, heads, queries, _ = like.shape
         by_row, keys = self.scheme.bias_reads_content or self.mask.keys is not None, length_of(self.k_positions)
-        is_narrow = self.mask.window is not None and self.mask.narrows(keys)
-        if is_narrow:
+        is_narrow = self.mask.narrows(keys)
+        if is_narrow and self.mask.window is not None:
             keys = min(keys, _QUERIES_AT_ONCE + self.mask.window)
         scores_of_a_query = (rows if by_row else 1) * heads * keys
         size = max(1, (_SCORES_AT_ONCE if like.is_cpu else _SCORES_ON_DEVICE) // max(1, scores_of_a_query))

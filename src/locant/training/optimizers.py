@@ -166,8 +166,7 @@ def _muon(model: EncoderDecoder[Any], parameters: list[nn.Parameter], settings: 
     apart = {id(model.output.weight)} | {id(parameter) for scheme in schemes for parameter in scheme.parameters()}
     for module in model.modules():
         if isinstance(module, nn.Linear) and module.weight.requires_grad and id(module.weight) not in apart:
-            stacked = isinstance(module, StackedLinear) and len(module.heights) > 1
-            heights = module.heights if stacked else ()
+            heights = module.heights if isinstance(module, StackedLinear) and len(module.heights) > 1 else ()
             groups.setdefault(heights, []).append(module.weight)
     matrices = {id(matrix) for group in groups.values() for matrix in group}
     rest = [parameter for parameter in parameters if id(parameter) not in matrices]
