@@ -12,7 +12,9 @@ from locant.positions import (
     SCHEMES,
     AttentionShape,
     CoPE,
+    FoX,
     PositionScheme,
+    Prepared,
     Rotary,
     RotaryConfig,
     Sandwich,
@@ -26,10 +28,13 @@ from locant.testing import CHECKS, SchemeCheckError, check_scheme, examine_schem
 # Options that let texts of 20 tokens reach what a scheme does with long ones.
 OPTIONS: dict[str, dict[str, Any]] = {
     "learned": {"max_positions": 40},
+    "mixed-rotary": {"grid": [8, 5]},
     "rerope": {"window": 4},
     "self-extend": {"group": 2, "window": 4},
     "fire": {"threshold": 8.0},
     "xpos": {"scale_base": 16},
+    "relative-profiles": {"reach": 6, "clip": 0.5, "grows_from": 5},
+    "temperature": {"length": 4},
 }
 SCALINGS: dict[str, dict[str, Any]] = {
     "dynamic": {"kind": "dynamic", "original_length": 8, "length_step": 4},
@@ -133,6 +138,23 @@ class FrequenciesInABuffer(ForModel):
         angles = angles if angles.dim() == 2 else angles.unsqueeze(1)
         a, b = x.chunk(2, dim=-1)
         return torch.cat((a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()), -1).to(x.dtype)
+
+
+class CarriesItsNeighbours(FoX):
+    def prepare(self, x: Tensor, positions: Tensor) -> Prepared | None:
+        return super().prepare(x.cumsum(1), positions)
+
+
+class CarriesByTheRow(FoX):
+    def prepare(self, x: Tensor, positions: Tensor) -> Prepared | None:
+        prepared = super().prepare(x, positions)
+        return prepared and Prepared(keys=prepared.keys[:, 0])  # type: ignore[index]
+
+
+class CarriesConstants(FoX):
+    def prepare(self, x: Tensor, positions: Tensor) -> Prepared | None:
+        prepared = super().prepare(x.detach(), positions)
+        return prepared and Prepared(keys=prepared.keys.detach())  # type: ignore[union-attr]
 
 
 class UnusedParameter(ForModel):
@@ -290,6 +312,9 @@ BROKEN: list[tuple[type[PositionScheme], str, str]] = [
     (ClaimsAnotherCode, "claims", "code says"),
     (ClaimsOtherAngles, "claims", "rotary_config says"),
     (ClaimsOtherDistances, "claims", "distance_bias says"),
+    (CarriesItsNeighbours, "cached decoding", "decoding token by token with a cache differs from one pass"),
+    (CarriesByTheRow, "hooks", r"prepare returned \[2, 6\]"),
+    (CarriesConstants, "gradients", r"no gradient reaches the parameter 'stack.schemes.0.weight'"),
     (CachesWhatDependsOnTheQuery, "cached decoding", "decoding token by token with a cache differs from one pass"),
     (FrequenciesInABuffer, "precision", "after a cast to bfloat16 positions from 4000 on are wrong"),
     (UnusedParameter, "gradients", r"no gradient reaches the parameter 'stack.schemes.0.weight'"),

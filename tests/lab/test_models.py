@@ -12,12 +12,13 @@ from locant.lab.variants import (
     build_fairly,
     check_scheme,
     initial_facts,
+    options_for_lengths,
     position_fields,
     split_variant,
     weights_outside_schemes,
 )
 from locant.models import LanguageModel
-from locant.positions import SCHEMES
+from locant.positions import SCHEMES, AttentionShape, check_options
 
 SETTINGS = ModelSettings(layers=2, d_model=32, d_ff=48, heads=2)
 
@@ -66,6 +67,8 @@ def test_lengths_that_schemes_must_know() -> None:
     extend = fields["self-extend"]["position_options"]
     assert extend == {"window": 12, "group": 3}
     assert 12 + (47 - 12) // 3 <= 23
+    for name, scheme in SCHEMES.items():
+        check_options(name, AttentionShape(64, 4, causal=True), options_for_lengths(scheme, trained=40, longest=100))
     own = position_fields("learned:max_positions=99", head_dim=16, trained=24, longest=48)
     assert own["position_options"] == {"max_positions": 99}
 

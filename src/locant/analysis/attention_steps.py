@@ -135,15 +135,17 @@ def _steps(
     length = x.shape[1]
     q, k, v = attention.project(x)
     products, biases = [], []
+    state = scheme.prepare(x, positions)
     runs = scheme.query_blocks(positions)
     for run in runs:
         part = q[:, :, run], k, positions[..., run], positions
-        turned_q, turned_k = scheme.rotate(*part)
+        own = None if state is None else state.part(run, slice(None))
+        turned_q, turned_k = scheme.rotate(*part, *scheme.state_for("rotate", own))
         products.append(turned_q @ turned_k.mT)
-        biases.append(scheme.score_bias(*part))
+        biases.append(scheme.score_bias(*part, *scheme.state_for("score_bias", own)))
     rotates = "queries+keys" in scheme.acts_on and len(runs) == 1
     product = torch.cat(products, dim=2)
-    scaled = product / math.sqrt(q.shape[-1])
+    scaled = product / math.sqrt(turned_q.shape[-1])
     given = [one.expand(len(x), attention.heads, -1, length) for one in biases if one is not None]
     bias = torch.cat(given, dim=2)[0] if given else None
     hidden = ~_visible(mask, length, x.device)

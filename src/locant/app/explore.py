@@ -30,6 +30,7 @@ from locant.errors import ConfigError, LocantError, UsageError
 from locant.figures.numbers import example_scheme
 from locant.figures.trained import readable
 from locant.files import write_text
+from locant.lab.variants import options_for_lengths
 from locant.models.architectures import require_transformer
 from locant.models.config import require_served
 from locant.models.hub import DEMO
@@ -257,7 +258,7 @@ def _scheme(scheme: Any, width: Any, length: Any) -> dict[str, Any]:
         raise UsageError("Width and length must be whole numbers from 2 to 512.")
     # What acts on queries, keys or scores is made for shorter texts, so that what it does beyond them is seen.
     trained = length if "embedding" in example_scheme(scheme).acts_on else max(2, length // 4)
-    options = SCHEMES[scheme].options_for_lengths(head_dim=width, trained=trained, longest=length)
+    options = options_for_lengths(SCHEMES[scheme], trained=trained, longest=length)
     positions = torch.arange(length)
     probe = Probe(scheme, AttentionShape(width, 1, causal=True), options)
     return {"changes": _rounded(probe.scores(positions, positions)[0].tril())}

@@ -202,11 +202,33 @@ def check_scheme(variant: str) -> None:
     LanguageModelConfig.parse({"vocab_size": 1, "layers": layers, "d_model": 512, "heads": 8, **fields}, variant)
 
 
+def options_for_lengths(scheme: type[PositionScheme], *, trained: int, longest: int) -> dict[str, Any]:
+    """Return the options of a scheme that say how long texts are, so that no scheme is at an advantage.
+
+    An option counts by its name: tables end at the trained length (``max_positions``), positions are drawn from a range
+    that covers the longest test (with ``evaluation_length``), a ``window`` of distances is what was trained, and a
+    ``group`` brings the farthest distance of the longest test to one that was.
+
+    Args:
+        scheme: The class.
+        trained: Longest training text, in tokens.
+        longest: Longest test text, in tokens.
+    """
+    near = max(1, trained // 2)
+    rules: dict[tuple[str, ...], tuple[int, ...]] = {
+        ("max_positions", "evaluation_length"): (max(4 * longest, 2 * trained), max(longest, trained)),
+        ("max_positions",): (max(2, trained),),
+        ("window", "group"): (near, max(1, -(-(longest - near) // max(1, trained - near)))),
+        ("window",): (trained,),
+    }
+    known = option_names(scheme)
+    return next((dict(zip(names, rules[names], strict=True)) for names in rules if {*names} <= {*known}), {})
+
+
 def position_fields(variant: str, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
     """Return the fields of a model's configuration that say its positions: a scheme and options, or a pattern.
 
-    What a scheme must know about lengths follows from the task, so that no variant is at an advantage: tables end at
-    the trained length, and positions are drawn from a range that covers the longest test.
+    What a scheme must know about lengths follows from the task, see :func:`options_for_lengths`.
 
     Args:
         variant: Name and options of a scheme, or a mix of several; see :func:`kinds_of`.
@@ -219,7 +241,7 @@ def position_fields(variant: str, *, head_dim: int, trained: int, longest: int) 
         scheme = NAMED_VARIANTS.get(name, name)
         options: dict[str, Any] = {}
         if scheme in SCHEMES:  # another is refused, with the known ones, by the configuration it goes to
-            options = SCHEMES[scheme].options_for_lengths(head_dim=head_dim, trained=trained, longest=longest)
+            options = options_for_lengths(SCHEMES[scheme], trained=trained, longest=longest)
         if name == "rotary-25":
             options["rotary_dim"] = max(2, head_dim // 8 * 2)
         kinds[letter] = {"position": scheme, "position_options": {**options, **given}}

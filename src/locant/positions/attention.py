@@ -183,9 +183,13 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, seen: _Seen | None, dro
         allowed = allowed.float() if biased and allowed is not None else allowed
         return _attend(q.float(), k.float(), v.float(), mask, (allowed, causal), dropout).to(q.dtype)
     allowed = allowed.to(q.dtype) if biased and allowed is not None else allowed
-    return nn.functional.scaled_dot_product_attention(
+    width = v.shape[-1]
+    if width < q.shape[-1]:  # fast kernels ask for values of the same width
+        v = nn.functional.pad(v, (0, q.shape[-1] - width))
+    out = nn.functional.scaled_dot_product_attention(
         q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=causal, **_grouped(groups)
     )
+    return out if width == out.shape[-1] else out[..., :width]
 
 
 def _attend_in_window(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float) -> Tensor:
@@ -519,12 +523,11 @@ def _as_features(row: Tensor, lowest: int, positions: Tensor, like: Tensor) -> t
 
 def _attend_with_features(q: Tensor, k: Tensor, v: Tensor, features: tuple[Tensor, Tensor], dropout: float) -> Tensor:
     """Causal attention with further features of queries and keys, which do not change the scale of the scores."""
-    dim, groups = q.shape[-1], _groups(q, k)
+    dim, width, groups = q.shape[-1], v.shape[-1], _groups(q, k)
     of_keys = features[1].expand(*k.shape[:3], 1)
     q, k = torch.cat((q, features[0].to(q.dtype)), dim=-1), torch.cat((k, of_keys.to(k.dtype)), dim=-1)
-    # Fast kernels ask for values of the same width.
-    v = nn.functional.pad(v, (0, q.shape[-1] - dim))
+    v = nn.functional.pad(v, (0, q.shape[-1] - width))  # fast kernels ask for values of the same width
     out = nn.functional.scaled_dot_product_attention(
         q, k, v, dropout_p=dropout, is_causal=True, scale=dim**-0.5, **_grouped(groups)
     )
-    return out[..., :dim]
+    return out[..., :width]

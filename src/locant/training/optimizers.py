@@ -29,11 +29,7 @@ _SMALLEST_NORM = 1e-7
 
 
 class OptimizerSet:
-    """The optimisers of one model, each with its own parameters, used as one.
-
-    Args:
-        optimizers: No parameter belongs to two of them.
-    """
+    """The optimisers of one model, used as one; no parameter belongs to two of them."""
 
     def __init__(self, optimizers: Iterable[Optimizer]) -> None:
         self.optimizers = list(optimizers)
@@ -110,13 +106,10 @@ def build_optimizer(
     sharded: bool = False,
     lr_scales: Mapping[str, float] | None = None,
 ) -> OptimizerSet:
-    """Return the optimiser of a model's weights that require gradients.
+    """Return the optimiser of a model's weights that require gradients, on their device.
 
-    Args:
-        model: On its device.
-        settings: Name and constants of the optimiser.
-        sharded: Whether each process holds a part of every weight (FSDP).
-        lr_scales: Factor of the learning rate of each parameter by its name; 1 where it is not named.
+    ``sharded`` says whether each process holds a part of every weight (FSDP). ``lr_scales`` are factors of the learning
+    rate by the names of parameters; 1 where one is not named.
 
     Raises:
         ConfigError: The optimiser cannot be used with sharded weights.
@@ -279,11 +272,7 @@ class WeightAverage:
         self.tensors: dict[str, Tensor] = {name: parameter.detach().clone() for name, parameter in named.items()}
 
     def update(self, number: int) -> None:
-        """Take in the weights after an update.
-
-        Args:
-            number: Updates taken in, this one included.
-        """
+        """Take in the weights after an update; ``number`` counts those taken in, this one included."""
         decay = min(self.decay, (1 + number) / (10 + number))
         take_in = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
         take_in(list(self.tensors.values()), self._parameters, number)
