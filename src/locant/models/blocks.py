@@ -15,6 +15,7 @@ from locant.models.dropout import Dropout
 from locant.models.layer_norm import add_and_norm, build_norm, layer_norm
 from locant.models.stacked_linear import StackedLinear
 from locant.positions import AttentionPlan, Mask, PositionScheme, build_scheme
+from locant.positions.attention import cached_keys
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": nn.functional.relu,
@@ -195,6 +196,12 @@ class Stack(nn.Module):
     def scheme(self, layer: int) -> PositionScheme:
         """Return the positional scheme of a layer."""
         return self.schemes[self._plans[self._plan_of_layer[layer]][0]]  # type: ignore[return-value]
+
+    def caches(self) -> list[KeyValueCache]:
+        """Return an empty cache for each layer."""
+        schemes = [self.scheme(layer) for layer in range(len(self.windows))]
+        kept = zip(schemes, self.windows, strict=True)
+        return [KeyValueCache(None if window is None else cached_keys(scheme, window)) for scheme, window in kept]
 
     @property
     def max_positions(self) -> int | None:

@@ -149,7 +149,7 @@ class BlockSettings:
 
     def attention_shape(self, *, causal: bool) -> AttentionShape:
         """Return the dimensions that a positional scheme is built for."""
-        return AttentionShape(self.d_model, self.heads, causal, self.head_size)
+        return AttentionShape(self.d_model, self.heads, causal, self.head_size, self.kv_heads)
 
     def kinds_of_layers(self, layers: int, *, causal: bool) -> list[LayerKind]:
         """Return the kind of each layer of a stack; layers of a kind have the same object.

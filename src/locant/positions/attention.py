@@ -270,7 +270,8 @@ class AttentionPlan:
         new = k_positions
         if cached is not None:
             if mask.window is not None:  # a cache of keys gives no more
-                cached = _some(cached, slice(max(0, length_of(cached) - mask.window + 1), None))
+                kept = cached_keys(scheme, mask.window)
+                cached = _some(cached, slice(max(0, length_of(cached) - kept), None))
             k_positions = torch.cat((cached, q_positions), dim=_axis(q_positions))
         self.k_positions = q_positions if k_positions is None else k_positions
         places = scheme.acts_on
@@ -476,6 +477,14 @@ def attend_with_positions(
     others = None if k_positions is q_positions else k_positions
     plan = AttentionPlan(scheme, q_positions, mask, like=q, k_positions=others)
     return plan.attend(*plan.rotate(q, k, state), v, state, dropout=dropout)
+
+
+def cached_keys(scheme: PositionScheme, window: int) -> int:
+    """Return how many keys a cache must give to the next query of a window.
+
+    Those before it, and one more where a key's rotation needs other keys: the token before.
+    """
+    return window if scheme.caches_unrotated_keys else window - 1
 
 
 def length_of(positions: Tensor) -> int:
