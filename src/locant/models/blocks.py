@@ -360,5 +360,5 @@ def draw_initial_weights(model: nn.Module, d_model: int, output: nn.Linear, *, t
 
 def _xavier_blocks(linear: StackedLinear) -> None:
     """Initialise the matrices stacked in one weight each for itself: Xavier's range depends on a matrix's own shape."""
-    for block in torch.split(linear.weight, linear.heights):
+    for block in torch.split(linear.weight, list(linear.heights)):
         nn.init.xavier_uniform_(block)

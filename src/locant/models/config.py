@@ -36,7 +36,9 @@ class LayerKind(Settings):
 
     position: SchemeName
     position_options: dict[str, Any] = Field(default_factory=dict)
-    window: int | None = Field(None, ge=1, description="A token sees itself and so many less one before it")
+    window: int | None = Field(
+        None, ge=1, description="Causal layers alone: a token sees itself and the window - 1 tokens before it"
+    )
 
 
 class BlockOptions(Settings):
@@ -180,7 +182,7 @@ class BlockSettings:
         return [kinds[letter] for letter in islice(cycle(pattern), layers)]
 
 
-class TransformerConfig(EncoderDecoderConfig, BlockOptions, LayerPattern):
+class TransformerConfig(LayerPattern, BlockOptions, EncoderDecoderConfig):
     """Dimensions and choices of the encoder-decoder Transformer; the defaults are the paper's base model.
 
     Source of the names: Vaswani et al. 2017, Table 3 (``N``, ``d_model``, ``d_ff``, ``h``, ``P_drop``).

@@ -20,7 +20,7 @@ from locant.models.encoder_decoder import LARGEST_VOCABULARY, MOST_LAYERS, WIDES
 from locant.positions import Mask
 
 
-class LanguageModelConfig(BlockOptions, LayerPattern):
+class LanguageModelConfig(LayerPattern, BlockOptions):
     """Dimensions and choices of the decoder-only Transformer; the fields mean what they mean in TransformerConfig.
 
     The defaults are a model that a CPU trains in minutes: the layers, width and heads of nanoGPT's small setting.

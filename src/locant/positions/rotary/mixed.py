@@ -110,7 +110,7 @@ class MixedRotary(MultiAxisRotary):
         turn = super()._turn(q_positions, k_positions)
 
         def rotation(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-            _require_heads(self.num_heads, k.shape[1])
+            _require_heads(self.frequencies.shape[1], k.shape[1])
             return turn(q, k)
 
         return rotation
