@@ -22,21 +22,20 @@ class KeyValueCache:
     Shapes: keys and values ``[B, H, L, D]``, a state ``[B, H, L, ...]``.
 
     Args:
-        window: How many keys a query sees at most, itself included; no more are kept.
+        before: How many keys before its own a query sees at most, where there is such a number; no more are kept.
     """
 
-    def __init__(self, window: int | None = None) -> None:
-        self.length, self.window = 0, window
+    def __init__(self, before: int | None = None) -> None:
+        self.length, self.before = 0, before
         self._parts: list[Tensor] = []
 
     def append(self, *new: Tensor) -> tuple[Tensor, ...]:
         """Append the new tokens' keys, values and, where there is one, state; return those of all tokens seen."""
-        if self.window is not None:
+        if self.before is not None:
             if self.length:
-                seen = (_last(part, self.window - 1) for part in self._parts)
-                new = tuple(torch.cat(pair, dim=2) for pair in zip(seen, new, strict=True))
-            self._parts = [_last(part, self.window).clone() for part in new]
-            self.length = self._parts[0].shape[2]
+                new = tuple(torch.cat(pair, dim=2) for pair in zip(self._parts, new, strict=True))
+            self.length = min(self.before, new[0].shape[2])
+            self._parts = [part[:, :, part.shape[2] - self.length :].clone() for part in new]
             return new
         start, self.length = self.length, self.length + new[0].shape[2]
         if start == 0 or self.length > self._parts[0].shape[2]:
@@ -51,11 +50,6 @@ class KeyValueCache:
     def select(self, rows: Tensor) -> None:
         """Keep the given rows ``[N]`` of the batch, in that order; a row may be taken several times."""
         self._parts = [part.index_select(0, rows) for part in self._parts]
-
-
-def _last(x: Tensor, count: int) -> Tensor:
-    """Return the last tokens of ``x [B, H, L, D]``, so many or all."""
-    return x[:, :, max(0, x.shape[2] - count) :]
 
 
 @dataclass
