@@ -94,11 +94,11 @@ def written_out(module: SelfAttention, arguments: Any) -> tuple[Tensor, Tensor]:
         torch.stack(part[0].split(part.shape[-1] // module.heads, dim=-1))
         for part in module.query_key_value(x).chunk(3, dim=-1)
     )
-    rows = []
+    rows, state = [], scheme.state_for("score_bias", scheme.prepare(x, positions))
     for block in scheme.query_blocks(positions):
         turned = scheme.rotate(q[None, :, block], k[None], positions[block], positions)
-        scores = (turned[0].double() @ turned[1].double().mT)[0] / math.sqrt(q.shape[-1])
-        bias = scheme.score_bias(q[None, :, block], k[None], positions[block], positions)
+        scores = (turned[0].double() @ turned[1].double().mT)[0] / math.sqrt(turned[0].shape[-1])
+        bias = scheme.score_bias(q[None, :, block], k[None], positions[block], positions, *state)
         rows.append(scores if bias is None else scores + bias.double().expand(1, *scores.shape)[0])
     scores = torch.cat(rows, dim=1)
     if mask.causal:
@@ -108,7 +108,7 @@ def written_out(module: SelfAttention, arguments: Any) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.sampled(8)
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"fox"}))  # which an encoder cannot have
 def test_every_scheme(scheme: str) -> None:
     """Weights equal a softmax written out, and give the module's output from its values."""
     model = model_with(scheme, position_options=OPTIONS.get(scheme, {}))

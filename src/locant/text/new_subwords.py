@@ -23,7 +23,7 @@ from locant.text.tokenizer import UNK, Tokenizer
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import Pairs
 
-sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords")
 
 _SPACE = "▁"
 _SENTENCES = 1_000_000  # more do not make better subwords

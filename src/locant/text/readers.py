@@ -18,7 +18,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from locant.errors import DataError, MissingExtraError, nearest
+from locant.errors import DataError, nearest
+from locant.lazy import require_package
 from locant.parsing import parse_json
 from locant.text.pairs import Pair
 
@@ -379,10 +380,7 @@ def open_dataset(settings: HuggingFaceCorpus, split: str) -> DatasetSplit:
         MissingExtraError: The package `datasets` is not installed.
         DataError: The dataset, configuration, split or field does not exist or cannot be fetched.
     """
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtraError("A corpus of kind 'huggingface'", "datasets", "datasets") from None
+    datasets = require_package("datasets", "A corpus of kind 'huggingface'")
     name, local = settings.dataset, settings.folder.expanduser() / Path(settings.dataset).expanduser()
     try:
         loaded = datasets.load_dataset(

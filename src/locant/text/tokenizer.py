@@ -19,7 +19,7 @@ from locant.settings import Settings
 from locant.text.sampling import Sampler
 from locant.text.sentencepiece_model import model_type
 
-sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords")
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""

@@ -15,7 +15,7 @@ from locant.text.pairs import Pair
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerSettings, normalize
 from locant.text.tokenizer_pair import LanguageLayout, LanguageTokens, TokenizerPair, language_token
 
-sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords")
 
 _TRAINING_SENTENCES = 1_000_000
 """More sentences than this do not make a better vocabulary; a larger corpus is thinned out evenly."""
