@@ -152,27 +152,6 @@ def test_the_reader_of_imports(source: str, found: list[str]) -> None:
     assert [room for _, room in imported_rooms(source, ["locant", "positions", "none"])] == found
 
 
-@pytest.mark.parametrize(
-    ("importer", "imported", "right"),
-    [
-        ("training", "translation", True),
-        ("translation", "training", False),
-        ("models", "settings", True),
-        ("positions", "settings", False),
-        ("figures", "training", True),
-        ("figures", "app", False),
-        ("app", "figures", True),
-        ("errors", "text", False),
-        ("recipe", "training", True),
-        ("recipe", "cli", False),
-        ("training", "recipe", False),
-        ("cli", "recipe", True),
-    ],
-)
-def test_the_rule(importer: str, imported: str, right: bool) -> None:
-    assert allowed(importer, imported) is right
-
-
 def test_names_of_test_files_are_unique() -> None:
     """Pytest imports them by their base names."""
     names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]

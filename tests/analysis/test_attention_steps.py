@@ -51,7 +51,7 @@ def test_steps_are_those_of_torchs_attention(norm: str, stack: Literal["encoder"
 
 
 @pytest.mark.sampled(8)
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"fox"}))  # which an encoder cannot have
 def test_every_scheme(scheme: str) -> None:
     model = model_with(scheme, position_options=OPTIONS.get(scheme, {}))
     for stack in STACKS:

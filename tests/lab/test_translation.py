@@ -14,7 +14,7 @@ from locant.errors import ConfigError, DataError
 from locant.lab import Budget, MetricValue, Outcome, Record, Trial, build_task
 from locant.lab.record import check_fairness
 from locant.lab.translation_measures import HeldOutPair, held_out_pairs, order_accuracy, swapped
-from locant.lab.translation_training import build_translator, check_translator
+from locant.lab.translation_training import build_translator
 from locant.models import RNN, DecodingSettings, Transformer, TransformerConfig, count_parameters
 from locant.text import BOS, EOS, TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.translation import Translator
@@ -144,20 +144,6 @@ def test_the_recurrent_model_is_as_large_as_the_transformer(variant: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("variant", "message"),
-    [
-        ("rotry", "'rotary'"),
-        ("rnn:cel=gru", "'cell'"),
-        ("rnn:cell=elman", "'cell'"),
-        ("rnn:hidden_size=0", "'hidden_size'"),
-    ],
-)
-def test_wrong_variants(variant: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        check_translator(variant)
-
-
-@pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"recipe": "bible-modern"}, ConfigError, "bible-modern"),
@@ -246,9 +232,3 @@ def test_heads_share_everything_but_their_number(recipe: Path, tmp_path: Path) -
     # Vaswani et al. 2017, Table 3: row (A) and the base model.
     paper = {line.what.split(", ")[1]: line.value for line in task.published("")}
     assert paper == {"1 head": 24.9, "4 heads": 25.5, "8 heads": 25.8, "16 heads": 25.8, "32 heads": 25.4}
-
-
-@pytest.mark.parametrize(("variant", "said"), [("3", "heads"), ("many", "many")])
-def test_numbers_of_heads_that_cannot_be(recipe: Path, variant: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        build_task("heads", {"recipe": str(recipe)}).check_variant(variant)

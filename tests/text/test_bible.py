@@ -89,7 +89,8 @@ def test_capitals_at_chapter_starts_take_their_usual_spelling():
 
 def test_no_chapter_is_shared_between_splits():
     kjv, web, bbe = map(find_version, ("kjv", "web", "bbe"))
-    splits = bible_splits([kjv, web], bbe, valid_chapters=20, test_chapters=20)
+    texts = [read_version(version) for version in (kjv, web, bbe)]
+    splits = bible_splits(texts[:2], texts[2], valid_chapters=20, test_chapters=20)
     chapters = {}
     for code, name in ((kjv, "source"), (web, "source"), (bbe, "target")):
         for verse, text in read_version(code).items():
@@ -110,14 +111,6 @@ def test_no_chapter_is_shared_between_splits():
     first = set(read_version(kjv).values())
     for split in (splits.valid, splits.test):
         assert all(source in first for source, _ in split), "only the first source version"
-
-
-def test_test_chapters_are_the_same_for_all_versions():
-    one = load_corpus(corpus(source="kjv", target="web"))
-    two = load_corpus(corpus(source=["kjv", "bbe"], target="web"))
-    assert list(one.test) == list(two.test)
-    assert one.source_language == one.target_language == "en"
-    assert "public domain" in one.description
 
 
 def test_several_languages_share_their_test_chapters():

@@ -120,20 +120,19 @@ def attention_steps(
 def _steps(attention: SelfAttention, x: Tensor, plan: AttentionPlan) -> dict[str, Tensor | None]:
     """Return the steps of an attention for the first row of ``x [B, L, E]``, by the name of their attribute."""
     length, positions, scheme, mask = x.shape[1], plan.q_positions, plan.scheme, plan.mask
-    q, k, v = (
-        part.reshape(*part.shape[:2], attention.heads, -1).transpose(1, 2)
-        for part in attention.query_key_value(x).chunk(3, dim=-1)
-    )
+    q, k, v = attention.project(x)
     products, biases = [], []
+    state = scheme.prepare(x, positions)
     runs = scheme.query_blocks(positions)
     for run in runs:
         part = q[:, :, run], k, positions[..., run], positions
-        turned_q, turned_k = scheme.rotate(*part)
+        own = None if state is None else state.part(run, slice(None))
+        turned_q, turned_k = scheme.rotate(*part, *scheme.state_for("rotate", own))
         products.append(turned_q @ turned_k.mT)
-        biases.append(scheme.score_bias(*part))
+        biases.append(scheme.score_bias(*part, *scheme.state_for("score_bias", own)))
     rotates = "queries+keys" in scheme.acts_on and len(runs) == 1
     product = torch.cat(products, dim=2)
-    scaled = product / math.sqrt(q.shape[-1])
+    scaled = product / math.sqrt(turned_q.shape[-1])
     given = [one.expand(len(x), attention.heads, -1, length) for one in biases if one is not None]
     bias = torch.cat(given, dim=2)[0] if given else None
     visible = torch.ones(length, length, dtype=torch.bool, device=x.device)

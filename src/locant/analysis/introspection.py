@@ -202,11 +202,13 @@ def _watching(stack: Encoder | Decoder, *, weights: bool = True) -> Iterator[_Wa
     def attends(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Tensor) -> None:
         given = inspect.signature(module.forward).bind(*arguments, **keywords).arguments
         if isinstance(module, SelfAttention):
-            q, k, _ = (_heads(part, module.heads) for part in module.query_key_value(given["x"]).chunk(3, dim=-1))
-            q, k = given["plan"].rotate(q, k)
-            seen.attention.append(_weights(k, lambda v: given["plan"].attend(q, k, v)))
+            plan = given["plan"]
+            q, k, _ = module.project(given["x"])
+            state = plan.prepare(given["x"])
+            q, k = plan.rotate(q, k, state)
+            seen.attention.append(_weights(k, lambda v: plan.attend(q, k, v, state)))
         elif isinstance(module, CrossAttention):
-            q, k = _heads(module.query(given["x"]), module.heads), given["keys_and_values"][0]
+            q, k = module.queries(given["x"]), given["keys_and_values"][0]
             seen.cross.append(_weights(k, lambda v: attend(q, k, v, given["mask"])))
 
     with ExitStack() as hooks:
@@ -220,10 +222,6 @@ def _watching(stack: Encoder | Decoder, *, weights: bool = True) -> Iterator[_Wa
         yield seen
 
 
-def _heads(x: Tensor, heads: int) -> Tensor:
-    return x.reshape(*x.shape[:2], heads, -1).transpose(1, 2)
-
-
 def _weights(k: Tensor, attention: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the weights ``[H, Q, K]`` of the first row, taking as many columns at once as a head has features."""
     batch, heads, keys, dim = k.shape
@@ -235,8 +233,7 @@ def _weights(k: Tensor, attention: Callable[[Tensor], Tensor]) -> Tensor:
 
 def _drop_residual(module: Residual, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
     """Return what a sub-layer passes on where ``x [B, L, E]`` is not added to what it computes."""
-    x, sublayer = arguments
-    alone: Tensor = sublayer(module.norm(x)) if module.pre else module.norm(sublayer(x))
+    alone: Tensor = module.branch(*arguments)
     return alone
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from locant.errors import LocantError
 from locant.positions.registry import SCHEMES, build_scheme, option_names
-from locant.positions.scheme import PLACES, AttentionShape
+from locant.positions.scheme import PLACES, AttentionShape, Prepared
 
 # Different contents, so that one that happens to be blind to a distance is not taken for the scheme's blindness.
 _CONTENTS = 4
@@ -40,6 +40,7 @@ class Probe:
                 if not parameter.any():
                     parameter.normal_(std=_TRAINED_SPREAD)
             content = torch.randn(2, _CONTENTS, shape.num_heads, 1, shape.head_dim)
+            self._x = torch.randn(_CONTENTS, 1, shape.model_dim)
         self._query, self._key = content
         self.places = tuple(place for place in PLACES if place in self.scheme.acts_on)
 
@@ -81,21 +82,34 @@ class Probe:
         parts = []
         q_positions, k_positions = self.scheme.drawn(q_positions), self.scheme.drawn(k_positions)
         with torch.no_grad():
+            state = self._state(q_positions, k_positions)
             for block in self.scheme.query_blocks(q_positions):
                 positions = q_positions[block]
                 q = self._query.expand(-1, -1, len(positions), -1)
-                rotated_q, rotated_k = self.scheme.rotate(q, k, positions, k_positions)
+                own = None if state is None else state.part(block, slice(None))
+                given = q, k, positions, k_positions
+                rotated_q, rotated_k = self.scheme.rotate(*given, *self.scheme.state_for("rotate", own))
                 change = torch.zeros(*q.shape[:3], len(k_positions), dtype=torch.float64)
                 if rotated_q is not q or rotated_k is not k:
-                    change += (rotated_q.double() @ rotated_k.double().mT - plain) / math.sqrt(self.shape.head_dim)
-                bias = self.scheme.score_bias(q, k, positions, k_positions)
+                    change += rotated_q.double() @ rotated_k.double().mT / math.sqrt(rotated_q.shape[-1])
+                    change -= plain / math.sqrt(self.shape.head_dim)
+                bias = self.scheme.score_bias(*given, *self.scheme.state_for("score_bias", own))
                 parts.append(change if bias is None else change + bias.double())
         change = torch.cat(parts, dim=2)
         return change.flatten(0, 1)
 
+    def _state(self, q_positions: Tensor, k_positions: Tensor) -> Prepared | None:
+        """Return what tokens of the same input carry, queries and keys apart."""
+        if not self.scheme.reads_state:
+            return None
+        q, k = (self.scheme.prepare(self._x.expand(-1, len(at), -1), at) for at in (q_positions, k_positions))
+        return None if q is None or k is None else Prepared(q.queries, k.keys)
+
     def sample(self, length: int) -> Tensor:
         """Return codes and scores of positions below ``length``, the last included, float64, flat."""
-        positions = torch.linspace(0, length - 1, _SAMPLES, dtype=torch.float64).round().long()
+        # A scheme that reads tokens may count them, so that none can be left out.
+        samples = length if self.scheme.reads_state else _SAMPLES
+        positions = torch.linspace(0, length - 1, samples, dtype=torch.float64).round().long()
         parts = [torch.zeros(1, dtype=torch.float64)]
         if self.touches_embedding:
             parts.append(self.codes(positions).flatten())

@@ -82,8 +82,8 @@ def transformer_structure(
     """
     with torch.device("meta"):
         whole = Transformer(config)
-        plain = {"position": "none", "position_options": {}, "encoder_layers": 1, "decoder_layers": 1}
-        traced = Transformer(config.model_copy(update=plain))
+        plain = config.with_positions(position="none")
+        traced = Transformer(plain.model_copy(update={"encoder_layers": 1, "decoder_layers": 1}))
     seen = _run(traced.to_empty(device="cpu").eval(), source, target)
     return (
         _diagram(whole.encoder, "encoder", seen, source, config.source_vocab_size),

@@ -31,7 +31,9 @@ from locant.figures.numbers import example_scheme
 from locant.figures.palette import PROPERTIES, VARIABLES, head_shades, line_style, scheme_line, styles_of
 from locant.figures.trained import readable
 from locant.files import write_text
+from locant.lab.variants import options_for_lengths
 from locant.models.architectures import require_transformer
+from locant.models.config import require_served
 from locant.models.hub import DEMO
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer, count_parameters
@@ -129,6 +131,7 @@ def page_model(found: ModelFolder) -> dict[str, Any]:
     from safetensors.torch import save
 
     config, tokenizers = require_transformer(found.model, "A page").config, found.tokenizers
+    require_served(config, "A page", "Leave out --save: `locant explore` serves any model.")
     limits: dict[str, tuple[Any, tuple[Any, ...]]] = {
         "position": (config.position, ("sinusoidal", "rotary", "none")),
         "position_options": (config.position_options, ({},)),
@@ -184,7 +187,7 @@ def _about(found: ModelFolder) -> dict[str, str]:
         "text": examples.get(found.source_language, ""),
         "hint": "Press Play and watch where the model looks for each word.",
         "about": f"{found.folder.name}: {config.encoder_layers} encoder and {config.decoder_layers} decoder layers, "
-        f"{config.d_model} features, {config.heads} heads, {config.position} positions. It writes the likeliest token "
+        f"{config.d_model} features, {config.heads} heads, {config.positions} positions. It writes the likeliest token "
         "each time, so translations may differ from those of a beam.",
     }
 
@@ -202,7 +205,7 @@ class Reader:
     def __init__(self, found: ModelFolder) -> None:
         self._tokenizers = found.tokenizers
         model = require_transformer(found.model, "The explorer").eval()
-        without = Transformer(model.config.model_copy(update={"position": "none", "position_options": {}}))
+        without = Transformer(model.config.with_positions(position="none"))
         weights = {name: tensor for name, tensor in model.state_dict().items() if name in without.state_dict()}
         without.load_state_dict(weights)
         self._models = {True: model, False: without.to(model.target_embedding.weight).eval()}
@@ -273,7 +276,7 @@ def _scheme(scheme: Any, width: Any, length: Any) -> dict[str, Any]:
         raise UsageError("Width and length must be whole numbers from 2 to 512.")
     # What acts on queries, keys or scores is made for shorter texts, so that what it does beyond them is seen.
     trained = length if "embedding" in example_scheme(scheme).acts_on else max(2, length // 4)
-    options = SCHEMES[scheme].options_for_lengths(head_dim=width, trained=trained, longest=length)
+    options = options_for_lengths(SCHEMES[scheme], trained=trained, longest=length)
     positions = torch.arange(length)
     probe = Probe(scheme, AttentionShape(width, 1, causal=True), options)
     return {"changes": _rounded(probe.scores(positions, positions)[0].tril())}

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from locant.errors import MissingExtraError
 from locant.figures.palette import PROPERTIES
+from locant.lazy import require_package
 from locant.version import __version__
-
-
-def require_jinja(what: str) -> None:
-    """Raise MissingExtraError unless jinja2, which writing ``what`` needs, is installed."""
-    try:
-        import jinja2  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(f"Writing {what}", "jinja2", "report") from None
 
 
 def render_template(
@@ -32,7 +24,7 @@ def render_template(
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
-    require_jinja(what)
+    require_package("jinja2", f"Writing {what}")
     import jinja2
 
     environment = jinja2.Environment(

@@ -17,7 +17,7 @@ from locant.figures.palette import FAINT, INK, ON_LIGHT, PANEL, PAPER
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained
 from locant.models.architectures import parse_model_config
-from locant.models.config import TransformerConfig
+from locant.models.config import TransformerConfig, require_served
 from locant.positions import SCHEMES, build_scheme
 
 _SOURCE, _TARGET = 10, 8  # tokens; two numbers, so that shapes tell the sides apart
@@ -62,6 +62,7 @@ def numbers(*, run: Path | None = None, model: Mapping[str, Any] | None = None) 
                 f"The figure 'architecture' draws a Transformer, not the architecture {settings.architecture}."
             )
         config = settings
+    require_served(config, "The figure 'architecture'", "Draw a preset.")
     stacks = transformer_structure(config, source=_SOURCE, target=_TARGET)
     modules = [module for stack in stacks for part in (stack.entry, *stack.sublayers, stack.closing) for module in part]
     return {

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from locant.errors import MissingExtraError
 from locant.figures.palette import (
     BOTH_SIGNS,
     DARK,
@@ -28,6 +27,7 @@ from locant.figures.palette import (
     PAPER,
     VARIABLES,
 )
+from locant.lazy import require_package
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -86,10 +86,9 @@ def drawing() -> Iterator[None]:
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    try:
-        from matplotlib import style
-    except ImportError:
-        raise MissingExtraError("Drawing figures", "matplotlib", "report") from None
+    require_package("matplotlib", "Drawing figures")
+    from matplotlib import style
+
     with style.context(["default", _STYLE]):
         yield
 

@@ -11,6 +11,7 @@ import torch
 
 from locant.errors import ConfigError
 from locant.figures.drawing import Figure, Numbers, label, new_figure
+from locant.figures.numbers import wave_pairs
 from locant.figures.palette import BLUE, FAINT, GREEN, INK, PAPER, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, read_record
@@ -45,7 +46,7 @@ def numbers(*, run: Path | None = None, length: int = 50) -> dict[str, Any]:
     else:
         _, model = load_trained(run, "word-energy")
         scheme = model.encoder.scheme(0)
-        if not scheme.wave_pairs or scheme.code(torch.arange(1)) is None:
+        if not wave_pairs(scheme):
             raise ConfigError(
                 f"The model of {run} tells positions by '{model.config.position}', which adds no sinusoids to its word "
                 "vectors, so that there are no pairs of features to compare."
@@ -55,7 +56,7 @@ def numbers(*, run: Path | None = None, length: int = 50) -> dict[str, Any]:
     with torch.no_grad():
         code = scheme.code(torch.arange(length))
     assert code is not None
-    turned = np.array([2 * np.pi / wavelength * (length - 1) for wavelength, *_ in sorted(scheme.wave_pairs)])
+    turned = np.array([2 * np.pi / wavelength * (length - 1) for wavelength, *_ in wave_pairs(scheme)])
     inside = np.stack([turned > 1, (turned > 0.1) & (turned <= 1), turned <= 0.1])
     shares = np.stack((np.full(len(turned), 1 / len(turned)), of_all / of_all.sum(), of_frequent / of_frequent.sum()))
     return {
@@ -70,7 +71,7 @@ def numbers(*, run: Path | None = None, length: int = 50) -> dict[str, Any]:
 def energy_by_pair(scheme: PositionScheme, vectors: torch.Tensor) -> Numbers:
     """Return the variance of vectors ``[N, E]`` by pair of features, ``[P]``, the fastest pair first."""
     by_feature = vectors.double().var(0, correction=0).numpy()
-    return np.array([by_feature[[sine, cosine]].sum() for _, sine, cosine in sorted(scheme.wave_pairs)])
+    return np.array([by_feature[[sine, cosine]].sum() for _, sine, cosine in wave_pairs(scheme)])
 
 
 def draw(words: Any, frequent: Any, positions: Any, groups: Any, length: int) -> Figure:

@@ -14,6 +14,7 @@ from torch import Tensor
 from locant.analysis.attention_steps import attention_steps
 from locant.errors import ConfigError
 from locant.figures.drawing import Axes, Figure, label, new_figure
+from locant.figures.numbers import wave_pairs
 from locant.figures.palette import BLUE, FAINT, GRID, INK, LINES, PAPER, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, readable
@@ -60,8 +61,12 @@ def numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
             planes = _planes_of_codes(scheme, codes)
             moved = vectors[:, None] + codes
             more = {"word norms": words[EOS + 1 :].norm(dim=1).numpy(), "position norms": codes.norm(dim=1).numpy()}
-        elif scheme.acts_on == {"queries+keys"} and len(scheme.query_blocks(torch.arange(count))) == 1:
-            vectors, moved, scores = _turned(model, scheme, candidates, count)
+        elif (
+            scheme.acts_on == {"queries+keys"}
+            and len(scheme.query_blocks(torch.arange(count))) == 1
+            and (turned := _turned(model, scheme, candidates, count))[1].shape[-1] == turned[0].shape[-1]
+        ):
+            vectors, moved, scores = turned
             planes = _planes_of_rotation(scheme, model.config.heads, vectors.shape[-1])
             more = {"scores": scores.numpy()}
         else:
@@ -82,7 +87,7 @@ def numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
 
 def _planes_of_codes(scheme: PositionScheme, codes: Tensor) -> dict[str, Tensor]:
     """Return the planes to look at, ``[E, 2]`` each: pairs of sinusoids, or where other codes vary the most."""
-    if pairs := scheme.wave_pairs:
+    if pairs := wave_pairs(scheme):
         slow = min(range(len(pairs)), key=lambda i: abs(math.log(pairs[i][0] / _SLOW)))
         axes = torch.eye(codes.shape[-1], dtype=torch.float64)
         return {
@@ -126,7 +131,7 @@ def _turned(
     q, k = (part.transpose(0, 1)[:, :, None].expand(-1, -1, count, -1) for part in (steps.q, steps.k))
     positions = torch.arange(count)
     turned, keys = (part[:, 0].double() for part in scheme.rotate(q, k, positions, positions))
-    scores = (turned * keys[:, :1]).sum(-1) / math.sqrt(q.shape[-1])
+    scores = (turned * keys[:, :1]).sum(-1) / math.sqrt(turned.shape[-1])
     return steps.q[0].double(), turned, scores
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from torch import nn
 
-from locant.errors import ConfigError, LocantError, MissingExtraError
+from locant.errors import ConfigError, LocantError
+from locant.lazy import require_package
 from locant.positions.huggingface import unrotated
 from locant.positions.huggingface.angles import STATE, ExactAngles, handing_on, rotating
 from locant.positions.huggingface.parts import ModelParts, find_parts
@@ -117,10 +118,7 @@ def install(
         raise ConfigError("install takes a rotary configuration or another scheme, not both.")
     if scheme_options and not isinstance(scheme, str):
         raise ConfigError("scheme_options are those of a scheme that is given by its name.")
-    try:
-        import transformers  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("Positions in models of Hugging Face", "transformers", "extension") from error
+    require_package("transformers", "Positions in models of Hugging Face")
     if _served(model):
         raise ConfigError("Locant's positions are installed in this model already; uninstall(model) takes them out.")
     parts = find_parts(model)
@@ -198,6 +196,11 @@ def _require_unrotated(parts: ModelParts, scheme: PositionScheme | None) -> None
         raise ConfigError(
             f"The scheme '{scheme.name}' acts on the embeddings; install serves schemes that act on queries and keys "
             "or on scores."
+        )
+    if scheme is not None and scheme.reads_state:
+        raise ConfigError(
+            f"The scheme '{scheme.name}' reads the input of every layer, which install cannot hand it; choose one that "
+            "reads positions, queries and keys alone."
         )
     if isinstance(scheme, Rotary) and scheme.config.layout not in parts.layouts:
         raise ConfigError(
