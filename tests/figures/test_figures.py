@@ -2,6 +2,7 @@
 
 import cmath
 import io
+import itertools
 import math
 import re
 import sys
@@ -10,7 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 import torch
@@ -88,21 +88,6 @@ def test_heatmap_of_the_paper(length: int, width: int, base: float | None) -> No
     assert axes.get_aspect() == 1  # square cells
 
 
-def test_the_paper_s_own_size() -> None:
-    drawn = draw_figure("heatmap", length=128, d_model=512)
-    assert image_in(drawn.figure.axes[0]).shape == (128, 512)
-    assert drawn.data["table"][127, 510] == pytest.approx(float(mpmath.sin(127 / mpmath.mpf(10000) ** (510 / 512))))
-
-
-def test_heatmap_of_the_dialects() -> None:
-    paper = sinusoids(16, 32)
-    concatenated = image_in(draw_figure("heatmap", length=16, d_model=32, dialect="concatenated").figure.axes[0])
-    np.testing.assert_allclose(concatenated, np.hstack((paper[:, ::2], paper[:, 1::2])), atol=4e-8)
-    authors = image_in(draw_figure("heatmap", length=16, d_model=32, dialect="tensor2tensor").figure.axes[0])
-    angles = np.arange(16)[:, None] / 10000 ** (np.arange(16) / 15)
-    np.testing.assert_allclose(authors, np.hstack((np.sin(angles), np.cos(angles))), atol=4e-8)
-
-
 def test_heatmap_of_numbers_and_digits() -> None:
     def of(scheme: str) -> np.ndarray:
         return image_in(draw_figure("heatmap", scheme=scheme, length=16, d_model=32).figure.axes[0])
@@ -136,12 +121,6 @@ def test_waves(drawn: Drawn) -> None:
         assert mark_in(axes, "s") == pytest.approx((20, math.cos(20 * rate)), abs=4e-8)
     texts = [text.get_text() for text in figure.axes[2].texts]
     assert texts == ["sin +0.909", "cos \N{MINUS SIGN}0.416"]  # pair 2 turns by 2 radians in 20 tokens
-
-
-def test_waves_of_a_given_token() -> None:
-    drawn = draw_figure("waves", token=7)
-    np.testing.assert_allclose(drawn.data["token_sine"], np.sin(7 * 10000.0 ** (-np.arange(8) / 8)), atol=4e-8)
-    assert mark_in(drawn.figure.axes[0])[0] == 7
 
 
 def test_waves_of_a_wide_code_are_some_of_its_pairs() -> None:
@@ -412,32 +391,37 @@ def list_of_letters(slides: Iterator[FigureData]) -> list[tuple[float, float, fl
     """Width and height of each slide, and its smallest letters; a figure is changed for the next one."""
     found = []
     for slide in slides:
-        shown = [text for axes in slide.figure.axes if axes.get_visible() for text in axes.findobj(Text)]
-        shown += slide.figure.texts
-        letters = min(text.get_fontsize() for text in shown if text.get_text() and text.get_visible())
+        words_have_their_places(slide)
+        letters = min(text.get_fontsize() for text in words_of(slide))
         found.append((*slide.figure.get_size_inches(), letters))
     return found
 
 
-def test_words_on_slides_stay_on_them() -> None:
-    """Drawings whose letters have fixed places: nothing is cut, whatever the model or the text."""
-    others: dict[str, list[dict[str, Any]]] = {
-        "architecture": [{}, {"model": {"norm": "pre", "position": "rotary"}}, {"model": {"position": "none"}}],
-        "attention-steps": [{}, {"stack": "encoder", "text": "to be or not to be"}, {"text": "a"}],
-        "shift-derivation": [{}, {"token": 9999}],
-        "teacher-forcing": [{}],
-    }
-    for name, settings in others.items():
-        for options in settings:
-            for slide in slides_of(FIGURES[name], options):
-                renderer = slide.figure.canvas.get_renderer()  # type: ignore[attr-defined]
-                whole = slide.figure.bbox
-                for text in slide.figure.findobj(Text):
-                    if text.get_text() and text.get_visible():
-                        box = text.get_window_extent(renderer)
-                        assert min(box.x0, box.y0) >= -1, (name, options, text)
-                        assert box.x1 <= whole.width + 1, (name, options, text)
-                        assert box.y1 <= whole.height + 1, (name, options, text)
+def words_of(drawn: FigureData) -> list[Text]:
+    panels = [axes for axes in drawn.figure.axes if axes.get_visible()]
+    words = [*drawn.figure.texts, *(text for axes in panels for text in axes.findobj(Text))]
+    return [text for text in words if text.get_text().strip() and text.get_visible()]
+
+
+def words_have_their_places(drawn: FigureData) -> None:
+    """Nothing is cut at the edges, and no two texts stand on each other."""
+    drawn.figure.draw_without_rendering()
+    whole = drawn.figure.bbox
+    boxes = [(text.get_text(), text.get_window_extent()) for text in words_of(drawn) if text.get_in_layout()]
+    for text, box in boxes:
+        assert min(box.x0, box.y0) >= -2, text
+        assert box.x1 <= whole.width + 2, text
+        assert box.y1 <= whole.height + 2, text
+    for (one, a), (other, b) in itertools.combinations(boxes, 2):
+        across, down = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+        if one != other and across > 0 and down > 0:
+            assert across * down < 0.25 * min(a.width * a.height, b.width * b.height), (one, other)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("name", GENERAL)
+def test_words_have_their_places(drawn: Drawn, name: str) -> None:
+    words_have_their_places(drawn[name])
 
 
 def test_files_of_slides(tmp_path: Path) -> None:
@@ -492,17 +476,6 @@ def test_mistakes(tmp_path: Path, name: str, options: dict[str, Any], error: typ
     with pytest.raises(error, match=said):
         write_figures([name], tmp_path / "none", options=options)
     assert not (tmp_path / "none").exists()
-
-
-def test_mistakes_about_files(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"'pngs'\. Did you mean 'png'"):
-        write_figures(["circle"], tmp_path / "none", image_format="pngs")
-    with pytest.raises(UsageError, match="Unknown figure"):
-        write_figures(["circle", "spiral"], tmp_path / "none")
-    assert not (tmp_path / "none").exists()
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="is a file"):
-        write_figures(["circle"], tmp_path / "file")
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])

@@ -94,10 +94,11 @@ class RegisteredFigure:
                 raise UsageError(f"The figure '{self.name}' does not take {spelled(option)}. {takes}")
             if option == "base" and not 1 < value <= _LARGEST_BASE:
                 raise UsageError(f"--base must be above 1 and at most {_LARGEST_BASE:,}; got {value:g}.")
-            least, most = self.limits.get(option, (value, value))
-            if not least <= value <= most:
-                wanted = f"{least} to {most:,}; got {value:,}"
-                raise UsageError(f"{spelled(option)} of the figure '{self.name}' must be {wanted}.")
+            if option in self.limits:
+                least, most = self.limits[option]
+                if not least <= value <= most:
+                    wanted = f"{least} to {most:,}; got {value:,}"
+                    raise UsageError(f"{spelled(option)} of the figure '{self.name}' must be {wanted}.")
         if self.needs_run and "run" not in options:
             raise UsageError(f"The figure '{self.name}' shows a trained model; say which: --run FOLDER.")
 

@@ -59,7 +59,7 @@ def draw(before: Any, after: Any, *, alike: Any, offsets: Any, **residuals: Any)
     for (name, values), (color, stroke) in zip(residuals.items(), styles, strict=True):
         right.plot(offsets, values, stroke, color=color, label=name)
     right.set_ylim(-0.03, 1)
-    label(right, "From the code of p to that of p + k", "offset k in tokens", "unexplained variance")
+    label(right, "From the code of p to that of p + k", "offset k in tokens", "what is left, as a share of the norm")
     right.legend(loc="upper left", labelcolor=FAINT)
     return figure
 
