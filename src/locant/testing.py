@@ -253,8 +253,13 @@ def _check_hooks(subject: _Subject) -> None:
                 raise _CheckError(f"prepare returned {list(part.shape)}; every part must be [B, H, L, ...].")
         rotated_q, rotated_k = _rotated(scheme, state, q, k, positions, positions)
         bias = _bias(scheme, state, q, k, positions, positions)
-        for hook, found, given in (("embed", embedded, x), ("rotate", rotated_q, q), ("rotate", rotated_k, k)):
-            if (found.shape, found.dtype) != (given.shape, given.dtype):
+        wide = (*q.shape[:-1], max(q.shape[-1], rotated_k.shape[-1]))  # queries and keys may become wider, but alike
+        for hook, found, given, shape in (
+            ("embed", embedded, x, x.shape),
+            ("rotate", rotated_q, q, wide),
+            ("rotate", rotated_k, k, wide),
+        ):
+            if (found.shape, found.dtype) != (shape, given.dtype):
                 raise _CheckError(
                     f"{hook} got {list(given.shape)} of {given.dtype} and returned {list(found.shape)} of "
                     f"{found.dtype}; shape and dtype must stay."

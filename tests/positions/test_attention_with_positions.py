@@ -84,8 +84,12 @@ def test_the_flex_kernel_gives_the_same(name: str, causal: bool) -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(queries=st.integers(1, 700), before=st.one_of(st.just(0), st.integers(0, 500)))
-def test_blocks_of_a_causal_mask_are_those_of_pytorch(queries: int, before: int) -> None:
+@given(
+    queries=st.integers(1, 700),
+    before=st.one_of(st.just(0), st.integers(0, 500)),
+    window=st.one_of(st.none(), st.integers(1, 600)),
+)
+def test_blocks_of_a_causal_mask_are_those_of_pytorch(queries: int, before: int, window: int | None) -> None:
     masks: list[BlockMask] = []
 
     def kernel(q: Tensor, k: Tensor, v: Tensor, *, block_mask: BlockMask, **_: object) -> Tensor:
@@ -96,9 +100,14 @@ def test_blocks_of_a_causal_mask_are_those_of_pytorch(queries: int, before: int)
     q, k, positions = heads(1, 4, queries, 16), heads(1, 4, keys, 16), torch.arange(keys)
     score = score_mod(lively("alibi"), q, k, positions[before:], positions)
     assert score is not None
-    flex_attend(q, k, k, score, Mask(True), attention=kernel)
+    mask = Mask(True, window=window)
+    flex_attend(q, k, k, score, mask, attention=kernel)
     found = masks[0]
-    expected = create_block_mask(lambda b, h, i, j: j <= i + before, None, None, queries, keys, device="cpu")
+
+    def seen(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return (j <= i + before) & (j > i + before - (window or keys))
+
+    expected = create_block_mask(seen, None, None, queries, keys, device="cpu")
     names = [
         f"{full}{side}_{what}" for full in ("", "full_") for side in ["kv", "q"] for what in ("num_blocks", "indices")
     ]

@@ -19,7 +19,11 @@ from locant.positions import (
     build_scheme,
 )
 
-OPTIONS: dict[str, dict[str, Any]] = {"self-extend": {"group": 2, "window": 3}, "rerope": {"window": 3}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "self-extend": {"group": 2, "window": 3},
+    "rerope": {"window": 3},
+    "temperature": {"length": 3},
+}
 CAUSAL = torch.ones(7, 7, dtype=torch.bool).triu(1)
 PADDING = torch.arange(7).expand(3, 7) >= torch.tensor([[7], [4], [5]])
 INSIDE = [name for name, kind in SCHEMES.items() if name != "randomised" and kind.acts_on != {"embedding"}]

@@ -27,8 +27,11 @@ from locant.positions.relative import score_mod as score_mod
 from locant.positions.rotary.config import RotaryConfig as RotaryConfig
 from locant.positions.rotary.distant import RectifiedRotary as RectifiedRotary
 from locant.positions.rotary.distant import SelfExtend as SelfExtend
+from locant.positions.rotary.key_offset import PartialKeyOffset as PartialKeyOffset
+from locant.positions.rotary.mixed import MixedRotary as MixedRotary
 from locant.positions.rotary.multiaxis import AxialRotary as AxialRotary
 from locant.positions.rotary.multiaxis import MultimodalRotary as MultimodalRotary
+from locant.positions.rotary.polar import PoPE as PoPE
 from locant.positions.rotary.rotary import Rotary as Rotary
 from locant.positions.rotary.rotation import RotaryAngles as RotaryAngles
 from locant.positions.rotary.rotation import apply_rotation as apply_rotation
@@ -71,6 +74,7 @@ from locant.positions.scores.sandwich import Sandwich as Sandwich
 from locant.positions.scores.shaw import Shaw as Shaw
 from locant.positions.scores.t5 import T5 as T5
 from locant.positions.scores.transformer_xl import TransformerXL as TransformerXL
+from locant.positions.temperature import Temperature as Temperature
 from locant.positions.torch_layers import PositionedAttention as PositionedAttention
 from locant.positions.torch_layers import add_positions as add_positions
 
@@ -100,11 +104,14 @@ __all__ = [
     "Llama3",
     "LongRoPE",
     "Mask",
+    "MixedRotary",
     "MultimodalRotary",
     "NTKAware",
     "NTKByParts",
     "NoPositions",
     "NormalisedIndex",
+    "PartialKeyOffset",
+    "PoPE",
     "PositionCode",
     "PositionScheme",
     "PositionedAttention",
@@ -120,6 +127,7 @@ __all__ = [
     "SelfExtend",
     "Shaw",
     "Sinusoidal",
+    "Temperature",
     "TransformerXL",
     "Unscaled",
     "XPos",

@@ -65,18 +65,22 @@ class AttentionShape:
 
     Attributes:
         model_dim: Width of the model, ``E``.
-        num_heads: Number of attention heads, ``H``; each has ``D = E / H`` features.
+        num_heads: Number of attention heads, ``H``.
         causal: Whether queries see only keys at or before their own index (a decoder's self-attention).
+        head_size: Features of a head where they are not ``E / H``.
+        key_heads: Heads of keys and values where they are fewer.
     """
 
     model_dim: int
     num_heads: int
     causal: bool
+    head_size: int | None = None
+    key_heads: int | None = None
 
     @property
     def head_dim(self) -> int:
         """Features of one head, ``D``."""
-        return self.model_dim // self.num_heads
+        return self.head_size or self.model_dim // self.num_heads
 
 
 class Prepared(NamedTuple):
@@ -340,7 +344,8 @@ class PositionScheme(nn.Module):
             k_positions: Integer positions ``[K]`` or ``[B, K]``.
 
         Returns:
-            Queries and keys of the same shapes and dtypes.
+            Queries and keys of the same shapes and dtypes. Both may have more features than before, as many as each
+            other: scores are their products over the square root of the features that they have then.
         """
         del q_positions, k_positions
         return q, k

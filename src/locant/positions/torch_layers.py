@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from locant.errors import ConfigError
 from locant.positions.scheme import PositionScheme, Prepared
+from locant.positions.wrapper import SchemeWrapper
 
 
 class PositionedAttention(nn.MultiheadAttention):
@@ -75,7 +76,8 @@ class PositionedAttention(nn.MultiheadAttention):
             raise ConfigError(
                 f"The scheme '{scheme.name}' acts on the embeddings: call it on the input of the first layer instead."
             )
-        if type(scheme).drawn is not PositionScheme.drawn:
+        own = (PositionScheme.drawn, SchemeWrapper.drawn)
+        if any(type(part).drawn not in own for part in scheme.modules() if isinstance(part, PositionScheme)):
             raise ConfigError(
                 f"The scheme '{scheme.name}' draws positions once for all layers, which torch's layers do not share."
             )
