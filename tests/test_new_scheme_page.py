@@ -46,20 +46,6 @@ def test_forty_lines_are_enough() -> None:
 
 
 @pytest.mark.slow
-def test_the_blocks_run(tmp_path: Path) -> None:
-    script = tmp_path / "page.py"
-    checks = "assert bias.shape == (1, 4, 10, 10) and logits.shape == (2, 7, 100)\n"
-    script.write_text("\n".join((*blocks("python"), checks)), encoding="utf-8")
-    found = run(tmp_path, str(script))
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.splitlines()[:3] == [
-        "WindowBias passed all 11 checks.",
-        "OwnSlope passed all 11 checks.",
-        "['partly', 'yes', 'yes', 'yes', 'yes']",
-    ]
-
-
-@pytest.mark.slow
 def test_an_installed_package_is_known_to_the_commands(package: Path) -> None:
     found = run(package, "-m", "locant", "positions", "window-bias", "--json")
     assert found.returncode == 0, found.stderr

@@ -15,7 +15,7 @@ from toy_language import sentences
 from locant.cli import main
 from locant.errors import ConfigError, DataError, LocantError
 from locant.text import TokenCache, load_corpus
-from locant.text.statistics import text_statistics
+from locant.text.samples import text_statistics
 from locant.text.tokenizer_pair import Prefixes
 from locant.training import (
     Recipe,

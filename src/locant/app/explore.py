@@ -28,6 +28,7 @@ from locant.analysis.properties import Probe
 from locant.app.own_requests import own_names, reason_to_refuse
 from locant.errors import ConfigError, LocantError, UsageError
 from locant.figures.numbers import example_scheme
+from locant.figures.palette import PROPERTIES, VARIABLES, head_shades, line_style, scheme_line, styles_of
 from locant.figures.trained import readable
 from locant.files import write_text
 from locant.lab.variants import options_for_lengths
@@ -67,12 +68,29 @@ def page(extra: Mapping[str, Any] | None = None, model: Mapping[str, Any] | None
     joined = "\n".join([tokenizer, *(read(f"{name}.js") for name in _MODULES)])
     program = re.sub(r"^export ", "", re.sub(r"^import .*\n", "", joined, flags=re.MULTILINE), flags=re.MULTILINE)
     found = read("index.html")
-    found = found.replace('<link rel="stylesheet" href="style.css">', f"<style>{read('style.css')}</style>")
+    style = f":root {{ {PROPERTIES}}}\n{read('style.css')}"
+    found = found.replace('<link rel="stylesheet" href="style.css">', f"<style>{style}</style>")
     found = found.replace('<script type="module" src="app.js"></script>', f'<script type="module">{program}</script>')
-    for name, data in (("extra", extra or {}), ("model", model or _demo())):
+    for name, data in (("styles", _styles()), ("extra", extra or {}), ("model", model or _demo())):
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         found = found.replace(f'id="{name}">{{}}<', f'id="{name}">{text}<')
     return found
+
+
+def _styles() -> dict[str, Any]:
+    """Return colour and stroke of every scheme and scaling, of other lines by their place, and the colours of heads."""
+    dashes = {"-": "none", "--": "7 3", ":": "2 3", "-.": "10 3 2 3"}
+
+    def style(line: Mapping[str, Any]) -> dict[str, str]:
+        return {"color": f"var(--{VARIABLES[line['color']]})", "dash": dashes[line["linestyle"]]}
+
+    scalings = ("none", "linear", "ntk", "yarn", "llama3")
+    return {
+        "lines": [style(line_style(number)) for number in range(7)],
+        "schemes": {name: style(line_style(scheme_line(name))) for name in SCHEMES},
+        "scalings": dict(zip(scalings, map(style, styles_of(scalings)), strict=True)),
+        "heads": head_shades(8),
+    }
 
 
 def save_page(path: Path, model: Path | None = None) -> None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from locant.errors import ConfigError
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, PAPER, VERMILION, Numbers, label, new_figure
+from locant.figures.drawing import Figure, Numbers, label, new_figure
 from locant.figures.numbers import wave_pairs
-from locant.figures.registry import Caption, register_figure
-from locant.figures.trained import RECORDED, load_trained, read_record
+from locant.figures.palette import BLUE, FAINT, GREEN, INK, PAPER, VERMILION
+from locant.figures.registry import register_figure
+from locant.figures.trained import load_trained, read_record
 from locant.positions import PositionScheme, Sinusoidal
 from locant.text.tokenizer import EOS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _FREQUENT = 500  # tokens; tokenizers have the frequent ones first
 _GROUPS = ("more than 1 rad", "0.1 to 1 rad", "less than 0.1 rad")
@@ -100,18 +98,4 @@ def draw(words: Any, frequent: Any, positions: Any, groups: Any, length: int) ->
     return figure
 
 
-register_figure(
-    "word-energy",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Do words keep out of the first features?",
-        "If words left the first features to the position, their vectors would hardly vary there. A group of pairs "
-        "that words avoid has less of their energy than its share of the pairs. Compare the bars: to lean away from "
-        "the pairs that turn is one thing, to leave them to the position another.",
-        "energy of pair i&nbsp;= d&thinsp;(var<sub>w</sub> E[w]<sub>2i</sub> + var<sub>w</sub> E[w]<sub>2i+1</sub>)",
-        (RECORDED,),
-    ),
-    limits={"length": (2, 4096)},
-    recorded=True,
-)
+register_figure("word-energy", numbers, draw, limits={"length": (2, 4096)}, recorded=True)

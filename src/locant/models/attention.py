@@ -132,13 +132,14 @@ class SelfAttention(nn.Module):
         self.heads, self.key_heads = settings.heads, settings.key_heads
         self.dropout = settings.attention_dropout
         queries, keys = (heads * settings.head_features for heads in (self.heads, self.key_heads))
-        self.query_key_value = StackedLinear(settings.d_model, (queries, keys, keys), bias=settings.bias)
+        self._heights = queries, keys, keys
+        self.query_key_value = StackedLinear(settings.d_model, self._heights, bias=settings.bias)
         self.query_norm, self.key_norm = _head_norm(settings, self.heads), _head_norm(settings, self.key_heads)
         self.output = nn.Linear(queries, settings.d_model, bias=settings.bias)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries ``[B, H, L, D]``, and keys and values of as many heads or fewer, of ``x [B, L, E]``."""
-        q, k, v = self.query_key_value.projections(x)
+        q, k, v = self.query_key_value(x).split(self._heights, dim=-1)
         keys = _split_heads(k, self.key_heads, self.key_norm)
         return _split_heads(q, self.heads, self.query_norm), keys, _split_heads(v, self.key_heads)
 
@@ -176,7 +177,8 @@ class CrossAttention(nn.Module):
         self.dropout = settings.attention_dropout
         queries, keys = (heads * settings.head_features for heads in (self.heads, self.key_heads))
         self.query = nn.Linear(settings.d_model, queries, bias=settings.bias)
-        self.key_value = StackedLinear(settings.d_model, (keys, keys), bias=settings.bias)
+        self._heights = keys, keys
+        self.key_value = StackedLinear(settings.d_model, self._heights, bias=settings.bias)
         self.query_norm, self.key_norm = _head_norm(settings, self.heads), _head_norm(settings, self.key_heads)
         self.output = nn.Linear(queries, settings.d_model, bias=settings.bias)
 
@@ -186,7 +188,7 @@ class CrossAttention(nn.Module):
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values ``[B, H, K, D]``, or of fewer heads, of the encoder's output ``[B, K, E]``."""
-        k, v = self.key_value.projections(memory)
+        k, v = self.key_value(memory).split(self._heights, dim=-1)
         return _split_heads(k, self.key_heads, self.key_norm), _split_heads(v, self.key_heads)
 
     def forward(

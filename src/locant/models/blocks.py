@@ -233,7 +233,7 @@ class Stack(nn.Module):
         lower = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
         x = x.to(lower) if self.post_norm else x
         heads, size = self.like
-        like = x.new_zeros((), dtype=lower).expand(len(x), heads, x.shape[1], size)
+        like = x.new_zeros((), dtype=lower).expand(x.shape[0], heads, x.shape[1], size)
         plans = []
         for number, (place, first, window) in enumerate(self._plans):
             cached = cache.positions[number] if cache is not None and cache.positions else None

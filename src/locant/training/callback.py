@@ -105,7 +105,7 @@ class PreparedReport:
         languages: The languages that have a token, in a model for several.
         zero_shot: Directions that are only measured.
         fingerprint: Identifies the text and the settings from which all is prepared.
-        doubts: What is likely not meant about the text; see :class:`locant.text.doubts.Doubt`.
+        doubts: What is likely not meant about the text; see :class:`locant.text.samples.Doubt`.
     """
 
     corpus: str

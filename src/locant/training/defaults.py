@@ -24,7 +24,7 @@ from locant.models.config import TransformerConfig
 from locant.models.transformer import count_parameters
 from locant.runtime import explaining_memory, usable_memory
 from locant.text import EOS, Batch, Corpus, TokenCache, TokenizerPair, TokenizerSettings
-from locant.text.statistics import TokenStatistics, text_statistics, token_statistics
+from locant.text.samples import TokenStatistics, text_statistics, token_statistics
 from locant.text.vocabulary import VocabularyTooSmallError
 from locant.training.losses import TranslatorLoss
 from locant.training.optimizers import build_optimizer

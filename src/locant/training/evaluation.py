@@ -17,8 +17,8 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_card import weights_digest
 from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, plan_batches
-from locant.text.doubts import tokenised_texts
 from locant.text.readers import read_files
+from locant.text.samples import tokenised_texts
 from locant.training.checkpoint import ValidationScores, from_plain_data
 from locant.training.losses import TranslatorLoss
 from locant.training.recipe import Recipe, load_run_recipe, run_text_store

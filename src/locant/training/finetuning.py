@@ -26,7 +26,7 @@ from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.hub import local_folder
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.text import UNK, Corpus, TokenizerPair, TokenizerSettings
-from locant.text.new_subwords import ExtendedTokenizers, add_tags, extend_tokenizers
+from locant.text.new_subwords import ExtendedTokenizers, extend_tokenizers
 from locant.text.sentencepiece_model import model_proto
 from locant.text.vocabulary import Pairs
 from locant.training import parallel
@@ -194,15 +194,12 @@ class FineTuning:
         if self._parent is None:
             return TokenizerPair.load(self.folder)
         pair, shared = self._parent.found.tokenizers, self._parent.found.model.config.share_embeddings
-        extended = ExtendedTokenizers(pair, [], [])
-        if self.settings.extend_vocabulary:
-            extended = extend_tokenizers(pair, text, self.settings.extend_vocabulary, shared=shared)
-        if self._new_tags:
-            extended = add_tags(extended, self._new_tags, shared=shared)
-        if extended.pair is not pair:
-            self._extended = extended
-        self._require_known(extended.pair, text)
-        return extended.pair
+        if self.settings.extend_vocabulary or self._new_tags:
+            count = self.settings.extend_vocabulary
+            self._extended = extend_tokenizers(pair, text, count, shared=shared, tags=self._new_tags)
+            pair = self._extended.pair
+        self._require_known(pair, text)
+        return pair
 
     def keep_start(self) -> None:
         """Write what the run begins with and what the parent says into the run folder; on the first process."""

@@ -43,7 +43,6 @@ from locant.text import (
     read_monolingual,
 )
 from locant.text.prepare import held_out
-from locant.text.readers import survey_lines
 from locant.training.recipe import differences, load_recipe, load_run_recipe, run_text_store
 from locant.translation.translator import Translator, load_translator
 
@@ -324,7 +323,7 @@ def _corpus_text(
         )
     chosen = replace(corpus, parts=tuple(parts))
     texts = [clean(part.train, held_out(corpus, part), recipe.cleaning) for part in parts]
-    text = survey_lines(lambda: (pair[side] for cleaned in texts for pair in cleaned))
+    text = MonolingualText(lambda: (pair[side] for cleaned in texts for pair in cleaned))
     splits = {"valid": chosen.valid, "test": chosen.test}
     return text, {split: pairs for split, pairs in splits.items() if pairs is not None and len(pairs)}
 

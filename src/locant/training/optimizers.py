@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from locant.errors import ConfigError, MissingExtraError
+from locant.errors import ConfigError
+from locant.lazy import require_package
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.stacked_linear import StackedLinear
 from locant.positions import PositionScheme
@@ -170,11 +171,8 @@ def _muon(model: EncoderDecoder[Any], parameters: list[nn.Parameter], settings: 
 
 def _schedule_free(parameters: list[nn.Parameter], settings: TrainingSettings) -> Optimizer:
     """Return AdamW without a schedule (Defazio et al. 2024, "The Road Less Scheduled", arXiv:2405.15682)."""
-    try:
-        from schedulefree import AdamWScheduleFree
-    except ImportError:
-        raise MissingExtraError("training.optimizer schedule_free", "schedulefree", "schedulefree") from None
-    optimizer: Optimizer = AdamWScheduleFree(
+    package = require_package("schedulefree", "training.optimizer schedule_free")
+    optimizer: Optimizer = package.AdamWScheduleFree(
         parameters,
         betas=(settings.adam_beta1, settings.adam_beta2),
         eps=settings.adam_epsilon,

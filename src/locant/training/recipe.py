@@ -34,7 +34,7 @@ from locant.text import (
     TokenizerSettings,
     load_corpus,
 )
-from locant.text.found_languages import with_found_languages
+from locant.text.samples import with_found_languages
 from locant.text.store import Progress, no_progress
 from locant.training.settings import FineTuningSettings, TrainingSettings
 

@@ -46,7 +46,7 @@ from locant.text import (
     sampling_shares,
     summarize_plan,
 )
-from locant.text.doubts import Doubt, corpus_doubts
+from locant.text.samples import Doubt, corpus_doubts
 from locant.text.vocabulary import Pairs
 from locant.text.workers import usable_processes
 from locant.training import parallel, run_folder

@@ -10,7 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from locant.errors import ConfigError, MissingExtraError, nearest
+from locant.errors import ConfigError, nearest
+from locant.lazy import require_package
 from locant.models.architectures import build_model, require_transformer
 from locant.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from locant.models.model_folder import skip_init
@@ -125,11 +126,7 @@ class LoraSettings(Settings):
 
 def require_peft() -> Any:
     """Return the library, or raise MissingExtraError."""
-    try:
-        import peft
-    except ImportError:
-        raise MissingExtraError("Fine-tuning with finetuning.lora", "peft", "finetune") from None
-    return peft
+    return require_package("peft", "Fine-tuning with finetuning.lora")
 
 
 def add_adapters(model: EncoderDecoder[Any], settings: LoraSettings, seed: int) -> None:

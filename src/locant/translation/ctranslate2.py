@@ -26,8 +26,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError, LocantError, MissingExtraError, nearest
+from locant.errors import ConfigError, LocantError, nearest
 from locant.files import cache_folder, replacing_folder
+from locant.lazy import require_package
 from locant.locks import thread_lock
 from locant.models.architectures import require_transformer
 from locant.models.blocks import Decoder, Encoder
@@ -95,10 +96,7 @@ class CTranslate2Engine:
     """
 
     def __init__(self, found: ModelFolder, *, device: str = "auto", compute_type: str = "default") -> None:
-        try:
-            import ctranslate2
-        except ImportError:
-            raise MissingExtraError("The engine ctranslate2", "ctranslate2", "ctranslate2") from None
+        ctranslate2 = require_package("ctranslate2", "The engine ctranslate2")
         if compute_type not in COMPUTE_TYPES:
             raise ConfigError(
                 f"Unknown compute type '{compute_type}'.{nearest(compute_type, COMPUTE_TYPES)} "
