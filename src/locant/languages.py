@@ -16,7 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from locant.errors import ConfigError, MissingExtraError
+from locant.errors import ConfigError
+from locant.lazy import require_package
 
 # Codes of Argos Translate and LibreTranslate that no standard has.
 _OF_ARGOS = {"zt": "zh-Hant", "pb": "pt-BR"}
@@ -198,10 +199,9 @@ def language_identifier() -> Any:
     Raises:
         MissingExtraError: The package is not installed.
     """
-    try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
-        raise MissingExtraError("The identification of languages", "py3langid", "serve") from None
+    require_package("py3langid", "The identification of languages")
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 

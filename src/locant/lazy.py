@@ -52,33 +52,37 @@ class _LazyPackage(ModuleType):
 class _OptionalPackage(ModuleType):
     """A package that an extra brings, imported at its first use."""
 
-    def __init__(self, name: str, feature: str, extra: str) -> None:
+    def __init__(self, name: str, feature: str) -> None:
         super().__init__(name)
-        self._missing = MissingExtraError(feature, name, extra)
+        self._feature = feature
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            found = getattr(import_module(self.__name__), name)
-        except ModuleNotFoundError as error:
-            if error.name != self.__name__:
-                raise
-            raise self._missing from None
+        found = getattr(require_package(self.__name__, self._feature), name)
         setattr(self, name, found)
         return found
 
 
-def optional_package(name: str, feature: str, extra: str) -> Any:
-    """Return a package that may not be installed, and is imported when something of it is first asked for.
+def optional_package(name: str, feature: str) -> Any:
+    """Return a package that an extra brings, imported as by :func:`require_package` when it is first used."""
+    return _OptionalPackage(name, feature)
+
+
+def require_package(name: str, feature: str) -> Any:
+    """Import a package that an extra brings, and return it.
 
     Args:
         name: Of the package, as it is imported.
         feature: What needs it, for the message.
-        extra: The extra of Locant that brings it.
 
     Raises:
-        MissingExtraError: At its first use, where it is not installed.
+        MissingExtraError: It is not installed.
     """
-    return _OptionalPackage(name, feature, extra)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if not name.startswith(str(error.name)):
+            raise  # what the package itself needs
+        raise MissingExtraError(feature, name) from None
 
 
 def lazy_exports(package: str) -> list[str]:

@@ -108,19 +108,6 @@ def test_the_state_of_another_training(model: Path, text: Path, tmp_path: Path) 
         extend_model(model, tmp_path / "out", 160, finetuning=settings(text))
 
 
-def test_two_do_not_train_the_same(model: Path, text: Path, tmp_path: Path) -> None:
-    said: list[str] = []
-
-    def again(step: FineTuningStep) -> None:
-        with pytest.raises(CheckpointError) as error:
-            extend_model(model, tmp_path / "out", 160, finetuning=settings(text))
-        said.append(str(error.value))
-
-    extend_model(model, tmp_path / "out", 160, finetuning=settings(text, steps=1), on_step=again)
-    assert "out.training is in use: process" in said[0]
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["model", "out", "text.txt"]
-
-
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox", "cohere"])
 def test_the_loss_is_that_of_transformers(tmp_path: Path, family: str) -> None:
     folder = save_model(tmp_path / "model", family)

@@ -15,7 +15,6 @@ from locant.positions import (
     RotaryConfig,
     Sinusoidal,
     build_scheme,
-    check_options,
     option_names,
     register_scheme,
 )
@@ -59,13 +58,6 @@ def test_every_scheme_is_called_with_what_it_acts_on(name: str) -> None:
         with pytest.raises(ConfigError, match="acts on embedding: call it with embeddings and positions"):
             scheme(q, k, later, positions)
     assert set(fired) == {scheme}
-
-
-@pytest.mark.parametrize("name", SCHEMES)
-def test_options_that_follow_from_lengths_can_be_built(name: str) -> None:
-    options = SCHEMES[name].options_for_lengths(head_dim=4, trained=40, longest=100)
-    assert set(options) <= set(option_names(SCHEMES[name]))
-    check_options(name, SHAPE, options)
 
 
 def test_what_exporters_ask() -> None:

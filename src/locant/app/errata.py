@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from locant.app.rendering import render_template, require_jinja
+from locant.app.rendering import render_template
 from locant.errors import UsageError, nearest
 from locant.figures import FIGURES
-from locant.figures.errata import RIGHTLY_SAID, TOPICS, errata_markdown
-from locant.figures.errata.markdown import INTRODUCTION, RECOGNITION
+from locant.figures.errata import INTRODUCTION, RECOGNITION, RIGHTLY_SAID, TOPICS, errata_markdown
 from locant.figures.files import require_folder
 from locant.files import write_text
+from locant.lazy import require_package
 
 ERRATA_FORMATS = ("html", "md")
 PAGE = "errata.html"
@@ -47,7 +47,7 @@ def write_errata(
             f"Known: {', '.join(ERRATA_FORMATS)}."
         )
     if page_format == "html":
-        require_jinja("the page of errata")
+        require_package("jinja2", "Writing the page of errata")
     require_folder(folder)
     path = folder / f"errata.{page_format}"
     write_text(path, errata_markdown() if page_format == "md" else render_errata(gallery=gallery, drawn=drawn))

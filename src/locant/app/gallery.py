@@ -18,7 +18,7 @@ import torch
 
 from locant.app.errata import PAGE as ERRATA_PAGE
 from locant.app.errata import refuted_by, write_errata
-from locant.app.rendering import render_template, require_jinja
+from locant.app.rendering import render_template
 from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
 from locant.figures import FIGURES, FigureData, save_figure, svg
 from locant.figures.animations import ANIMATIONS, animation
@@ -26,6 +26,7 @@ from locant.figures.files import require_folder, require_format, write_slides
 from locant.figures.registry import acts
 from locant.figures.trained import load_trained
 from locant.files import replacing_file, write_text
+from locant.lazy import require_package
 
 PAGE = "index.html"
 
@@ -79,7 +80,7 @@ def write_gallery(
         MissingExtraError: matplotlib or jinja2 is not installed.
         CheckpointError: The folder cannot be written, or ``run`` holds no trained model.
     """
-    require_jinja("a page of figures")
+    require_package("jinja2", "Writing a page of figures")
     require_format(image_format)
     require_folder(folder)
     if text is not None and run is None:

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from locant.errors import MissingExtraError
+from locant.figures.palette import PROPERTIES
+from locant.lazy import require_package
 from locant.version import __version__
-
-
-def require_jinja(what: str) -> None:
-    """Raise MissingExtraError unless jinja2, which writing ``what`` needs, is installed."""
-    try:
-        import jinja2  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(f"Writing {what}", "jinja2", "report") from None
 
 
 def render_template(
@@ -26,12 +19,12 @@ def render_template(
         name: File of the template in ``templates``.
         what: What is being written, for the error.
         filters: Functions that the template uses.
-        values: What the template shows, besides the ``version`` of Locant.
+        values: What the template shows, besides the ``version`` of Locant and its ``colours``.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
-    require_jinja(what)
+    require_package("jinja2", f"Writing {what}")
     import jinja2
 
     environment = jinja2.Environment(
@@ -43,4 +36,4 @@ def render_template(
         keep_trailing_newline=True,
     )
     environment.filters.update(filters or {})
-    return environment.get_template(name).render(version=__version__, **values)
+    return environment.get_template(name).render(version=__version__, colours=PROPERTIES, **values)

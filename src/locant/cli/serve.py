@@ -24,17 +24,6 @@ _EPILOG = """examples:
 Clients of LibreTranslate work with it. SIGTERM finishes what is there, a second one ends at once; SIGHUP reads the
 models, the keys and the glossaries anew. The environment variable LOCANT_API_KEYS holds API keys, too."""
 
-_PACKAGES = {
-    "starlette": "starlette",
-    "uvicorn": "uvicorn",
-    "httptools": "httptools",
-    "prometheus_client": "prometheus-client",
-    "python_multipart": "python-multipart",
-    "sentencex": "sentencex",
-    "py3langid": "py3langid",
-    "babel": "babel",
-}
-
 # Options that are limits by the same name, and their help.
 _LIMITS = {
     "characters": "most characters of a request",
@@ -101,9 +90,9 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal ends it."""
     from functools import partial
 
-    for module, package in _PACKAGES.items():
-        if find_spec(module) is None:
-            raise MissingExtraError("The server", package, "serve")
+    for package in ("starlette", "uvicorn", "httptools", "prometheus_client", "python_multipart", "sentencex", "babel"):
+        if find_spec(package) is None:  # whose import takes long, and which workers need
+            raise MissingExtraError("The server", package)
     from locant.server.serving import serve
 
     serve(

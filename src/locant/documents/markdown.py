@@ -25,7 +25,7 @@ from locant.documents.formats import (
 )
 from locant.documents.markup import KEPT_TAGS, VOID_TAGS, cut_html
 from locant.documents.passages import FoundMark, Item, Mark, Passage, Text, Written, with_marks
-from locant.errors import MissingExtraError
+from locant.lazy import require_package
 
 _OPTIONS = (
     "ENABLE_TABLES ENABLE_FOOTNOTES ENABLE_STRIKETHROUGH ENABLE_TASKLISTS ENABLE_HEADING_ATTRIBUTES "
@@ -112,10 +112,7 @@ class _Event:
 
 def _events(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[_Event]:
     """Yield what the parser finds; where something is hidden from it, in bytes, that is an event of its own."""
-    try:
-        import pyromark
-    except ImportError:
-        raise MissingExtraError("Reading Markdown", "pyromark", "documents") from None
+    pyromark = require_package("pyromark", "Reading Markdown")
     options = pyromark.Options(0)
     for name in _OPTIONS.split():
         options |= pyromark.Options[name]

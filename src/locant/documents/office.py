@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 from locant.documents.formats import DocumentOptions, check_items
 from locant.documents.passages import Item, Mark, Passage, Text, Written
-from locant.errors import DataError, MissingExtraError
+from locant.errors import DataError
 from locant.languages import parse_language
+from locant.lazy import require_package
 
 Element = Any
 """An element of lxml, which is imported where it is needed."""
@@ -225,10 +226,9 @@ def parse_xml(content: bytes, title: str, name: str) -> Tree:
         DataError: It is no XML, has too many elements and attributes, or declares entities.
         MissingExtraError: The package ``lxml`` is not installed.
     """
-    try:
-        from lxml import etree
-    except ImportError:
-        raise MissingExtraError(f"Reading {title}", "lxml", "documents") from None
+    require_package("lxml", f"Reading {title}")
+    from lxml import etree
+
     check_items(content.count(b"<") + content.count(b"="))
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:

@@ -7,8 +7,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from locant.documents.segmentation import Splitter
-from locant.errors import MissingExtraError
 from locant.languages import parse_language
+from locant.lazy import require_package
 from locant.text.spans import Span
 from locant.translation.lines import WholeSpans, split_to_fit
 
@@ -25,10 +25,7 @@ def sentence_splitter(language: str) -> Splitter:
     Raises:
         MissingExtraError: The package ``sentencex`` is not installed.
     """
-    try:
-        from sentencex import segment
-    except ImportError:
-        raise MissingExtraError("Cutting texts into sentences", "sentencex", "documents") from None
+    segment = require_package("sentencex", "Cutting texts into sentences").segment
     return partial(_split, segment, parse_language(language).code)
 
 

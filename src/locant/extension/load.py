@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locant.errors import CheckpointError, LocantError, MissingExtraError, UsageError
-from locant.extension.source import EXTRA, LAYOUT_MARK, Source, load_source
+from locant.errors import CheckpointError, LocantError, UsageError
+from locant.extension.source import LAYOUT_MARK, Source, load_source
+from locant.lazy import require_package
 from locant.parsing import read_json_file
 from locant.rotary_configs.config_json import read_huggingface, text_config, write_huggingface
 from locant.rotary_configs.gguf import read_gguf
@@ -202,14 +202,9 @@ def _require_sizes(content: Mapping[str, Any], folder: Path) -> None:
 
 
 def _transformers(*, gguf: bool) -> Any:
-    try:
-        import transformers
-    except ImportError:
-        raise MissingExtraError("Loading an existing model", "transformers", EXTRA) from None
     for package in ("gguf", "accelerate") if gguf else ():
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtraError("Loading a GGUF file", package, EXTRA)
-    return transformers
+        require_package(package, "Loading a GGUF file")
+    return require_package("transformers", "Loading an existing model")
 
 
 @contextmanager

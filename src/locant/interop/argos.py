@@ -107,7 +107,7 @@ def export_argos(
         CheckpointError: The run cannot be read, or the package is there already or cannot be written.
         MissingExtraError: A package of the extra ``argos`` is not installed.
     """
-    require_ctranslate2("Exporting to Argos Translate", "argos", quantization)
+    require_ctranslate2("Exporting to Argos Translate", quantization)
     run, package = Path(run), Path(package)
     if package.suffix != SUFFIX:
         raise ConfigError(f"A package of Argos Translate is one file; name it {package.name}{SUFFIX}.")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from locant.errors import ConfigError, MissingExtraError, nearest
+from locant.errors import ConfigError, nearest
 from locant.files import replacing_folder, require_new_folder, write_text
+from locant.lazy import require_package
 from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import load_model_folder
 from locant.text.tokenizer_pair import TokenizerPair
@@ -39,7 +40,7 @@ def export_ctranslate2(run: Path | str, folder: Path | str, *, quantization: str
         CheckpointError: The run cannot be read, or the folder is taken or cannot be written.
         MissingExtraError: The package ``ctranslate2`` is not installed.
     """
-    require_ctranslate2("Exporting to CTranslate2", "ctranslate2", quantization)
+    require_ctranslate2("Exporting to CTranslate2", quantization)
     run, folder = Path(run), Path(folder)
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
@@ -64,22 +65,18 @@ def export_ctranslate2(run: Path | str, folder: Path | str, *, quantization: str
     return notes
 
 
-def require_ctranslate2(feature: str, extra: str, quantization: str | None = None) -> None:
+def require_ctranslate2(feature: str, quantization: str | None) -> None:
     """Raise unless CTranslate2 is there and stores weights of the type that is asked for.
 
     Args:
         feature: What needs it, for the message.
-        extra: The extra of Locant that installs it.
         quantization: One of :data:`QUANTIZATIONS`; ``None`` asks for nothing.
 
     Raises:
         MissingExtraError: The package ``ctranslate2`` is not installed.
         ConfigError: The quantization is unknown.
     """
-    try:
-        import ctranslate2  # noqa: F401 - the export needs it
-    except ImportError:
-        raise MissingExtraError(feature, "ctranslate2", extra) from None
+    require_package("ctranslate2", feature)
     if quantization is not None and quantization not in QUANTIZATIONS:
         raise ConfigError(
             f"Unknown quantization '{quantization}'.{nearest(quantization, QUANTIZATIONS)} "

@@ -18,11 +18,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from locant.errors import MissingExtraError
+from locant.errors import ConfigError
 from locant.files import replacing_folder, require_new_folder, write_json, write_text
 from locant.interop.ctranslate2 import require_ended_source
-from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph
+from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph, require_traceable
 from locant.languages import other_codes
+from locant.lazy import require_package
 from locant.models.architectures import require_transformer
 from locant.models.config import TransformerConfig
 from locant.models.model_card import CARD, model_card
@@ -61,23 +62,21 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
         Sentences about what a user should know.
 
     Raises:
-        ConfigError: The positions of the model cannot be written as tables; the message says why.
+        ConfigError: A graph cannot compute the positions of the model, or PyTorch's exporter cannot write them.
         CheckpointError: The run cannot be read, or the folder is taken or cannot be written.
         MissingExtraError: A package is not installed.
     """
     for package in ("onnx", "onnxscript"):
-        try:
-            __import__(package)
-        except ImportError:
-            raise MissingExtraError("Exporting to ONNX", package, "onnx") from None
+        require_package(package, "Exporting to ONNX")
     run, folder = Path(run), Path(folder)
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
     model = require_transformer(found.model, "Export to ONNX")
     require_ended_source(found.tokenizers, "ONNX")
+    require_traceable(model)
     rows = found.decoding.longest_sequence(found.tokenizers.languages)
     rows = min(rows, model.max_positions or rows)
-    graphs = _graphs(model, rows)
+    graphs = _graphs(model)
     config = _config(found, model.config, rows)
     told = sorted({*config["source_prefix"], *config["target_prefix"]})
     options = "".join(f"--{side}-language CODE " for side in told)
@@ -93,7 +92,6 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
         write_text(temporary / CARD, model_card(run, _USE.format(options=options, arguments=arguments)))
     notes = [
         f'Try it with onnxruntime alone: python {folder / "translate.py"} {options}"..."',
-        f"Positions are tables of {rows} tokens, the longest source or translation.",
         "Padding and BOS have logits but are never to be written: config.json lists them as suppress_tokens.",
     ]
     if any(_size(graph) > _LARGEST for graph, *_ in graphs.values()):
@@ -105,7 +103,7 @@ _Graph = tuple[nn.Module, tuple[Any, ...], tuple[Any, ...], list[str], list[str]
 """A graph with example inputs, their free axes, and the names of inputs and outputs."""
 
 
-def _graphs(model: Transformer, rows: int) -> dict[str, _Graph]:
+def _graphs(model: Transformer) -> dict[str, _Graph]:
     """Return the graphs by the beginning of their file names."""
     config = model.config
     batch, source, target, past = (torch.export.Dim(name) for name in ("batch", "source", "target", "past"))
@@ -122,21 +120,21 @@ def _graphs(model: Transformer, rows: int) -> dict[str, _Graph]:
 
     return {
         "encoder": (
-            EncoderGraph(model, rows),
+            EncoderGraph(model),
             (torch.ones(b, s, dtype=torch.int64), mask),
             (rows_of_source, rows_of_source),
             ["input_ids", "attention_mask"],
             ["last_hidden_state"],
         ),
         "decoder": (
-            DecoderGraph(model, rows),
+            DecoderGraph(model),
             (ids, torch.zeros(b, s, config.d_model), mask),
             (rows_of_target, rows_of_source, rows_of_source),
             ["input_ids", "encoder_hidden_states", "encoder_attention_mask"],
             ["logits", *names("present", "decoder", "encoder")],
         ),
         "decoder_with_past": (
-            CachedDecoderGraph(model, rows),
+            CachedDecoderGraph(model),
             (ids, mask, [tensor.clone() for _ in layers for tensor in cache]),
             (rows_of_target, rows_of_source, cache_axes * config.decoder_layers),
             ["input_ids", "encoder_attention_mask", *names("past_key_values", "decoder", "encoder")],
@@ -154,15 +152,21 @@ def _write(
     output_names: Sequence[str],
 ) -> None:
     with _quiet():
-        program = torch.onnx.export(
-            graph.eval().requires_grad_(False),  # or the exporter traces what gradients take, for a quarter of its time
-            inputs,
-            dynamo=True,
-            dynamic_shapes=axes,
-            input_names=input_names,
-            output_names=output_names,
-            verbose=False,
-        )
+        try:
+            program = torch.onnx.export(
+                graph.eval().requires_grad_(False),  # or the exporter traces what gradients take, a quarter of its time
+                inputs,
+                dynamo=True,
+                dynamic_shapes=axes,
+                input_names=input_names,
+                output_names=output_names,
+                verbose=False,
+            )
+        except torch.onnx.errors.OnnxExporterError as error:
+            raise ConfigError(
+                f"The exporter of PyTorch {torch.__version__} has no ONNX for an operation of this model, probably of "
+                "its positions. Train one with model.position=rotary, sinusoidal or alibi, for instance."
+            ) from error
         assert program is not None
         program.save(str(path), external_data=_size(graph) > _LARGEST)
 

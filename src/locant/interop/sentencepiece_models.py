@@ -23,7 +23,7 @@ from locant.lazy import optional_package
 from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
-sentencepiece = optional_package("sentencepiece", "Cutting text into subwords", "translation")
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords")
 
 SPECIAL = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
 """The token of each special id."""

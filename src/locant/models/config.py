@@ -36,7 +36,9 @@ class LayerKind(Settings):
 
     position: SchemeName
     position_options: dict[str, Any] = Field(default_factory=dict)
-    window: int | None = Field(None, ge=1, description="A token sees itself and so many less one before it")
+    window: int | None = Field(
+        None, ge=1, description="Causal layers alone: a token sees itself and the window - 1 tokens before it"
+    )
 
 
 class BlockOptions(Settings):
@@ -76,6 +78,21 @@ class LayerPattern(Settings):
         if self.pattern:
             data = {key: value for key, value in data.items() if key not in ("position", "position_options")}
         return data
+
+    @property
+    def positions(self) -> str:
+        """The positional schemes in a few words: ``rotary``, or ``LLLG (L rotary, G none)``."""
+        kinds = ", ".join(f"{letter} {kind.position}" for letter, kind in self.kinds.items())
+        return f"{self.pattern} ({kinds})" if self.pattern else str(getattr(self, "position", ""))
+
+    def with_positions(self, where: str = "configuration", **positions: Any) -> Self:
+        """Return the configuration with other values of position, position_options, pattern and kinds, and no more.
+
+        Raises:
+            ConfigError: They do not fit, or a scheme cannot be built; ``where`` names them.
+        """
+        told = {"position", "position_options", *LayerPattern.model_fields}
+        return self.parse({**{k: v for k, v in self.to_dict().items() if k not in told}, **positions}, where)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +151,7 @@ class BlockSettings:
 
     def attention_shape(self, *, causal: bool) -> AttentionShape:
         """Return the dimensions that a positional scheme is built for."""
-        return AttentionShape(self.d_model, self.heads, causal, self.head_size)
+        return AttentionShape(self.d_model, self.heads, causal, self.head_size, self.kv_heads)
 
     def kinds_of_layers(self, layers: int, *, causal: bool) -> list[LayerKind]:
         """Return the kind of each layer of a stack; layers of a kind have the same object.
@@ -165,7 +182,7 @@ class BlockSettings:
         return [kinds[letter] for letter in islice(cycle(pattern), layers)]
 
 
-class TransformerConfig(EncoderDecoderConfig, BlockOptions, LayerPattern):
+class TransformerConfig(LayerPattern, BlockOptions, EncoderDecoderConfig):
     """Dimensions and choices of the encoder-decoder Transformer; the defaults are the paper's base model.
 
     Source of the names: Vaswani et al. 2017, Table 3 (``N``, ``d_model``, ``d_ff``, ``h``, ``P_drop``).
@@ -210,6 +227,43 @@ class TransformerConfig(EncoderDecoderConfig, BlockOptions, LayerPattern):
     def blocks(self) -> BlockSettings:
         """Return what the layers are built from."""
         return BlockSettings.of(self)
+
+
+_SERVED_VALUES = {
+    "norm": ("post", "pre"),
+    "feed_forward": ("relu", "gelu", "silu", "glu", "reglu", "geglu", "swiglu"),
+}
+_SERVED_FIELDS = (
+    TransformerConfig.model_fields.keys() - BlockOptions.model_fields.keys() - LayerPattern.model_fields.keys()
+)
+"""What every engine and every export reads, or refuses itself; of any other field they know the default alone."""
+
+
+def unserved(config: TransformerConfig) -> dict[str, Any]:
+    """Return the settings that no engine but PyTorch and no export knows, each with the value that they know."""
+    found = {}
+    for name, item in TransformerConfig.model_fields.items():
+        default = item.get_default(call_default_factory=True)
+        known = _SERVED_VALUES.get(name, () if name in _SERVED_FIELDS else (default,))
+        if known and getattr(config, name) not in known:
+            found[name] = default
+    return found
+
+
+def require_served(config: TransformerConfig, what: str, instead: str) -> None:
+    """Check that a model has no settings which engines other than PyTorch and exports do not know.
+
+    Args:
+        config: Of the model.
+        what: What would read it: the beginning of a sentence, such as "Export to ONNX".
+        instead: What a user can do else: a sentence.
+
+    Raises:
+        ConfigError: It has some; all are named.
+    """
+    if found := unserved(config):
+        told = ", ".join(f"{name} {getattr(config, name)}" for name in found if name != "kinds")
+        raise ConfigError(f"Models with {told} run in PyTorch alone, without {what[0].lower()}{what[1:]}. {instead}")
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from locant.errors import ConfigError, LocantError, MissingExtraError
+from locant.errors import ConfigError, LocantError
+from locant.lazy import require_package
 
 DEMO = Path(__file__).parent / "demo"
 """The small model that comes with Locant; tools/demo_model.py trains it."""
@@ -84,12 +85,9 @@ def upload(folder: Path, repository: str, *, private: bool, token: str | None, m
 
 
 def _require(feature: str) -> Any:
-    try:
-        import huggingface_hub
-        import huggingface_hub.errors
-    except ImportError:
-        raise MissingExtraError(feature, "huggingface_hub", "hub") from None
-    return huggingface_hub
+    hub = require_package("huggingface_hub", feature)
+
+    return hub
 
 
 @contextmanager

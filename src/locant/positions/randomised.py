@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -78,12 +76,6 @@ class Randomised(SchemeWrapper):
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.randperm(max_positions, generator=generator, device="cpu")[:evaluation_length]
         self._evaluation_draw = drawn.sort().values
-
-    @classmethod
-    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
-        """Return a range that covers the longest test, and its length for evaluation."""
-        del head_dim
-        return {"max_positions": max(4 * longest, 2 * trained), "evaluation_length": max(longest, trained)}
 
     @property
     def max_positions(self) -> int:

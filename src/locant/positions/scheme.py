@@ -68,12 +68,14 @@ class AttentionShape:
         num_heads: Number of attention heads, ``H``.
         causal: Whether queries see only keys at or before their own index (a decoder's self-attention).
         head_size: Features of a head where they are not ``E / H``.
+        key_heads: Heads of keys and values where they are fewer.
     """
 
     model_dim: int
     num_heads: int
     causal: bool
     head_size: int | None = None
+    key_heads: int | None = None
 
     @property
     def head_dim(self) -> int:
@@ -103,8 +105,7 @@ class PositionScheme(nn.Module):
 
     A constructor takes the dimensions as positional arguments and its options as keyword-only arguments; the
     registry reads the option names from there. What tables, figures, exporters and comparisons have to know about a
-    scheme it says itself, in the facts below and in :meth:`options_for_lengths`, :meth:`code`, :meth:`distance_bias`
-    and :attr:`rotary_config`.
+    scheme it says itself, in the facts below and in :meth:`code`, :meth:`distance_bias` and :attr:`rotary_config`.
 
     A scheme is called like any torch module, with what it acts on (:meth:`forward`)::
 
@@ -195,18 +196,6 @@ class PositionScheme(nn.Module):
         del shape
         return cls(**options)
 
-    @classmethod
-    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
-        """Return the options that follow from the lengths of a comparison, so that no scheme is at an advantage.
-
-        Args:
-            head_dim: Features of one head, ``D``.
-            trained: Longest training text, in tokens.
-            longest: Longest test text, in tokens.
-        """
-        del head_dim, trained, longest
-        return {}
-
     def reset_parameters(self) -> None:
         """Draw the scheme's parameters anew; a scheme without parameters has nothing to do."""
 
@@ -227,22 +216,6 @@ class PositionScheme(nn.Module):
         """
         del positions
         return None
-
-    @property
-    def wave_pairs(self) -> tuple[tuple[float, int, int], ...]:
-        """The pairs of features of :meth:`code` that are sine and cosine of the position, the fastest first.
-
-        Each is the tokens of a full turn, the index of the sine and that of the cosine; no pairs are the rule.
-        """
-        return ()
-
-    @property
-    def bit_features(self) -> tuple[int, ...]:
-        """The features of :meth:`code` that are the binary digits of the position, the lowest digit first.
-
-        No digits are the rule.
-        """
-        return ()
 
     def distance_bias(
         self, q_positions: Tensor, k_positions: Tensor, *, max_length: int | None = None

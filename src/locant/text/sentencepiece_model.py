@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from locant.errors import CheckpointError, MissingExtraError
+from locant.errors import CheckpointError
+from locant.lazy import require_package
 
 _TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
@@ -62,13 +63,10 @@ def model_proto(model: bytes, what: str = "The tokenizer model", *, extending: b
         CheckpointError: It is damaged.
         MissingExtraError: The package ``protobuf`` is not installed.
     """
-    try:
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-        from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
-    except ImportError:
-        if extending:
-            raise MissingExtraError("Extending a vocabulary", "protobuf", "finetune") from None
-        raise MissingExtraError("Converting a tokenizer", "protobuf", "marian") from None
+    require_package("google.protobuf", "Extending a vocabulary" if extending else "Converting a tokenizer")
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
+
     proto = ModelProto()
     try:
         proto.ParseFromString(model)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from locant.errors import ConfigError, MissingExtraError
+from locant.errors import ConfigError
+from locant.lazy import require_package
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.stacked_linear import StackedLinear
 from locant.positions import PositionScheme
@@ -29,11 +30,7 @@ _SMALLEST_NORM = 1e-7
 
 
 class OptimizerSet:
-    """The optimisers of one model, each with its own parameters, used as one.
-
-    Args:
-        optimizers: No parameter belongs to two of them.
-    """
+    """The optimisers of one model, used as one; no parameter belongs to two of them."""
 
     def __init__(self, optimizers: Iterable[Optimizer]) -> None:
         self.optimizers = list(optimizers)
@@ -110,13 +107,10 @@ def build_optimizer(
     sharded: bool = False,
     lr_scales: Mapping[str, float] | None = None,
 ) -> OptimizerSet:
-    """Return the optimiser of a model's weights that require gradients.
+    """Return the optimiser of a model's weights that require gradients, on their device.
 
-    Args:
-        model: On its device.
-        settings: Name and constants of the optimiser.
-        sharded: Whether each process holds a part of every weight (FSDP).
-        lr_scales: Factor of the learning rate of each parameter by its name; 1 where it is not named.
+    ``sharded`` says whether each process holds a part of every weight (FSDP). ``lr_scales`` are factors of the learning
+    rate by the names of parameters; 1 where one is not named.
 
     Raises:
         ConfigError: The optimiser cannot be used with sharded weights.
@@ -166,8 +160,7 @@ def _muon(model: EncoderDecoder[Any], parameters: list[nn.Parameter], settings: 
     apart = {id(model.output.weight)} | {id(parameter) for scheme in schemes for parameter in scheme.parameters()}
     for module in model.modules():
         if isinstance(module, nn.Linear) and module.weight.requires_grad and id(module.weight) not in apart:
-            stacked = isinstance(module, StackedLinear) and len(module.heights) > 1
-            heights = module.heights if stacked else ()
+            heights = module.heights if isinstance(module, StackedLinear) and len(module.heights) > 1 else ()
             groups.setdefault(heights, []).append(module.weight)
     matrices = {id(matrix) for group in groups.values() for matrix in group}
     rest = [parameter for parameter in parameters if id(parameter) not in matrices]
@@ -178,11 +171,8 @@ def _muon(model: EncoderDecoder[Any], parameters: list[nn.Parameter], settings: 
 
 def _schedule_free(parameters: list[nn.Parameter], settings: TrainingSettings) -> Optimizer:
     """Return AdamW without a schedule (Defazio et al. 2024, "The Road Less Scheduled", arXiv:2405.15682)."""
-    try:
-        from schedulefree import AdamWScheduleFree
-    except ImportError:
-        raise MissingExtraError("training.optimizer schedule_free", "schedulefree", "schedulefree") from None
-    optimizer: Optimizer = AdamWScheduleFree(
+    package = require_package("schedulefree", "training.optimizer schedule_free")
+    optimizer: Optimizer = package.AdamWScheduleFree(
         parameters,
         betas=(settings.adam_beta1, settings.adam_beta2),
         eps=settings.adam_epsilon,
@@ -280,11 +270,7 @@ class WeightAverage:
         self.tensors: dict[str, Tensor] = {name: parameter.detach().clone() for name, parameter in named.items()}
 
     def update(self, number: int) -> None:
-        """Take in the weights after an update.
-
-        Args:
-            number: Updates taken in, this one included.
-        """
+        """Take in the weights after an update; ``number`` counts those taken in, this one included."""
         decay = min(self.decay, (1 + number) / (10 + number))
         take_in = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
         take_in(list(self.tensors.values()), self._parameters, number)

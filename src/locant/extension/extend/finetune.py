@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from locant.errors import CheckpointError, ConfigError, DataError, MissingExtraError, TrainingError
+from locant.errors import CheckpointError, ConfigError, DataError, TrainingError
 from locant.extension.evaluate.perplexity import next_token_loss
+from locant.lazy import require_package
 from locant.training.budget import Budget
 from locant.training.checkpoint import read_about, read_state, step_name, write_state
 from locant.training.loop import DivergedError, LoopProgress, TrainingLoop, Update
@@ -82,7 +83,6 @@ class TrainingState:
         return sorted(self.folder.glob("step-*"))
 
 
-EXTRA = "finetune"
 _RATES = {"lora": 2e-4, "full": 2e-5}
 _WARM_UP = 20
 _BETAS = (0.9, 0.95)
@@ -172,10 +172,7 @@ def read_tokens(texts: Sequence[Path], tokenizer: Any, length: int) -> Tensor:
 def check_finetuning(settings: FineTuning) -> None:
     """Raise MissingExtraError or DataError for what would stop fine-tuning only after the model was loaded."""
     if settings.kind == "lora":
-        try:
-            import peft  # noqa: F401
-        except ImportError:
-            raise MissingExtraError("Fine-tuning with LoRA", "peft", EXTRA) from None
+        require_package("peft", "Fine-tuning with LoRA")
     for path in settings.texts:
         if not path.is_file():
             raise DataError(f"There is no file {path} with text for fine-tuning.")

@@ -8,9 +8,10 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from locant.errors import ConfigError, MissingExtraError, UsageError
+from locant.errors import ConfigError, UsageError
 from locant.extension.extend.methods import Extended, check_request, extend_configs, first_possible, main_layer
-from locant.extension.source import EXTRA, Source
+from locant.extension.source import Source
+from locant.lazy import require_package
 from locant.positions.scaling import Unscaled
 from locant.rotary_configs.gguf import read_gguf, write_gguf
 from locant.rotary_configs.scaling import form_of
@@ -76,12 +77,9 @@ def write_extended_gguf(source: Source, target: Path, extended: Extended) -> Non
     """
     architecture = str(source.content["general.architecture"])
     replaced = _keys(architecture, "context_length", "rope.freq_base", "rope.scaling.", "rope.scale_linear")
+    gguf = require_package("gguf", "Writing a GGUF file")
     try:
-        from gguf import GGUFReader
-    except ImportError:
-        raise MissingExtraError("Writing a GGUF file", "gguf", EXTRA) from None
-    try:
-        reader = GGUFReader(source.path)
+        reader = gguf.GGUFReader(source.path)
     except (ValueError, KeyError, IndexError, OverflowError) as error:
         raise UsageError(f"{source.path} is damaged: {error}. Download or convert it again.") from error
     order = ">" if reader.byte_order == "S" else "<"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from torch import nn
 
-from locant.errors import ConfigError, LocantError, MissingExtraError
+from locant.errors import ConfigError, LocantError
+from locant.lazy import require_package
 from locant.positions.huggingface import unrotated
 from locant.positions.huggingface.angles import STATE, ExactAngles, handing_on, rotating
 from locant.positions.huggingface.parts import ModelParts, find_parts
@@ -117,10 +118,7 @@ def install(
         raise ConfigError("install takes a rotary configuration or another scheme, not both.")
     if scheme_options and not isinstance(scheme, str):
         raise ConfigError("scheme_options are those of a scheme that is given by its name.")
-    try:
-        import transformers  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("Positions in models of Hugging Face", "transformers", "extension") from error
+    require_package("transformers", "Positions in models of Hugging Face")
     if _served(model):
         raise ConfigError("Locant's positions are installed in this model already; uninstall(model) takes them out.")
     parts = find_parts(model)

@@ -1,4 +1,4 @@
-"""Exact versions of what Locant is developed with: ``python tests/support/locked.py > locked.txt``.
+"""Exact versions of what Locant is developed with: ``python tools/locked.py > locked.txt``.
 
 All that ``locant[dev]`` asks for, directly or by way of others, as it is installed in this environment.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def own_requirements(extras: Iterable[str]) -> list[Requirement]:

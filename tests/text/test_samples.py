@@ -1,12 +1,14 @@
-"""What is told of a doubtful corpus."""
+"""What a sample of a corpus tells: its languages, and what is doubtful."""
 
 from __future__ import annotations
+
+import gzip
 
 import pytest
 
 from locant.text import load_corpus
-from locant.text.corpus_settings import TsvCorpus
-from locant.text.doubts import corpus_doubts
+from locant.text.corpus_settings import FilesCorpus, TsvCorpus
+from locant.text.samples import corpus_doubts, with_found_languages
 
 WORDS = [("dog", "Hund"), ("man", "Mann"), ("house", "Hund im Haus"), ("table", "Tisch"), ("garden", "Garten")]
 PAIRS = [
@@ -71,3 +73,29 @@ def test_escaped_words_are_told_in_either_side(tmp_path):
     found = doubts(tmp_path, [(a.replace("my", "Ann &apos;s"), b) for a, b in PAIRS])
     assert list(found) == ["tokenised"]
     assert found["tokenised"].where.endswith("source")
+
+
+ENGLISH = "The old man and the boy walked slowly along the river every morning before breakfast."
+GERMAN = "Der alte Mann und der Junge gingen jeden Morgen vor dem Frühstück langsam am Fluss entlang."
+
+
+@pytest.mark.parametrize(
+    ("names", "texts", "found"),
+    [
+        (("a.en", "a.de"), (ENGLISH, GERMAN), ("en", "de")),
+        (("a.pt-BR", "a.zh_Hans.gz"), (ENGLISH, "河"), ("pt-BR", "zh_Hans")),
+        (("source.txt", "target.txt"), (ENGLISH, GERMAN), ("en", "de")),
+        (("a.src", "a.tgt"), (ENGLISH, GERMAN), ("en", "de")),
+        (("a.ru", "a.de"), (ENGLISH, GERMAN), ("en", "de")),  # no such script
+        (("a.txt", "a.ja"), ("12 34", "12 34"), (None, "ja")),
+    ],
+)
+def test_languages_are_found(names, texts, found, tmp_path):
+    for name, text in zip(names, texts, strict=True):
+        with (gzip.open if name.endswith(".gz") else open)(tmp_path / name, "wt", encoding="utf-8") as file:
+            file.write("".join(f"{text} {number}\n" for number in range(60)))
+    train = {"source": str(tmp_path / names[0]), "target": str(tmp_path / names[1])}
+    for said, expected in (({}, found), ({"source_language": "fr", "target_language": "it"}, ("fr", "it"))):
+        settings = FilesCorpus.parse({"kind": "files", "train": train, **said})
+        corpus = with_found_languages(load_corpus(settings), settings, tell=True)
+        assert (corpus.source_language, corpus.target_language) == expected

@@ -7,18 +7,18 @@ import math
 import numpy as np
 import pytest
 import torch
-from test_introspection import SOURCE, TARGET, model_with
+from tiny_models import tiny_model
 
-from locant.analysis import head_profiles, introspect
-from locant.errors import DataError
+from locant.analysis import introspect
+from locant.figures.heads import head_profiles
 from locant.models import CrossAttention, SelfAttention
 
-PAIRS = [(SOURCE, TARGET), (SOURCE[:4], TARGET[:3])]
+PAIRS = [([5, 9, 4, 11, 7, 8, 30, 12, 6, 21, 3], [2, 6, 20, 10, 5, 13, 13]), ([5, 9, 4, 11], [2, 6, 20])]
 
 
 def test_profiles_are_means_over_queries() -> None:
-    model = model_with("sinusoidal")
-    found = head_profiles(model, PAIRS, reach=3)
+    model = tiny_model(40, d_model=24, encoder_layers=2)
+    found = head_profiles(model, PAIRS)
     seen = [introspect(model, *pair) for pair in PAIRS]
     attention = {
         "encoder": [torch.stack(one.encoder_attention).double().numpy() for one in seen],
@@ -27,25 +27,27 @@ def test_profiles_are_means_over_queries() -> None:
     }
     for kind, sentences in attention.items():
         profile = found[kind]
-        assert profile.offsets.tolist() == ([-3, -2, -1, 0] if kind == "decoder" else [-3, -2, -1, 0, 1, 2, 3])
-        for place, offset in enumerate(profile.offsets.tolist()):
+        longest = max(weights.shape[2] for weights in sentences)
+        assert profile["offsets"][0] == -min(8, longest - 1)
+        assert (profile["offsets"][-1] == 0) == (kind == "decoder")
+        for place, offset in enumerate(profile["offsets"]):
             values = [
                 weights[1, 0, query, query + offset]
                 for weights in sentences
                 for query in range(weights.shape[2])
                 if 0 <= query + offset < weights.shape[3]
             ]
-            assert float(profile.weights[1, 0, place]) == pytest.approx(np.mean(values), abs=1e-9)
+            assert profile["weights"][1][0][place] == pytest.approx(np.mean(values), abs=1e-9)
         entropies = [
             -sum(weight * math.log(weight) for weight in row if weight > 0)
             for weights in sentences
             for row in weights[0, 1]
         ]
-        assert float(profile.entropy[0, 1]) == pytest.approx(np.mean(entropies), abs=1e-9)
+        assert profile["entropy"][0][1] == pytest.approx(np.mean(entropies), abs=1e-9)
 
 
 def test_equal_scores_are_as_even_as_can_be() -> None:
-    model = model_with("none")
+    model = tiny_model(40, d_model=24, encoder_layers=2, position="none")
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, SelfAttention):
@@ -55,8 +57,4 @@ def test_equal_scores_are_as_even_as_can_be() -> None:
                 module.query.weight.zero_()
                 module.query.bias.zero_()
     for profile in head_profiles(model, PAIRS).values():
-        torch.testing.assert_close(
-            profile.entropy, torch.full_like(profile.entropy, profile.even), rtol=1e-5, atol=1e-6
-        )
-    with pytest.raises(DataError, match="no sentences"):
-        head_profiles(model, [])
+        np.testing.assert_allclose(profile["entropy"], profile["even"], rtol=1e-5, atol=1e-6)
