@@ -143,7 +143,8 @@ def slides_of(figure: RegisteredFigure, options: Mapping[str, Any]) -> Iterator[
     drawn = figure(**{**(figure.slides or {}), **options})
     shown = drawn.figure
     with drawing():
-        shown.suptitle("" if figure.slides is None else None)
+        if figure.slides is None:
+            shown.suptitle("")
         named = any(axes.get_legend_handles_labels()[1] for axes in shown.axes)
         for panel in [axes for axes in shown.axes if axes.get_label() != "<colorbar>"]:
             if figure.slides is None and (panel.axison or panel.texts or (panel.get_legend() and not named)):

@@ -54,7 +54,7 @@ def numbers(*, d_model: int = 64) -> dict[str, Any]:
         f"from d = 64 to 1024 the longest wave grows by {grown:.0f} %; the share of\n"
         f"pairs slower than a turn in 4,096 tokens stays: {slow[0]:.0f} % and {slow[1]:.0f} %",
     ]
-    curves = [
+    curves: list[dict[str, Any]] = [
         {"right: 10000 ** (i / d)": (features, waves), "doubled: 10000 ** (2 * i / d)": (features, doubled)},
         {"angle": (np.arange(101.0), angles)},
         {"frequency": (np.arange(d_model / 2), 1 / waves)},
