@@ -1,41 +1,21 @@
 """Progress of preparing a text, where there is no terminal."""
 
-import pytest
-
 from locant.cli import progress
-from locant.cli.progress import PreparationProgress
+from locant.cli.progress import TrainingProgress
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """Seconds that a test sets."""
+def test_only_a_long_preparation_says_now_and_then_how_far_it_is(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    return now
-
-
-def test_nothing_is_said_of_a_short_preparation(clock, capsys):
-    shown = PreparationProgress()
-    for what in ("reading", "cleaning", "tokenising"):
-        for share in (0.0, 0.5, 1.0):
-            clock[0] += 0.2
-            shown.show(what, share)
-    shown.end()
-    assert not capsys.readouterr().err
-
-
-def test_a_long_one_says_now_and_then_how_long_it_will_take(clock, capsys):
-    shown = PreparationProgress()
-    for step in range(101):
-        clock[0] = step
-        shown.show("reading", 0.5 + step / 400)  # half of it was done by a killed process
-    shown.show("learning the vocabulary", 0.0)
-    shown.end()
+    with TrainingProgress(None) as shown:
+        for what in ("cleaning", "tokenising"):
+            for share in (0.0, 0.5, 1.0):
+                now[0] += 0.2
+                shown.on_preparing(what, share)
+        assert not capsys.readouterr().err
+        for step in range(1001):
+            now[0] += 0.1
+            shown.on_preparing("reading", step / 1000)
     lines = capsys.readouterr().err.splitlines()
-    assert lines == [
-        "Preparing text: reading",
-        "reading  58%, about 3 minutes left",
-        "reading  66%, about 2 minutes left",
-        "reading  73%, about 2 minutes left",
-        "Preparing text: learning the vocabulary",
-    ]
+    assert 15 <= len(lines) <= 20
+    assert lines[-1] == "reading 100%"

@@ -105,10 +105,11 @@ def test_what_cannot_be_said_is_one_error() -> None:
     llama = MODELS["Llama 2 7B"]
     measured = RotaryConfig(head_dim=4, scaling=Measured(given=(1.0, 0.3)))
     partly = RotaryConfig(head_dim=128, rotary_dim=64)  # which the class of Llama ignores
+    axes = _inspection(_QWEN_VL)
     refused: list[tuple[Any, str]] = [
         *((_inspection(llama, ParsedConfig({"all": measured})), engine) for engine in ENGINES),
         (_inspection(llama, ParsedConfig({"all": partly})), "hf5"),
-        *((_inspection(_QWEN_VL), engine) for engine in ("llamacpp", "ctranslate2")),
+        *((axes, engine) for engine in ("llamacpp", "ctranslate2")),
         (_inspection(MODELS["Llama 3.1 8B"]), "llamacpp"),
         (_inspection(MODELS["DeepSeek-V2-Lite"]), "ctranslate2"),
         (_inspection({**llama, "rope_scaling": {"type": "dynamic", "factor": 2.0}}), "vllm"),

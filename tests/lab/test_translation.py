@@ -62,7 +62,7 @@ def outcomes(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     prepared = tmp_path_factory.mktemp("lab") / "prepared" / "seed-1"
 
     def trial(variant: str) -> Trial:
-        return Trial(variant, 1, Budget(steps=16), torch.device("cpu"), prepared, lambda _: None)
+        return Trial(variant, 1, Budget(steps=4), torch.device("cpu"), prepared, lambda _: None)
 
     task.prepare(trial(""))
     return {name: task.run(trial(name)) for name in ("none", "learned", "rnn:cell=lstm")}
@@ -84,7 +84,7 @@ def test_everything_but_the_variant_is_the_same(outcomes: dict[str, Outcome]) ->
     assert set(checks["first batch"].values) == set(outcomes)
     assert set(checks["initial weights"].values) == set(outcomes) - {"rnn:cell=lstm"}
     assert len({outcome.tokens for outcome in outcomes.values()}) == 1
-    assert {outcome.steps for outcome in outcomes.values()} == {16}
+    assert {outcome.steps for outcome in outcomes.values()} == {4}
 
 
 def test_all_lengths_are_measured(outcomes: dict[str, Outcome]) -> None:

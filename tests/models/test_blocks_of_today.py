@@ -150,14 +150,20 @@ PEERS = [
         "Llama4",
         {
             "no_rope_layers": SKIPS_EVERY_FOURTH, "moe_layers": [], "intermediate_size_mlp": 48, "use_qk_norm": False,
-            "attn_temperature_tuning": False, "head_dim": 8, "num_local_experts": 2,
+            "attn_temperature_tuning": True, "floor_scale": 4, "attn_scale": 0.3, "head_dim": 8, "num_local_experts": 2,
             "layer_types": types("LLLG", local="chunked_attention"),
             "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0},
         },
         {
             "tie_output": False,
             "pattern": "RRRN",
-            "kinds": {"R": rotary(500000.0, layout="interleaved"), "N": {"position": "none"}},
+            "kinds": {
+                "R": rotary(500000.0, layout="interleaved"),
+                "N": {
+                    "position": "temperature",
+                    "position_options": {"scheme": "none", "length": 4, "first": 1, "factor": 0.3},
+                },
+            },
         },
         config_class="Llama4TextConfig",
     ),

@@ -43,7 +43,7 @@ def ids(rows: int, length: int) -> Tensor:
 @torch.no_grad()
 def test_a_cache_of_a_window_equals_reading_at_once(position: str) -> None:
     """Also where rows are chosen and repeated in between, as beams are."""
-    model, text = build(position), ids(3, 20)
+    model, text = build(position, kv_heads=4 if position == "mixed-rotary" else 2), ids(3, 20)
     cache = model.start()
     found = [model.step(part, cache) for part in text[:, :14].split([6, 1, 1, 3, 1, 1, 1], dim=1)]
     assert torch.allclose(torch.cat(found, dim=1), model(text[:, :14]), rtol=0, atol=1e-4)
@@ -52,7 +52,9 @@ def test_a_cache_of_a_window_equals_reading_at_once(position: str) -> None:
     text = text[rows]
     found = [model.step(part, cache) for part in text[:, 14:].split(1, dim=1)]
     assert torch.allclose(torch.cat(found, dim=1), model(text)[:, 14:], rtol=0, atol=1e-4)
-    assert [layer.length for layer in cache.layers] == [WINDOW] * 3 + [20]
+    assert [layer.length for layer in cache.layers] == [
+        WINDOW - 1 + model.stack.scheme(0).caches_unrotated_keys
+    ] * 3 + [20]
     assert cache.length == 20
 
 
@@ -62,12 +64,13 @@ def test_a_cache_of_a_window_equals_reading_at_once(position: str) -> None:
 def test_nothing_beyond_the_windows_reaches_a_token(position: str) -> None:
     """Two layers see the last 2 (W - 1) + 1 tokens, whatever stands before."""
     model, text = (
-        build(position, layers=2, pattern="L", kinds={"L": {"position": position, "window": WINDOW}}),
+        build(kv_heads=4, layers=2, pattern="L", kinds={"L": {"position": position, "window": WINDOW}}),
         ids(2, 12),
     )
-    reach, other = 2 * (WINDOW - 1), text.clone()
+    reach = 2 * (WINDOW - 1 + (position == "key-offset"))  # whose keys have a part of the token before
+    other = text.clone()
     other[:, : 11 - reach] = 1
-    assert torch.equal(model(text)[:, -1], model(other)[:, -1])
+    assert torch.allclose(model(text)[:, -1], model(other)[:, -1], rtol=0, atol=1e-6)
     other[:, 11 - reach] = (other[:, 11 - reach] + 1) % 30
     assert not torch.allclose(model(text)[:, -1], model(other)[:, -1], atol=1e-5)
 
@@ -180,6 +183,7 @@ def test_schemes_are_shared_by_the_layers_of_a_kind() -> None:
         ({"kinds": {"L": {"position": "sinusoidal"}, "G": {"position": "learned"}}}, "learned"),
         ({"kv_heads": 3}, "kv_heads 3"),
         ({"head_size": 5}, "even"),
+        ({"kinds": {"L": LOCAL, "G": {"position": "mixed-rotary"}}}, "heads of keys"),
     ],
 )
 def test_what_does_not_fit_is_refused_when_it_is_read(changes: dict[str, Any], named: str) -> None:

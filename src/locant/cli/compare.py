@@ -110,17 +110,17 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _list_tasks() -> None:
-    from rich import box
-    from rich.table import Table
-
     from locant.cli.console import PlainConsole
     from locant.lab import COMPARISON_TASKS, TASK_GROUPS
 
     console = PlainConsole()
-    table = Table("task", "what", "a length counts", "compared by default", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for name, task in COMPARISON_TASKS.items():
-        table.add_row(name, task.title, task.length_means, ", ".join(task.default_variants()))
-    console.print(table)
+    console.print_table(
+        ("task", "what", "a length counts", "compared by default"),
+        (
+            (name, task.title, task.length_means, ", ".join(task.default_variants()))
+            for name, task in COMPARISON_TASKS.items()
+        ),
+    )
     for name, members in TASK_GROUPS.items():
         console.print(f"{name} is all of {', '.join(members)}.")
 
@@ -154,20 +154,13 @@ def _show(result: ComparisonResult) -> None:
 
 def print_grid(console: PlainConsole, lines: list[list[str]], title: str = "") -> None:
     """Print a table with a header, in several parts where it is wider than the terminal."""
-    from rich import box
-    from rich.table import Table
-
     names = 2 if lines[0][1] == "condition" else 1
     widths = [2 + max(map(len, column)) for column in zip(*lines, strict=True)]
     if title:
         console.print(f"\n{title}", style="italic")
     for part in _parts(widths, names, console.width - 2):
-        shown = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
-        for index in part:
-            shown.add_column(lines[0][index], justify="left" if index < names else "right", no_wrap=True)
-        for cells in lines[1:]:
-            shown.add_row(*(cells[index] for index in part))
-        console.print(shown)
+        first, *rest = ([cells[index] for index in part] for cells in lines)
+        console.print_table(first, rest, names=names)
 
 
 def _parts(widths: list[int], names: int, room: int) -> list[list[int]]:

@@ -36,9 +36,13 @@ def run(options: argparse.Namespace) -> int:
     from locant.cli.progress import WorkBar
     from locant.extension.layouts.convert import convert_layout
 
-    with WorkBar("written") as bar:
+    with WorkBar() as bar:
         converted = convert_layout(
-            options.model, options.output, options.to, verify=options.verify, on_progress=bar.show
+            options.model,
+            options.output,
+            options.to,
+            verify=options.verify,
+            on_progress=bar.show,
         )
     if options.json:
         import json

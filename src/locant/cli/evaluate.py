@@ -45,8 +45,6 @@ def run(options: argparse.Namespace) -> int:
         if options.source and getattr(options, option):
             raise UsageError(f"--{option} chooses from the run's own corpus; leave it out with --source and --target.")
 
-    from rich.table import Table
-
     from locant.cli.console import PlainConsole
     from locant.files import write_text
     from locant.training import evaluate
@@ -75,16 +73,14 @@ def run(options: argparse.Namespace) -> int:
     if options.save:
         write_text(options.save, "".join(line + "\n" for line in result.hypotheses))
 
-    table = Table("", "BLEU", "chrF", box=None, padding=(0, 2))
-    table.add_row("this model", f"{result.scores.bleu:.1f}", f"{result.scores.chrf:.1f}")
-    table.add_row("copying the source", f"{result.copy_scores.bleu:.1f}", f"{result.copy_scores.chrf:.1f}")
+    scores = {"this model": result.scores, "copying the source": result.copy_scores}
     for name, part in result.parts.items():
-        shown = f"this model, {name}{', zero-shot' if part.zero_shot else ''}"
-        table.add_row(shown, f"{part.scores.bleu:.1f}", f"{part.scores.chrf:.1f}")
+        scores[f"this model, {name}{', zero-shot' if part.zero_shot else ''}"] = part.scores
     console = PlainConsole()
     what = f"{result.name}: {len(result.hypotheses):,} sentences in {result.seconds:.1f} s"
     console.print(f"{what}, beam {result.beam}, {result.engine}", soft_wrap=True)
-    console.print(table)
+    rows = ((name, f"{each.bleu:.1f}", f"{each.chrf:.1f}") for name, each in scores.items())
+    console.print_table(("", "BLEU", "chrF"), rows, ruled=False)
     for note in result.notes:
         console.print(note, soft_wrap=True)
     console.print(f"BLEU signature {result.scores.bleu_signature}", soft_wrap=True)

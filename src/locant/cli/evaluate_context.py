@@ -157,12 +157,6 @@ def _depth(depth: float | None) -> str:
 def _show_table(
     console: PlainConsole, lengths: list[int], cells: dict[tuple[str, int], str], *, first: str = "method"
 ) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(first, *(f"{length:,}" for length in lengths), box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for name in dict.fromkeys(name for name, _ in cells):
-        table.add_row(name, *(cells.get((name, length), "") for length in lengths))
-    console.print(table)
+    names = dict.fromkeys(name for name, _ in cells)
+    rows = [[name, *(cells.get((name, length), "") for length in lengths)] for name in names]
+    console.print_table([first, *(f"{length:,}" for length in lengths)], rows, names=1)

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     image_format = options.format or "png"
     if options.all:
         of_a_run = {name: given.get(name) for name in _OF_A_RUN}
-        with WorkBar("{task.fields[name]}") as bar:
+        with WorkBar() as bar:
             say = bar.console.print if bar.console.is_terminal else print  # lines beside a bar go above it
             write_gallery(
                 options.output,
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
                 processes=min(usable_cores() or 1, _MOST_PROCESSES),
                 wrote=lambda path: say(f"Wrote {path}."),
                 left_out=lambda name, reason: say(f"Left out {name}: {reason}"),
-                progress=lambda share, name: bar.show(share, name=name),
+                progress=lambda share, name: bar.show(share, name),
                 **of_a_run,
             )
     else:
@@ -112,16 +112,12 @@ def _wrote(path: Path) -> None:
 
 
 def _list() -> None:
-    from rich import box
-    from rich.table import Table
-
     from locant.cli.console import PlainConsole
     from locant.figures import FIGURES
 
-    table = Table("figure", "shows", "options", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for name, figure in FIGURES.items():
-        table.add_row(
-            name, figure.caption.title, " ".join("--" + option.replace("_", "-") for option in figure.options)
-        )
-    table.add_row(ERRATA, "Errors that tutorials repeat, with the values that refute them: a page", "")
-    PlainConsole().print(table)
+    rows = [
+        (name, figure.caption.title, " ".join("--" + option.replace("_", "-") for option in figure.options))
+        for name, figure in FIGURES.items()
+    ]
+    rows.append((ERRATA, "Errors that tutorials repeat, with the values that refute them: a page", ""))
+    PlainConsole().print_table(("figure", "shows", "options"), rows)

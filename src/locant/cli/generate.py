@@ -82,13 +82,13 @@ def run(options: argparse.Namespace) -> int:
     from locant.training import generate_corpus
 
     translator = load(options)
-    with WorkBar("{task.fields[numbers]}") as bar:
+    with WorkBar() as bar:
 
         def show(report: GenerationReport) -> None:
             done = report.done / report.lines
             speed = report.done / max(report.seconds, 1e-3)
             numbers = f"{report.done:,} of {report.lines:,} lines   {speed:,.0f} a second   score {report.score:.2f}"
-            bar.show(done, numbers=numbers)
+            bar.show(done, numbers)
             bar.write_now_and_then(done, f"{100 * done:>3.0f}%  {numbers}")
 
         try:
@@ -112,19 +112,16 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(result: GeneratedText) -> None:
     """Show what was made, what was left out, and what can be done with it."""
-    from rich.table import Table
-
     from locant.cli.console import PlainConsole
 
-    report = result.report
-    table = Table("generated corpus", "count", box=None, padding=(0, 2))
-    table.columns[1].justify = "right"
-    rows = [("lines", report.lines), *report.skipped.items(), ("translations", report.translations)]
-    for label, count in (*rows, *report.removed.items(), ("kept", report.kept)):
-        if count or label in ("lines", "translations", "kept"):
-            table.add_row(label, f"{count:,}")
-    console = PlainConsole()
-    console.print(table)
+    report, console = result.report, PlainConsole()
+    counts = {"lines": report.lines, **report.skipped, "translations": report.translations}
+    rows = [
+        (label, f"{count:,}")
+        for label, count in (counts | {**report.removed, "kept": report.kept}).items()
+        if count or label in ("lines", "translations", "kept")
+    ]
+    console.print_table(("generated corpus", "count"), rows, names=1, ruled=False)
     console.print(
         f"mean log-probability per token {report.score:.3f}, {report.seconds:.0f} s\n{result.path}", soft_wrap=True
     )

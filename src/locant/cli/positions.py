@@ -148,44 +148,37 @@ def _plain(default: Any) -> Any:
 
 
 def _print_all(described: dict[str, dict[str, Any]]) -> None:
-    from rich import box
-    from rich.table import Table
-
     from locant.cli.console import PlainConsole
 
     console = PlainConsole()
-    properties = Table("scheme", "acts on", *_HEADINGS, box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for name, description in described.items():
-        places = "\n".join(description["places"]) or "nothing"
-        properties.add_row(name, places, *map(_verdict, description["properties"]))
-    console.print(properties)
+    rows = (
+        (name, "\n".join(each["places"]) or "nothing", *map(_verdict, each["properties"]))
+        for name, each in described.items()
+    )
+    console.print_table(("scheme", "acts on", *_HEADINGS), rows)
     console.print(" ".join(_LEGEND.split()))
-    sources = Table("scheme", "literature", "options", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for name, description in described.items():
-        sources.add_row(name, description["paper"], ", ".join(description["options"]))
-    console.print(sources)
+    sources = ((name, each["paper"], ", ".join(each["options"])) for name, each in described.items())
+    console.print_table(("scheme", "literature", "options"), sources)
     console.print("More about one: locant positions NAME")
 
 
 def _print_one(name: str, description: dict[str, Any]) -> None:
-    from rich.table import Table
-
     from locant.cli.console import PlainConsole
 
     console = PlainConsole()
     console.print(f"{name}, acts on {' and '.join(description['places']) or 'nothing'}\n", style="bold")
     console.print(description["documentation"])
     if description["options"]:
-        options = Table("option", "default", box=None, padding=(0, 2, 0, 0))
-        for option, default in description["options"].items():
-            options.add_row(option, str(default))
         console.print()
-        console.print(options)
+        console.print_table(
+            ("option", "default"), ((name, str(value)) for name, value in description["options"].items()), ruled=False
+        )
     console.print()
-    properties = Table("property", "", "reason", "measured", box=None, padding=(0, 2, 0, 0))
-    for entry in description["properties"]:
-        properties.add_row(entry.name, _verdict(entry), entry.reason, f"{_number(entry.measured)} {entry.unit}")
-    console.print(properties)
+    rows = (
+        (entry.name, _verdict(entry), entry.reason, f"{_number(entry.measured)} {entry.unit}")
+        for entry in description["properties"]
+    )
+    console.print_table(("property", "", "reason", "measured"), rows, ruled=False)
 
 
 def _number(value: float) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable
-from typing import Any, Self
+from typing import Self
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from locant.cli.console import PlainConsole
 from locant.extension.evaluate.evaluation import EvaluationCallback
@@ -19,24 +18,22 @@ from locant.training import Choice, PreparedReport, Recipe, StepReport, Training
 
 _LINES = 20  # of a whole bar, where there is no terminal
 _SHORT = 3.0  # seconds of preparing a text, of which nothing is shown
-_BETWEEN_LINES = 30.0  # seconds
 
 
 class WorkBar:
     """Draws bars on a terminal, and nothing elsewhere; used in a ``with`` block.
 
-    Args:
-        after: What follows a bar, a format of rich with ``{task.fields[name]}``.
-        before: What stands before it.
+    Attributes:
+        console: Where lines are written that stay.
     """
 
-    def __init__(self, after: str, before: str = "") -> None:
+    def __init__(self) -> None:
         self.console = PlainConsole(stderr=True)
         self._bars = Progress(
-            *([TextColumn(before, markup=False)] if before else []),
+            TextColumn("{task.fields[before]}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn(after, markup=False),
+            TextColumn("{task.fields[after]}", markup=False),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(elapsed_when_finished=False),
@@ -52,21 +49,23 @@ class WorkBar:
     def __exit__(self, *error: object) -> None:
         self._bars.stop()
 
-    def show(self, done: float, *, task: Hashable = None, **fields: Any) -> None:
+    def show(self, done: float, after: str = "", *, before: str = "", task: Hashable = None) -> None:
         """Show a bar, or move it.
 
         Args:
             done: Share of the work, 0 to 1.
+            after: What stands behind the bar.
+            before: What stands before it.
             task: Which of several bars.
-            fields: What the formats name.
         """
         if task not in self._tasks:
             self._bars.start()
-            self._tasks[task] = self._bars.add_task("", total=1.0, **fields)
-        self._bars.update(self._tasks[task], completed=min(1.0, done), **fields)
+            self._tasks[task] = self._bars.add_task("", total=1.0, after=after, before=before)
+        self._bars.update(self._tasks[task], completed=min(1.0, done), after=after, before=before)
 
     def remove(self, task: Hashable) -> None:
-        """Remove one of several bars, where it is shown."""
+        """Remove one of several bars, where it is shown; what follows begins anew."""
+        self._lines = 0
         if task in self._tasks:
             self._bars.remove_task(self._tasks.pop(task))
 
@@ -77,45 +76,6 @@ class WorkBar:
             self.console.print(line, soft_wrap=True)
 
 
-class PreparationProgress:
-    """A bar for each kind of work on a text, where it takes more than some seconds; a line now and then elsewhere."""
-
-    def __init__(self) -> None:
-        self._what = ""
-        self._bar: WorkBar | None = None
-        self._begun, self._told = (0.0, 0.0), 0.0
-        self._is_long = False
-
-    def show(self, what: str, share: float) -> None:
-        """Show how much is done.
-
-        Args:
-            what: In words.
-            share: 0 to 1.
-        """
-        now = time.monotonic()
-        if what != self._what:
-            self.end()
-            self._what, self._begun, self._told = what, (now, share), now
-        self._is_long = self._is_long or now - self._begun[0] > _SHORT
-        if not self._is_long:
-            return
-        if self._bar is None:
-            self._bar = WorkBar("", before="{task.fields[what]}")
-            self._bar.console.print(f"Preparing text: {what}")
-        self._bar.show(share, what=what)
-        if not self._bar.console.is_terminal and now - self._told > _BETWEEN_LINES and share > self._begun[1]:
-            self._told = now
-            left = (now - self._begun[0]) * (1 - share) / (share - self._begun[1])
-            self._bar.console.print(f"{what} {100 * share:>3.0f}%, about {format_duration(left)} left")
-
-    def end(self) -> None:
-        """Remove the bar."""
-        if self._bar:
-            self._bar.__exit__()
-        self._bar, self._what = None, ""
-
-
 class TrainingProgress(WorkBar, TrainingCallback):
     """Progress of ``locant train``.
 
@@ -124,34 +84,36 @@ class TrainingProgress(WorkBar, TrainingCallback):
     """
 
     def __init__(self, recipe: Recipe | None) -> None:
-        super().__init__("{task.fields[numbers]}", before="step {task.fields[step]:>6}")
+        super().__init__()
         self._recipe = recipe
         self._step = 0
         self._numbers = ""
-        self._preparing = PreparationProgress()
-
-    def __exit__(self, *error: object) -> None:
-        self._preparing.end()
-        super().__exit__(*error)
+        self._preparing, self._begun = "", 0.0
 
     def on_preparing(self, what: str, share: float) -> None:
         """Show how far it is, where that takes long."""
-        self._preparing.show(what, share)
+        now = time.monotonic()
+        if what != self._preparing:
+            self.remove(self._preparing)
+            self._preparing, self._begun = what, now
+        if now - self._begun > _SHORT:
+            self.show(share, before=what, task=what)
+            self.write_now_and_then(share, f"{what} {100 * share:>3.0f}%")
 
     def on_plan(self, plan: TrainingPlan) -> None:
         """Show what was chosen, and what is to be expected."""
-        self._preparing.end()
+        self.remove(self._preparing)
         show_plan(plan, self.console)
         self._recipe = None
 
     def on_chosen(self, choice: Choice) -> None:
         """Show what was chosen."""
-        self._preparing.end()
+        self.remove(self._preparing)
         self.console.print(f"{choice.key} {choice.value}: {choice.reason}", soft_wrap=True)
 
     def on_prepared(self, report: PreparedReport) -> None:
         """Show what will be trained on what."""
-        self._preparing.end()
+        self.remove(self._preparing)
         if self._recipe:
             show_refusals(self._recipe, self.console)
         self.console.print(report.corpus, style="bold", end="")
@@ -161,17 +123,15 @@ class TrainingProgress(WorkBar, TrainingCallback):
         columns = {"count": cleaning}
         if len(report.parts) > 1:
             columns = {**{part.name: part.cleaning for part in report.parts}, "all": cleaning}
-        table = Table("training pairs", *columns, box=None, padding=(0, 2))
-        for column in table.columns[1:]:
-            column.justify = "right"
+        rows = []
         for label in ("total", *cleaning["removed"], "kept"):
             counts = [column[label] if label in column else column["removed"][label] for column in columns.values()]
-            table.add_row(label, *(f"{count:,}" for count in counts))
+            rows.append([label, *(f"{count:,}" for count in counts)])
         if len(report.parts) > 1:
             for stage in range(len(report.parts[0].shares)):
                 label = f"drawn, stage {stage + 1}" if len(report.parts[0].shares) > 1 else "drawn"
-                table.add_row(label, *(f"{part.shares[stage]:.1%}" for part in report.parts), "")
-        self.console.print(table)
+                rows.append([label, *(f"{part.shares[stage]:.1%}" for part in report.parts), ""])
+        self.console.print_table(("training pairs", *columns), rows, names=1, ruled=False)
         vocabulary, waste = report.vocabulary, report.padding_waste
         frozen = report.trained_parameters < report.parameters
         trained = f", of which {report.trained_parameters:,} are trained" if frozen else ""
@@ -186,7 +146,7 @@ class TrainingProgress(WorkBar, TrainingCallback):
     def on_start(self, done: float, device: str) -> None:
         """Show the bar."""
         self.console.print(f"Training on {device}.")
-        self.show(done, step=self._step, numbers="")
+        self.show(done, before=f"step {self._step:>6}")
 
     def on_step(self, done: float, report: StepReport | None) -> None:
         """Move the bar; every ``log_every`` steps renew its numbers."""
@@ -195,7 +155,7 @@ class TrainingProgress(WorkBar, TrainingCallback):
             self._step, self._numbers = report.step, _training_numbers(report)
             if not self.console.is_terminal:
                 self.console.print(f"step {report.step:>6}  {100 * done:>3.0f}%  {self._numbers}", soft_wrap=True)
-        self.show(done, step=self._step, numbers=self._numbers)
+        self.show(done, self._numbers, before=f"step {self._step:>6}")
 
     def on_stage(self, number: int, count: int) -> None:
         """Write a line that stays."""
@@ -219,7 +179,7 @@ class ExtensionProgress(WorkBar):
     """
 
     def __init__(self, length: int) -> None:
-        super().__init__("{task.fields[numbers]}", before="step {task.fields[step]:>6}")
+        super().__init__()
         self._length = length
 
     def on_measured(self, measured: MeasuredMethod) -> None:
@@ -232,16 +192,13 @@ class ExtensionProgress(WorkBar):
 
     def on_step(self, step: FineTuningStep) -> None:
         """Move the bar."""
-        numbers = f"of {step.steps}  loss {step.loss:.4f}"
-        self.show(step.step / step.steps, step=step.step, numbers=numbers)
-        self.write_now_and_then(step.step / step.steps, f"step {step.step:>6} {numbers}")
+        number, numbers = f"step {step.step:>6}", f"of {step.steps}  loss {step.loss:.4f}"
+        self.show(step.step / step.steps, numbers, before=number)
+        self.write_now_and_then(step.step / step.steps, f"{number} {numbers}")
 
 
 class EvaluationProgress(WorkBar, EvaluationCallback):
     """Progress of ``locant evaluate-context``."""
-
-    def __init__(self) -> None:
-        super().__init__("{task.fields[what]}")
 
     def on_plan(self, measurements: int, kept: int) -> None:
         """Say what is to come, and show the bar."""
@@ -250,11 +207,11 @@ class EvaluationProgress(WorkBar, EvaluationCallback):
             return
         from_before = f", of which {kept:,} are there already" if kept else ""
         self.console.print(f"{measurements:,} measurements{from_before}. Ctrl-C loses nothing.")
-        self.show(0.0, what="")
+        self.show(0.0)
 
     def on_progress(self, done: float, what: str) -> None:
         """Move the bar."""
-        self.show(done, what=what)
+        self.show(done, what)
         self.write_now_and_then(done, f"{100 * done:>3.0f}%  {what}")
 
 
@@ -269,7 +226,7 @@ class ComparisonProgress(WorkBar, ComparisonCallback):
     """Progress of ``locant compare``: a bar for every trial that runs."""
 
     def __init__(self) -> None:
-        super().__init__("", before="{task.fields[job]}")
+        super().__init__()
         self._done, self._all = 0, 0
 
     def on_start(self, waiting: int, finished: int, at_once: int) -> None:
@@ -280,7 +237,7 @@ class ComparisonProgress(WorkBar, ComparisonCallback):
 
     def on_progress(self, job: Job, share: float) -> None:
         """Move a trial's bar."""
-        self.show(share, task=job, job=str(job))
+        self.show(share, before=str(job), task=job)
 
     def on_end(self, job: Job, error: str) -> None:
         """Write a line that stays."""
@@ -293,11 +250,9 @@ class ComparisonProgress(WorkBar, ComparisonCallback):
 def show_plan(plan: TrainingPlan, console: PlainConsole) -> None:
     """Show what the recipe left open and a forecast of the training."""
     if plan.choices:
-        table = Table("chosen", "value", "because", box=None, padding=(0, 2))
-        for choice in plan.choices:
-            value = f"{choice.value:g}" if isinstance(choice.value, float) else str(choice.value)
-            table.add_row(choice.key, value, choice.reason)
-        console.print(table)
+        shown = [f"{each.value:g}" if isinstance(each.value, float) else str(each.value) for each in plan.choices]
+        rows = [(each.key, value, each.reason) for each, value in zip(plan.choices, shown, strict=True)]
+        console.print_table(("chosen", "value", "because"), rows, ruled=False)
     if "usual_source_length" not in plan.recipe.decoding.model_fields_set:
         console.print("decoding.usual_source_length is chosen when all the text has been tokenised", soft_wrap=True)
     from locant.training.defaults import format_passes

@@ -22,21 +22,20 @@ class KeyValueCache:
     Shapes: keys and values ``[B, H, L, D]``, a state ``[B, H, L, ...]``.
 
     Args:
-        window: How many keys a query sees at most, itself included; no more are kept.
+        before: How many keys before its own a query sees at most, where there is such a number; no more are kept.
     """
 
-    def __init__(self, window: int | None = None) -> None:
-        self.length, self.window = 0, window
+    def __init__(self, before: int | None = None) -> None:
+        self.length, self.before = 0, before
         self._parts: list[Tensor] = []
 
     def append(self, *new: Tensor) -> tuple[Tensor, ...]:
         """Append the new tokens' keys, values and, where there is one, state; return those of all tokens seen."""
-        if self.window is not None:
+        if self.before is not None:
             if self.length:
-                seen = (_last(part, self.window - 1) for part in self._parts)
-                new = tuple(torch.cat(pair, dim=2) for pair in zip(seen, new, strict=True))
-            self._parts = [_last(part, self.window).clone() for part in new]
-            self.length = self._parts[0].shape[2]
+                new = tuple(torch.cat(pair, dim=2) for pair in zip(self._parts, new, strict=True))
+            self.length = min(self.before, new[0].shape[2])
+            self._parts = [part[:, :, part.shape[2] - self.length :].clone() for part in new]
             return new
         start, self.length = self.length, self.length + new[0].shape[2]
         if start == 0 or self.length > self._parts[0].shape[2]:
@@ -51,11 +50,6 @@ class KeyValueCache:
     def select(self, rows: Tensor) -> None:
         """Keep the given rows ``[N]`` of the batch, in that order; a row may be taken several times."""
         self._parts = [part.index_select(0, rows) for part in self._parts]
-
-
-def _last(x: Tensor, count: int) -> Tensor:
-    """Return the last tokens of ``x [B, H, L, D]``, so many or all."""
-    return x[:, :, max(0, x.shape[2] - count) :]
 
 
 @dataclass
@@ -138,13 +132,14 @@ class SelfAttention(nn.Module):
         self.heads, self.key_heads = settings.heads, settings.key_heads
         self.dropout = settings.attention_dropout
         queries, keys = (heads * settings.head_features for heads in (self.heads, self.key_heads))
-        self.query_key_value = StackedLinear(settings.d_model, (queries, keys, keys), bias=settings.bias)
+        self._heights = queries, keys, keys
+        self.query_key_value = StackedLinear(settings.d_model, self._heights, bias=settings.bias)
         self.query_norm, self.key_norm = _head_norm(settings, self.heads), _head_norm(settings, self.key_heads)
         self.output = nn.Linear(queries, settings.d_model, bias=settings.bias)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries ``[B, H, L, D]``, and keys and values of as many heads or fewer, of ``x [B, L, E]``."""
-        q, k, v = self.query_key_value.projections(x)
+        q, k, v = self.query_key_value(x).split(self._heights, dim=-1)
         keys = _split_heads(k, self.key_heads, self.key_norm)
         return _split_heads(q, self.heads, self.query_norm), keys, _split_heads(v, self.key_heads)
 
@@ -182,7 +177,8 @@ class CrossAttention(nn.Module):
         self.dropout = settings.attention_dropout
         queries, keys = (heads * settings.head_features for heads in (self.heads, self.key_heads))
         self.query = nn.Linear(settings.d_model, queries, bias=settings.bias)
-        self.key_value = StackedLinear(settings.d_model, (keys, keys), bias=settings.bias)
+        self._heights = keys, keys
+        self.key_value = StackedLinear(settings.d_model, self._heights, bias=settings.bias)
         self.query_norm, self.key_norm = _head_norm(settings, self.heads), _head_norm(settings, self.key_heads)
         self.output = nn.Linear(queries, settings.d_model, bias=settings.bias)
 
@@ -192,7 +188,7 @@ class CrossAttention(nn.Module):
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values ``[B, H, K, D]``, or of fewer heads, of the encoder's output ``[B, K, E]``."""
-        k, v = self.key_value.projections(memory)
+        k, v = self.key_value(memory).split(self._heights, dim=-1)
         return _split_heads(k, self.key_heads, self.key_norm), _split_heads(v, self.key_heads)
 
     def forward(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from locant.models.dropout import Dropout
 from locant.models.layer_norm import add_and_norm, build_norm, layer_norm
 from locant.models.stacked_linear import StackedLinear
 from locant.positions import AttentionPlan, Mask, PositionScheme, build_scheme
+from locant.positions.attention import cached_keys
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": nn.functional.relu,
@@ -195,10 +197,17 @@ class Stack(nn.Module):
         """Return the positional scheme of a layer."""
         return self.schemes[self._plans[self._plan_of_layer[layer]][0]]  # type: ignore[return-value]
 
+    def caches(self) -> list[KeyValueCache]:
+        """Return an empty cache for each layer."""
+        schemes = [self.scheme(layer) for layer in range(len(self.windows))]
+        kept = zip(schemes, self.windows, strict=True)
+        return [KeyValueCache(None if window is None else cached_keys(scheme, window)) for scheme, window in kept]
+
     @property
     def max_positions(self) -> int | None:
         """Longest sequence (in tokens) that the positional schemes allow, or ``None``."""
-        return min((scheme.max_positions for scheme in self.schemes if scheme.max_positions), default=None)  # type: ignore[misc, type-var]
+        limits: list[Any] = [scheme.max_positions for scheme in self.schemes]
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def begin(
         self, x: Tensor, positions: Tensor, mask: Mask, cache: StackCache | None = None
@@ -351,5 +360,5 @@ def draw_initial_weights(model: nn.Module, d_model: int, output: nn.Linear, *, t
 
 def _xavier_blocks(linear: StackedLinear) -> None:
     """Initialise the matrices stacked in one weight each for itself: Xavier's range depends on a matrix's own shape."""
-    for block in linear.weight.split(linear.heights):
+    for block in torch.split(linear.weight, list(linear.heights)):
         nn.init.xavier_uniform_(block)

@@ -36,7 +36,9 @@ class LayerKind(Settings):
 
     position: SchemeName
     position_options: dict[str, Any] = Field(default_factory=dict)
-    window: int | None = Field(None, ge=1, description="A token sees itself and so many less one before it")
+    window: int | None = Field(
+        None, ge=1, description="Causal layers alone: a token sees itself and the window - 1 tokens before it"
+    )
 
 
 class BlockOptions(Settings):
@@ -149,7 +151,7 @@ class BlockSettings:
 
     def attention_shape(self, *, causal: bool) -> AttentionShape:
         """Return the dimensions that a positional scheme is built for."""
-        return AttentionShape(self.d_model, self.heads, causal, self.head_size)
+        return AttentionShape(self.d_model, self.heads, causal, self.head_size, self.kv_heads)
 
     def kinds_of_layers(self, layers: int, *, causal: bool) -> list[LayerKind]:
         """Return the kind of each layer of a stack; layers of a kind have the same object.
@@ -180,7 +182,7 @@ class BlockSettings:
         return [kinds[letter] for letter in islice(cycle(pattern), layers)]
 
 
-class TransformerConfig(EncoderDecoderConfig, BlockOptions, LayerPattern):
+class TransformerConfig(LayerPattern, BlockOptions, EncoderDecoderConfig):
     """Dimensions and choices of the encoder-decoder Transformer; the defaults are the paper's base model.
 
     Source of the names: Vaswani et al. 2017, Table 3 (``N``, ``d_model``, ``d_ff``, ``h``, ``P_drop``).
@@ -260,7 +262,7 @@ def require_served(config: TransformerConfig, what: str, instead: str) -> None:
         ConfigError: It has some; all are named.
     """
     if found := unserved(config):
-        told = " and ".join(f"{name} {getattr(config, name)}" for name in found if name != "kinds")
+        told = ", ".join(f"{name} {getattr(config, name)}" for name in found if name != "kinds")
         raise ConfigError(f"Models with {told} run in PyTorch alone, without {what[0].lower()}{what[1:]}. {instead}")
 
 

@@ -13,14 +13,14 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from locant.models.attention import KeyValueCache, StackCache
+from locant.models.attention import StackCache
 from locant.models.blocks import SelfAttentionLayer, Stack, draw_initial_weights
 from locant.models.config import BlockOptions, BlockSettings, FeedForwardKind, LayerPattern, Norm, SchemeName
 from locant.models.encoder_decoder import LARGEST_VOCABULARY, MOST_LAYERS, WIDEST
 from locant.positions import Mask
 
 
-class LanguageModelConfig(BlockOptions, LayerPattern):
+class LanguageModelConfig(LayerPattern, BlockOptions):
     """Dimensions and choices of the decoder-only Transformer; the fields mean what they mean in TransformerConfig.
 
     The defaults are a model that a CPU trains in minutes: the layers, width and heads of nanoGPT's small setting.
@@ -120,7 +120,7 @@ class LanguageModel(nn.Module):
 
     def start(self) -> StackCache:
         """Return an empty cache for reading or generating step by step."""
-        return StackCache([KeyValueCache(window) for window in self.stack.windows])
+        return StackCache(self.stack.caches())
 
     def step(self, ids: Tensor, cache: StackCache) -> Tensor:
         """Read the next ids ``[B, T]``, append them to the cache and return logits ``[B, T, V]``."""

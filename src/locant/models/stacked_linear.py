@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import nn
 
 
 class StackedLinear(nn.Linear):
@@ -20,7 +20,3 @@ class StackedLinear(nn.Linear):
     def __init__(self, in_features: int, heights: Sequence[int], *, bias: bool = True) -> None:
         super().__init__(in_features, sum(heights), bias=bias)
         self.heights = tuple(heights)
-
-    def projections(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return every projection ``[..., height]`` of ``x [..., in_features]``."""
-        return self(x).split(self.heights, dim=-1)

@@ -196,11 +196,11 @@ def _attend_in_window(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: floa
     """Attend with a window, block by block of queries, each to the keys that it sees: no work for any other pair."""
     assert mask.window is not None
     ahead, found = k.shape[2] - q.shape[2], []
-    runs = q.split(_QUERIES_AT_ONCE, dim=2)
+    runs = torch.split(q, _QUERIES_AT_ONCE, dim=2)
     # Keys are cut where queries are, and joined again: a gradient is then as long as a block and its window.
     sizes = [run.shape[2] for run in runs]
     sizes[0] += ahead
-    keys, values = k.split(sizes, dim=2), v.split(sizes, dim=2)
+    keys, values = torch.split(k, sizes, dim=2), torch.split(v, sizes, dim=2)
     before, end = -(-(mask.window - 1) // _QUERIES_AT_ONCE), ahead
     for number, run in enumerate(runs):
         start, end = end, end + run.shape[2]
@@ -270,7 +270,8 @@ class AttentionPlan:
         new = k_positions
         if cached is not None:
             if mask.window is not None:  # a cache of keys gives no more
-                cached = _some(cached, slice(max(0, length_of(cached) - mask.window + 1), None))
+                kept = cached_keys(scheme, mask.window)
+                cached = _some(cached, slice(max(0, length_of(cached) - kept), None))
             k_positions = torch.cat((cached, q_positions), dim=_axis(q_positions))
         self.k_positions = q_positions if k_positions is None else k_positions
         places = scheme.acts_on
@@ -427,8 +428,8 @@ class AttentionPlan:
             return runs
         rows, heads, queries, _ = like.shape
         by_row, keys = self.scheme.bias_reads_content or self.mask.keys is not None, length_of(self.k_positions)
-        is_narrow = self.mask.window is not None and self.mask.narrows(keys)
-        if is_narrow:
+        is_narrow = self.mask.narrows(keys)
+        if is_narrow and self.mask.window is not None:
             keys = min(keys, _QUERIES_AT_ONCE + self.mask.window)
         scores_of_a_query = (rows if by_row else 1) * heads * keys
         size = max(1, (_SCORES_AT_ONCE if like.is_cpu else _SCORES_ON_DEVICE) // max(1, scores_of_a_query))
@@ -476,6 +477,14 @@ def attend_with_positions(
     others = None if k_positions is q_positions else k_positions
     plan = AttentionPlan(scheme, q_positions, mask, like=q, k_positions=others)
     return plan.attend(*plan.rotate(q, k, state), v, state, dropout=dropout)
+
+
+def cached_keys(scheme: PositionScheme, window: int) -> int:
+    """Return how many keys a cache must give to the next query of a window.
+
+    Those before it, and one more where a key's rotation needs other keys: the token before.
+    """
+    return window if scheme.caches_unrotated_keys else window - 1
 
 
 def length_of(positions: Tensor) -> int:

@@ -68,12 +68,14 @@ class AttentionShape:
         num_heads: Number of attention heads, ``H``.
         causal: Whether queries see only keys at or before their own index (a decoder's self-attention).
         head_size: Features of a head where they are not ``E / H``.
+        key_heads: Heads of keys and values where they are fewer.
     """
 
     model_dim: int
     num_heads: int
     causal: bool
     head_size: int | None = None
+    key_heads: int | None = None
 
     @property
     def head_dim(self) -> int:

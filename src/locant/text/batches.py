@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from pydantic import Field
 
-from locant.errors import CheckpointError, ConfigError
+from locant.errors import ConfigError
 from locant.settings import Settings
 from locant.text.cache import Column, TokenCache
 from locant.text.epochs import StagePlace, TrainingEpochs
@@ -250,12 +250,9 @@ def decoder_input(target_output: Indices, start: int) -> Indices:
 
 
 def collate(cache: TokenCache, indices: Indices, links: TokenLinks | None = None) -> Batch:
-    """Build the batch of some pairs; no pairs give tensors without rows.
+    """Build the batch of some pairs of a text, or of a selection of them, with the links of the whole text.
 
-    Args:
-        cache: The text, or a selection of its pairs.
-        indices: Of pairs of the selection.
-        links: Of the whole text.
+    No pairs give tensors without rows.
     """
     source, source_lengths = _padded(cache.source, indices)
     target, target_lengths = _padded(cache.target, indices)
@@ -337,20 +334,11 @@ class BatchStream:
 
 
 def _padded(column: Column, indices: Indices) -> tuple[Indices, Indices]:
-    """Return the ids of some sentences, each followed by EOS and padding, [B, L], and their lengths with EOS, [B].
-
-    Raises:
-        CheckpointError: An id is none of the vocabulary.
-    """
+    """Return the ids of some sentences, each followed by EOS and padding, [B, L], and their lengths with EOS, [B]."""
     lengths = column.lengths[indices].astype(np.int64)
     padded = np.full((len(indices), int(lengths.max(initial=0)) + 1), PAD, dtype=np.int64)
     rows = np.repeat(np.arange(len(indices)), lengths)
     columns = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     padded[rows, columns] = column.tokens[np.repeat(column.offsets(indices), lengths) + columns]
     padded[np.arange(len(indices)), lengths] = EOS
-    if column.vocabulary is not None and padded.max(initial=0) >= column.vocabulary:
-        raise CheckpointError(
-            f"The token cache file {column.path} is damaged: it has the id {padded.max()}, and the vocabulary has "
-            f"{column.vocabulary}. Delete its folder, which is made anew when the run goes on."
-        )
     return padded, lengths + 1

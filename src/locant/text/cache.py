@@ -56,16 +56,12 @@ class Column:
         tokens: All ids, [N] uint16 or uint32, mapped from disk and checked when they are read.
         all_offsets: Where each sentence of the cache begins in them, mapped from disk; int64.
         lengths: The number of ids of each sentence, without BOS and EOS; [pairs], uint8 or more.
-        path: The file of the ids.
-        vocabulary: How many ids there are; None where that is not known.
         rows: Which sentences of the cache these are; None for all.
     """
 
     tokens: CheckedNumbers
     all_offsets: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.unsignedinteger[Any]]
-    path: Path
-    vocabulary: int | None = None
     rows: RowNumbers | None = None
 
     def offsets(self, indices: npt.NDArray[np.integer[Any]] | slice | int) -> npt.NDArray[np.int64]:
@@ -119,14 +115,10 @@ class TokenCache:
             if sum(part.pairs for part in self.parts) != self._count:
                 raise ValueError("its parts do not have as many pairs as it has")
             kinds = [{"uint16": np.uint16, "uint32": np.uint32}[about[f"{side}_dtype"]] for side in SIDES]
-            # Earlier versions did not say how many ids there are.
-            self.source, self.target = (
-                self._column(side, kind, about.get(f"{side}_vocabulary"))
-                for side, kind in zip(SIDES, kinds, strict=True)
-            )
+            self.source, self.target = (self._column(side, kind) for side, kind in zip(SIDES, kinds, strict=True))
         self._rows: RowNumbers | None = None
 
-    def _column(self, side: str, kind: npt.DTypeLike, vocabulary: int | None) -> Column:
+    def _column(self, side: str, kind: npt.DTypeLike) -> Column:
         places, path = self.folder / f"{side}.offsets.bin", self.folder / f"{side}.tokens.bin"
         offsets = CheckedNumbers.open(places, np.int64, self._count + 1)[:]
         longest = min(self.max_tokens, (1 << 31) - 1)
@@ -140,7 +132,7 @@ class TokenCache:
             lengths[start : start + _TAKEN] = found
         if offsets[0]:
             raise CheckpointError(f"{places} is damaged: its sentences begin at {offsets[0]}.")
-        return Column(CheckedNumbers.open(path, kind, int(offsets[-1])), offsets[:-1], lengths, path, vocabulary)
+        return Column(CheckedNumbers.open(path, kind, int(offsets[-1])), offsets[:-1], lengths)
 
     def __len__(self) -> int:
         return len(self.source.lengths)
@@ -359,12 +351,8 @@ def write_encoded(
     """
     resumable = made_from is not None
     partial = folder.with_name(f".{folder.name}{'' if resumable else f'-{secrets.token_hex(8)}'}.partial")
-    vocabularies = zip(SIDES, (encoder.tokenizers.source, encoder.tokenizers.target), strict=True)
-    about = {
-        "max_tokens": encoder.max_tokens,
-        **{f"{side}_dtype": np.dtype(encoder.kinds[f"{side}.tokens"]).name for side in SIDES},
-        **{f"{side}_vocabulary": one.vocab_size for side, one in vocabularies},
-    }
+    types = {f"{side}_dtype": np.dtype(encoder.kinds[f"{side}.tokens"]).name for side in SIDES}
+    about = {"max_tokens": encoder.max_tokens, **types}
     offsets = {name: f"{name.removesuffix('.tokens')}.offsets" for name in encoder.kinds}
     kinds = {**encoder.kinds, **dict.fromkeys(offsets.values(), np.int64)}
     shutil.rmtree(folder, ignore_errors=True)

@@ -152,7 +152,7 @@ class Recipe(Settings):
             )
         if self.training.guided_alignment:
             self._check_alignment(model)
-        told = [model, *model.kinds.values()] if isinstance(model, TransformerConfig) else []
+        told: list[Any] = [model, *model.kinds.values()] if isinstance(model, TransformerConfig) else []
         limit = min((kind.position_options.get("max_positions") or math.inf for kind in told), default=math.inf)
         if asked and limit < self.max_tokens:
             raise ConfigError(

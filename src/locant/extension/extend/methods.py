@@ -236,6 +236,10 @@ def read_by_class(content: Mapping[str, Any]) -> ParsedConfig:
     except NoClassError:
         return read_huggingface(content)
     if not reading.configs:
+        with suppress(ConfigError):
+            stated = read_huggingface(content)
+            if all(float(max(config.frequencies())) < 1e-9 for config in stated.configs.values()):
+                return replace(stated, source=reading.source)  # turns so slow show in no text: rotation is dropped
         raise NoRotaryPositionsError(f"{reading.source} rotates no queries and keys, so that nothing can be extended.")
     return reading
 

@@ -82,6 +82,7 @@ class MixedRotary(MultiAxisRotary):
     @classmethod
     def for_model(cls, shape: AttentionShape, **options: object) -> Self:
         """Build the scheme for the heads of a model."""
+        _require_heads(shape.num_heads, shape.key_heads or shape.num_heads)
         return cls(shape.head_dim, shape.num_heads, **options)  # type: ignore[arg-type]
 
     def reset_parameters(self) -> None:
@@ -109,11 +110,15 @@ class MixedRotary(MultiAxisRotary):
         turn = super()._turn(q_positions, k_positions)
 
         def rotation(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-            if k.shape[1] != self.num_heads:
-                raise ConfigError(
-                    f"RoPE-Mixed has frequencies of its own for each of {self.num_heads} heads of queries, which "
-                    f"{k.shape[1]} heads of keys cannot share. Give the model as many heads of keys."
-                )
+            _require_heads(self.frequencies.shape[1], k.shape[1])
             return turn(q, k)
 
         return rotation
+
+
+def _require_heads(queries: int, keys: int) -> None:
+    if keys != queries:
+        raise ConfigError(
+            f"RoPE-Mixed has frequencies of its own for each of {queries} heads of queries, which {keys} heads of keys "
+            "cannot share. Give the model as many heads of keys."
+        )
