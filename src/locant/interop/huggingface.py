@@ -91,7 +91,6 @@ class MarianConfig(Foreign):
     has_bias: ClassVar[bool] = True
     several: ClassVar[bool] = False
 
-    model_type: str = ""
     tokenizer_class: str | None = None
     vocab_size: int = 58101
     decoder_vocab_size: int | None = None
@@ -315,21 +314,22 @@ def read_config(folder: Path, kind: type[Config]) -> Config:
     """Read ``config.json`` as that of one kind of model.
 
     Raises:
-        CheckpointError: The folder or the file is missing, or it is not JSON.
-        ConfigError: It describes another kind of model or one that Locant cannot express, or a value is wrong.
+        CheckpointError: The file is missing, or it is not JSON.
+        ConfigError: It describes a model that Locant cannot express, or a value is wrong.
     """
-    if not folder.is_dir():
-        raise CheckpointError(f"There is no folder {folder}.")
     path = folder / "config.json"
     config = kind.read(path)
-    if config.model_type != kind.kind:
-        raise ConfigError(f"{path} describes a model of type {config.model_type!r}, not '{kind.kind}'.")
     special = (config.pad_token_id, config.decoder_start_token_id, config.eos_token_id)
     size = min(config.vocab_size, config.target_size)
     if not all(index < size for index in special):
         raise ConfigError(
             f"{path}: pad_token_id, decoder_start_token_id and eos_token_id must be ids of the vocabulary of "
             f"{size} tokens; got {special}."
+        )
+    if config.several and config.decoder_start_token_id != config.eos_token_id:
+        raise ConfigError(
+            f"{path}: the decoder starts with id {config.decoder_start_token_id}; {config.title} starts with EOS "
+            f"({config.eos_token_id})."
         )
     if config.activation_function not in _ACTIVATIONS:
         raise ConfigError(

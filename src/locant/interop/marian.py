@@ -15,22 +15,19 @@ from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
 from locant.files import replacing_folder, require_new_folder, write_json, write_tensors, write_text
-from locant.interop.assembling import FOLDED
 from locant.interop.ctranslate2 import require_ended_source
 from locant.interop.huggingface import (
     BIAS,
     SEARCH_DIFFERS,
     MarianConfig,
     SpecialNames,
-    StoredModel,
     TokenizerConfig,
-    read_config,
     require_same,
     write_config,
     write_search,
     write_weights,
 )
-from locant.interop.huggingface_files import read_rows, short_messages
+from locant.interop.huggingface_files import read_rows
 from locant.interop.m2m100 import export_m2m100
 from locant.interop.sentencepiece_models import GROUP_LANGUAGE, Side, Special, build_side
 from locant.interop.tokenizer_json import SPECIAL_TOKENS, fast_tokenizer
@@ -51,45 +48,6 @@ model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
 tokenizer = AutoTokenizer.from_pretrained("FOLDER")
 batch = tokenizer(["..."], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))"""
-
-
-@short_messages
-def import_marian(folder: Path | str, run: Path | str) -> list[str]:
-    """Write a Marian model as a Locant model folder with the same logits.
-
-    Args:
-        folder: Holds ``config.json``, ``model.safetensors`` or ``pytorch_model.bin`` (or their shards),
-            ``source.spm``, ``target.spm`` and ``vocab.json``; no code in it is run.
-        run: The model folder to write; must not exist, or be empty.
-
-    Returns:
-        Sentences about what a user should know.
-
-    Raises:
-        ConfigError: The folder holds another kind of model, or one that Locant cannot express; the message says why.
-        CheckpointError: A file is missing or damaged, or the files do not fit each other, or ``run`` is taken.
-        MissingExtraError: The package ``protobuf`` is not installed.
-    """
-    folder, run = Path(folder), Path(run)
-    require_new_folder(run)
-    config = read_config(folder, MarianConfig)
-    stored = StoredModel(folder, config)
-    source, target, languages = read_sides(folder, config)
-    about = TokenizerConfig.of_model(folder, config, [_CLASS])
-    # The name of several languages is that of their group.
-    named = {"source_language": about.source_lang, "target_language": None if languages else about.target_lang}
-    notes = stored.save(run, source, target, languages, **{side: code or None for side, code in named.items()})
-    if languages:
-        notes.append(
-            f"The model translates into {len(languages.ids)} languages ({', '.join(list(languages.ids)[:8])}): "
-            "name one with --target-language."
-        )
-    if config.pad_token_id == config.decoder_start_token_id:
-        notes.append(
-            "Padding and the decoder's start share a row in Marian and have one each in Locant: logits are the same, "
-            "but log-probabilities count that row twice."
-        )
-    return [*notes, FOLDED] if stored.has_bias else notes
 
 
 def read_sides(folder: Path, config: MarianConfig) -> tuple[Side, Side, LanguageTokens | None]:
