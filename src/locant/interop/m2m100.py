@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import Field
 
 from locant.errors import CheckpointError, ConfigError
-from locant.files import replacing_folder, write_json, write_tensors, write_text
+from locant.files import write_json
 from locant.interop.huggingface import (
     SEARCH_DIFFERS,
     AddedToken,
@@ -26,9 +26,8 @@ from locant.interop.huggingface import (
     SpecialNames,
     TokenizerConfig,
     require_same,
-    write_config,
-    write_search,
     write_weights,
+    writing_model,
 )
 from locant.interop.huggingface_files import Foreign, Row, read_rows
 from locant.interop.sentencepiece_models import (
@@ -42,7 +41,6 @@ from locant.interop.sentencepiece_models import (
 )
 from locant.interop.tokenizer_json import MASK, nllb_tokenizer
 from locant.models.architectures import require_transformer
-from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder
 from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, normalize
@@ -277,10 +275,10 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
         "model_max_length": found.decoding.max_source_length + 2,
     }
     names = [tokenizer.token(index) for index in order]
-    with replacing_folder(folder) as temporary:
-        write_json(temporary / "config.json", write_config(found, config, M2M100Config, special, **about))
-        write_json(temporary / "generation_config.json", write_search(found, special, unused))
-        write_tensors(temporary / "model.safetensors", write_weights(model, rows=rows))
+    source, *_, target = [*languages.ids, next(iter(languages.ids))][: max(2, len(languages.ids))]
+    use = _USE.format(source=source, target=target, method="convert_tokens_to_ids" if nllb else "get_lang_id")
+    weights = write_weights(model, rows=rows)
+    with writing_model(folder, run, found, M2M100Config, weights, special, about, never=unused, use=use) as temporary:
         if nllb:
             write_json(temporary / "tokenizer.json", nllb_tokenizer(tokenizer, languages, order))
             settings |= {"extra_special_tokens": list(languages.ids), "legacy_behaviour": False}
@@ -292,9 +290,6 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
             settings["language_codes"] = kind
             (temporary / _MODEL_FILE).write_bytes(tokenizer.model)
         write_json(temporary / "tokenizer_config.json", settings)
-        source, *_, target = [*languages.ids, next(iter(languages.ids))][: max(2, len(languages.ids))]
-        method = "convert_tokens_to_ids" if nllb else "get_lang_id"
-        write_text(temporary / CARD, model_card(run, _USE.format(source=source, target=target, method=method)))
     prepare = "Unicode NFC and to lower case" if tokenizer.lowercase else "Unicode NFC"
     notes = [
         f"Bring text to {prepare}{', without white space at its ends,' if nllb else ''} before it is tokenised; a text "

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
-from locant.files import replacing_folder, require_new_folder, write_json, write_tensors, write_text
+from locant.files import require_new_folder, write_json
 from locant.interop.ctranslate2 import require_ended_source
 from locant.interop.huggingface import (
     BIAS,
@@ -23,16 +23,14 @@ from locant.interop.huggingface import (
     SpecialNames,
     TokenizerConfig,
     require_same,
-    write_config,
-    write_search,
     write_weights,
+    writing_model,
 )
 from locant.interop.huggingface_files import read_rows
 from locant.interop.m2m100 import export_m2m100
 from locant.interop.sentencepiece_models import GROUP_LANGUAGE, Side, Special, build_side
 from locant.interop.tokenizer_json import SPECIAL_TOKENS, fast_tokenizer
 from locant.models.architectures import require_transformer
-from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer
 from locant.text.sentencepiece_model import model_proto
@@ -154,16 +152,12 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
         "clean_up_tokenization_spaces": False,
         "model_input_names": ["input_ids", "attention_mask"],
     }
-    with replacing_folder(folder) as temporary:
-        write_json(temporary / "config.json", write_config(found, config, MarianConfig, special, **about))
-        write_json(temporary / "generation_config.json", write_search(found, special, []))
-        write_tensors(temporary / "model.safetensors", weights)
+    with writing_model(folder, run, found, MarianConfig, weights, special, about, use=_USE) as temporary:
         for place, content in tokenizers.items():
             write_json(temporary / place / "tokenizer.json", content)
             write_json(temporary / place / "tokenizer_config.json", fast)
         if own_files:
             _write_marian_tokenizer(temporary, found)
-        write_text(temporary / CARD, model_card(run, _USE))
     return _notes(found, reorder=reorder, own_files=own_files)
 
 
