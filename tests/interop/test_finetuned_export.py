@@ -9,7 +9,7 @@ import ctranslate2
 import pytest
 import torch
 from test_import_m2m100 import m2m100_folder
-from test_import_model import SENTENCES, files_of, group_folder, marian_folder
+from test_import_marian import SENTENCES, files_of, group_folder, marian_folder
 from test_multilingual import m2m100_files
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
