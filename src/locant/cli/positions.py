@@ -151,10 +151,10 @@ def _print_all(described: dict[str, dict[str, Any]]) -> None:
     from locant.cli.console import PlainConsole, print_table
 
     console = PlainConsole()
-    rows = (
-        (name, "\n".join(each["places"]) or "nothing", *map(_verdict, each["properties"]))
+    rows: list[list[str | Text]] = [
+        [name, "\n".join(each["places"]) or "nothing", *map(_verdict, each["properties"])]
         for name, each in described.items()
-    )
+    ]
     print_table(console, ("scheme", "acts on", *_HEADINGS), rows)
     console.print(" ".join(_LEGEND.split()))
     sources = ((name, each["paper"], ", ".join(each["options"])) for name, each in described.items())

@@ -13,6 +13,7 @@ from locant.interop.huggingface_files import Foreign
 from locant.interop.m2m100 import read_multilingual
 from locant.interop.marian import read_sides
 from locant.text.sentencepiece_model import model_proto
+from locant.text.tokenizer_pair import LanguageTokens
 
 _KINDS: dict[str, type[MarianConfig]] = {kind.kind: kind for kind in (MarianConfig, M2M100Config)}
 _LONGEST_MESSAGE = 1000
@@ -74,8 +75,11 @@ def _import_huggingface(folder: Path, run: Path) -> list[str]:
         )
     config = read_config(folder, _KINDS[kind])
     stored = StoredModel(folder, config)
-    read = read_multilingual if isinstance(config, M2M100Config) else read_sides
-    source, target, languages = read(folder, config)
+    languages: LanguageTokens | None
+    if isinstance(config, M2M100Config):
+        source, target, languages = read_multilingual(folder, config)
+    else:
+        source, target, languages = read_sides(folder, config)
     about = TokenizerConfig.read(folder / "tokenizer_config.json", optional=True)
     # The name of several languages is that of their group.
     named = {"source_language": about.source_lang, "target_language": None if languages else about.target_lang}
