@@ -176,6 +176,7 @@ bench-positions: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/positions/cache_safety.py
 	.venv-bench/bin/python benchmarks/positions/rotation.py
 	.venv-bench/bin/python benchmarks/positions/score_bias.py
+	.venv-bench/bin/python benchmarks/positions/layer_kinds.py
 
 # On a machine with a CUDA GPU, by a Python that has a CUDA build of PyTorch and Locant: PYTHON=python3
 test-gpu:
@@ -242,7 +243,7 @@ bench: .venv-bench/bin/locant
 
 # What each C++ kernel saves of a training step; takes about half an hour.
 bench-kernels: $(VENV)/dev
-	$(BIN)/python benchmarks/speed/kernel_ablation.py --output docs/results/speed/kernel-ablation.json
+	$(BIN)/python benchmarks/speed/run.py kernels --rounds 5 --seconds 15 --output kernels.json
 
 # The same beside a process that keeps a core busy, and under a quota; takes about half an hour.
 bench-contention: .venv-bench/bin/locant
@@ -262,7 +263,7 @@ bench-web: $(VENV)/dev
 
 # Exact versions of all that Locant is developed with, what others bring along included, as .venv holds them.
 lock: $(VENV)/dev
-	$(BIN)/python tests/support/locked.py > locked.txt
+	$(BIN)/python tools/locked.py > locked.txt
 
 # Known faults of these, by pip-audit in an environment of its own; asks PyPI over the network, and fails where it does not
 # answer for each of them.
@@ -271,7 +272,7 @@ lock: $(VENV)/dev
 	.venv-audit/bin/pip install --quiet 'pip-audit>=2.10'
 
 audit: .venv-audit/bin/pip-audit
-	.venv-audit/bin/python tests/support/audit.py .venv-audit/bin/pip-audit locked.txt
+	.venv-audit/bin/pip-audit --strict --progress-spinner off --no-deps --disable-pip --requirement locked.txt
 
 # Load on locant serve at 1 to 256 clients, on the loopback address, beside LibreTranslate with the same weights in an
 # environment of its own, and two minutes of overload; then on a model of preset small with random weights. Ends by itself, in

@@ -25,9 +25,11 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         """Return the block's output, ``[B, L, E]``."""
-        parts = self.query_key_value(self.norms[0](x)).chunk(3, dim=-1)
+        read = self.norms[0](x)
+        parts = self.query_key_value(read).chunk(3, dim=-1)
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
-        y = attend_with_positions(q, k, v, self.scheme, positions, positions, Mask(causal=True))
+        state = self.scheme.prepare(read, positions)  # None of all but schemes that read x
+        y = attend_with_positions(q, k, v, self.scheme, positions, positions, Mask(causal=True), state=state)
         x = x + self.merge(y.transpose(1, 2).flatten(2))
         return x + self.mlp(self.norms[1](x))
 

@@ -12,7 +12,9 @@ from locant.positions import (
     SCHEMES,
     AttentionShape,
     CoPE,
+    FoX,
     PositionScheme,
+    Prepared,
     Rotary,
     RotaryConfig,
     Sandwich,
@@ -26,10 +28,13 @@ from locant.testing import CHECKS, SchemeCheckError, check_scheme, examine_schem
 # Options that let texts of 20 tokens reach what a scheme does with long ones.
 OPTIONS: dict[str, dict[str, Any]] = {
     "learned": {"max_positions": 40},
+    "mixed-rotary": {"grid": [8, 5]},
     "rerope": {"window": 4},
     "self-extend": {"group": 2, "window": 4},
     "fire": {"threshold": 8.0},
     "xpos": {"scale_base": 16},
+    "relative-profiles": {"reach": 6, "clip": 0.5, "grows_from": 5},
+    "temperature": {"length": 4},
 }
 SCALINGS: dict[str, dict[str, Any]] = {
     "dynamic": {"kind": "dynamic", "original_length": 8, "length_step": 4},
@@ -46,13 +51,26 @@ class RotaryWithContent(Rotary):
         return ((q[..., :2] @ k[..., :2].mT + k[..., 0].unsqueeze(-2)) * nearness).to(q.dtype)
 
 
-@pytest.mark.sampled(3)
+@pytest.fixture
+def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All checks but that of compiling, which takes most of their time."""
+    monkeypatch.delitem(CHECKS, "compiling")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_conforms(name: str) -> None:
     check_scheme(SCHEMES[name], **OPTIONS.get(name, {}))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(8)
+@pytest.mark.usefixtures("not_compiled")
+@pytest.mark.parametrize("name", SCHEMES)
+def test_every_scheme_conforms_but_for_compiling(name: str) -> None:
+    check_scheme(SCHEMES[name], **OPTIONS.get(name, {}))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SCALINGS)
 def test_scaled_rotary_embeddings_conform(kind: str) -> None:
     check_scheme(Rotary, scaling=SCALINGS[kind])
@@ -63,6 +81,7 @@ def test_a_scheme_that_rotates_and_biases_by_content_conforms() -> None:
     assert examine_scheme(RotaryWithContent).problems == {}
 
 
+@pytest.mark.usefixtures("not_compiled")
 def test_a_scheme_around_another_conforms() -> None:
     check_scheme(SCHEMES["randomised"], scheme="t5", scheme_options={"num_buckets": 8, "max_distance": 16})
 
@@ -133,6 +152,23 @@ class FrequenciesInABuffer(ForModel):
         angles = angles if angles.dim() == 2 else angles.unsqueeze(1)
         a, b = x.chunk(2, dim=-1)
         return torch.cat((a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()), -1).to(x.dtype)
+
+
+class CarriesItsNeighbours(FoX):
+    def prepare(self, x: Tensor, positions: Tensor) -> Prepared | None:
+        return super().prepare(x.cumsum(1), positions)
+
+
+class CarriesByTheRow(FoX):
+    def prepare(self, x: Tensor, positions: Tensor) -> Prepared | None:
+        prepared = super().prepare(x, positions)
+        return prepared and Prepared(keys=prepared.keys[:, 0])  # type: ignore[index]
+
+
+class CarriesConstants(FoX):
+    def prepare(self, x: Tensor, positions: Tensor) -> Prepared | None:
+        prepared = super().prepare(x.detach(), positions)
+        return prepared and Prepared(keys=prepared.keys.detach())  # type: ignore[union-attr]
 
 
 class UnusedParameter(ForModel):
@@ -237,7 +273,7 @@ DERIVED: list[tuple[type[PositionScheme], dict[str, Any], str | None]] = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.usefixtures("not_compiled")
 @pytest.mark.parametrize(("scheme", "options", "lost"), DERIVED, ids=lambda value: getattr(value, "__name__", None))
 def test_a_claim_does_not_outlive_its_hook(
     scheme: type[PositionScheme], options: dict[str, Any], lost: str | None
@@ -279,43 +315,50 @@ class ClaimsOtherDistances(KERPLE):
         return super().distance_bias(*positions, max_length=max_length)
 
 
-BROKEN: list[tuple[type[PositionScheme], str, str]] = [
-    (Widens, "hooks", r"embed got \[2, 6, 32\] of torch.bfloat16 and returned .*torch.float32"),
-    (ActsInSecret, "hooks", "acts on embedding, but acts_on does not name it"),
-    (ByItsOwnLength, "causality", "the first 7 tokens change when later tokens are left out"),
-    (ByTheColumn, "padding", "padding on the left"),
-    (SeesPaddingOnTheRight, "padding", "padding on the (right|left)"),
-    (PacksItCannot, "packing", "texts packed in one row change each other"),
-    (ClaimsNotToReadContent, "claims", "bias_reads_content is false"),
-    (ClaimsAnotherCode, "claims", "code says"),
-    (ClaimsOtherAngles, "claims", "rotary_config says"),
-    (ClaimsOtherDistances, "claims", "distance_bias says"),
-    (CachesWhatDependsOnTheQuery, "cached decoding", "decoding token by token with a cache differs from one pass"),
-    (FrequenciesInABuffer, "precision", "after a cast to bfloat16 positions from 4000 on are wrong"),
-    (UnusedParameter, "gradients", r"no gradient reaches the parameter 'stack.schemes.0.weight'"),
-    (EndlessGradient, "gradients", r"the gradient of the parameter .* is not finite"),
-    (ForgetsItsTable, "saving", "a model with the saved weights gives other outputs"),
-    (HoldsAFunction, "copying", "cannot be pickled"),
-    (ReadsNumbers, "compiling", "raised"),
-    (GraphForEachLength, "compiling", "(anew|raised)"),
+BROKEN: list[tuple[type[PositionScheme], str]] = [
+    (Widens, "hooks"),
+    (ActsInSecret, "hooks"),
+    (ByItsOwnLength, "causality"),
+    (ByTheColumn, "padding"),
+    (SeesPaddingOnTheRight, "padding"),
+    (PacksItCannot, "packing"),
+    (ClaimsNotToReadContent, "claims"),
+    (ClaimsAnotherCode, "claims"),
+    (ClaimsOtherAngles, "claims"),
+    (ClaimsOtherDistances, "claims"),
+    (CarriesItsNeighbours, "cached decoding"),
+    (CarriesByTheRow, "hooks"),
+    (CarriesConstants, "gradients"),
+    (CachesWhatDependsOnTheQuery, "cached decoding"),
+    (FrequenciesInABuffer, "precision"),
+    (UnusedParameter, "gradients"),
+    (EndlessGradient, "gradients"),
+    (ForgetsItsTable, "saving"),
+    (HoldsAFunction, "copying"),
+    (ReadsNumbers, "compiling"),
+    (GraphForEachLength, "compiling"),
 ]
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(("scheme", "check", "said"), BROKEN, ids=lambda value: getattr(value, "__name__", None))
-def test_a_broken_scheme_is_found_out(scheme: type[PositionScheme], check: str, said: str) -> None:
-    with pytest.raises(SchemeCheckError, match=rf"{scheme.__name__} failed \d+ of \d+ checks:(.|\n)*{check}: .*{said}"):
+@pytest.mark.parametrize(("scheme", "check"), BROKEN)
+def test_a_broken_scheme_is_found_out(
+    scheme: type[PositionScheme], check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if check != "compiling":
+        monkeypatch.delitem(CHECKS, "compiling")
+    with pytest.raises(SchemeCheckError, match=scheme.__name__) as found:
         check_scheme(scheme)
+    assert check in found.value.report.problems
 
 
 def test_every_check_finds_something() -> None:
-    assert {check for _, check, _ in BROKEN} == set(CHECKS)
+    assert {check for _, check in BROKEN} == set(CHECKS)
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("scheme", [PacksItCannot, ClaimsNotToReadContent, HoldsAFunction, ReadsNumbers])
+@pytest.mark.usefixtures("not_compiled")
+@pytest.mark.parametrize("scheme", [PacksItCannot, ClaimsNotToReadContent, HoldsAFunction])
 def test_only_what_is_broken_is_named(scheme: type[PositionScheme]) -> None:
-    assert list(examine_scheme(scheme).problems) == [check for kind, check, _ in BROKEN if kind is scheme]
+    assert list(examine_scheme(scheme).problems) == [check for kind, check in BROKEN if kind is scheme]
 
 
 def test_a_scheme_that_raises_is_reported() -> None:
@@ -335,6 +378,7 @@ def test_the_registry_and_the_random_numbers_are_left_alone() -> None:
     assert (report.scheme, report.passed) == ("ActsInSecret", False)
 
 
+@pytest.mark.usefixtures("not_compiled")
 def test_a_registered_scheme_is_checked_under_its_name() -> None:
     register_scheme("content-rotary")(RotaryWithContent)
     try:

@@ -1,4 +1,3 @@
-import ast
 import errno
 import json
 import os
@@ -12,7 +11,6 @@ from typing import Any, Literal
 
 import pytest
 
-import locant
 from locant.errors import CheckpointError
 from locant.files import (
     append_line,
@@ -384,33 +382,3 @@ def test_a_descriptor_is_written_where_it_stands(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     assert (lines[0], lines[-1]) == ("before", "after")
     assert set(lines[1:-1]) == {"written"}
-
-
-def test_commands_and_pages_write_through_these_functions_alone() -> None:
-    """What a user names may be a device, a pipe or a link: opening it anywhere else would forget one of them."""
-    within = {
-        "app/explore.py",  # a temporary folder of its own
-        "app/gallery.py",  # the temporary path that replacing_file gives
-        "app/web_page.py",  # a folder that appears when all of it is written
-        "figures/files.py",  # the temporary path that replacing_file gives
-    }
-    package = Path(locant.__file__).parent
-    found = set()
-    for room in ("cli", "app", "figures"):
-        for path in (package / room).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)):
-                    continue
-                name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-                called = node.func.id if isinstance(node.func, ast.Name) else name
-                modes = [
-                    each.value
-                    for each in (*node.args, *(key.value for key in node.keywords))
-                    if isinstance(each, ast.Constant)
-                ]
-                writes = called == "open" and any(
-                    isinstance(mode, str) and set(mode) & set("wax+") and len(mode) < 4 for mode in modes
-                )
-                if writes or name in ("write_text", "write_bytes"):
-                    found.add(path.relative_to(package).as_posix())
-    assert found == within

@@ -41,20 +41,8 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_forty_lines_are_enough() -> None:
-    assert len([line for line in blocks("python")[0].splitlines() if line.strip()]) <= 40
-
-
-@pytest.mark.slow
-def test_the_blocks_run(tmp_path: Path) -> None:
-    script = tmp_path / "page.py"
-    checks = "assert bias.shape == (1, 4, 10, 10) and logits.shape == (2, 7, 100)\n"
-    script.write_text("\n".join((*blocks("python"), checks)), encoding="utf-8")
-    found = run(tmp_path, str(script))
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.splitlines()[:2] == [
-        "WindowBias passed all 11 checks.",
-        "['partly', 'yes', 'yes', 'yes', 'yes']",
-    ]
+    for block in blocks("python")[:2]:
+        assert len([line for line in block.splitlines() if line.strip()]) <= 40
 
 
 @pytest.mark.slow
@@ -80,8 +68,9 @@ def test_an_entry_point_that_fails_is_named_and_left_out(tmp_path: Path) -> None
     write_entry_points(
         tmp_path, "mended = broken:Scheme", "alibi = locant.positions.scores.shaw:Shaw", "wrong = json:dumps"
     )
-    found = run(tmp_path, "-c", "from locant.positions import SCHEMES; print(len(SCHEMES), SCHEMES['alibi'].title)")
-    assert (found.returncode, found.stdout) == (0, "22 ALiBi\n")
+    code = "from locant.positions import SCHEMES; print('mended' in SCHEMES, SCHEMES['alibi'].title)"
+    found = run(tmp_path, "-c", code)
+    assert (found.returncode, found.stdout) == (0, "False ALiBi\n")
     assert "'mended' of the package window-bias cannot be used" in found.stderr
     assert "broken:Scheme failed with ModuleNotFoundError: No module named 'no_such_module'" in found.stderr
     assert "There is a positional scheme 'alibi' already: locant.positions.scores.alibi.ALiBi" in found.stderr

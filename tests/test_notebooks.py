@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import doctest
-import io
-import sys
-import types
-
 import pytest
 from pages import PAGES, ROOT, blocks
 from site_notebooks import notebook
 
 CHAPTERS = [page.relative_to(ROOT) for page in PAGES if page.parent.name == "course" and page.name != "README.md"]
-LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 @pytest.mark.parametrize("page", CHAPTERS, ids=str)
@@ -30,17 +23,3 @@ def test_links_and_images_of_a_notebook_are_whole():
     text = "".join(line for cell in notebook(CHAPTERS[0], ROOT)["cells"] for line in cell["source"])
     assert "](../" not in text
     assert "https://raw.githubusercontent.com/locant/locant/main/docs/images/course/" in text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", CHAPTERS, ids=str)
-def test_notebooks_run(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    module = types.ModuleType("cells_of_a_notebook")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    for cell in [cell for cell in notebook(page, ROOT)["cells"] if cell["cell_type"] == "code"][1:]:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile("".join(cell["source"]), str(page), "exec"), module.__dict__)
-        for output in cell["outputs"]:
-            assert doctest.OutputChecker().check_output("".join(output["text"]), printed.getvalue(), LIKE)

@@ -10,14 +10,13 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pages import modules
 
-import locant
 from locant.errors import CheckpointError, ConfigError
 from locant.files import explaining_damage, read_json
 from locant.parsing import parse_json, parse_yaml, read_bytes
 from locant.training import load_recipe
 
-PACKAGE = Path(locant.__file__).parent
 UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -110,9 +109,9 @@ def test_nothing_else_reads_json_or_yaml() -> None:
     }
     readers = {"json.load", "json.loads", "yaml.load", "yaml.safe_load", "yaml.load_all", "yaml.full_load"}
     found = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        path
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and f"{node.value.id}.{node.attr}" in readers

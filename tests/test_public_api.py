@@ -32,12 +32,6 @@ def test_importing_locant_or_a_room_imports_nothing_heavy():
     assert run_python(program.format(", ".join(["locant", "locant.cli", *ROOMS]), HEAVY)) == "[]"
 
 
-def test_rooms_are_attributes_without_an_import_of_their_own():
-    assert run_python("import locant; print(locant.positions.Rotary.__name__, locant.errors.LocantError.__name__)") == (
-        "Rotary LocantError"
-    )
-
-
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_public_name_is_there_and_explained(room):
     module = importlib.import_module(room)
@@ -56,11 +50,13 @@ def test_dir_lists_what_is_public_and_nothing_else():
     assert {"train", "Rotary", "positions", "figures"} <= set(dir(locant))
 
 
-def test_modules_that_are_imported_first_do_not_hide_the_exports_of_their_names():
+def test_rooms_are_attributes_and_modules_that_are_imported_first_do_not_hide_the_exports_of_their_names():
     modules = ("locant.rotary_configs.identify", "locant.positions.huggingface.install")
     # Each begins with nothing of the package imported; PyTorch stays, or it would take seconds every time.
     program = """
 import importlib, inspect, sys
+import locant
+assert locant.positions.Rotary.__name__ == "Rotary"
 for module in sys.argv[1:]:
     room, name = module.rsplit(".", 1)
     for known in [one for one in sys.modules if one.partition(".")[0] == "locant"]:
@@ -107,32 +103,21 @@ def test_the_page_of_settings_is_made_of_their_classes():
     )
 
 
-def test_tests_and_benchmarks_import_no_private_names():
-    wrong = []
-    for path in sorted([*PAGE.parents[1].glob("tests/**/*.py"), *PAGE.parents[1].glob("benchmarks/**/*.py")]):
+def test_tests_and_benchmarks_import_names_that_are_there_and_no_private_ones():
+    wrong, root = [], PAGE.parents[1]
+    for path in sorted([*root.glob("tests/**/*.py"), *root.glob("benchmarks/**/*.py")]):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "locant":
-                wrong += [
-                    f"{path.relative_to(PAGE.parents[1])}:{node.lineno} imports {alias.name}"
-                    for alias in node.names
-                    if alias.name.startswith("_") and not alias.name.startswith("__")
-                ]
+            if not (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "locant"):
+                continue
+            for alias in node.names:
+                private = alias.name.startswith("_") and not alias.name.startswith("__")
+                room = importlib.import_module(node.module) if "benchmarks" in path.parts else None
+                missing = room and not hasattr(room, alias.name)
+                if missing and hasattr(room, "__path__"):
+                    missing = importlib.util.find_spec(f"{node.module}.{alias.name}") is None
+                if private or missing:
+                    wrong.append(f"{path.relative_to(root)}:{node.lineno} imports {alias.name} of {node.module}")
     assert not wrong, "\n".join(wrong)
-
-
-def test_benchmarks_import_names_that_are_there():
-    missing = []
-    for path in sorted(PAGE.parents[1].glob("benchmarks/**/*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "locant":
-                room = importlib.import_module(node.module)
-                missing += [
-                    f"{path.relative_to(PAGE.parents[1])}:{node.lineno} imports {alias.name} of {node.module}"
-                    for alias in node.names
-                    if not hasattr(room, alias.name)
-                    and not (hasattr(room, "__path__") and importlib.util.find_spec(f"{node.module}.{alias.name}"))
-                ]
-    assert not missing, "\n".join(missing)
 
 
 def test_stubs_export_for_type_checkers_what_the_packages_export():

@@ -6,13 +6,9 @@ write by themselves, each for the reason beside it; a new one belongs into ``loc
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-import locant
-
-PACKAGE = Path(locant.__file__).parent
+from pages import modules
 
 IN_A_TEMPORARY_FOLDER = "into a folder that replacing_folder, replacing_file or workplace has given"
 WRITERS = {
@@ -63,9 +59,9 @@ WRITES = {
 SYSTEM = {"os", "shutil"}
 
 
-def calls(source: str) -> Iterator[tuple[int, str]]:
+def calls(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line and the kind, ``renames`` or ``writes``, of every call that does either."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -86,9 +82,8 @@ def calls(source: str) -> Iterator[tuple[int, str]]:
 
 def test_nothing_is_published_past_the_one_function() -> None:
     wrong, writers = [], set()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = path.relative_to(PACKAGE).as_posix()
-        for line, kind in calls(path.read_text(encoding="utf-8")):
+    for name, tree in modules().items():
+        for line, kind in calls(tree):
             if kind == "writes":
                 writers.add(name)
             if name != "files.py" and (kind == "renames" or name not in WRITERS):
@@ -114,4 +109,4 @@ def test_nothing_is_published_past_the_one_function() -> None:
     ],
 )
 def test_the_reader_of_calls(source: str, kinds: list[str]) -> None:
-    assert [kind for _, kind in calls(source)] == kinds
+    assert [kind for _, kind in calls(ast.parse(source))] == kinds

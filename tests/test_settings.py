@@ -10,6 +10,8 @@ from pydantic import Field, ValidationError
 from locant.errors import _EXTRAS, ConfigError, DataError, LocantError, MissingExtraError, UsageError, nearest
 from locant.settings import Settings
 
+TSV = {"kind": "tsv", "train": "a.tsv"}
+
 
 class Optimizer(Settings):
     learning_rate: float = Field(1.0, gt=0)
@@ -28,43 +30,27 @@ class Run(Settings):
     stages: list[Optimizer] = Field(default_factory=list)
 
 
-def message(data: object) -> list[str]:
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        ({"name": "a", "optimiser": {}}, ["'optimiser'.*'optimizer'"]),
+        ({"name": "a", "optimizer": {"learning_rat": 1}}, ["'optimizer.learning_rat'.*'learning_rate'"]),
+        ({"name": "a", "stages": [{}, {"warmups": 1}]}, ["'stages.1.warmups'.*'warmup'"]),
+        ({"name": "a", "schedule": {"valeu": 1}}, ["'schedule.valeu'.*'value'"]),
+        ({"name": "a", "optimizer": {"qqq": 1}}, ["'optimizer.qqq'.*learning_rate, warmup"]),
+        ({}, ["'name'"]),
+        (
+            {"optimizer": {"learning_rate": -1, "warmup": "soon"}, "colour": 1},
+            ["'name'", "'optimizer.learning_rate'.*-1", "'optimizer.warmup'.*'soon'", "'colour'.*name, optimizer"],
+        ),
+        (None, ["None"]),
+    ],
+)
+def test_every_wrong_key_is_named_on_its_own_line_with_the_nearest_or_its_value(data: object, named: list[str]) -> None:
     with pytest.raises(ConfigError) as error:
         Run.parse(data, "run.yaml")
-    return str(error.value).split("\n")
-
-
-def test_an_unknown_key_names_the_nearest_at_its_own_level() -> None:
-    assert message({"name": "a", "optimiser": {}}) == ["run.yaml: unknown key 'optimiser'. Did you mean 'optimizer'?"]
-    assert message({"name": "a", "optimizer": {"learning_rat": 1}}) == [
-        "run.yaml: unknown key 'optimizer.learning_rat'. Did you mean 'learning_rate'?"
-    ]
-    assert message({"name": "a", "stages": [{}, {"warmups": 1}]}) == [
-        "run.yaml: unknown key 'stages.1.warmups'. Did you mean 'warmup'?"
-    ]
-    assert message({"name": "a", "schedule": {"valeu": 1}}) == [
-        "run.yaml: unknown key 'schedule.valeu'. Did you mean 'value'?"
-    ]
-    assert message({"name": "a", "optimizer": {"qqq": 1}}) == [
-        "run.yaml: unknown key 'optimizer.qqq'. Known keys: learning_rate, warmup."
-    ]
-
-
-def test_missing_wrong_and_several_at_once() -> None:
-    assert message({}) == ["run.yaml: the key 'name' is missing."]
-    assert message({"optimizer": {"learning_rate": -1, "warmup": "soon"}, "colour": 1}) == [
-        "run.yaml: the key 'name' is missing.",
-        "run.yaml: 'optimizer.learning_rate': Input should be greater than 0 (got -1).",
-        "run.yaml: 'optimizer.warmup': Input should be a valid integer, unable to parse string as an integer "
-        "(got 'soon').",
-        "run.yaml: unknown key 'colour'. Known keys: name, optimizer, schedule, stages.",
-    ]
-
-
-def test_what_is_no_mapping_at_all() -> None:
-    (line,) = message(None)
-    assert line.startswith("run.yaml: Input should be a valid dictionary")
-    assert line.endswith("(got None).")
+    for line, pattern in zip(str(error.value).split("\n"), named, strict=True):
+        assert re.match(rf"run\.yaml: .*{pattern}", line)
 
 
 def test_round_trip_and_immutability() -> None:
@@ -92,35 +78,33 @@ def test_errors_tell_whose_fault_it_is() -> None:
     assert nearest("x", ["learning"]) == ""
 
 
-def test_a_missing_or_unknown_kind_is_explained():
+@pytest.mark.parametrize(
+    ("corpus", "named"),
+    [
+        ({"train": "a"}, ["'corpus.kind'.*'files', 'tsv'"]),
+        ({"kind": "fiels"}, ["'corpus.kind'.*'fiels'.*'files', 'tsv'"]),
+        (
+            {"kind": "mixture", "sources": {"files": {"corpus": {**TSV, "source_field": "a"}, "weihgt": 3}}},
+            ["'corpus.sources.files.corpus.source_field'.*'source_column'", "'corpus.sources.files.weihgt'.*'weight'"],
+        ),
+        (
+            {"kind": "languages", "pairs": [{**TSV, "valid_size": -1}], "directions": 3},
+            ["'corpus.directions'", "'corpus.directions'", "'corpus.pairs.0.valid_size'.*-1"],
+        ),
+        (
+            {
+                "kind": "mixture",
+                "sources": {"clean": {"corpus": TSV}},
+                "stages": [{"until": 0.5}, {"sources": ["claen"]}],
+            },
+            ["'claen'.*'clean'"],
+        ),
+    ],
+)
+def test_keys_of_a_corpus_are_named_as_they_are_written(corpus: dict[str, object], named: list[str]) -> None:
     from locant.training import Recipe
 
-    with pytest.raises(ConfigError, match=r"recipe x: 'corpus\.kind' is missing\. Known: 'files', 'tsv'"):
-        Recipe.parse({"corpus": {"train": "a"}}, "recipe x")
-    with pytest.raises(ConfigError, match=r"'corpus\.kind' is 'fiels'\. Known: 'files', 'tsv'"):
-        Recipe.parse({"corpus": {"kind": "fiels"}}, "recipe x")
-
-
-def test_keys_are_named_as_they_are_written():
-    from locant.training import Recipe
-
-    def said(corpus):
-        with pytest.raises(ConfigError) as error:
-            Recipe.parse({"corpus": corpus}, "x")
-        return str(error.value).split("\n")
-
-    text = {"kind": "tsv", "train": "a.tsv"}
-    source = {"corpus": {**text, "source_field": "a"}, "weihgt": 3}
-    assert said({"kind": "mixture", "sources": {"files": source}}) == [
-        "x: unknown key 'corpus.sources.files.corpus.source_field'. Did you mean 'source_column'?",
-        "x: unknown key 'corpus.sources.files.weihgt'. Did you mean 'weight'?",
-    ]
-    assert said({"kind": "languages", "pairs": [{**text, "valid_size": -1}], "directions": 3}) == [
-        "x: 'corpus.directions': Input should be 'all' (got 3).",
-        "x: 'corpus.directions': Input should be a valid tuple (got 3).",
-        "x: 'corpus.pairs.0.valid_size': Input should be greater than or equal to 0 (got -1).",
-    ]
-    stages = [{"until": 0.5}, {"sources": ["claen"]}]
-    assert said({"kind": "mixture", "sources": {"clean": {"corpus": text}}, "stages": stages}) == [
-        "x: 'corpus': stage 2 names the source 'claen', which there is not. Did you mean 'clean'?"
-    ]
+    with pytest.raises(ConfigError) as error:
+        Recipe.parse({"corpus": corpus}, "x")
+    for line, pattern in zip(str(error.value).split("\n"), named, strict=True):
+        assert re.match(rf"(recipe )?x: .*{pattern}", line)

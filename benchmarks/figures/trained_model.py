@@ -15,8 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from locant.figures import FIGURES
-from locant.figures.heads import profiles
+from locant.figures.heads import profiles_of
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "src" / "locant" / "figures" / "records" / "trained.json"
@@ -32,13 +34,8 @@ def main(run: Path) -> None:
         "embedding_sum": {"tokens": total["tokens"], "words": _rounded(total["words"])},
         "word_energy": {name: _rounded(energy[name]) for name in ("words", "frequent")},
         "heads": {
-            kind: {
-                "offsets": profile.offsets.tolist(),
-                "weights": _rounded(profile.weights.numpy()),
-                "entropy": _rounded(profile.entropy.numpy()),
-                "even": round(profile.even, 4),
-            }
-            for kind, profile in profiles(run).items()
+            kind: {name: value if name == "offsets" else _rounded(np.array(value)) for name, value in profile.items()}
+            for kind, profile in profiles_of(run).items()
         },
     }
     RECORD.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -38,7 +38,7 @@ from locant.text import (
     load_corpus,
     prepare,
 )
-from locant.text.bible import bible_splits, find_version
+from locant.text.bible import bible_splits, find_version, read_version
 from locant.text.readers import read_files
 from measure import alone, table, warn_when_busy, write_record
 
@@ -102,8 +102,8 @@ def real_pairs(folder: Path | None) -> list[Pair]:
     """Return the training pairs of Multi30k, or verses of two Bibles."""
     if folder:
         return list(read_files([folder / "train.en.gz"], [folder / "train.de.gz"]))
-    splits = bible_splits([find_version("web")], find_version("elberfelder"), valid_chapters=1, test_chapters=1)
-    return splits.train
+    english, german = (read_version(find_version(code)) for code in ("web", "elberfelder"))
+    return bible_splits([english], german, valid_chapters=1, test_chapters=1).train
 
 
 def pieces(pairs: list[Pair], words: int) -> Iterator[tuple[list[str], list[str]]]:

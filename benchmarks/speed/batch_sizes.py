@@ -16,8 +16,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from locant.models.config import TransformerConfig
-from locant.training.defaults import SHAPES
-from locant.training.plan import measure_speed
+from locant.training.defaults import SHAPES, measure_speed
 from locant.training.settings import TrainingSettings
 from measure import header, row, use_device, warn_when_busy
 
@@ -50,8 +49,7 @@ def main() -> None:
             settings = TrainingSettings.parse({"optimizer": optimizer, "steps": 1}, "training")
             cells = []
             for batch in BATCHES:
-                found = measure_speed(model, settings, device, (16.0, 16.0), batch, updates=UPDATES)
-                speed = found.tokens_per_second
+                speed = measure_speed(model, settings, device, (16.0, 16.0), batch, updates=UPDATES)
                 cells.append(f"{speed / 1000:.1f} ({1000 * batch / speed:.1f})")
             print(row(shape[0], f"{shape[1]} + {shape[2]}", optimizer, *cells), flush=True)
 

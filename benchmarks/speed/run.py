@@ -1,7 +1,8 @@
-"""Training, also on real text, or translating, Locant and its peers: every engine alone in its process, in turns.
+"""Training, also on real text or without some kernels, or translating, Locant and its peers: each alone, in turns.
 
     python run.py training --output training.json
     python run.py text --output text.json
+    python run.py kernels --rounds 5 --seconds 15 --output kernels.json
     python run.py translation --shapes small-8k base-32k --searches 32x1 32x4 --output translation.json
     python run.py show training.json
 
@@ -62,6 +63,22 @@ def training(shape: str, engines: list[str], options: argparse.Namespace) -> dic
         )
         for engine in engines
         for ending, tuned in kept_too(engine).items()
+    }
+    return in_turns(jobs, options.rounds)
+
+
+def kernels(shape: str, engines: list[str], options: argparse.Namespace) -> dict[str, list[Record]]:
+    """Compare training with all C++ kernels, without one of them, and without any.
+
+    PyTorch's best form takes the place of a kernel, see :func:`training_engines.float32_attention`.
+    """
+    modules = ("attention", "layer_norm", "cross_entropy")
+    without = {"locant": (), **{f"locant without {module}": (module,) for module in modules}}
+    jobs = {
+        name: partial(
+            measured, "train_engine.py", ["locant", shape, "--seconds", options.seconds, "--without", *missing]
+        )
+        for name, missing in {**without, "locant without kernels": modules}.items()
     }
     return in_turns(jobs, options.rounds)
 
@@ -173,7 +190,7 @@ def show(record: Record) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["training", "text", "translation", "show"])
+    parser.add_argument("what", choices=["training", "text", "kernels", "translation", "show"])
     parser.add_argument("record", nargs="?", type=Path, help="of show")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES)
     known = sorted({*TRAINING_ENGINES, *TRANSLATORS})
@@ -197,6 +214,7 @@ def main() -> None:
     default = {
         "training": ["tiny-8k", "small-8k", "small-32k", "base-32k"],
         "text": ["tiny-8k"],
+        "kernels": ["tiny-8k", "small-8k"],
         "translation": ["small-8k", "base-32k"],
     }
     chosen = TRANSLATORS if options.what == "translation" else TRAINING_ENGINES
@@ -208,7 +226,9 @@ def main() -> None:
                 found = translation(shape, engines, options, batch, beam)
                 results[f"{shape} batch {batch} beam {beam}"] = found
         else:
-            results[shape] = {"training": training, "text": text}[options.what](shape, engines, options)
+            results[shape] = {"training": training, "text": text, "kernels": kernels}[options.what](
+                shape, engines, options
+            )
         # A machine may be slower for a while, never faster than it is.
         highest = {name: max(value, highest[name]) for name, value in limits().items()}
         if options.output:

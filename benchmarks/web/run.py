@@ -39,9 +39,6 @@ from locant.training import load_run_recipe
 from locant.translation import Translator
 from measure import machine, processor_seconds_of_children, table, warn_when_busy, write_record
 
-SHARE, SECONDS = 1 / 3, 2.0
-"""Goals: the share of the native engine's speed, and until the first translation of a page that was just opened."""
-
 COLUMNS = (
     *("where", "sentences/s", "tokens/s", "of native", "CPU ms a sentence", "of native"),
     *("first translation, s", "other"),
@@ -182,27 +179,6 @@ def measure(model: Path, options: argparse.Namespace, work: Path, end: float) ->
         }
 
 
-def verdict(result: dict[str, Any]) -> str:
-    """Return what became of the goals, in a sentence each."""
-    rows = {name: row for name, row in result["engines"].items() if name != "native"}
-    shares = {name: (row["share_of_native"] >= SHARE, f"{row['share_of_native']:.0%}") for name, row in rows.items()}
-    opened = {
-        name: (row["first_translation_seconds"] <= SECONDS, f"{row['first_translation_seconds']:g} s")
-        for name, row in rows.items()
-        if "first_translation_seconds" in row
-    }
-
-    def said(goal: str, found: dict[str, tuple[bool, str]]) -> str:
-        is_met = all(met for met, _ in found.values())
-        each = ", ".join(f"{name} {value}{'' if met else ' (missed)'}" for name, (met, value) in found.items())
-        return f"The goal of {goal} is {'met' if is_met else 'missed'}: {each or 'no browser is installed'}."
-
-    return (
-        f"{said('a third of the native engine on one thread', shares)} "
-        f"{said(f'the first translation within {SECONDS:g} seconds of opening the page', opened)}"
-    )
-
-
 def report(results: list[dict[str, Any]]) -> str:
     """Return the measurements as Markdown."""
     lines = [
@@ -222,8 +198,6 @@ def report(results: list[dict[str, Any]]) -> str:
             "",
             f"{result['sentences']} sentences, {result['tokens']} tokens, beam {result['beam']}, {result['rounds']} "
             f"rounds; the page takes {result['page_megabytes']:g} MB.",
-            "",
-            verdict(result),
             "",
         ]
         rows = []

@@ -19,8 +19,18 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.backends.debugging import aot_eager
 
+from locant.errors import ConfigError
 from locant.models.language_model import LanguageModel, LanguageModelConfig
-from locant.positions import SCHEMES, AttentionShape, Mask, PositionScheme, Rotary, attend_with_positions, build_scheme
+from locant.positions import (
+    SCHEMES,
+    AttentionShape,
+    Mask,
+    PositionScheme,
+    Prepared,
+    Rotary,
+    attend_with_positions,
+    build_scheme,
+)
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _SHAPE = AttentionShape(model_dim=32, num_heads=4, causal=True)
@@ -209,10 +219,19 @@ def _same(found: Tensor, expected: Tensor, problem: str, tolerance: float = _TOL
         )
 
 
+def _rotated(scheme: PositionScheme, state: Prepared | None, *given: Tensor) -> tuple[Tensor, Tensor]:
+    return scheme.rotate(*given, *scheme.state_for("rotate", state))
+
+
+def _bias(scheme: PositionScheme, state: Prepared | None, *given: Tensor) -> Tensor | None:
+    return scheme.score_bias(*given, *scheme.state_for("score_bias", state))
+
+
 def _hooks(scheme: PositionScheme, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> list[Tensor]:
-    """Return what the three hooks make of embeddings, queries and keys at the same positions."""
-    results = [scheme.embed(x, positions), *scheme.rotate(q, k, positions, positions)]
-    bias = scheme.score_bias(q, k, positions, positions)
+    """Return what the hooks make of embeddings, queries and keys at the same positions."""
+    state = scheme.prepare(x, positions)
+    given = q, k, positions, positions
+    results, bias = [scheme.embed(x, positions), *_rotated(scheme, state, *given)], _bias(scheme, state, *given)
     return results if bias is None else [*results, bias.expand(2, _SHAPE.num_heads, *bias.shape[-2:])]
 
 
@@ -228,10 +247,19 @@ def _check_hooks(subject: _Subject) -> None:
     scheme, positions = subject.scheme(), torch.arange(6)
     for dtype in (torch.float32, torch.bfloat16):
         x, q, k = _embeddings(6).to(dtype), _heads(6).to(dtype), _heads(6, 1).to(dtype)
-        embedded, (rotated_q, rotated_k) = scheme.embed(x, positions), scheme.rotate(q, k, positions, positions)
-        bias = scheme.score_bias(q, k, positions, positions)
-        for hook, found, given in (("embed", embedded, x), ("rotate", rotated_q, q), ("rotate", rotated_k, k)):
-            if (found.shape, found.dtype) != (given.shape, given.dtype):
+        embedded, state = scheme.embed(x, positions), scheme.prepare(x, positions)
+        for part in state or ():
+            if part is not None and part.shape[:3] != (2, _SHAPE.num_heads, 6):
+                raise _CheckError(f"prepare returned {list(part.shape)}; every part must be [B, H, L, ...].")
+        rotated_q, rotated_k = _rotated(scheme, state, q, k, positions, positions)
+        bias = _bias(scheme, state, q, k, positions, positions)
+        wide = (*q.shape[:-1], max(q.shape[-1], rotated_k.shape[-1]))  # queries and keys may become wider, but alike
+        for hook, found, given, shape in (
+            ("embed", embedded, x, x.shape),
+            ("rotate", rotated_q, q, wide),
+            ("rotate", rotated_k, k, wide),
+        ):
+            if (found.shape, found.dtype) != (shape, given.dtype):
                 raise _CheckError(
                     f"{hook} got {list(given.shape)} of {given.dtype} and returned {list(found.shape)} of "
                     f"{found.dtype}; shape and dtype must stay."
@@ -257,8 +285,11 @@ def _check_claims(subject: _Subject) -> None:
             _same(
                 scheme.embed(x, at), x + codes, "code says what is added to embeddings, and embed adds something else."
             )
-        expected = scheme.rotate(q, k, at, behind)
-        for found, turned in zip(scheme.rotation(at, behind)(q, k), expected, strict=True):
+        carried = scheme.prepare(x, at), scheme.prepare(x, behind)
+        state = None if carried[0] is None or carried[1] is None else Prepared(carried[0].queries, carried[1].keys)
+        expected = _rotated(scheme, state, q, k, at, behind)
+        given = scheme.state_for("rotate", state)
+        for found, turned in zip(scheme.rotation(at, behind)(q, k, *given), expected, strict=True):
             _same(found, turned, "rotation and rotate turn differently.")
         if (config := scheme.rotary_config) is not None:
             problem = "rotary_config says by which angles rotate turns, and rotate does something else."
@@ -266,13 +297,13 @@ def _check_claims(subject: _Subject) -> None:
                 _same(found, turned, problem)
             if scheme.acts_on != {"queries+keys"}:
                 raise _CheckError("rotary_config says that the scheme rotates and does nothing else; it does.")
-        bias = scheme.score_bias(q, k, at, behind)
+        bias = _bias(scheme, state, q, k, at, behind)
         if bias is not None and not scheme.bias_reads_content:
             problem = (
                 "bias_reads_content is false, and the bias of other queries or keys at the same positions differs."
             )
             for queries, keys in ((other, k), (q, other)):
-                again = scheme.score_bias(queries, keys, at, behind)
+                again = _bias(scheme, state, queries, keys, at, behind)
                 _same(torch.zeros(()) if again is None else again, bias, problem)
         if (row := scheme.distance_bias(at, behind)) is not None:
             distance = behind[None] - at[:, None] - row[1]
@@ -308,10 +339,18 @@ def _check_padding(subject: _Subject) -> None:
         left = Mask(causal=True, keys=(real >= 5)[None, None, None])
         found = model(torch.cat((blank, text), dim=1), positions=positions, mask=left)[:, 5:]
         _same(found, expected, "padding on the left, with positions that begin after it, changes a text's outputs.")
-        scheme, parts = subject.scheme(causal=False), [_heads(13, seed) for seed in range(3)]
-        short = [part[:, :, :8] for part in parts]
-        alone = attend_with_positions(*short, scheme, real[:8], real[:8], Mask())  # type: ignore[call-arg,arg-type]
-        padded = attend_with_positions(*parts, scheme, real, real, Mask(keys=(real < 8)[None, None, None]))  # type: ignore[call-arg,arg-type]
+        try:
+            scheme = subject.scheme(causal=False)
+        except ConfigError:
+            return  # it serves decoders alone
+        x, parts = _embeddings(13), [_heads(13, seed) for seed in range(3)]
+
+        def read(length: int, mask: Mask) -> Tensor:
+            q, k, v = (part[:, :, :length] for part in parts)
+            at = real[:length]
+            return attend_with_positions(q, k, v, scheme, at, at, mask, state=scheme.prepare(x[:, :length], at))
+
+        alone, padded = read(8, Mask()), read(13, Mask(keys=(real < 8)[None, None, None]))
         _same(padded[:, :, :8], alone, "padding on the right changes what an encoder reads.")
 
 
@@ -423,7 +462,8 @@ class _Attention(nn.Module):
         self.scheme = scheme
 
     def forward(self, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> list[Tensor]:
-        found = attend_with_positions(q, k, k, self.scheme, positions, positions, Mask(causal=True))
+        state = self.scheme.prepare(x, positions)
+        found = attend_with_positions(q, k, k, self.scheme, positions, positions, Mask(causal=True), state=state)
         return [found, *_hooks(self.scheme, x, q, k, positions)]
 
 

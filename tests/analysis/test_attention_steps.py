@@ -51,7 +51,7 @@ def test_steps_are_those_of_torchs_attention(norm: str, stack: Literal["encoder"
 
 
 @pytest.mark.sampled(8)
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"fox"}))  # which an encoder cannot have
 def test_every_scheme(scheme: str) -> None:
     model = model_with(scheme, position_options=OPTIONS.get(scheme, {}))
     for stack in STACKS:
@@ -61,6 +61,9 @@ def test_every_scheme(scheme: str) -> None:
         steps = attention_steps(model, SOURCE, TARGET, stack=stack)
         hook.remove()
         torch.testing.assert_close(steps.output, returned[0][0], rtol=1e-4, atol=1e-5)
+        seen = introspect(model, SOURCE, TARGET)
+        weights = seen.encoder_attention if stack == "encoder" else seen.decoder_attention
+        torch.testing.assert_close(weights[0], steps.weights, rtol=1e-4, atol=1e-6)
         assert (steps.bias is not None) == ("scores" in getattr(model, stack).scheme(0).acts_on)
         if scheme in ("rotary", "xpos"):
             assert steps.rotated is not None

@@ -153,21 +153,6 @@ def test_it_can_be_read_by_everyone(page: Page) -> None:
     assert set(targets) <= set(ids)
 
 
-def test_sentences_tell_language_and_direction(page: Page) -> None:
-    sentences = page.all("dd")[3:]
-    assert [sentence.get("lang") for sentence in sentences] == ["en", "de", "de"] * 2 + [None, "ar", "ar"]
-    assert all(sentence.get("dir") == "auto" for sentence in sentences)
-
-
-def test_differing_words_are_marked(page: Page) -> None:
-    assert page.text("mark") == ["marked", "Hund", ATTACK, "marked"]
-
-
-def test_numbers_stand_right_aligned(page: Page) -> None:
-    assert [cell.get("class") for cell in page.all("th")[:3]] == [None, "number", "number"]
-    assert [cell.get("class") for cell in page.all("td")] == ["number"] * 4
-
-
 def test_writing(tmp_path: Path) -> None:
     path = tmp_path / "out" / "report.html"
     write_report(path, REPORT)
@@ -175,19 +160,6 @@ def test_writing(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>\n")
     with pytest.raises(CheckpointError, match="could not be written"):
         write_report(path / "below" / "a file", REPORT)
-
-
-def test_an_empty_report_is_a_page() -> None:
-    page = Page(render_report(Report("Title", "Summary", [])))
-    assert page.text("h1") == ["Title"]
-    assert not page.all("nav")
-
-
-def test_wrong_blocks() -> None:
-    with pytest.raises(ValueError, match="1 cells does not fit a table of 2 columns"):
-        Table(["a", "b"], [["x"]])
-    with pytest.raises(ValueError, match="must be an <svg> element"):
-        Figure("<script>")
 
 
 def test_without_jinja(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,12 +177,11 @@ def luminance(color: str) -> float:
 
 def test_text_stands_out_in_light_dark_and_print() -> None:
     """WCAG 2.2, criterion 1.4.3, asks 4.5:1 of text."""
-    palettes = [
-        dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in render_report(REPORT).split(":root {")[1:]
-    ]
-    assert len(palettes) == 3
-    assert len({frozenset(palette) for palette in palettes}) == 1
-    for palette in palettes:
+    rules = re.findall(r":root \{(.*?)\}", render_report(REPORT), re.DOTALL)
+    both = dict(re.findall(r"--([\w-]+): light-dark\((#\w{6}, #\w{6})\)", "".join(rules)))
+    light, dark = ({name: found.split(", ")[which] for name, found in both.items()} for which in (0, 1))
+    printed = light | dict(re.findall(r"--([\w-]+): (#\w{6})", rules[-1]))
+    for palette in (light, dark, printed):
         for ink, paper in [(i, p) for i in ("ink", "soft", "link") for p in ("page", "raised")] + [("ink", "mark")]:
-            light, dark = sorted((luminance(palette[ink]), luminance(palette[paper])), reverse=True)
-            assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, paper)
+            least, most = sorted((luminance(palette[ink]), luminance(palette[paper])))
+            assert (most + 0.05) / (least + 0.05) >= 4.5, (ink, paper)

@@ -94,17 +94,6 @@ def test_nothing_else_is_relaxed_that_could_change_a_number() -> None:
 
 @needs_engine
 @needs_node
-def test_a_sentence_that_is_too_long_is_cut(node: WebNode, tmp_path: Path) -> None:
-    run, page = saved(tmp_path / "run", position="learned", position_options={"max_positions": 16}), tmp_path / "page"
-    export_web(run, page)
-    node.ask("load", str(page))
-    long = ", ".join(SENTENCES[:12])
-    (found,) = node.ask("translate", {"sentences": [long]})["translations"]
-    assert len(found.split()) > 12
-
-
-@needs_engine
-@needs_node
 @pytest.mark.skipif(not supports("int8"), reason="the processor has no fast int8")
 def test_a_sentence_that_is_longer_than_usual_is_cut_as_in_documents(node: WebNode, tmp_path: Path) -> None:
     run, page = saved(tmp_path / "run"), tmp_path / "page"

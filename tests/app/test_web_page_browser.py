@@ -153,24 +153,6 @@ def test_the_module_for_all_browsers_translates_alike(tab: Tab, exported: Path, 
     assert tab.run(TRANSLATE, TEXT) == expected
 
 
-def test_it_says_what_it_may_be_used_for_and_how_large_it_is(tab: Tab, exported: Path) -> None:
-    tab.go((exported / "index.html").as_uri())
-    texts = "part => [...document.querySelectorAll(`#model ${part}`)].map(found => found.textContent)"
-    facts = dict(zip(tab.run(texts, "th"), tab.run(texts, "td"), strict=True))
-    assert {"licence", "languages", "training text", "parameters"} <= facts.keys()
-    size, unit = facts["size"].split()
-    stored = sum(path.stat().st_size for path in exported.glob("model-*.js")) * 3 / 4
-    # The engine counts as well.
-    assert stored < float(size) * {"MB": 1e6}[unit] < stored + 3e5
-    shown = "() => document.querySelector('#model pre').checkVisibility()"
-    assert not tab.run(shown)
-    tab.run("() => document.querySelector('#model summary').click()")
-    assert tab.run(shown)
-    (card,) = tab.run(texts, "pre")
-    assert card in (exported / "README.md").read_text(encoding="utf-8")
-    assert "licence" in card.lower()
-
-
 def test_once_loaded_it_needs_no_network(browser: Browser, server: Server, expected: str) -> None:
     first = browser.tab()
     first.go(server.address)

@@ -146,7 +146,7 @@ def _check(name, content):
         assert all(min(abs(scale - each) for each in amplitudes) < 2e-4 for scale in scales)
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("scaling", [None, _YARN], ids=["own", "yarn"])
 @pytest.mark.parametrize("name", sorted(set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) & set(transformers.CONFIG_MAPPING)))
 def test_a_class_does_what_was_read(name, scaling):

@@ -210,12 +210,3 @@ def test_the_command(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     out, err = capsys.readouterr()
     assert {row["method"] for row in json.loads(out)["perplexity"]} == {"none", "yarn"}
     assert "All 8 measurements are there already." in err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["--lengths", "2m"], ["--lengths", "8"], ["--method", "yarn"], ["--needle", "x"], ["--documents", "0"]],
-)
-def test_mistakes_on_the_command_line(path: Path, arguments: list[str], tmp_path: Path) -> None:
-    assert main(["evaluate-context", str(path), "--last", "16", "-o", str(tmp_path / "out"), *arguments]) == 2
-    assert not (tmp_path / "out").exists()

@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from locant.cli import main
-from locant.errors import CheckpointError, LocantError, UsageError
+from locant.errors import LocantError, UsageError
 from locant.extension import load_model
 from locant.extension.layouts.asked import ask_layout
 from locant.extension.layouts.convert import convert_layout
-from locant.extension.layouts.proof import prove
 from locant.extension.load import quiet_transformers
 from locant.positions.rotary.rotation import layout_order
 
@@ -201,25 +200,6 @@ def test_files_keep_their_shards_dtype_and_other_tensors(dtype: torch.dtype, tmp
     assert linked, "files without rotated rows are linked"
 
 
-def test_layers_that_the_class_ignores_are_converted_as_well(llama: Path, tmp_path: Path) -> None:
-    folder = copy_of(llama, tmp_path / "model")
-    tensors = safetensors.load_file(folder / "model.safetensors")
-    further = "model.layers.2.self_attn.q_proj.weight"
-    tensors[further] = tensors["model.layers.1.self_attn.q_proj.weight"].clone()
-    safetensors.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    assert further in convert_layout(folder, tmp_path / "other", "interleaved").report.tensors
-    new = safetensors.load_file(tmp_path / "other" / "model.safetensors")
-    assert torch.equal(new[further], new["model.layers.1.self_attn.q_proj.weight"])
-
-
-def test_large_models_are_tried_without_their_memory() -> None:
-    """A billion weights, of which a few million numbers stand for the proof."""
-    sizes = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2}
-    asked = ask_layout({"model_type": "llama", **sizes, "vocab_size": 128256})
-    assert prove(asked, None, "half", "interleaved").holds
-    assert sum(each.numel() for each in asked.model.parameters()) < 1 << 22
-
-
 def refused(folder: Path, tmp_path: Path, error: type[LocantError], layout: str = "interleaved") -> None:
     with pytest.raises(error):
         convert_layout(folder, tmp_path / "out", layout)  # type: ignore[arg-type]
@@ -277,14 +257,6 @@ def test_files_that_are_not_those_of_the_class(llama: Path, tmp_path: Path) -> N
 )
 def test_classes_that_are_refused(content: dict[str, Any], tmp_path: Path) -> None:
     refused(save_checkpoint(tmp_path / "model", SMALL | content), tmp_path, LocantError)
-
-
-def test_output_that_exists_is_left_alone(llama: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine").write_text("mine")
-    with pytest.raises(CheckpointError):
-        convert_layout(llama, tmp_path / "out", "interleaved")
-    assert [file.name for file in (tmp_path / "out").iterdir()] == ["mine"]
 
 
 def test_nothing_is_left_of_an_interrupted_conversion(llama: Path, tmp_path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from published_models import GEMMA_3, MODELS
+from published import CONFIGS
 
 from locant.errors import LocantError, UsageError
 from locant.extension.asked.ask import ask_class
@@ -17,7 +16,7 @@ from locant.extension.asked.build import completed_config
 from locant.extension.inspect.settings import ENGINES, to_engine_config
 from locant.positions import RotaryConfig
 from locant.positions.scaling.measured import Measured
-from locant.rotary_configs.config_json import read_huggingface, text_config, text_config_path
+from locant.rotary_configs.config_json import text_config, text_config_path
 from locant.rotary_configs.ctranslate2 import read_ctranslate2
 from locant.rotary_configs.reading import ParsedConfig
 from locant.rotary_configs.vllm import merge_hf_overrides
@@ -29,7 +28,10 @@ _QWEN_VL = {"model_type": "qwen2_vl", "hidden_size": 3584, "num_attention_heads"
 _QWEN_VL |= {"rope_theta": 1e6, "max_position_embeddings": 32768, "rope_scaling": _AXES}
 _FOUR_TIMES = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 _LONGER_VL = {**_QWEN_VL, "max_position_embeddings": 131072, "rope_scaling": {**_AXES, **_FOUR_TIMES}}
-_FILES: dict[str, dict[str, Any]] = {**MODELS, "Gemma 3": GEMMA_3, "Qwen2-VL": _QWEN_VL, "Qwen2-VL, YaRN": _LONGER_VL}
+_NAMES = ("Llama 2 7B", "Llama 3.1 8B", "LLaMA-2-7B-32K", "Mistral 7B", "Qwen2.5 7B with YaRN", "Phi-3 mini 128k")
+_NAMES += ("DeepSeek-V2-Lite", "DeepSeek-V3", "GPT-NeoX 20B", "gpt-oss 20B", "Gemma 3 4B")
+MODELS: dict[str, dict[str, Any]] = {name: CONFIGS[name]["config"] for name in _NAMES}
+_FILES: dict[str, dict[str, Any]] = {**MODELS, "Qwen2-VL": _QWEN_VL, "Qwen2-VL, YaRN": _LONGER_VL}
 
 
 def _inspection(content: dict[str, Any], parsed: ParsedConfig | None = None) -> Any:
@@ -60,7 +62,7 @@ def _same(read: ParsedConfig, meant: ParsedConfig) -> None:
     }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("engine", ["hf5", "hf4"])
 @pytest.mark.parametrize("name", _FILES)
 def test_entries_of_config_json_mean_the_same_to_the_class(name: str, engine: str) -> None:
@@ -74,13 +76,13 @@ def test_entries_of_config_json_mean_the_same_to_the_class(name: str, engine: st
     )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize("name", _FILES)
 def test_overrides_mean_the_same_to_the_class(name: str, engine: str) -> None:
     content = _FILES[name]
     inspection = _inspection(content)
-    if (name, engine) == ("Gemma 3", "sglang"):
+    if (name, engine) == ("Gemma 3 4B", "sglang"):
         with pytest.raises(LocantError):
             to_engine_config(inspection, engine)
         return
@@ -99,21 +101,15 @@ def test_attributes_of_ctranslate2_mean_the_same(name: str) -> None:
     _same(read_ctranslate2(said), inspection.parsed)
 
 
-def test_overrides_stand_where_the_class_has_its_text_config() -> None:
-    """Qwen2-VL's file has none, but its class makes one; Gemma 3's file has one."""
-    for content in (_QWEN_VL, GEMMA_3):
-        assert list(json.loads(str(to_engine_config(_inspection(content), "vllm")))) == ["text_config"]
-    assert "rope_theta" in json.loads(str(to_engine_config(_inspection(MODELS["Llama 3.1 8B"]), "vllm")))
-
-
 def test_what_cannot_be_said_is_one_error() -> None:
     llama = MODELS["Llama 2 7B"]
     measured = RotaryConfig(head_dim=4, scaling=Measured(given=(1.0, 0.3)))
     partly = RotaryConfig(head_dim=128, rotary_dim=64)  # which the class of Llama ignores
+    axes = _inspection(_QWEN_VL)
     refused: list[tuple[Any, str]] = [
         *((_inspection(llama, ParsedConfig({"all": measured})), engine) for engine in ENGINES),
         (_inspection(llama, ParsedConfig({"all": partly})), "hf5"),
-        *((_inspection(_QWEN_VL), engine) for engine in ("llamacpp", "ctranslate2")),
+        *((axes, engine) for engine in ("llamacpp", "ctranslate2")),
         (_inspection(MODELS["Llama 3.1 8B"]), "llamacpp"),
         (_inspection(MODELS["DeepSeek-V2-Lite"]), "ctranslate2"),
         (_inspection({**llama, "rope_scaling": {"type": "dynamic", "factor": 2.0}}), "vllm"),
@@ -131,15 +127,4 @@ def test_of_a_file_that_is_not_right_its_finding_is_told() -> None:
     inspection.parsed, inspection.has_errors = None, True
     inspection.findings = (SimpleNamespace(message="factor is missing."),)
     with pytest.raises(LocantError, match=r"factor is missing\."):
-        to_engine_config(inspection, "hf5")
-
-
-def test_files_without_a_class_are_read_back_by_their_entries() -> None:
-    content = {"model_type": "own", "head_dim": 64, "rope_theta": 1e6, "auto_map": {"AutoModel": "own.Model"}}
-    inspection = _inspection(content, read_huggingface(content))
-    assert to_engine_config(inspection, "hf4") == {"head_dim": 64, "rope_theta": 1e6} | {
-        "rope_scaling": None,
-        "rope_parameters": None,
-    }
-    with pytest.raises(LocantError):  # code of its own reads no groups of release 5
         to_engine_config(inspection, "hf5")

@@ -19,7 +19,7 @@ from extend_models import FAMILIES, config_of, save_model, save_tokenizer
 
 import locant.extension.extend.extend as extend_module
 from locant.cli import main
-from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
+from locant.errors import CheckpointError, ConfigError, DataError, UsageError
 from locant.extension.extend.extend import extend_model
 from locant.extension.extend.methods import TRACE, apply_method, extension_methods, read_by_class
 from locant.positions.huggingface import install
@@ -34,7 +34,7 @@ SCALED = {"phi3-longrope": ["longrope"], "llama-3.1": ["longrope"], "qwen2-yarn"
 
 def methods_of(family: str) -> list[str]:
     possible = {**SCALED, "phi3": ["ntk", "longrope"]}
-    return possible.get(family, list(extension_methods()))
+    return possible.get(family, [method for method in extension_methods() if method != "drope"])
 
 
 @pytest.fixture(scope="module")
@@ -135,15 +135,6 @@ def test_weights_are_linked_and_the_rest_is_copied(model: Path, tmp_path: Path) 
     assert sorted(each.name for each in tmp_path.iterdir()) == ["model", "out"]
 
 
-def test_links_of_the_hubs_cache_are_followed(model: Path, tmp_path: Path) -> None:
-    blob = tmp_path / "blob"
-    (model / "model.safetensors").rename(blob)
-    (model / "model.safetensors").symlink_to(blob)
-    out = extend_model(model, tmp_path / "out", TARGET).path
-    assert not (out / "model.safetensors").is_symlink()
-    assert (out / "model.safetensors").samefile(blob)
-
-
 def test_stated_lengths_follow(model: Path, tmp_path: Path) -> None:
     edit(model / "generation_config.json", max_length=64, temperature=0.5)
     out = extend_model(model, tmp_path / "out", TARGET).path
@@ -168,17 +159,6 @@ def test_code_and_pickles_are_not_passed_on(model: Path, tmp_path: Path) -> None
     assert not (tmp_path / "other").exists()
 
 
-def test_the_model_card_keeps_what_it_said(model: Path, tmp_path: Path) -> None:
-    (model / "README.md").write_text("---\nlicense: mit\n---\n# Tiny\nWords.\n")
-    first = extend_model(model, tmp_path / "out", TARGET, method="ntk").path
-    card = (first / "README.md").read_text()
-    assert card.startswith("---\nlicense: mit\n---\n# Tiny\nWords.\n")
-    assert "`ntk`" in card
-    again = (extend_model(first, tmp_path / "again", 320).path / "README.md").read_text()
-    assert again.count("## Extended context") == 1
-    assert "`ntk`" not in again
-
-
 def test_what_was_done_is_kept_by_transformers(model: Path, tmp_path: Path) -> None:
     out = extend_model(model, tmp_path / "out", TARGET, method="ntk").path
     saved = tmp_path / "saved"
@@ -200,26 +180,6 @@ def test_a_full_disk_leaves_nothing(model: Path, tmp_path: Path, monkeypatch: py
             extend_model(model, tmp_path / "out", TARGET)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))  # type: ignore[attr-defined]
     with pytest.raises(CheckpointError):
-        extend_model(model, tmp_path / "out", TARGET)
-    assert [each.name for each in tmp_path.iterdir()] == ["model"]
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json"])
-@pytest.mark.parametrize("text", ["{", "[1]"])
-def test_damaged_json(model: Path, tmp_path: Path, name: str, text: str) -> None:
-    (model / name).write_text(text)
-    with pytest.raises(LocantError, match=name):
-        extend_model(model, tmp_path / "out", TARGET)
-    assert [each.name for each in tmp_path.iterdir()] == ["model"]
-
-
-def test_what_cannot_be_written_so(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError):
-        extend_model(model, tmp_path / "out", TARGET, format="gguf")
-    with pytest.raises(ConfigError):
-        extend_model(model, tmp_path / "out", TRAINED)
-    (model / "model.safetensors").rename(model / "pytorch_model.bin")
-    with pytest.raises(UsageError, match="pickle"):
         extend_model(model, tmp_path / "out", TARGET)
     assert [each.name for each in tmp_path.iterdir()] == ["model"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from locant.errors import CheckpointError, ConfigError, LocantError
+from locant.errors import ConfigError, LocantError
 from locant.extension.extend.extend import extend_model
 from locant.extension.extend.gguf import extend_gguf, write_extended_gguf
 from locant.extension.extend.methods import extension_methods
@@ -123,13 +123,6 @@ def test_longrope_takes_the_place_of_llama_3s_factors(tmp_path: Path) -> None:
     assert [float(f) for f in rotary(out).frequencies(8192)] == pytest.approx(expected, rel=1e-6)
 
 
-def test_sections_of_axes_stay(tmp_path: Path) -> None:
-    path = write(tmp_path / "m.gguf", "qwen2vl", sections=[8, 12, 12, 0])
-    out = values(extend(path, "yarn", 16384))
-    assert out["qwen2vl.rope.dimension_sections"] == [8, 12, 12, 0]
-    assert out["qwen2vl.rope.scaling.factor"] == 2.0
-
-
 def test_refusals(tmp_path: Path) -> None:
     path = write(tmp_path / "m.gguf")
     for method, length in (("dynamic", 16384), ("yarn", 4096)):
@@ -148,13 +141,3 @@ def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
     with pytest.raises(LocantError):
         extend_model(path, tmp_path / "out", 16384)
     assert not (tmp_path / "out").exists()
-
-
-def test_the_folder_of_a_gguf_file(tmp_path: Path) -> None:
-    path = write(tmp_path / "tiny.gguf")
-    extended = extend_model(path, tmp_path / "out", 16384)
-    assert (extended.format, extended.model.name) == ("gguf", "tiny-16384-yarn.gguf")
-    assert sorted(file.name for file in extended.path.iterdir()) == ["README.md", "tiny-16384-yarn.gguf"]
-    assert "from 8,192 to 16,384" in (extended.path / "README.md").read_text()
-    with pytest.raises(CheckpointError):
-        extend_model(path, tmp_path / "out", 16384)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -63,6 +62,8 @@ def test_the_entries_of_each_method() -> None:
     longrope = written["longrope"]["rope_scaling"]
     assert longrope["short_factor"] == [1.0] * 32
     assert (longrope["long_factor"][0], longrope["long_factor"][-1]) == (1.0, pytest.approx(2.0))
+    assert written["drope"]["rope_scaling"] == {"rope_type": "linear", "factor": 2.0**40}
+    assert max(frequencies(written["drope"], 16384)) * 1_000_000 < 1e-6
     assert {written[method]["max_position_embeddings"] for method in written if method != "dynamic"} == {16384}
 
 
@@ -114,34 +115,32 @@ def test_factors_never_multiply(method: str, first: int, second: int) -> None:
     assert before_extension(twice) == LLAMA
 
 
-def test_a_stated_attention_factor_follows_yarns_formula_where_it_was_its_value() -> None:
-    for stated, expected in ((0.1 * math.log(4) + 1, 0.1 * math.log(8) + 1), (1.0, 1.0)):
-        content = {**QWEN, "rope_scaling": YARN | {"attention_factor": stated}}
-        assert read_huggingface(apply_method(content, "yarn", 262144)).config.attention_scale() == pytest.approx(
-            expected
-        )
+@pytest.mark.parametrize("read", [read_huggingface, read_by_class])
+def test_drope_stops_all_layers(read: Any) -> None:
+    kinds = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
+    parameters = {kind: {"rope_type": "default", **each} for kind, each in kinds.items()}
+    content = {key: each for key, each in GEMMA_3.items() if not key.startswith("rope")}
+    extended = extend_config({**content, "rope_parameters": parameters}, "drope", 131072, read)
+    found = [config.frequencies() for config in read(extended.content).configs.values()]
+    assert len(found) == 2
+    assert max(map(max, found)) < 1e-9
+    again = extend_config(extended.content, "linear", 65536, read).content
+    assert again["rope_parameters"]["full_attention"]["factor"] == 2.0, "the rotation comes back"
 
 
-@pytest.mark.parametrize("method", extension_methods())
+@pytest.mark.parametrize("method", [method for method in extension_methods() if method != "drope"])
 def test_sliding_attention_stays(method: str) -> None:
     extended = apply_method(GEMMA_3, method, 131072)
     assert frequencies(extended, 131072, "sliding_attention") == frequencies(GEMMA_3, 1, "sliding_attention")
     assert frequencies(extended, 131072, "full_attention")[-1] < frequencies(GEMMA_3, 1, "full_attention")[-1] / 3.9
 
 
-def test_the_text_config_of_a_model_with_images() -> None:
-    whole: Content = {"model_type": "mistral3", "text_config": {**LLAMA, "model_type": "mistral"}, "vision_config": {}}
-    extended = apply_method(whole, "yarn", 16384)
-    assert extended["text_config"]["rope_scaling"]["factor"] == 2.0
-    assert extended["vision_config"] == {}
-    assert "rope_scaling" not in extended
-    assert whole["text_config"]["max_position_embeddings"] == 8192, "the argument is not changed"
-
-
 @pytest.mark.parametrize(
     ("content", "method", "length"),
     [
         (LLAMA, "yarn", 8192),
+        (LLAMA, "drope", 8192),
+        (GEMMA_3, "drope", 131072),
         (LLAMA, "longrope", 4096),
         (LLAMA, "yran", 16384),
         (LLAMA, "y" * 100_000, 16384),

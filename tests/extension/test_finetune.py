@@ -11,7 +11,8 @@ import pytest
 import torch
 from extend_models import save_model, save_tokenizer
 
-from locant.errors import CheckpointError, ConfigError, DataError, MissingExtraError, TrainingError
+from locant.errors import CheckpointError, ConfigError, DataError, MissingExtraError, TrainingError, UsageError
+from locant.extension import evaluate_context
 from locant.extension.evaluate.perplexity import next_token_loss
 from locant.extension.extend.extend import extend_model
 from locant.extension.extend.finetune import FineTuning, FineTuningStep
@@ -107,19 +108,6 @@ def test_the_state_of_another_training(model: Path, text: Path, tmp_path: Path) 
         extend_model(model, tmp_path / "out", 160, finetuning=settings(text))
 
 
-def test_two_do_not_train_the_same(model: Path, text: Path, tmp_path: Path) -> None:
-    said: list[str] = []
-
-    def again(step: FineTuningStep) -> None:
-        with pytest.raises(CheckpointError) as error:
-            extend_model(model, tmp_path / "out", 160, finetuning=settings(text))
-        said.append(str(error.value))
-
-    extend_model(model, tmp_path / "out", 160, finetuning=settings(text, steps=1), on_step=again)
-    assert "out.training is in use: process" in said[0]
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["model", "out", "text.txt"]
-
-
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox", "cohere"])
 def test_the_loss_is_that_of_transformers(tmp_path: Path, family: str) -> None:
     folder = save_model(tmp_path / "model", family)
@@ -150,3 +138,26 @@ def test_what_cannot_be_trained(model: Path, text: Path, tmp_path: Path, monkeyp
     with pytest.raises(MissingExtraError):
         extend_model(model, out, 160, finetuning=settings(text))
     assert not out.exists()
+
+
+def test_drope_trains_at_the_old_length_and_leaves_no_positions(model: Path, text: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="finetune"):
+        extend_model(model, tmp_path / "out", 160, method="drope")
+    steps: list[FineTuningStep] = []
+    chosen = settings(text, length=None, kind="full", steps=30)
+    extended = extend_model(model, tmp_path / "out", 160, method="drope", finetuning=chosen, on_step=steps.append)
+    assert steps[-1].loss < 0.6 * steps[0].loss
+    assert "30 steps of 64 tokens" in extended.report.training
+    saved = transformers.AutoModelForCausalLM.from_pretrained(extended.path).eval()
+    tokens = torch.randint(3, 64, (2, 160), generator=torch.Generator().manual_seed(1))
+    shuffled = torch.randperm(160, generator=torch.Generator().manual_seed(2)).expand(2, -1)
+    with torch.no_grad():
+        # Positions of one text: a jump to a lower one would be taken for the next text of a packed row.
+        mask = torch.ones_like(tokens)
+        found = [saved(tokens, attention_mask=mask, position_ids=at).logits for at in (None, shuffled, shuffled * 4)]
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(found[2], found[0], rtol=0, atol=1e-5)
+    results = evaluate_context(
+        extended.path, tmp_path / "context", texts=[text], lengths=[64, 128], perplexity={"last": 16}, documents=1
+    )
+    assert all(row["perplexity"] < 10 for row in results["perplexity"])

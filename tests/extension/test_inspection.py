@@ -88,12 +88,6 @@ def test_models_without_rope_are_a_note(inspect, content):
         assert not found.has_errors
 
 
-def test_what_cannot_be_read_is_an_error(inspect):
-    found = inspect({**_LLAMA, "rope_scaling": {"rope_type": "yarnn", "factor": 4.0}}, ask_class=False)
-    assert found.parsed is None
-    assert _codes(found)["cannot-be-read"] == "error"
-
-
 def test_the_text_config_is_read_and_named(inspect):
     text = {**_LLAMA, "model_type": "gemma3_text", "head_dim": 64, "num_hidden_layers": 12, "sliding_window": 512}
     found = inspect({"model_type": "gemma3", "text_config": text})
@@ -109,11 +103,6 @@ def test_a_misspelt_entry_is_found_by_asking_again(inspect):
     found = inspect({**_LLAMA, "rope_tetha": 1e6, "partial_rotary_factor": 0.5})
     told = {each.entry: each.code for each in found.findings}
     assert told == {"rope_tetha": "misspelt", "partial_rotary_factor": "entry-without-effect"}
-
-
-def test_repeated_keys_are_found(inspect):
-    found = inspect('{"rope_theta": 1e4, ' + json.dumps(_LLAMA)[1:], ask_class=False)
-    assert _codes(found)["repeated-key"] == "warning"
 
 
 def test_overrides_are_merged_as_vllm_does_and_what_goes_is_told(inspect):
@@ -175,13 +164,6 @@ def test_gguf_files_are_read_and_flags_of_llamacpp_counted(gguf):
         inspect_model(model, llamacpp="--rope-scaling")
     with pytest.raises(UsageError):
         inspect_model(model, hf_overrides="{}")
-
-
-def test_flags_count_for_a_config_json_as_well(inspect):
-    found = inspect(_LLAMA, llamacpp="--rope-freq-base 1000000", ask_class=False)
-    assert found.parsed.config.base == 1e6
-    with pytest.raises(UsageError):
-        inspect(_LLAMA, llamacpp="-c 1", hf_overrides="{}")
 
 
 @pytest.mark.parametrize(

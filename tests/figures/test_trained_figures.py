@@ -89,37 +89,6 @@ def panels(drawn: FigureData) -> dict[str, Any]:
     return {axes.get_title(loc="left"): axes for axes in drawn.figure.axes if axes.get_title(loc="left")}
 
 
-def test_attention(run: Path, tokenizers: TokenizerPair) -> None:
-    text = "alpha beta gamma"
-    shown = panels(draw_figure("attention", run=run, text=text))
-    assert list(shown) == [
-        "Encoder: source to source",
-        "Decoder: target to earlier target",
-        "Cross-attention: word being written to source",
-    ]
-    encoder, decoder, cross = shown.values()
-    pieces = tokenizers.source.tokens(text)
-    source = [label.get_text() for label in encoder.get_xticklabels()]
-    assert len(source) == 2 * (len(pieces) + 1)  # once for each head
-    assert re.sub("[-␣]", "", "".join(source[: len(pieces)])) == text.replace(" ", "")
-    assert source[len(pieces)] == "(end)"
-    assert [label.get_text() for label in encoder.get_yticklabels()] == source  # two layers as two heads
-    assert [label.get_text() for label in cross.get_xticklabels()] == source
-    target = [label.get_text() for label in decoder.get_xticklabels()]
-    written = [*target[1 : len(target) // 2], "(end)"]  # a row of cross-attention is the word that is being written
-    assert [label.get_text() for label in cross.get_yticklabels()] == written * 3
-    assert target[0] == "(begin)"
-    for axes, layers in ((encoder, 2), (decoder, 3), (cross, 3)):
-        images = [np.asarray(image.get_array()) for image in axes.images]
-        assert len(images) == 2 * layers
-        for image in images:
-            np.testing.assert_allclose(image.sum(1), 1, atol=1e-5)
-            assert image.min() >= 0
-            if axes is decoder:
-                assert not np.triu(image, 1).any()
-        assert len({image.tobytes() for image in images}) > layers
-
-
 def test_steps_of_a_trained_layer(run: Path) -> None:
     text = "alpha beta gamma"
     drawn = draw_figure("attention-steps", run=run, text=text, stack="encoder", layer=2)
@@ -159,13 +128,6 @@ def test_words_and_their_circles(run: Path) -> None:
             gaps = np.abs(weights[:, [2 * pair, 2 * pair + 1]] - patch.center).max(1)
             assert gaps.min() < 1e-5  # the centre is the vector of a word
         assert axes.get_aspect() == 1
-
-
-def test_words_that_are_asked_for(run: Path) -> None:
-    shown = panels(draw_figure("word-plus-position", run=run, text="omega omega beta"))
-    labels = [text.get_text() for text in shown["Pair 0: 6.28 tokens per turn"].texts]
-    assert re.sub("[-␣]", "", "".join(labels)).startswith("omega")
-    assert len(labels) == len(set(labels))
 
 
 @pytest.mark.sampled(1)
@@ -251,29 +213,6 @@ def test_what_a_trained_decoder_says(run: Path) -> None:
         for token, following in zip(target, [*target[1:], EOS], strict=True):
             expected.append(float(model.step(torch.tensor([[token]]), cache)[0, 0].softmax(-1)[following]))
     np.testing.assert_allclose(chances, expected, rtol=1e-4)
-
-
-def test_heads(run: Path) -> None:
-    drawn = draw_figure("heads", run=run)
-    shown = panels(drawn)
-    for kind, layers in (("encoder", 2), ("decoder", 3)):
-        image = np.ma.filled(shown[kind.capitalize()].images[0].get_array(), np.nan)
-        np.testing.assert_array_equal(image, drawn.data[f"weights {kind}"].reshape(layers * 2, -1))
-    assert drawn.data["weights decoder"].shape == (3, 2, 9)
-    keys = drawn.data["keys cross"]
-    points = [line.get_xdata() for line in shown["Keys that a head uses"].lines if line.get_marker() == "^"]
-    np.testing.assert_allclose(points[0], keys.ravel())
-    assert (keys >= 1).all()
-
-
-def test_training(run: Path) -> None:
-    drawn = draw_figure("training", run=run)
-    shown = panels(drawn)
-    assert set(shown) == {"Loss", "Validation translations", "Learning rate", "Speed"}
-    assert drawn.data["training nll"].tolist() == [8.0, 7.0, 6.0]
-    assert drawn.data["validation bleu"].tolist() == [12.5]
-    assert np.isnan(drawn.data["validation chrf"]).all()
-    assert shown["Learning rate"].lines[0].get_ydata() == pytest.approx([1e-3, 2e-3, 3e-3])
 
 
 def test_biases_that_were_learned(make_run: RunMaker) -> None:
@@ -377,10 +316,3 @@ def test_mistakes(run: Path, make_run: RunMaker, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs a Transformer, but this model's architecture is rnn"):
         write_figures(["attention"], out, options={"run": make_run(architecture="rnn")})
     assert not out.exists()
-
-
-def test_wrong_usage_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["figures", "probe", "-o", str(tmp_path / "none")]) == 2
-    assert "say which: --run FOLDER" in capsys.readouterr().err
-    assert main(["figures", "probe", "--run", str(tmp_path / "gone"), "-o", str(tmp_path / "none")]) == 1
-    assert "There is no model folder" in capsys.readouterr().err

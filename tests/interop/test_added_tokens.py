@@ -16,7 +16,7 @@ from locant.errors import LocantError
 from locant.interop import export_huggingface, import_model
 from locant.text import EOS
 from locant.training import FineTuningSettings
-from locant.training.parent import open_parent
+from locant.training.finetuning import open_parent
 from locant.translation import Translator
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")

@@ -29,7 +29,7 @@ from locant.cli import main
 from locant.errors import CheckpointError, ConfigError, LocantError
 from locant.interop import export_argos, export_huggingface, export_onnx, import_argos
 from locant.models import DecodingSettings
-from locant.training.parent import open_parent
+from locant.training.finetuning import open_parent
 from locant.training.settings import FineTuningSettings
 from locant.translation import Translator, load_translator
 

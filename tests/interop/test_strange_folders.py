@@ -21,7 +21,7 @@ from test_multilingual import m2m100_files, nllb_files
 
 from locant.errors import CheckpointError, ConfigError, LocantError
 from locant.interop import import_model
-from locant.training.parent import open_parent
+from locant.training.finetuning import open_parent
 from locant.training.settings import FineTuningSettings
 
 

@@ -123,12 +123,6 @@ def test_under_autocast_it_ends_in_the_lower_precision(calls: list[object]) -> N
     torch.testing.assert_close(gradient.double(), expected, rtol=2**-7, atol=2**-7)
 
 
-def test_evaluation_drops_nothing() -> None:
-    norm, dropout = _norm(64, 0), Dropout(0.5).eval()
-    x, residual = torch.randn(3, 64, requires_grad=True), torch.randn(3, 64)
-    torch.testing.assert_close(add_and_norm(x, residual, dropout, norm), norm(x + residual))
-
-
 @pytest.mark.parametrize("kind", ["narrow", "float64", "mixed", "no gradients"])
 def test_the_rest_is_left_to_pytorch(kind: str, calls: list[object]) -> None:
     width = 32 if kind == "narrow" else 64
@@ -142,15 +136,6 @@ def test_the_rest_is_left_to_pytorch(kind: str, calls: list[object]) -> None:
         if kind != "mixed":
             torch.testing.assert_close(layer_norm(x, norm), norm(x))
     assert not calls
-
-
-def test_switched_off_it_is_left_to_pytorch(calls: list[object]) -> None:
-    norm, x = _norm(64, 0), torch.randn(3, 64, requires_grad=True)
-    found = layer_norm(x, norm)
-    assert calls
-    with kernels(False):
-        torch.testing.assert_close(layer_norm(x, norm), found)
-    assert len(calls) == 1
 
 
 def test_scales_that_lie_apart_in_memory() -> None:

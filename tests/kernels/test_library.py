@@ -6,22 +6,17 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from with_kernels import kernels, needs_compiler
 
 import locant.kernels
-from locant.cli.messages import messages_on_stderr
 from locant.errors import ConfigError
-from locant.kernels import rotation
 from locant.kernels.library import Kernel, Library, built_path, find_compiler
 from locant.kernels.tensors import SMALLEST
 from locant.kernels.variants import FOLDER
-from locant.positions import Rotary
 
 # Sources of a library that is built at once.
 SOME_SOURCES = {
@@ -82,24 +77,6 @@ def test_a_damaged_build_is_made_again(cache: Path) -> None:
     built_path().write_bytes(b"half of a libra")
     built_path().chmod(0o755)
     assert fresh().usable()
-
-
-@needs_compiler
-def test_a_build_is_announced_once(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with messages_on_stderr():
-        assert fresh().usable()
-        assert fresh().usable()
-    said = capsys.readouterr().err
-    assert said.count("Building C++ kernels") == said.count("LOCANT_KERNELS=0") == said.count(str(cache)) == 1
-
-
-@needs_compiler
-def test_threads_build_once(compiler: Callable[[str], None], tmp_path: Path) -> None:
-    compiler(f'exec {shlex.join(find_compiler() or ())} "$@"')
-    kernel, others = fresh(), [fresh() for _ in range(3)]
-    with ThreadPoolExecutor(8) as threads:
-        assert all(threads.map(Kernel.usable, [kernel] * 5 + others))
-    assert (tmp_path / "asked").read_text().count("-shared") == 1
 
 
 @needs_compiler
@@ -180,36 +157,6 @@ def test_elsewhere_than_in_the_cache(why: str, cache: Path, tmp_path: Path, monk
     assert not built_path().parent.stat().st_mode & 0o022
 
 
-@pytest.mark.parametrize("kind", ["link", "everybody's"])
-def test_a_folder_for_temporary_files_is_nobody_elses(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Path, "home", lambda: Path("~no-such-user").expanduser())
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    folder, elsewhere = built_path().parent, tmp_path / "elsewhere"
-    folder.rmdir()
-    elsewhere.mkdir(mode=0o755)
-    if kind == "link":
-        folder.symlink_to(elsewhere)
-    else:
-        folder.mkdir()
-        folder.chmod(0o777)
-    with pytest.raises(ConfigError, match=str(folder)):
-        built_path()
-
-
-@needs_compiler
-@pytest.mark.parametrize("mode", [0o775, 0o757])
-def test_a_build_that_others_could_have_changed_is_not_loaded(cache: Path, tmp_path: Path, mode: int) -> None:
-    inside = built_path()
-    inside.write_bytes(b"not to be loaded")
-    inside.chmod(mode)
-    assert fresh().usable()
-    assert built_path().parent.parent == tmp_path
-    inside.chmod(0o755)
-    assert built_path() == inside
-
-
 def test_builds_are_of_a_processor_and_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info, paths = tmp_path / "cpuinfo", []
     monkeypatch.setattr("locant.kernels.library._CPUINFO", info)
@@ -220,35 +167,6 @@ def test_builds_are_of_a_processor_and_of_sources(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("locant.kernels.library.sources", lambda: SOME_SOURCES | {"other.h": b""})
     paths.append(built_path())
     assert len(set(paths)) == 4
-
-
-@needs_compiler
-def test_builds_are_of_a_compiler_and_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my tools").mkdir()
-    ran, first, second = (tmp_path / "my tools" / name for name in ("ccache", "one-c++", "two-c++"))
-    ran.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\nexec "$@"\n')
-    for path in (first, second):
-        path.write_text(f'#!/bin/sh\nexec {shlex.join(find_compiler() or ())} "$@"\n')
-    for program in (ran, first, second):
-        program.chmod(0o755)
-
-    def build_by(*command: object) -> Path:
-        monkeypatch.setenv("CXX", shlex.join(map(str, command)))
-        fresh().require()
-        assert built_path().exists()
-        return built_path()
-
-    monkeypatch.setenv("CXX", str(first))  # as it always could be said, without quotes
-    assert find_compiler() == (str(first),)
-    paths = [build_by(ran, first), build_by(ran, first), build_by(ran, second, "-O1", "-DBY_NAME")]
-    asked = (tmp_path / "asked").read_text()
-    assert f"{first} -O3 -march=native" in asked
-    assert f"{second} -O1 -DBY_NAME" in asked
-    first.write_text(f"{first.read_text()}# a newer one")
-    paths.append(build_by(ran, first))
-    assert len(set(paths)) == 3
-    monkeypatch.setenv("CXX", f"{ran} 'no end")
-    assert find_compiler() not in (None, (str(ran),))
 
 
 def test_the_switch() -> None:
@@ -267,10 +185,3 @@ def test_the_environment_switches_off_from_the_start(value: str, on: bool) -> No
     code = "import locant.kernels, sys; sys.exit(locant.kernels.enabled())"
     environment = {**os.environ, "LOCANT_KERNELS": value}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == on
-
-
-def test_small_tensors_build_nothing(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    monkeypatch.setattr(rotation, "KERNEL", fresh())
-    x, positions = torch.randn(1, 2, 8, 16), torch.arange(8)
-    Rotary(16).rotate(x, x, positions, positions)
-    assert not cache.exists()

@@ -23,7 +23,6 @@ from torch.utils.checkpoint import checkpoint
 from with_kernels import kernels, needs_compiler
 
 from locant.errors import ConfigError
-from locant.kernels.library import LIBRARY
 from locant.kernels.operator import OPERATORS
 from locant.kernels.operators import decompositions
 from locant.models.dropout import Dropout
@@ -234,28 +233,6 @@ def test_a_block_is_compiled_in_one_graph(backend: str) -> None:
     assert torch.equal(found[1] == 0, expected[1] == 0), "the same elements are dropped"
 
 
-def test_the_switch_is_seen_by_what_is_compiled() -> None:
-    block, x, positions = _block()
-    graphs, keeping = _keeping()
-    compiled = torch.compile(block.eval(), fullgraph=True, backend=keeping)
-    x = x.detach()
-    expected = compiled(x, positions)
-    with kernels(False):
-        torch.testing.assert_close(compiled(x, positions), expected, atol=1e-5, rtol=1e-5)
-    assert graphs == [IN_A_BLOCK, set()]
-
-
-def test_sizes_decide_in_a_graph_as_without() -> None:
-    block, x, positions = _block()
-    graphs, keeping = _keeping()
-    compiled = torch.compile(block.eval(), fullgraph=True, backend=keeping, dynamic=True)
-    for length in (5, 9, 64, 65, 90):
-        x, positions = _random(2, length, 64, grad=False), torch.arange(length)
-        torch.testing.assert_close(compiled(x, positions), block(x, positions), atol=1e-5, rtol=1e-5)
-    norm_and_rotation = {"layer_norm", "rotate"}
-    assert graphs == [norm_and_rotation | {"attention"}, norm_and_rotation]
-
-
 def test_the_loss_is_compiled_in_one_graph() -> None:
     hidden, weight, labels = _random(2, 3, 16), _random(9, 16), torch.tensor([[3, 0, 8], [1, 2, 0]])
 
@@ -299,16 +276,6 @@ def test_free_sizes_are_exported() -> None:
         torch.testing.assert_close(program.module()(x, positions), block(x, positions), atol=1e-5, rtol=1e-5)
 
 
-def test_exported_programs_run_where_kernels_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    block, x, positions = _block()
-    program = torch.export.export(block.eval(), (x.detach(), positions)).module()
-    expected = program(x, positions)
-    with kernels(False):
-        torch.testing.assert_close(program(x, positions), expected, atol=1e-5, rtol=1e-5)
-    monkeypatch.setattr(LIBRARY, "failed", True)
-    assert not _names(torch.export.export(block, (x.detach(), positions)).graph)
-
-
 def test_onnx_knows_nothing_of_locant(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxscript")
@@ -316,22 +283,6 @@ def test_onnx_knows_nothing_of_locant(tmp_path: Path) -> None:
     path = tmp_path / "block.onnx"
     torch.onnx.export(block.eval(), (x.detach(), positions), path, dynamo=True, verbose=False)
     assert {domain.domain for domain in onnx.load(path).opset_import} <= {"", "pkg.onnxscript.torch_lib.common"}
-
-
-def test_functional_gradients_are_those_of_autograd() -> None:
-    """And those of the kernels, which transforms do not see."""
-    block, x, positions = _block()
-    names = dict(block.eval().named_parameters())
-    x = x.detach()
-
-    def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        return torch.func.functional_call(block, parameters, (x, positions)).square().sum()
-
-    expected = torch.autograd.grad(loss(names, x), list(names.values()))
-    with Seen() as seen:
-        found = torch.func.grad(loss)({name: value.detach() for name, value in names.items()}, x)
-    torch.testing.assert_close(tuple(found.values()), expected, atol=1e-4, rtol=1e-4)
-    assert not seen.names
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -360,32 +311,6 @@ def test_a_sharded_block_keeps_the_operators(compiled: bool, tmp_path: Path) -> 
     torch.testing.assert_close(block.norm.weight.grad.to_local(), right, atol=1e-5, rtol=1e-5)  # type: ignore[union-attr]
 
 
-def test_gradients_of_each_example() -> None:
-    """``vmap`` of ``grad``, which PyTorch's own operations serve."""
-    block, x, positions = _block()
-    block.eval()
-    parameters = {name: value.detach() for name, value in block.named_parameters()}
-
-    def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        return torch.func.functional_call(block, parameters, (x.unsqueeze(0), positions)).square().sum()
-
-    found = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x.detach())
-    for row in range(len(x)):
-        one = torch.func.grad(loss)(parameters, x[row].detach())
-        for name, value in one.items():
-            torch.testing.assert_close(found[name][row], value, atol=1e-4, rtol=1e-4)
-
-
-def test_autocast_lowers_what_it_lowers_of_pytorch() -> None:
-    q, k, v = (_random(2, 3, 5, 16, grad=False) for _ in range(3))
-    with torch.autocast("cpu", BFLOAT16):
-        found, probabilities = torch.ops.locant.attention(q, k, v, None, False)
-        assert torch.ops.locant.rotate([q], torch.ones(5, 8), torch.zeros(5, 8), False)[0].dtype == FLOAT32
-    assert (found.dtype, probabilities.dtype) == (BFLOAT16, FLOAT32)
-    expected = nn.functional.scaled_dot_product_attention(*(x.bfloat16() for x in (q, k, v)))
-    torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
-
-
 @pytest.mark.parametrize("backend", [None, "aot_eager"])
 def test_checkpoints_drop_the_same_elements_again(backend: str | None) -> None:
     block, x, positions = _block()
@@ -405,16 +330,6 @@ def test_there_are_no_second_derivatives_and_an_error_says_so(name: str) -> None
     (first,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="LOCANT_KERNELS=0"):
         first.sum().backward()
-
-
-@pytest.mark.parametrize("seen", [False, True])
-def test_the_loss_has_no_second_derivatives_even_beside_what_has(seen: bool) -> None:
-    hidden, weight, labels = _random(2, 3, 16), _random(9, 16), torch.tensor([[3, 0, 8], [1, 2, 0]])
-    with Seen() if seen else nullcontext():
-        loss, _ = projected_cross_entropy(hidden, weight, labels, smoothing=0.1, ignore=0)
-        (first,) = torch.autograd.grad(loss + hidden.square().sum(), hidden, create_graph=True)
-    with pytest.raises(RuntimeError, match="second derivatives"):
-        first.square().sum().backward()
 
 
 def test_transforms_of_the_loss() -> None:
@@ -463,45 +378,6 @@ def test_gradients_of_other_sizes_are_no_kernel_s() -> None:
     outer, normalised, inverse, *others = _norm_backward(FLOAT32, 64, 0)
     for changed in ((outer, normalised[:1, :2], inverse), (outer, normalised, inverse[:, :3])):
         assert _refused(OPERATORS["layer_norm_backward"], (*changed, *others))
-
-
-@pytest.mark.parametrize("width", [0, 64])
-def test_norms_of_nothing(width: int) -> None:
-    x, weight, bias = _random(3 if not width else 0, width), _random(width), _random(width)
-    found, *_ = torch.ops.locant.layer_norm(x, None, weight, bias, None, 0, 1e-5, FLOAT32)
-    assert found.shape == x.shape
-    (of_weight,) = torch.autograd.grad(found.sum(), weight)
-    assert torch.equal(of_weight, torch.zeros(width))
-
-
-def test_rows_that_overlap_are_rotated_apart() -> None:
-    angles = _random(8, 8, grad=False)
-    windows = _random(40, grad=False).as_strided((1, 1, 8, 16), (40, 40, 1, 1))
-    (found,), (right,) = (
-        OPERATORS["rotate"].overload([x], angles.cos(), angles.sin(), False) for x in (windows, windows.contiguous())
-    )
-    torch.testing.assert_close(found, right)
-
-
-@pytest.mark.parametrize("device", ["cpu", "meta"])
-@pytest.mark.parametrize("reads", [True, False])
-def test_dropout_that_there_is_not_is_refused(device: str, reads: bool) -> None:
-    x, scales = torch.ones(2, 64, device=device), torch.ones(64, device=device)
-    with kernels(reads):
-        for dropped, seed in ((-1, torch.tensor(3)), (256, torch.tensor(3)), (25, None)):
-            with pytest.raises(ConfigError, match=str(dropped)):
-                torch.ops.locant.layer_norm(x, None, scales, scales, seed, dropped, 1e-5, FLOAT32)
-            with pytest.raises(ConfigError, match=str(dropped)):
-                torch.ops.locant.layer_norm_backward(x, x, x[:, 0], scales, seed, dropped, True, FLOAT32)
-
-
-@pytest.mark.parametrize("dtype", [FLOAT32, BFLOAT16])
-def test_attention_of_no_features(dtype: torch.dtype) -> None:
-    q, k = torch.ones(2, 3, 5, 0, dtype=dtype).requires_grad_(), torch.ones(2, 3, 7, 0, dtype=dtype)
-    found, _ = torch.ops.locant.attention(q, k, k, None, False)
-    assert (found.shape, found.dtype) == (q.shape, dtype)
-    (gradient,) = torch.autograd.grad(found.sum(), q)
-    assert gradient.shape == q.shape
 
 
 @pytest.mark.parametrize(("name", "make"), CASES)

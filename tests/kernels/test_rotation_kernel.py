@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 from with_kernels import kernels, needs_compiler
 
 from locant.kernels import rotation as kernel
-from locant.positions import MultimodalRotary, Rotary, rotate_pairs
+from locant.positions import Rotary, rotate_pairs
 from locant.positions.rotary.rotation import RotaryAngles, apply_rotation
 
 pytestmark = needs_compiler
@@ -87,18 +87,6 @@ def test_not_a_number_and_infinity_stay() -> None:
     assert Rotary(2).rotate(infinite, infinite, still[:1], still[:1])[0][..., 0] == float("inf")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("bits", [0x7FFFFFFF, -1, 0x7F800001, -0x7FFFFF, 0x7FFF8000, 0x7FC00000])
-def test_angles_that_are_no_numbers_give_none(layout: Any, bits: int) -> None:
-    """Whatever their bits are, of which rounding could make zero; in vectors and in what is left of them."""
-    table = torch.full((6, 40), bits, dtype=torch.int32).view(torch.float32)
-    assert table.isnan().all()
-    x = heads(1, 2, 6, 80).bfloat16()
-    found = rotate_pairs(x, table, table, layout)
-    assert served(x, 6, 40)
-    assert found.isnan().all()
-
-
 def test_what_has_gradients_is_left_to_pytorch() -> None:
     x, angles = heads(1, 2, 6, 8).requires_grad_(), heads(6, 4, seed=1)
     assert not kernel.serves((x,), angles.cos(), angles.sin())
@@ -120,33 +108,6 @@ def test_gradients_are_right_to_the_second(layout: Any, of: str) -> None:
 
     assert torch.autograd.gradcheck(rotated, (x, angles))
     assert torch.autograd.gradgradcheck(rotated, (x, angles))
-
-
-def test_other_schemes_and_dtypes() -> None:
-    x = heads(1, 2, 6, 16)
-    coordinates = torch.stack([torch.arange(6) * i for i in (1, 2, 3)], dim=-1).unsqueeze(0)
-    compiled = MultimodalRotary(16).rotate(x, x, coordinates, coordinates)[0]
-    half = x.half()
-    assert not served(half, 6, 8)
-    assert Rotary(16).rotate(half, half, torch.arange(6), torch.arange(6))[0].dtype == torch.float16
-    with kernels(False):
-        torch.testing.assert_close(compiled, MultimodalRotary(16).rotate(x, x, coordinates, coordinates)[0])
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 6, 4), (1, 3, 6, 4), (1, 1, 1, 4), (1, 4), (3, 6, 4)])
-def test_angles_that_broadcast(shape: tuple[int, ...]) -> None:
-    """Angles of a head of their own, or the same for all positions."""
-    x, angles = heads(2, 3, 6, 8), heads(*shape, seed=1)
-    found = rotate_pairs(x, angles.sin(), angles.cos(), "half")
-    with kernels(False):
-        torch.testing.assert_close(found, rotate_pairs(x, angles.sin(), angles.cos(), "half"))
-
-
-def test_angles_in_any_memory() -> None:
-    x, angles = heads(2, 3, 6, 8), heads(4, 6, seed=1).T
-    found = rotate_pairs(x, angles.sin(), angles.cos(), "half")
-    with kernels(False):
-        torch.testing.assert_close(found, rotate_pairs(x, angles.sin(), angles.cos(), "half"))
 
 
 def test_transforms_and_tracing_see_pytorch() -> None:

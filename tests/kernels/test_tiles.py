@@ -54,13 +54,6 @@ def test_instructions_are_encoded_as_the_manual_says(tmp_path: Path) -> None:
         assert bytes.fromhex(f"{expected}c3") in code, instruction  # and the function returns
 
 
-@pytest.mark.parametrize(("error", "said"), [(0, "1 1 1\n"), (-1, "0 0 1\n")], ids=["lent", "refused"])
-def test_the_system_is_asked_once(tmp_path: Path, error: int, said: str) -> None:
-    program = built("lending.cpp", tmp_path / "lending", [f"-D{name}=1" for name in INSTRUCTIONS])
-    run = subprocess.run([program, str(error)], capture_output=True, text=True, check=True)
-    assert run.stdout == said
-
-
 @pytest.mark.slow
 def test_tiles_give_what_avx512_gives(tmp_path: Path) -> None:
     flags = ["-march=native", "-DLOCANT_EMULATED_TILES"]

@@ -67,11 +67,6 @@ def test_the_system_must_keep_the_registers() -> None:
     assert best(AMX, ZMM) == best(AMX, TILES - 0x20000) == best(AMX, TILES - 0x40000) == "x86-64-v4-vnni-bf16"
 
 
-def test_the_system_must_lend_the_tiles() -> None:
-    assert best(AMX | {7: ()}, TILES) == "x86-64-v4-vnni-bf16"
-    assert best(AMX | {4: (22, 24)}, TILES) == "x86-64-v4-vnni-bf16"
-
-
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_every_feature_counts(number: int) -> None:
     for bit in V4[number]:

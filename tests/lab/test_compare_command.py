@@ -1,25 +1,20 @@
 """``locant compare`` and the page it writes."""
 
-import io
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from lab_records import TINY
-from rich.console import Console
 
 from locant.cli import main
-from locant.cli.compare import print_grid
 from locant.errors import DataError
 from locant.figures import LengthCurve, quality_by_length
 from locant.lab import Comparison, compare, load_records
-from locant.lab.comparison import Job, save_comparison
-from locant.lab.runner import Failure
+from locant.lab.comparison import save_comparison
 from locant.lab.runner import main as work
 
 
@@ -77,16 +72,6 @@ def test_an_unfair_comparison_fails(finished: Path, capsys: pytest.CaptureFixtur
     assert re.search("Not a fair comparison: copy, seed 1, first batch: learned: [0-9a-f]{12}, none: 0{12}\\.", error)
 
 
-def test_a_comparison_without_a_finished_trial_writes_no_tables(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failed = [Failure(Job("copy", "none", 1), "the loss was nan")]
-    monkeypatch.setattr(sys.modules[compare.__module__], "run_comparison", lambda *_, **__: failed)
-    assert main(["compare", "--task", "copy", "--schemes", "none", "--steps", "2", "-o", str(tmp_path / "out")]) == 1
-    assert capsys.readouterr().err
-    assert not list(tmp_path.rglob("re*.*"))
-
-
 def test_a_saved_comparison_goes_on_as_it_is(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "-o", str(finished), "--steps", "3"]) == 2
     assert main(["compare", "--task", "copy", "--schemes", "none", "--steps", "3", "-o", str(finished)]) == 2
@@ -125,18 +110,6 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "--schemes", "rotary", "--steps", "2"]) == 2
 
 
-def test_wide_tables_are_shown_in_parts_and_whole() -> None:
-    console = Console(width=40, record=True, file=io.StringIO())
-    lines = [["scheme", *(f"at {length}" for length in range(100, 120))]]
-    lines += [[name, *(f"{name[0]}{length}.5" for length in range(100, 120))] for name in ("rotary", "alibi")]
-    print_grid(console, lines, "title")
-    shown = console.export_text()
-    assert all(len(line.rstrip()) <= 40 for line in shown.splitlines())
-    words = shown.split()
-    assert all(words.count(cell) == 1 for row in lines[1:] for cell in row[1:])
-    assert words.count("rotary") == words.count("alibi") > 1
-
-
 def test_curves_are_means_and_bands_reach_from_worst_to_best() -> None:
     curves = [LengthCurve("a", {1: [1.0, 3.0], 2: [5.0, 5.0]}), LengthCurve("b", {1: [2.0], 2: []})]
     figure = quality_by_length(curves, title="t", length_label="l", quality_label="q", trained=1).figure
@@ -146,9 +119,5 @@ def test_curves_are_means_and_bands_reach_from_worst_to_best() -> None:
     assert lines["b"] == [[1.0, 2.0]]
     band = np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
     assert {(1.0, 1.0), (1.0, 3.0), (2.0, 5.0)} <= set(map(tuple, band.tolist()))
-    long = quality_by_length(curves, title=30 * "long ", length_label="l", quality_label="q", trained=1)
-    (axes,) = long.figure.axes
-    (beyond,) = (text for text in axes.texts if "longer than trained" in text.get_text())
-    assert not axes.title.get_window_extent().overlaps(beyond.get_window_extent())
     with pytest.raises(DataError, match="not a single value"):
         quality_by_length([LengthCurve("a", {})], title="t", length_label="l", quality_label="q")

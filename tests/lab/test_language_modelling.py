@@ -45,17 +45,6 @@ def test_a_table_that_ends_at_the_trained_length(text: Path, tmp_path: Path) -> 
     assert [length for length, value in found.items() if value is None] == [16, 32, 64]
 
 
-@pytest.mark.slow
-def test_sliding_windows_read_more_before_each_character(text: Path, tmp_path: Path) -> None:
-    apart, sliding = (
-        task("language-modelling", text, stride=stride).run(trial("none", tmp_path, steps=150)).measurements
-        for stride in (None, 4)
-    )
-    one, other = by_length(apart, "nats"), by_length(sliding, "nats")
-    assert one[4] == pytest.approx(other[4], rel=0.05)  # other numbers of characters suit both
-    assert (other[8] or 9) < (one[8] or 0)
-
-
 def test_extension_of_one_model(text: Path, tmp_path: Path) -> None:
     extension = task("context-extension", text, factors=[2, 4], fine_tune_steps=5)
     extension.prepare(trial("", tmp_path, steps=100))

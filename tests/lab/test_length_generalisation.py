@@ -80,19 +80,6 @@ def test_the_numbers_of_a_whole_trial(tmp_path: Path) -> None:
     assert "8 tokens" in outcome.measurements[1].reason
 
 
-def test_data_do_not_depend_on_the_variant(tmp_path: Path) -> None:
-    found = [task(test_lengths=[1]).run(trial(name, 1, tmp_path)) for name in ("none", "t5", "learned", "fire")]
-    assert len({outcome.first_batch for outcome in found}) == 1
-    assert len({outcome.initial_weights for outcome in found}) == 1
-    assert len({outcome.parameters - outcome.scheme_parameters for outcome in found}) == 1
-    assert len({outcome.parameters for outcome in found}) == 4
-
-
-def test_another_seed_has_other_data(tmp_path: Path) -> None:
-    digests = {task().run(trial("none", 1, tmp_path, seed)).first_batch for seed in (1, 2)}
-    assert len(digests) == 2
-
-
 def test_lengths_that_cannot_be() -> None:
     task("chains", train_length=26).check()
     for wrong in (task("chains", train_length=30), task(test_lengths=[0, 1])):

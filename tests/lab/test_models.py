@@ -12,12 +12,13 @@ from locant.lab.variants import (
     build_fairly,
     check_scheme,
     initial_facts,
+    options_for_lengths,
     position_fields,
     split_variant,
     weights_outside_schemes,
 )
 from locant.models import LanguageModel
-from locant.positions import SCHEMES
+from locant.positions import SCHEMES, AttentionShape, check_options
 
 SETTINGS = ModelSettings(layers=2, d_model=32, d_ff=48, heads=2)
 
@@ -27,7 +28,7 @@ def build(variant: str, seed: int = 1, trained: int = 24) -> LanguageModel:
 
 
 @pytest.mark.sampled(10)
-@pytest.mark.parametrize("variant", [*all_schemes(), "sinusoidal:combine=concatenate"])
+@pytest.mark.parametrize("variant", [*all_schemes(), "sinusoidal:combine=concatenate", "LG:L=t5:L.window=3:G=rope"])
 def test_initial_weights_are_the_same_wherever_shapes_allow(variant: str) -> None:
     plain, model = build("none"), build(variant)
     shared, own = plain.state_dict(), weights_outside_schemes(model)
@@ -66,6 +67,8 @@ def test_lengths_that_schemes_must_know() -> None:
     extend = fields["self-extend"]["position_options"]
     assert extend == {"window": 12, "group": 3}
     assert 12 + (47 - 12) // 3 <= 23
+    for name, scheme in SCHEMES.items():
+        check_options(name, AttentionShape(64, 4, causal=True), options_for_lengths(scheme, trained=40, longest=100))
     own = position_fields("learned:max_positions=99", head_dim=16, trained=24, longest=48)
     assert own["position_options"] == {"max_positions": 99}
 
@@ -74,6 +77,10 @@ def test_options_of_variants() -> None:
     assert split_variant("rotary:base=500000.0:layout=half") == ("rotary", {"base": 500000.0, "layout": "half"})
     for variant in SCHEMES:
         check_scheme(variant)
+    mix = position_fields("LLG:L=rope:L.window=16:L.base=500:G=rotary-25", head_dim=16, trained=24, longest=48)
+    local = {"position": "rotary", "position_options": {"base": 500}, "window": 16}
+    far = {"position": "rotary", "position_options": {"rotary_dim": 4}}
+    assert mix == {"pattern": "LLG", "kinds": {"L": local, "G": far}}
 
 
 @pytest.mark.parametrize(
@@ -86,6 +93,12 @@ def test_options_of_variants() -> None:
         ("rotary:base", "'base'"),
         ("rotary:base=-1", "base"),
         ("rotary:base=hello", "hello"),
+        ("LLLG", "LLLG:L=rotary"),
+        ("LG:L=rotary", "'G'"),
+        ("LG:L=rotary:G=alibi:X=t5", "'X'"),
+        ("LG:L=rotery:G=alibi", "'rotary'"),
+        ("LG:L=rotary:L.windw=3:G=none", "'window'"),
+        ("LG:L=rotary:L.window=0:G=none", "kinds.L.window"),
     ],
 )
 def test_variants_that_cannot_be(variant: str, said: str) -> None:

@@ -93,22 +93,9 @@ ANSWERS: dict[str, Callable[[str], str]] = {
     "edits": edits,
 }
 
-LENGTHS: dict[str, Callable[[str, str], int]] = {
-    "copy": lambda question, answer: len(question.split()),
-    "reverse": lambda question, answer: len(question.split()),
-    "addition": lambda question, answer: len(question.split(" + ")[1].split()),
-    "sorting": lambda question, answer: len(question.split()),
-    "summation": lambda question, answer: len(question.split()),
-    "parity": lambda question, answer: len(question.split()),
-    "polynomial": lambda question, answer: question.count("^"),
-    "chains": lambda question, answer: question.count(";"),
-    "commands": lambda question, answer: len(answer.split()),
-    "edits": lambda question, answer: sum(len(word) > 1 for word in question.split()),
-}
-
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_answers_and_lengths(name: str) -> None:
+def test_answers(name: str) -> None:
     problem, random = PROBLEMS[name], Random(1)
     seen = Counter[str]()
     for length in (1, 2, 3, 7, 20):
@@ -117,7 +104,6 @@ def test_answers_and_lengths(name: str) -> None:
             assert {*question, *answer} <= set(problem.symbols)
             seen.update({*question, *answer})
             assert " ".join(answer) == ANSWERS[name](" ".join(question))
-            assert LENGTHS[name](" ".join(question), " ".join(answer)) == length
     assert set(seen) == set(problem.symbols)
     assert len(problem.symbols) == len(set(problem.symbols))
 
@@ -138,16 +124,6 @@ def test_answers_and_lengths(name: str) -> None:
 def test_clauses_of_the_scan_paper(command: str, actions: str) -> None:
     known = {" ".join(words): " ".join(done) for of_size in scan_clauses().values() for words, done in of_size}
     assert known[command] == actions.replace("LTURN", "TURN-LEFT").replace("RTURN", "TURN-RIGHT")
-
-
-def test_joints_of_the_scan_paper() -> None:
-    """Figure 1: "jump opposite left after walk around left" walks first; "... and ..." is in order."""
-    random, found = Random(0), set[str]()
-    for _ in range(3000):
-        question, answer = PROBLEMS["commands"].sample(random, 3)
-        if " ".join(question) in ("jump after turn opposite left", "jump and turn opposite left"):
-            found.add(f"{question[1]}: {' '.join(answer)}")
-    assert found == {"after: TURN-LEFT TURN-LEFT JUMP", "and: JUMP TURN-LEFT TURN-LEFT"}
 
 
 def test_edits_of_the_pcfg_paper() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from lab_records import TINY, make_record
 
-from locant.errors import CheckpointError, ConfigError, DataError
-from locant.lab import Comparison, ComparisonCallback, expand_tasks, load_records, run_comparison
+from locant.errors import CheckpointError, ConfigError
+from locant.lab import Comparison, ComparisonCallback, load_records, run_comparison
 from locant.lab.comparison import Job, save_comparison
 from locant.lab.record import load_record, record_path
 from locant.lab.runner import main
@@ -168,42 +168,6 @@ def test_a_record_of_another_configuration_is_not_taken(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(CheckpointError, match=r"seed-1\.json"):
         load_records(tmp_path)
-
-
-def test_the_text_is_needed_by_trials_that_have_to_run_alone(tmp_path: Path) -> None:
-    finished = comparison(tasks=["language-modelling"], options={"text": "gone.txt"})
-    with pytest.raises(DataError, match=r"gone\.txt"):
-        run_comparison(tmp_path / "new", finished, device="cpu")
-    assert not (tmp_path / "new").exists()
-    record = make_record("language-modelling", "none", 1, {})
-    configuration = finished.configuration("language-modelling")
-    path = record_path(tmp_path, record.task, record.variant, record.seed)
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({**record.to_dict(), "configuration": configuration}))
-    assert run_comparison(tmp_path, finished, device="cpu") == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"tasks": ["copi"]}, "'copy'"),
-        ({"variants": ["rotari"]}, "'rotary'"),
-        ({"options": {"train_lenght": 3}}, "'train_length'"),
-        ({"budget": {"steps": 2, "minutes": 1}}, "minutes"),
-        ({"seeds": 0}, "seeds"),
-    ],
-)
-def test_wrong_comparisons(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        run_comparison(tmp_path / "new", comparison(**changes), device="cpu")
-    assert not (tmp_path / "new").exists()
-
-
-def test_groups_of_tasks() -> None:
-    assert expand_tasks(("reverse", "length-generalisation"))[:3] == ("reverse", "copy", "addition")
-    assert len(expand_tasks(("length-generalisation",))) == 10
-    with pytest.raises(ConfigError, match="'length-generalisation'"):
-        expand_tasks(("length-generalization",))
 
 
 def test_settings_of_all_tasks_and_of_one() -> None:

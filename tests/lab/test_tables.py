@@ -9,21 +9,15 @@ import pytest
 from lab_records import make_record
 
 from locant.lab import Budget, Comparison, MetricValue, Record
-from locant.lab.language_modelling import TINY_SHAKESPEARE
 from locant.lab.record import check_fairness
 from locant.lab.tables import (
     PAPER_RANKS,
-    Cell,
     agreement,
     as_data,
     csv_text,
-    evenly_spaced,
     lines_of,
     markdown,
     mean_ranks,
-    quality_and_cost,
-    rank_rows,
-    rank_sentences,
     result_tables,
     tables_by_length,
 )
@@ -60,12 +54,6 @@ def test_means_and_spread_over_seeds() -> None:
     assert table.curves["exact"][0].values == {1: [100.0, 100.0], 2: [90.0, 70.0], 3: [50.0, 30.0], 4: [10.0, 10.0]}
 
 
-def test_one_seed_has_no_spread() -> None:
-    (table,) = result_tables(COMPARISON, RECORDS[:1])
-    assert table.rows[0].cells["seen"] == Cell(95.0, None)
-    assert lines_of(table)[1][1] == "95.0"
-
-
 def test_a_variant_that_cannot_at_all() -> None:
     broken = RECORDS[2].model_copy(
         update={"outcome": RECORDS[2].outcome.model_copy(update={"cannot": "no", "measurements": ()})}
@@ -73,12 +61,6 @@ def test_a_variant_that_cannot_at_all() -> None:
     (table,) = result_tables(COMPARISON, [*RECORDS[:2], broken])
     assert {cell.shown(1) for cell in table.rows[1].cells.values()} == {"cannot"}
     assert table.notes == ["learned cannot: no"]
-
-
-def test_some_lengths_end_with_the_last() -> None:
-    assert evenly_spaced(range(1, 11), 4) == [1, 4, 7, 10]
-    assert evenly_spaced(range(11, 21), 4) == [11, 14, 17, 20]
-    assert evenly_spaced([5, 6], 4) == [5, 6]
 
 
 def test_mean_reciprocal_ranks_by_hand() -> None:
@@ -153,20 +135,6 @@ def test_files_say_what_the_tables_say() -> None:
     assert [rank["variant"] for rank in ranks["seen"]] == ["learned", "none"], "learned is right at 100 and 99 %"
 
 
-def test_seen_and_unseen_lengths_are_ranked_apart() -> None:
-    order = [
-        make_record("copy", name, 1, {1: 90.0 - 100 * value, 3: 100 * value}, trained=2)
-        for name, value in PAPER_RANKS.items()
-    ]
-    unseen, seen = rank_sentences(order)
-    assert ", 10 stand" in unseen
-    assert ", 0 stand" in seen
-    _, rows = rank_rows(order)
-    by_name = {row[0]: row[1:] for row in rows}
-    assert by_name["none"] == ["1.000", "0.200", "1.000", "0.687"]
-    assert by_name["sinusoidal"] == ["0.200", "1.000", "0.200", "0.215"]
-
-
 def measured(task: str, variant: str, values: dict[str, dict[int | None, float | None]], text: str = "") -> Record:
     """A record of several metrics by length."""
     plain = make_record(task, variant, 1, {})
@@ -203,18 +171,3 @@ def test_the_recurrent_row_against_length() -> None:
     # Vaswani et al. 2017, Table 3: the base model and row (E).
     assert re.search(r"^\| 2017 paper, sinusoids \(published\) \| 25\.8 \|", text, re.MULTILINE)
     assert re.search(r"^\| 2017 paper, learned \(published\) \| 25\.7 \|", text, re.MULTILINE)
-
-
-def test_nanogpt_stands_beside_ours_on_its_text_alone() -> None:
-    comparison = Comparison(tasks=("language-modelling",), seeds=1, budget=Budget(steps=5))
-    values: dict[str, dict[int | None, float | None]] = {"nats": {None: 2.0}, "perplexity": {64: 7.39}}
-    (table,) = result_tables(comparison, [measured("language-modelling", "learned", values, TINY_SHAKESPEARE)])
-    grid = quality_and_cost(table)[0]
-    assert grid == [
-        ["scheme", "nats a character", "at 64"],
-        ["learned", "2.000", "7.39"],
-        ["nanoGPT, small (published)", "1.88", ""],
-        ["nanoGPT, 10.7M (published)", "1.4697", ""],
-    ]
-    (other,) = result_tables(comparison, [measured("language-modelling", "learned", values, "0" * 64)])
-    assert quality_and_cost(other)[0] == grid[:2]

@@ -14,7 +14,7 @@ from locant.errors import ConfigError, DataError
 from locant.lab import Budget, MetricValue, Outcome, Record, Trial, build_task
 from locant.lab.record import check_fairness
 from locant.lab.translation_measures import HeldOutPair, held_out_pairs, order_accuracy, swapped
-from locant.lab.translation_training import build_translator, check_translator
+from locant.lab.translation_training import build_translator
 from locant.models import RNN, DecodingSettings, Transformer, TransformerConfig, count_parameters
 from locant.text import BOS, EOS, TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.translation import Translator
@@ -62,7 +62,7 @@ def outcomes(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     prepared = tmp_path_factory.mktemp("lab") / "prepared" / "seed-1"
 
     def trial(variant: str) -> Trial:
-        return Trial(variant, 1, Budget(steps=16), torch.device("cpu"), prepared, lambda _: None)
+        return Trial(variant, 1, Budget(steps=4), torch.device("cpu"), prepared, lambda _: None)
 
     task.prepare(trial(""))
     return {name: task.run(trial(name)) for name in ("none", "learned", "rnn:cell=lstm")}
@@ -84,7 +84,7 @@ def test_everything_but_the_variant_is_the_same(outcomes: dict[str, Outcome]) ->
     assert set(checks["first batch"].values) == set(outcomes)
     assert set(checks["initial weights"].values) == set(outcomes) - {"rnn:cell=lstm"}
     assert len({outcome.tokens for outcome in outcomes.values()}) == 1
-    assert {outcome.steps for outcome in outcomes.values()} == {16}
+    assert {outcome.steps for outcome in outcomes.values()} == {4}
 
 
 def test_all_lengths_are_measured(outcomes: dict[str, Outcome]) -> None:
@@ -141,20 +141,6 @@ def test_the_recurrent_model_is_as_large_as_the_transformer(variant: str) -> Non
     larger = model.config.model_copy(update={"hidden_size": model.config.hidden_size + 1})
     assert count_parameters(model) <= wanted < count_parameters(RNN(larger))
     assert model.config.d_model == BASE.d_model
-
-
-@pytest.mark.parametrize(
-    ("variant", "message"),
-    [
-        ("rotry", "'rotary'"),
-        ("rnn:cel=gru", "'cell'"),
-        ("rnn:cell=elman", "'cell'"),
-        ("rnn:hidden_size=0", "'hidden_size'"),
-    ],
-)
-def test_wrong_variants(variant: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        check_translator(variant)
 
 
 @pytest.mark.parametrize(
@@ -246,9 +232,3 @@ def test_heads_share_everything_but_their_number(recipe: Path, tmp_path: Path) -
     # Vaswani et al. 2017, Table 3: row (A) and the base model.
     paper = {line.what.split(", ")[1]: line.value for line in task.published("")}
     assert paper == {"1 head": 24.9, "4 heads": 25.5, "8 heads": 25.8, "16 heads": 25.8, "32 heads": 25.4}
-
-
-@pytest.mark.parametrize(("variant", "said"), [("3", "heads"), ("many", "many")])
-def test_numbers_of_heads_that_cannot_be(recipe: Path, variant: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        build_task("heads", {"recipe": str(recipe)}).check_variant(variant)

@@ -101,6 +101,11 @@ def gelu(x: Any) -> Any:
     return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
 
 
+def gelu_tanh(x: Any) -> Any:
+    """Hendrycks and Gimpel 2016, section 2."""
+    return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
 def sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
@@ -109,10 +114,12 @@ def sigmoid(x: Any) -> Any:
 FORMULAS = {
     "relu": lambda x: np.maximum(x, 0),
     "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
     "silu": lambda x: x * sigmoid(x),
     "glu": sigmoid,
     "reglu": lambda x: np.maximum(x, 0),
     "geglu": gelu,
+    "geglu_tanh": gelu_tanh,
     "swiglu": lambda x: x * sigmoid(x),
 }
 
@@ -125,7 +132,7 @@ def test_feed_forward_against_the_formula(kind: Any) -> None:
     x = torch.randn(2, 3, 6)
     w1, b1, w2, b2 = (p.detach().double().numpy() for p in block.parameters())
     activation, x_ = FORMULAS[kind], x.double().numpy()
-    if kind.endswith("glu"):
+    if "glu" in kind:
         assert w1.shape == (20, 6)
         hidden = activation(x_ @ w1[:10].T + b1[:10]) * (x_ @ w1[10:].T + b1[10:])
     else:

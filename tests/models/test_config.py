@@ -48,7 +48,7 @@ def test_presets_take_changes() -> None:
         ({"target_vocab_size": 3}, "one joint vocabulary, but source_vocab_size is 9 and target_vocab_size is 3"),
         ({"heads": 0}, r"'heads': Input should be greater than or equal to 1 \(got 0\)"),
         ({"dropout": 1}, "'dropout': Input should be less than 1"),
-        ({"norm": "mid"}, "'norm': Input should be 'post' or 'pre'"),
+        ({"norm": "mid"}, "'norm': Input should be 'post', 'pre'"),
         ({"feed_forward": "swigl"}, "'feed_forward': Input should be 'relu'"),
         ({"position": "sinusoidl"}, r"'sinusoidl'\. Did you mean 'sinusoidal'\? Known: none.*[^.]\.$"),
         ({"position_options": {"bas": 3}}, r"no option 'bas'\. Did you mean 'base'\?"),

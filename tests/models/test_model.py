@@ -73,7 +73,7 @@ EXAMPLES: dict[str, type[PositionScheme]] = {
     "turning_with_content": TurningWithContent,
     "distance": Distance,
 }
-every_scheme = pytest.mark.parametrize("position", [*SCHEMES, *EXAMPLES])
+every_scheme = pytest.mark.parametrize("position", [*sorted(set(SCHEMES) - {"fox"}), *EXAMPLES])  # of an encoder
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 
 

@@ -1,9 +1,7 @@
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locant.positions import ALiBi, Learned
 from locant.positions import position_range as position_ranges
 from locant.positions.position_range import position_range
 
@@ -24,19 +22,3 @@ def test_memory_that_is_shared_with_numpy_is_read_anew() -> None:
     assert position_range(positions).high == 2
     shared[2] = 9
     assert position_range(positions) == position_ranges.PositionRange(0, 9, is_contiguous=False)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_layers_on_a_gpu_do_not_wait_for_it() -> None:
-    positions = torch.arange(8, device="cuda")
-    q = torch.zeros(1, 2, 8, 4, device="cuda")
-    learned, alibi = Learned(4, max_positions=8).cuda(), ALiBi(2)
-    learned.encode(positions)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        learned.encode(positions)
-        alibi.score_bias(q, q, positions, positions)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    positions += 1
-    assert position_range(positions).high == 8

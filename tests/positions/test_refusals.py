@@ -35,7 +35,10 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("xpos", {"gamma": 0}),
     ("axial-rotary", {"grid": [3]}),
     ("axial-rotary", {"grid": [3, 4, 5]}),
+    ("mixed-rotary", {"grid": [3, 4, 5]}),
+    ("mixed-rotary", {"base": 1}),
     ("multimodal-rotary", {"sections": [2, 2, 2]}),
+    ("key-offset", {"rotary_dim": 4}),
     ("self-extend", {"group": 0}),
     ("rerope", {"window": 0}),
     ("shaw", {"max_distance": 0}),
@@ -50,6 +53,9 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("deberta", {"buckets": 7}),
     ("randomised", {"evaluation_length": 0}),
     ("randomised", {"max_positions": 10, "evaluation_length": 11}),
+    ("temperature", {"form": "log"}),
+    ("temperature", {"factor": -1.0}),
+    ("temperature", {"scheme": "yarm"}),
     ("sinusoidl", {}),
 ]
 

@@ -15,7 +15,6 @@ from locant.positions import (
     RotaryConfig,
     Sinusoidal,
     build_scheme,
-    check_options,
     option_names,
     register_scheme,
 )
@@ -38,6 +37,7 @@ def test_every_scheme_is_documented(name: str) -> None:
 def test_every_scheme_is_called_with_what_it_acts_on(name: str) -> None:
     scheme, positions, later = build_scheme(name, SHAPE).eval(), torch.arange(3), torch.arange(2, 5)
     x, q, k = torch.randn(1, 3, 16), torch.randn(1, 4, 3, 4), torch.randn(1, 4, 3, 4)
+    state = scheme.prepare(x, positions)
     fired: list[nn.Module] = []
     scheme.register_forward_hook(lambda module, *_: fired.append(module))
     if "embedding" in scheme.acts_on or not scheme.acts_on:
@@ -48,22 +48,16 @@ def test_every_scheme_is_called_with_what_it_acts_on(name: str) -> None:
         with pytest.raises(ConfigError, match=r"acts on .*: call it with queries, keys and positions"):
             scheme(x, positions)
         expected = list(scheme.rotate(q, k, later, positions)) if "queries+keys" in scheme.acts_on else []
-        expected += [scheme.score_bias(q, k, later, positions)] if "scores" in scheme.acts_on else []
+        read = scheme.state_for("score_bias", state)
+        expected += [scheme.score_bias(q, k, later, positions, *read)] if "scores" in scheme.acts_on else []
     if expected:
-        found = scheme(q, k, later, positions)
+        found = scheme(q, k, later, positions, state=state)
         for a, b in zip(found if isinstance(found, tuple) else [found], expected, strict=True):
             assert (a is None and b is None) or torch.equal(a, b)
     else:
         with pytest.raises(ConfigError, match="acts on embedding: call it with embeddings and positions"):
             scheme(q, k, later, positions)
     assert set(fired) == {scheme}
-
-
-@pytest.mark.parametrize("name", SCHEMES)
-def test_options_that_follow_from_lengths_can_be_built(name: str) -> None:
-    options = SCHEMES[name].options_for_lengths(head_dim=4, trained=40, longest=100)
-    assert set(options) <= set(option_names(SCHEMES[name]))
-    check_options(name, SHAPE, options)
 
 
 def test_what_exporters_ask() -> None:

@@ -53,9 +53,12 @@ def test_equal_to_the_bias(name: str, dtype: torch.dtype) -> None:
         (QUERIES, PACKED),
         (KEYS[5:] * 9, KEYS * 9),
     ):
-        bias = scheme.score_bias(q, k, q_positions, k_positions)
+        state = scheme.prepare(torch.randn(2, 12, 32), KEYS)
+        state = None if state is None else state.part(slice(5, 12), slice(None))
+        read = scheme.state_for("score_bias", state)
+        bias = scheme.score_bias(q, k, q_positions, k_positions, *read)
         expected = torch.zeros(2, 4, 7, 12) if bias is None else bias.float().expand(2, 4, 7, 12)
-        found = added(score_mod(scheme, q, k, q_positions, k_positions), 7, 12).float()
+        found = added(score_mod(scheme, q, k, q_positions, k_positions, state=state), 7, 12).float()
         torch.testing.assert_close(found, expected, rtol=1e-5 if dtype == torch.float32 else 8e-3, atol=1e-5)
 
 

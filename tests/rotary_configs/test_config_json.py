@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,16 +88,6 @@ def test_groups_by_layer_type() -> None:
     assert _still(without) == [1, 3]
 
 
-def test_a_base_of_sliding_layers_beside_the_other() -> None:
-    content = {**_OWN, "rope_local_base_freq": 1e4, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
-    parsed = read_huggingface({**content, "sliding_window_pattern": 2, "sliding_window": 64})
-    assert {name: (each.base, each.scaling) for name, each in parsed.configs.items()} == {
-        "full_attention": (5e5, Linear(factor=8)),
-        "sliding_attention": (1e4, Unscaled()),
-    }
-    assert _windows(parsed) == [64, None, 64, None]
-
-
 @pytest.mark.parametrize(
     ("entries", "attention"),
     [
@@ -129,16 +118,6 @@ def test_layers_without_rope(entries: dict[str, Any], still: list[int]) -> None:
     assert _still(read_huggingface({**_OWN, **entries})) == still
 
 
-def test_layers_without_rope_of_a_model_type() -> None:
-    cohere = {**_LLAMA, "model_type": "cohere2", "sliding_window": 64}
-    parsed = read_huggingface(cohere)
-    assert _still(parsed) == [3]
-    assert parsed.config.layout == "interleaved"
-    assert any("layer types" in each for each in parsed.assumed)
-    smol = read_huggingface({**_LLAMA, "model_type": "smollm3"})
-    assert _still(smol) == [3]
-
-
 @pytest.mark.parametrize(
     ("entries", "windows"),
     [
@@ -153,12 +132,6 @@ def test_layers_without_rope_of_a_model_type() -> None:
 )
 def test_windows(entries: dict[str, Any], windows: list[int | None]) -> None:
     assert _windows(read_huggingface({**_OWN, **entries})) == windows
-
-
-def test_a_window_that_a_model_type_switches_off() -> None:
-    qwen = {**_LLAMA, "model_type": "qwen2", "sliding_window": 64}
-    assert _windows(read_huggingface(qwen)) == [None] * 4
-    assert _windows(read_huggingface({**qwen, "model_type": "mistral"})) == [64] * 4
 
 
 def test_mla_and_its_pairing() -> None:
@@ -251,24 +224,6 @@ def test_what_was_assumed_is_told() -> None:
     assert any("layers" in each for each in phi)
 
 
-def test_long_names_do_not_hang() -> None:
-    name = "rope_" * 20_000
-    started = time.monotonic()
-    for content in (
-        {**_OWN, "model_type": name},
-        {**_OWN, name: 1},
-        {**_LLAMA, "rope_scaling": {"type": name}},
-        {**_LLAMA, "layer_types": [name] * 4},
-        {**_OWN, "position_embedding_type": name.replace("rope", "pope")},
-    ):
-        try:
-            said = " ".join(read_huggingface(content).assumed)
-        except ConfigError as error:
-            said = str(error)
-        assert len(said) < 1000
-    assert time.monotonic() - started < 2
-
-
 def _read_back(config: RotaryConfig, version: Any, model_type: str | None = "stablelm") -> RotaryConfig:
     written = write_huggingface(config, version, model_type=model_type)
     entries = {key: value for key, value in written.items() if value is not None}
@@ -353,16 +308,6 @@ def test_axes_stay_where_the_frequencies_are_scaled(version: Any) -> None:
 def test_what_config_json_cannot_express_is_refused(config: Any, version: Any, model_type: str | None) -> None:
     with pytest.raises(ConfigError):
         write_huggingface(config, version, model_type=model_type)
-
-
-def test_either_pairing_where_an_entry_says_it() -> None:
-    for layout in ("half", "interleaved"):
-        config = RotaryConfig(head_dim=64, layout=layout)  # type: ignore[arg-type]
-        assert _read_back(config, "5", "deepseek_v3") == config
-
-
-def test_the_table_of_model_types_is_small() -> None:
-    assert Path(config_json.__file__).with_name("defaults.json").stat().st_size < 40_000
 
 
 @pytest.mark.parametrize("model_type", ["llama", "cohere2", "gemma3_text", "qwen2", "deepseek_v3", "phi", "bert"])

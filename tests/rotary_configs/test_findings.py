@@ -171,29 +171,6 @@ def test_a_finding_names_its_entry_and_layer_type_as_the_file_has_them():
     assert found.layer == "full_attention"
 
 
-def test_what_transformers_warns_of_is_a_note_and_what_cannot_be_told_a_warning():
-    found = find(_asked({}, said=("Unrecognized keys in `rope_parameters`",), noted=("pairs turn backwards",)))
-    assert [each.severity for each in found if each.code == "class-said"] == ["warning", "note"]
-
-
-def test_entries_that_others_switch_off_are_one_note():
-    known = (Idle("sliding_window", 4096, True), Idle("max_window_layers", 28, True))
-    (found,) = find(_asked({}, idle=known))
-    assert (found.code, found.severity) == ("entry-without-effect", "note")
-
-
-@pytest.mark.parametrize(
-    ("stored", "severity"),
-    [
-        (Stored("inv_freq", "base 10000"), "error"),
-        (Stored("inv_freq", "base 10000", rounded_to="bfloat16", error=2e-3, turned=1e-4), "warning"),
-    ],
-)
-def test_rounded_frequencies_are_a_warning_and_others_an_error(stored, severity):
-    (found,) = find(_asked({}, stored=(stored,)))
-    assert found.severity == severity
-
-
 @pytest.mark.parametrize(
     ("name", "value", "meant"),
     [

@@ -214,11 +214,6 @@ def test_the_attention_factor_of_a_file_multiplies_that_of_yarn() -> None:
     assert [full.attention_scale(), sliding.attention_scale()] == pytest.approx([usual * 2, 2.0])
 
 
-def test_hunyuans_alpha_is_ntk_aware_scaling() -> None:
-    base = _read("hunyuan-dense", **{"rope.scaling.alpha": 1000.0}).config.base
-    assert base == pytest.approx(NTKAware(factor=1000.0).equivalent_base(64, 10000.0))
-
-
 def test_sections_make_halves_of_neighbours() -> None:
     assert _read("glm4").config.layout == "interleaved"
     read = _read("glm4", **{"rope.dimension_sections": [8, 12, 12, 0]})
@@ -239,15 +234,6 @@ def test_scalings_are_recognised_by_their_factors(scaling: FrequencyScaling) -> 
     written = write_gguf(RotaryConfig(head_dim=128, base=5e5, scaling=scaling, max_length=131072), "llama")
     config = read_gguf(written.metadata, _float32(written.tensors)).config
     assert config.scaling == scaling
-
-
-def test_a_step_between_two_pairs_is_llama_3s() -> None:
-    config = RotaryConfig(
-        head_dim=64, base=5e5, scaling=Llama3(factor=8.0, original_length=8192, high_frequency_factor=1.0)
-    )
-    read = read_gguf(*_parts(write_gguf(config, "llama")))
-    assert isinstance(read.config.scaling, Llama3)
-    assert [*map(float, read.config.frequencies())] == pytest.approx([*map(float, config.frequencies())], rel=1e-6)
 
 
 def _parts(written: Any) -> tuple[Any, Any]:

@@ -91,13 +91,6 @@ def test_mistakes_in_tables(values: Tensor, exponent: str, base: float) -> None:
     assert (found.kind, found.exponent, found.base, len(found.mistakes)) == ("sinusoid table", exponent, base, 1)
 
 
-def test_the_error_of_float32_angles_is_measured() -> None:
-    values = table(frequencies(32), rows=5000, dtype=np.float32)
-    error = float((values.double() - table(frequencies(32), rows=5000)).abs().max())
-    assert identify(values).max_error == pytest.approx(error, rel=1e-3)
-    assert 1e-4 < error < 1e-3
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_rounded_frequencies(dtype: torch.dtype) -> None:
     values = torch.tensor(frequencies(32, 500000.0)).to(dtype)

@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import tempfile
-import threading
 import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +19,7 @@ from served import serving, tiny_models
 from starlette.testclient import TestClient
 
 from locant.errors import ConfigError
-from locant.server import LimitSettings, ServerSettings, build_app, routes
+from locant.server import ServerSettings, build_app
 from locant.server.clients import Rates
 from locant.server.files import FileStore, NoRoomError
 from locant.server.logs import JsonFormatter
@@ -73,15 +72,6 @@ def test_sizes_are_limited(client):
     assert "500 bytes" in error(client.post("/translate_file", data=FIELDS, files=files), 413)
 
 
-def test_the_characters_of_a_file_are_limited_by_themselves():
-    with serving(limits={"characters": 3, "file_characters": 6}) as client:
-        for text, status in (("äöüäöü", 200), ("äöüäöüx", 400)):
-            files = {"file": ("a.txt", text.encode())}
-            answer = client.post("/translate_file", data=FIELDS, files=files)
-            assert answer.status_code == status
-        assert "(7) exceeds text limit (6) of characters" in error(answer, 400)
-
-
 def test_a_refusal_keeps_the_connection_unless_the_body_was_not_read(monkeypatch, client):
     async def full(*arguments, **options):
         raise QueueFullError(7)
@@ -97,22 +87,11 @@ def test_a_refusal_keeps_the_connection_unless_the_body_was_not_read(monkeypatch
 
 
 def test_a_request_of_more_sentences_than_wait_at_a_time_is_refused():
-    with serving(limits={"waiting_sentences": 40, "characters": 200_000}) as client:
-        for text in ("Alpha beta. " * 31, "a\n" * 31):
-            answer = client.post("/translate", json={**FIELDS, "q": text})
-            assert "at most 30 are taken" in error(answer, 400)
-
-
-def test_far_more_sentences_than_wait_are_refused():
-    with serving(limits={"characters": 400_000, "body_bytes": 1_000_000}) as client:
-        answer = client.post("/translate", json={**FIELDS, "q": "a\n" * 200_000})
-        assert "at most 15,000 are taken" in error(answer, 400)
-
-
-def test_more_sentences_of_html_than_wait_at_a_time_are_refused():
-    with serving(limits={"waiting_sentences": 40}) as client:
+    with serving(limits={"waiting_sentences": 40, "characters": 400_000, "body_bytes": 1_000_000}) as client:
+        for text in ("Alpha beta. " * 31, "a\n" * 31, "a\n" * 200_000):
+            assert "30" in error(client.post("/translate", json={**FIELDS, "q": text}), 400)
         answer = client.post("/translate", json={**FIELDS, "q": "<p>a" * 31, "format": "html"})
-        assert "at most 30 are taken" in error(answer, 400)
+        assert "30" in error(answer, 400)
 
 
 def test_a_body_without_length_is_counted_as_it_comes(client):
@@ -155,38 +134,28 @@ def test_broken_bodies_are_refused(client, body, kind, status):
     error(client.post("/translate", content=body, headers={"content-type": kind}), status)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "status"),
-    [
-        ("a.docx", b"PK\x03\x04", 400),
-        ("a.zip", b"PK\x03\x04", 400),
-        ("a.pdf", b"%PDF-1.7", 400),
-        ("a", b"a", 400),
-        ("a.txt", b"\xff\xfe\x00a", 400),
-        ("a.txt", b"a\0b", 400),
-    ],
-)
-def test_only_documents_are_files(client, name, content, status):
-    error(client.post("/translate_file", data=FIELDS, files={"file": (name, content)}), status)
-
-
 def test_files_that_are_not_what_they_are_called_are_refused(client):
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as package:
         package.writestr("[Content_Types].xml", b" " * 400_000)
-    for name, content, words in [
-        ("a.docx", b"PK", "no zip file"),
-        ("a.odt", b"", "no zip file"),
-        ("a.json", b"{", "no valid JSON"),
-        ("a.srt", b"alpha", "no line of times"),
-        ("a.po", b"alpha", "no PO catalogue"),
-        ("a.md", b"\xff", "not UTF-8"),
+    for name, content in [
+        ("a.docx", b"PK\x03\x04"),
+        ("a.odt", b""),
+        ("a.json", b"{"),
+        ("a.srt", b"alpha"),
+        ("a.po", b"alpha"),
+        ("a.md", b"\xff"),
+        ("a.txt", b"a\0b"),
+        ("a.zip", b"PK\x03\x04"),
+        ("a", b"a"),
     ]:
-        answer = error(client.post("/translate_file", data=FIELDS, files={"file": (name, content)}), 400)
-        assert words in answer
-    with serving(limits={"unpacked_bytes": 300_000}) as small:
+        error(client.post("/translate_file", data=FIELDS, files={"file": (name, content)}), 400)
+    with serving(limits={"unpacked_bytes": 300_000, "characters": 3, "file_characters": 6}) as small:
         files = {"file": ("a.docx", bomb.getvalue())}
         assert "at most" in error(small.post("/translate_file", data=FIELDS, files=files), 400)
+        for text, status in (("äöüäöü", 200), ("äöüäöüx", 400)):
+            files = {"file": ("a.txt", text.encode())}
+            assert small.post("/translate_file", data=FIELDS, files=files).status_code == status
 
 
 def test_names_of_files_lead_nowhere(client):
@@ -401,21 +370,6 @@ def test_an_entry_of_the_log_is_json_without_texts_of_other_packages():
     assert "secretword" not in line
 
 
-def test_a_large_body_is_taken_apart_beside_the_event_loop(monkeypatch):
-    """Half a million empty texts, or two megabytes of escapes, take half a second."""
-    seen, read = [], routes.read_request
-
-    def noted(kind, request, body):
-        seen.append(threading.current_thread().name)
-        return read(kind, request, body)
-
-    monkeypatch.setattr(routes, "read_request", noted)
-    with serving() as client:
-        for texts in (["alpha"], [""] * 500_000):
-            client.post("/translate", json={**FIELDS, "q": texts})
-    assert [name.startswith("texts") for name in seen] == [False, True]
-
-
 def test_files_are_kept_for_some_time(tmp_path):
     now = [0.0]
     store = FileStore(60, 9, 1_000, tmp_path, clock=lambda: now[0])
@@ -505,9 +459,3 @@ def test_keys_are_read_from_a_file_and_the_environment(tmp_path):
 def test_wrong_settings_are_said(settings, words):
     with pytest.raises(ConfigError, match=words):
         ServerSettings.parse(settings, "serve")
-
-
-def test_limits_have_defaults():
-    assert LimitSettings().characters == 100_000
-    assert ServerSettings().is_local
-    assert not ServerSettings(host="0.0.0.0").is_local

@@ -95,11 +95,11 @@ def is_alive(process):
 
 
 def test_a_server_lives_through_reload_and_a_killed_worker_and_drains(folder, tmp_path):
-    with running(folder, tmp_path / "log", "--workers", 2, "--rows", 2) as server:
+    with running(folder, tmp_path / "log", "--rows", 2) as server:
         before = tiny_translator().translate("alpha beta")
         assert server.ask().json() == {"translatedText": before}
         first = server.workers()
-        assert len(first) == 2
+        assert len(first) == 1
 
         # A client that was written for LibreTranslate.
         client = LibreTranslateAPI(server.address)
@@ -109,7 +109,7 @@ def test_a_server_lives_through_reload_and_a_killed_worker_and_drains(folder, tm
 
         # A worker that is killed is replaced.
         os.kill(first[0], signal.SIGKILL)
-        server.wait_for(lambda: len(server.workers()) == 3)
+        server.wait_for(lambda: len(server.workers()) == 2)
         assert server.ask().json() == {"translatedText": before}
 
         # A model that cannot be read leaves everything as it is.
@@ -147,11 +147,6 @@ def test_a_server_lives_through_reload_and_a_killed_worker_and_drains(folder, tm
         assert not failures
         assert {status for status, _ in answers} == {200}
         assert {text for _, text in answers} <= {before, after}
-
-        # The numbers of all workers are told by any.
-        page = httpx.get(f"{server.address}/metrics", timeout=PATIENCE).text
-        counted = sum(map(float, re.findall(r'locant_requests_total\{route="/translate",status="200"\} (\S+)', page)))
-        assert counted >= len(answers)
 
         # On SIGTERM what is there is finished, and what is new refused.
         answers.clear()
@@ -215,7 +210,7 @@ def test_slow_and_silent_connections_are_closed_and_a_second_signal_ends(folder,
 
 def test_many_clients_lose_nothing_when_the_server_ends(folder, tmp_path):
     """What was sent before the signal is answered; after it there are answers and 503, and then no connection."""
-    with running(folder, tmp_path / "log", "--rows", 2) as server:
+    with running(folder, tmp_path / "log", "--rows", 2, "--workers", 2) as server:
         answers, lost, stop = [], [], threading.Event()
         address = server.address
 
@@ -233,6 +228,10 @@ def test_many_clients_lose_nothing_when_the_server_ends(folder, tmp_path):
         for thread in asking:
             thread.start()
         server.wait_for(lambda: len(answers) > 50)
+        page = httpx.get(f"{address}/metrics", timeout=PATIENCE).text  # any worker tells the numbers of all of them
+        counted = re.findall(r'locant_requests_total\{route="/translate",status="200"\} (\S+)', page)
+        assert sum(map(float, counted)) > 50
+        assert len(server.workers()) == 2
         server.signal(signal.SIGTERM)
         server.process.join(PATIENCE)
         stop.set()
@@ -243,22 +242,14 @@ def test_many_clients_lose_nothing_when_the_server_ends(folder, tmp_path):
         assert set(answers) <= {200, 503}
 
 
-@pytest.mark.parametrize("engine", ["ctranslate2", "pytorch"])
-def test_every_engine_answers_in_workers(folder, tmp_path, engine):
-    if engine == "ctranslate2":
-        pytest.importorskip("ctranslate2")
-    with running(folder, tmp_path / "log", "--engine", engine, "--workers", 2, "--request-seconds", 60) as server:
-        answers = [server.ask() for _ in range(6)]
-        assert [answer.status_code for answer in answers] == [200] * 6
-        other = httpx.post(
-            f"{server.address}/translate", json=FIELDS, headers={"host": "evil.example"}, timeout=PATIENCE
-        )
-        assert other.status_code == 403
-
-
-def test_workers_end_with_the_process_above_them(folder, tmp_path):
-    with running(folder, tmp_path / "log") as server:
-        (worker,) = server.wait_for(lambda: server.address and server.workers())
+def test_another_engine_answers_and_workers_end_with_the_process_above_them(folder, tmp_path):
+    pytest.importorskip("ctranslate2")
+    with running(folder, tmp_path / "log", "--engine", "ctranslate2", "--request-seconds", 60) as server:
+        assert server.ask().status_code == 200
+        other = {"host": "evil.example"}
+        answer = httpx.post(f"{server.address}/translate", json=FIELDS, headers=other, timeout=PATIENCE)
+        assert answer.status_code == 403
+        (worker,) = server.workers()
         server.signal(signal.SIGKILL)
         server.wait_for(lambda: not is_alive(worker))
 
@@ -267,8 +258,6 @@ def test_workers_end_with_the_process_above_them(folder, tmp_path):
     ("arguments", "words"),
     [
         (["{model}", "{model}"], "Both"),
-        (["{model}/none"], "{model}/none"),
-        (["{model}", "--port", "70000"], "port"),
         (["{model}", "--characters", "0"], "characters"),
         (["{model}", "--keys", "{model}/config.json"], "config.json"),
         (["{model}", "--port", "{port}"], "{port}"),

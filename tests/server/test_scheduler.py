@@ -168,18 +168,6 @@ def test_requests_of_one_client_take_turns_too(make):
     assert found.order == [*long[:16], *other[:16], *long[16:32], *other[16:], *long[32:]]
 
 
-def test_the_sentences_of_a_short_request_do_not_wait_for_those_of_others(make):
-    found = make(room=1, waiting_requests=100)
-    found.submit("a", [1])
-    found.wait_until(lambda: found.order == [1])
-    for client in range(10):
-        found.submit(f"client {client % 3}", [100 * client + number for number in range(10, 14)])
-    found.step(41)
-    found.wait_for(*(100 * client + 13 for client in range(10)))
-    requests = [number // 100 for number in found.order[1:]]
-    assert all(len(set(requests[first : first + 4])) == 1 for first in range(0, 40, 4))
-
-
 def test_what_is_asked_for_again_comes_first_and_is_not_refused(make):
     found = make(room=1, waiting_requests=2)
     found.submit("a", [1])
@@ -284,16 +272,6 @@ def test_a_full_queue_counts_sentences(make):
         found.submit("c", [6])
 
 
-def test_one_client_does_not_fill_the_queue(make):
-    found = make(room=1, waiting_requests=4)
-    for number in range(3):
-        found.submit("greedy", [number, number + 10])
-        found.wait_until(lambda: found.order)
-    with pytest.raises(QueueFullError):
-        found.submit("greedy", [9])
-    found.submit("other", [8])
-
-
 def test_a_cancelled_request_leaves_its_places(make):
     found = make(room=2)
     ticket = found.submit("a", [1, 2, 3, 4])
@@ -305,17 +283,6 @@ def test_a_cancelled_request_leaves_its_places(make):
     found.wait_until(lambda: found.recorder.queue == (0, 0))
     assert not {1, 2, 3, 4} & set(found.results)
     assert 3 not in found.order
-
-
-def test_a_sentence_that_nobody_awaits_any_more_leaves_its_place(make):
-    found = make(room=1)
-    running, waiting = found.submit("a", [1]), found.submit("b", [2])
-    found.wait_until(lambda: found.order == [1])
-    for ticket in (running, waiting):
-        found.call(lambda ticket=ticket: (ticket.outcomes[0].cancel(), found.scheduler.release(ticket)))
-    found.step()
-    found.wait_until(lambda: found.scheduler.is_idle)
-    assert found.order == [1]
 
 
 def test_a_search_that_breaks_fails_its_sentences_and_is_replaced(make):
@@ -356,37 +323,9 @@ def test_many_sentences_are_shared_by_two_lanes(make):
     found.wait_until(lambda: found.scheduler.is_idle)
 
 
-def test_a_search_is_told_how_many_sentences_wait_for_room(make):
-    found = make(room=2)
-    found.submit("a", [1, 2, 3, 4, 5])
-    found.wait_until(lambda: found.searches and found.searches[0].waiting == 3)
-    found.step(1)
-    found.wait_until(lambda: found.searches[0].waiting == 1)
-
-
 def test_a_few_sentences_are_in_one_lane_with_all_threads(make):
     found = make(room=100, lanes=2)
     found.submit("a", list(range(15)))
     found.wait_until(lambda: len(found.order) == 15)
     found.wait_until(lambda: found.searches[0].sharing == 1)
     assert len(found.searches) == 1
-
-
-def test_where_a_lane_is_full_another_one_takes_the_rest(make):
-    found = make(room=2, lanes=2)
-    found.submit("a", [1, 2, 3])
-    found.wait_until(lambda: len(found.searches) == 2 and found.searches[1].inside)
-    found.step(2)
-    found.wait_for(1, 2, 3)
-
-
-def test_a_cancelled_request_leaves_both_lanes(make):
-    found = make(room=10, lanes=2)
-    ticket = found.submit("a", list(range(18)))
-    found.wait_until(lambda: len(found.order) == 18)
-    found.call(lambda: found.scheduler.release(ticket))
-    found.submit("b", [99])
-    found.step(4)
-    found.wait_for(99)
-    assert set(found.results) == {99}
-    found.wait_until(lambda: found.scheduler.is_idle)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
-from served import serving
 
-from locant.server import routes
 from locant.server.scheduler import QueueFullError, TextThreads
 
 PATIENCE = 60  # seconds that anything here may take on a busy machine
@@ -96,21 +93,6 @@ def test_one_client_never_has_all_threads():
     asyncio.run(run())
 
 
-def test_what_nobody_waits_for_does_not_begin():
-    async def run():
-        found = Fixture()
-        busy, given_up, other = found.busy(), found.note("a", 1), found.note("b", 2)
-        await asyncio.sleep(0)
-        given_up.cancel()
-        found.gate.set()
-        await asyncio.gather(busy, other)
-        await asyncio.wait([given_up])
-        found.threads.end()
-        return found.done
-
-    assert asyncio.run(run()) == [2]
-
-
 def test_work_that_has_begun_keeps_its_thread_when_nobody_waits_for_it():
     async def run():
         found = Fixture()
@@ -126,42 +108,3 @@ def test_work_that_has_begun_keeps_its_thread_when_nobody_waits_for_it():
         return found.done
 
     assert asyncio.run(run()) == [1]
-
-
-def test_failures_arrive():
-    async def run():
-        found = Fixture()
-        with pytest.raises(KeyError):
-            await found.threads.run("a", lambda: {}["missing"])
-        result = await found.threads.run("a", lambda: 5)
-        found.threads.end()
-        return result
-
-    assert asyncio.run(run()) == 5
-
-
-@pytest.mark.parametrize("path", ["/detect", "/translate"])
-def test_the_time_of_a_request_counts_for_its_language_too(path, monkeypatch):
-    with serving(limits={"request_seconds": 0.2}) as client:
-        gate = threading.Event()
-        monkeypatch.setattr(routes, "identify", lambda *arguments: gate.wait(PATIENCE))
-        monkeypatch.setattr(routes, "identify_among", lambda *arguments: gate.wait(PATIENCE))
-        begun = time.monotonic()
-        answer = client.post(path, json={"q": "alpha beta", "source": "auto", "target": "en"})
-        waited = time.monotonic() - begun
-        gate.set()
-        assert answer.status_code == 504
-        assert waited < PATIENCE / 2
-
-
-def test_numbers_are_told_while_all_threads_are_busy():
-    with serving() as client:
-        threads, gate = client.app.state.service.threads, threading.Event()
-
-        async def fill():
-            return [asyncio.ensure_future(threads.run(name, lambda: gate.wait(PATIENCE))) for name in "ab"]
-
-        waiting = client.portal.call(fill)
-        assert client.get("/metrics").status_code == 200
-        assert not any(each.done() for each in waiting)
-        gate.set()

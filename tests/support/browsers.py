@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 BROWSERS = {
     "chromium": os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser"),
@@ -38,37 +38,15 @@ _PREFERENCES = {
 }
 
 
-class Tab(Protocol):
-    """A page that is open."""
-
-    def go(self, address: str) -> None:
-        """Open an address, and wait until it is loaded."""
-
-    def run(self, function: str, *arguments: Any) -> Any:
-        """Return what a function of JavaScript returns, or promises; all that goes to and fro is JSON."""
-
-    def resize(self, width: int, height: int) -> None:
-        """Set the size of what is seen of the page, in pixels."""
-
-    def screenshot(self, file: Path, *, whole: bool = False) -> None:
-        """Write what is seen of the page, or the whole of it, as PNG."""
-
-    def close(self) -> None:
-        """Close the page."""
-
-
-class Browser(Protocol):
-    """A browser that runs."""
-
-    version: str
-
-    def tab(self) -> Tab:
-        """Return a new page, empty, of the same storage as the others."""
+Browser = Tab = Any
 
 
 @contextmanager
-def running(name: str, *, dark: bool = False) -> Iterator[Browser]:
+def running(name: str, *, dark: bool = False) -> Iterator[Any]:
     """Run one of :data:`BROWSERS` that is there, with a profile of its own that is removed afterwards.
+
+    It has a ``version``, and opens a page with ``tab``, of the same storage as the others: ``go`` opens an address and
+    waits until it is loaded, ``run`` returns what a function of JavaScript returns or promises, as JSON.
 
     Args:
         name: ``chromium`` or ``firefox``.

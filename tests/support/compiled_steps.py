@@ -7,8 +7,7 @@ import ctypes
 import torch
 from torch import Tensor
 
-from locant.kernels.library import Kernel
-from locant.kernels.outcomes import require_done
+from locant.kernels.library import Kernel, require_done
 from locant.translation.compiled import CompiledTransformer
 
 _ADDRESS, _COUNT, _ERROR = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p

@@ -1,11 +1,13 @@
-"""Pages of the documentation taken apart: their code blocks, and the commands in them."""
+"""Pages of the documentation and modules of the package taken apart: code blocks, commands, syntax."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -14,7 +16,17 @@ PAGES = sorted(
     [page for folder in FOLDERS for page in (ROOT / folder).glob("*.md")],
     key=lambda page: str(page.relative_to(ROOT)),
 )
+PACKAGE = ROOT / "src" / "locant"
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return all modules of the package by their paths in it; they are parsed once in a process."""
+    return {
+        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic_core import PydanticUndefined
 
 from locant.models import DecodingSettings, RNNConfig, TransformerConfig
+from locant.models.config import LayerKind
 from locant.settings import Settings
 from locant.text import corpus_settings
 from locant.text.batches import BatchSettings
@@ -35,6 +36,7 @@ SECTIONS: dict[str, type[Settings]] = {
     "tokenizer": TokenizerSettings,
     "batches": BatchSettings,
     "model": TransformerConfig,
+    "model.kinds": LayerKind,
     "model: rnn": RNNConfig,
     "training": TrainingSettings,
     "finetuning": FineTuningSettings,

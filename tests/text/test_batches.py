@@ -15,6 +15,7 @@ from locant.text import (
     BatchStream,
     Prefixes,
     SampledEpochs,
+    TrainingEpochs,
     collate,
     padding_waste,
     plan_batches,
@@ -123,7 +124,7 @@ def test_language_tokens_stand_in_their_places(prefixes, pairs, tokenizers, tmp_
     assert told.source.lengths.max() + 1 == 20, "language tokens count"
     assert told.dropped > plain.dropped
     kept = {tuple(plain.source[index].tolist()): plain.target[index].tolist() for index in range(len(plain))}
-    sampled = SampledEpochs(told, tokenizers, alpha=0.1, seed=1)(0)
+    sampled = SampledEpochs(told, tokenizers=tokenizers, alpha=0.1, seed=1)(0)
     assert any(told.source[row].tolist() != sampled.source[row].tolist() for row in range(len(told)))
     for cache in (told, sampled):
         batch = collate(cache, np.arange(8))
@@ -143,7 +144,7 @@ def test_language_tokens_stand_in_their_places(prefixes, pairs, tokenizers, tmp_
 
 
 def stream(cache, **more):
-    return BatchStream(lambda epoch: cache, BatchSettings(tokens=400), seed=5, **more)
+    return BatchStream(TrainingEpochs(cache), BatchSettings(tokens=400), seed=5, **more)
 
 
 def same(one, other):

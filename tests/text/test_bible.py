@@ -36,8 +36,6 @@ def test_registry_codes_are_unique_and_old():
     [
         ("kjv", (43, 3, 16), "For God so loved the world, that he gave his only begotten Son"),
         ("web", (43, 3, 16), "For God so loved the world, that he gave his one and only Son"),
-        ("bbe", (1, 1, 1), "At the first God made the heaven and the earth."),
-        ("segond", (1, 1, 3), "Dieu dit: Que la lumière soit! Et la lumière fut."),
         ("elberfelder", (1, 1, 1), "Im Anfang schuf Gott die Himmel und die Erde."),
         ("diodati", (1, 1, 1), "Nel principio Iddio creò il cielo e la terra."),
         ("rv1909", (1, 1, 1), "En el principio crió Dios los cielos y la tierra."),
@@ -56,14 +54,11 @@ def test_the_key_of_a_version_leads_to_its_text(code, verse, start):
         ("web", (18, 42, 17), "old and full of days. BOOK I Psalm 1", "old and full of days."),
         ("web", (19, 119, 160), "endures forever. SIN AND SHIN", "endures forever."),
         ("bbe", (19, 119, 49), "ZAIN Keep in mind your word", "Keep in mind your word"),
-        ("bbe", (18, 8, 9), "(8:1)", ""),
         ("bbe", (24, 40, 3), "*** and the Lord has made it come", ""),
-        ("bbe", (40, 17, 21), "[]", ""),
         ("segond", (19, 34, 5), "(34:6) Quand on tourne", "Quand on tourne"),
         ("darby-fr", (44, 2, 28), "avec ta face» [Psaume 16:8-11].", "avec ta face» ."),
         ("darby-fr", (1, 6, 22), "— Et #Dieu le fit ;", "Et Dieu le fit ;"),
         ("elberfelder", (19, 41, 12), "auf ewig. * * *", "auf ewig."),
-        ("farsi1895", (1, 15, 21), "-", ""),
         ("rv1909", (1, 28, 17), "dijo: \u00adCuán terrible", "dijo: ¡Cuán terrible"),
     ],
 )
@@ -89,7 +84,8 @@ def test_capitals_at_chapter_starts_take_their_usual_spelling():
 
 def test_no_chapter_is_shared_between_splits():
     kjv, web, bbe = map(find_version, ("kjv", "web", "bbe"))
-    splits = bible_splits([kjv, web], bbe, valid_chapters=20, test_chapters=20)
+    texts = [read_version(version) for version in (kjv, web, bbe)]
+    splits = bible_splits(texts[:2], texts[2], valid_chapters=20, test_chapters=20)
     chapters = {}
     for code, name in ((kjv, "source"), (web, "source"), (bbe, "target")):
         for verse, text in read_version(code).items():
@@ -112,14 +108,6 @@ def test_no_chapter_is_shared_between_splits():
         assert all(source in first for source, _ in split), "only the first source version"
 
 
-def test_test_chapters_are_the_same_for_all_versions():
-    one = load_corpus(corpus(source="kjv", target="web"))
-    two = load_corpus(corpus(source=["kjv", "bbe"], target="web"))
-    assert list(one.test) == list(two.test)
-    assert one.source_language == one.target_language == "en"
-    assert "public domain" in one.description
-
-
 def test_several_languages_share_their_test_chapters():
     languages = {"en": ["web", "bbe"], "de": "elberfelder", "fr": "segond"}
     found = load_corpus(corpus(languages=languages, zero_shot=["de-fr", "fr-de"]))
@@ -137,30 +125,23 @@ def test_several_languages_share_their_test_chapters():
     assert len(repeated) < 20 < len(tested) / 50, "some verses say what another one says; cleaning removes them"
 
 
-def test_languages_that_do_not_fit_are_refused():
-    with pytest.raises(ConfigError, match=r"'segond' is in the language 'fr', so it cannot stand under 'de'"):
-        load_corpus(corpus(languages={"en": "web", "de": "segond"}))
-    with pytest.raises(
-        ConfigError, match=r"'elberfelder' is in the language 'de', so it cannot stand under 'eng_Latn'"
-    ):
-        load_corpus(corpus(languages={"eng_Latn": ["web", "elberfelder"], "fr": "segond"}))
-    for keys, message in (
-        ({"source": "kjv"}, "needs 'source' and 'target', or 'languages'"),
-        ({"source": "kjv", "target": "web", "zero_shot": ["en-de"]}, "go with 'languages'"),
-        ({"source": "kjv", "languages": {"en": "web", "de": "elberfelder"}}, "take the place of 'source'"),
-        ({"languages": {"en": "web"}}, "must be two or more"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            corpus(**keys)
-
-
-def test_wrong_versions_are_refused():
-    with pytest.raises(ConfigError, match=r"no Bible version 'kvj'. Did you mean 'kjv'"):
-        load_corpus(corpus(source="kvj", target="web"))
-    with pytest.raises(ConfigError, match="both source and target"):
-        load_corpus(corpus(source=["kjv", "web"], target="web"))
-    with pytest.raises(ConfigError, match=r"kjv \(en\), segond \(fr\)"):
-        load_corpus(corpus(source=["kjv", "segond"], target="web"))
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"languages": {"en": "web", "de": "segond"}}, "'segond'"),
+        ({"languages": {"eng_Latn": ["web", "elberfelder"], "fr": "segond"}}, "'elberfelder'"),
+        ({"source": "kjv"}, "'target'"),
+        ({"source": "kjv", "target": "web", "zero_shot": ["en-de"]}, "'zero_shot'"),
+        ({"source": "kjv", "languages": {"en": "web", "de": "elberfelder"}}, "'source'"),
+        ({"languages": {"en": "web"}}, "'languages'"),
+        ({"source": "kvj", "target": "web"}, "'kvj'.* 'kjv'"),
+        ({"source": ["kjv", "web"], "target": "web"}, "'web'"),
+        ({"source": ["kjv", "segond"], "target": "web"}, "segond"),
+    ],
+)
+def test_versions_that_do_not_fit_are_named(keys, named):
+    with pytest.raises(ConfigError, match=named):
+        load_corpus(corpus(**keys))
 
 
 def test_without_the_package(monkeypatch):

@@ -1,13 +1,14 @@
+import tracemalloc
 from zlib import crc32
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locant.errors import DataError
-from locant.text import CleaningSettings, clean
-from locant.text.facts import count_words, facts_of, folded, hash64
-from locant.text.pairs import in_memory
+from locant.text import CleaningSettings, ParallelText, TranslationFilters, clean
+from locant.text.pairs import FACTS, MemoryBlock, facts_of, folded, hashes, in_memory, split_words, utf8
 
 # White space of every kind, scripts without spaces, letters that case folding makes longer.
 SENTENCES = st.one_of(
@@ -55,7 +56,7 @@ def test_duplicates_and_overlap_can_stay():
     [("", 0), ("a b", 2), ("don't stop", 2), ("我喜欢猫", 4), ("猫が好き", 4), ("GPU 很快", 3), ("สวัสดี", 6)],
 )
 def test_words_of_scripts_without_spaces_are_characters(text, words):
-    assert count_words(text) == words
+    assert len(split_words(text)) == words
 
 
 def test_everything_removed_is_an_error_that_counts_the_reasons():
@@ -86,9 +87,56 @@ def test_what_is_kept_is_clean_and_what_is_removed_is_counted(pairs, evaluation)
 def test_facts_of_many_are_those_of_each(pairs):
     facts = facts_of(pairs)
     sentences = [sentence for pair in pairs for sentence in pair]
-    assert facts["words"].ravel().tolist() == [count_words(sentence) for sentence in sentences]
+    assert facts["words"].ravel().tolist() == [len(split_words(sentence)) for sentence in sentences]
     plain = [folded(sentence).encode("utf-8", "surrogatepass") for sentence in sentences]
     assert facts["folded"].ravel().tolist() == [crc32(each) for each in plain]
     bare = [f"{source.strip()}\n{target.strip()}" for source, target in pairs]
-    assert facts["stripped"].tolist() == [hash64(each) for each in bare]
-    assert facts["pair"].tolist() == [hash64(f"{source}\n{target}") for source, target in pairs]
+    assert facts["stripped"].tolist() == hashes(utf8(bare)).tolist()
+    assert facts["pair"].tolist() == hashes(utf8(f"{source}\n{target}" for source, target in pairs)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("filters", "sentence", "translation", "score", "reason"),
+    [
+        ({}, "one two", " ", -0.1, "empty translation"),
+        ({}, "one two", "one two", -9.0, None),
+        ({"min_score": -1.0}, "one two", "eins zwei", -1.0, None),
+        ({"min_score": -1.0}, "one two", "eins zwei", -1.01, "low score"),
+        ({"min_score": -1.0}, "one two", "eins zwei", float("nan"), "low score"),
+        ({"max_ratio": 2.0}, "one two", "eins zwei drei vier", -0.1, None),
+        ({"max_ratio": 2.0}, "one two", "eins zwei drei vier fünf", -0.1, "length ratio"),
+        ({"max_ratio": 2.0}, "one two three", "eins", -0.1, "length ratio"),
+        ({"max_ratio": 2.0}, "four words are here", "两只狗在跑", -0.1, None),  # each character is a word
+        ({"copies": True}, "One  two", "one TWO ", -0.1, "copy"),
+        ({"copies": True}, "one two", "one two.", -0.1, None),
+        ({"max_repetitions": 2}, "go", "geh geh geh", -0.1, "repetition"),
+        ({"max_repetitions": 2}, "go", "geh geh", -0.1, None),
+        ({"max_repetitions": 2}, "Holy, holy, holy", "Heilig, heilig, heilig,", -0.1, "repetition"),
+        ({"max_repetitions": 2}, "Holy, holy, holy,", "Heilig, heilig, heilig,", -0.1, None),
+        ({"max_repetitions": 2}, "he went", "er ging und ging und ging und ging", -0.1, "repetition"),
+        ({"max_repetitions": 2, "max_ratio": 1.5}, "go", "geh geh geh", -0.1, "length ratio"),  # the first that applies
+    ],
+)
+def test_the_first_reason_that_applies(filters, sentence, translation, score, reason):
+    assert TranslationFilters.parse(filters).reason_to_remove(sentence, translation, score) == reason
+
+
+def test_cleaning_takes_some_ten_bytes_a_pair():
+    size, count = 8192, 100
+
+    def facts():
+        for number in range(count):
+            found = np.zeros(size, FACTS)
+            found["words"] = 3
+            found["stripped"] = np.random.default_rng(number % 99).integers(1 << 60, size=size)  # one comes again
+            yield found
+
+    text = ParallelText(lambda: iter([MemoryBlock([])] * count), [size] * count, "", facts)
+    tracemalloc.start()
+    try:
+        report = clean(text, [], CleaningSettings()).report
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert report.removed["duplicate"] == size
+    assert most < 13 * size * count

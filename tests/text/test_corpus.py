@@ -1,11 +1,10 @@
 import gzip
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from locant.errors import ConfigError, DataError, MissingExtraError
+from locant.errors import ConfigError, DataError
 from locant.settings import Settings
 from locant.text import (
     CorpusSettings,
@@ -38,24 +37,20 @@ def lines(count: int, prefix: str = "line") -> str:
 
 
 def test_files_with_given_splits_are_read_as_they_are(tmp_path):
+    write(tmp_path / "a1", "zero\n")
     write(tmp_path / "a.gz", "one\ntwo\u2028still two\r\n\nfour")
+    write(tmp_path / "b1", "null")
     write(tmp_path / "b", "\ufeffeins\nzwei\n\nvier\n")
     write(tmp_path / "v", "valid\n")
     split = {"source": "v", "target": "v"}
-    corpus = load_corpus(files(tmp_path, train={"source": "a.gz", "target": "b"}, valid=split, test=split))
-    expected = [("one", "eins"), ("two\u2028still two", "zwei"), ("", ""), ("four", "vier")]
+    corpus = load_corpus(
+        files(tmp_path, train={"source": ["a1", "a.gz"], "target": ["b1", "b"]}, valid=split, test=split)
+    )
+    expected = [("zero", "null"), ("one", "eins"), ("two\u2028still two", "zwei"), ("", ""), ("four", "vier")]
     assert list(corpus.train) == expected
     assert list(corpus.train) == expected, "the stream can be read again"
-    assert len(corpus.train) == 4
+    assert len(corpus.train) == 5
     assert list(corpus.valid) == list(corpus.test) == [("valid", "valid")]
-
-
-def test_several_files_a_side_follow_one_another(tmp_path):
-    for name, text in {"a1": "1\n", "a2": "2\n3\n", "b1": "x\n", "b2": "y\nz\n"}.items():
-        write(tmp_path / name, text)
-    both = {"source": ["a1", "a2"], "target": ["b1", "b2"]}
-    corpus = load_corpus(files(tmp_path, train=both, valid=both))
-    assert list(corpus.train) == [("1", "x"), ("2", "y"), ("3", "z")]
 
 
 def test_numbers_of_files_must_agree():
@@ -90,11 +85,9 @@ def test_missing_empty_and_damaged_files(tmp_path):
         load_corpus(files(tmp_path, train={"source": "folder", "target": "folder"}))
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_utf_16_is_named(tmp_path, encoding):
-    content = ("" if encoding == "utf-16" else "\ufeff") + "schön\nja\n"
+def test_utf_16_is_named(tmp_path):
     for side in ("a", "b"):
-        (tmp_path / side).write_bytes(content.encode(encoding))
+        (tmp_path / side).write_bytes("schön\nja\n".encode("utf-16"))
     with pytest.raises(DataError, match=r"a is written in UTF-16\. Convert the text to UTF-8\."):
         load_corpus(files(tmp_path))
 
@@ -184,18 +177,10 @@ def test_held_out_pairs_are_the_same_every_time_and_leave_no_copy_in_train(tmp_p
     assert len(load_corpus(files(tmp_path)).valid) == 20, "5 % by default"
 
 
-def test_held_out_choice_does_not_follow_the_order_of_the_text(tmp_path):
-    write(tmp_path / "a", lines(1000))
-    write(tmp_path / "b", lines(1000))
-    numbers = [int(source.split()[1]) for source, _ in load_corpus(files(tmp_path, valid_size=100)).valid]
-    assert numbers == sorted(numbers)
-    assert 350 < sum(numbers) / 100 < 650
-
-
 def test_too_few_pairs_to_hold_out(tmp_path):
     write(tmp_path / "a", lines(3))
     write(tmp_path / "b", lines(3))
-    with pytest.raises(DataError, match=r"3 pair\(s\), too few to hold out 3"):
+    with pytest.raises(DataError, match=r"3 different pair\(s\), too few to hold out 3"):
         load_corpus(files(tmp_path, valid_size=3))
     write(tmp_path / "a", "same\n" * 9)
     write(tmp_path / "b", "same\n" * 9)
@@ -252,9 +237,3 @@ def test_huggingface_from_a_local_folder(tmp_path):
         load_corpus(HuggingFaceCorpus.parse({**settings, "source_field": "translation.fr"}))
     with pytest.raises(DataError, match="cannot be loaded"):
         load_corpus(HuggingFaceCorpus.parse({**settings, "valid": "nowhere"}))
-
-
-def test_huggingface_without_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'locant\[datasets\]'"):
-        load_corpus(HuggingFaceCorpus.parse({"kind": "huggingface", "dataset": "x/y"}))

@@ -83,7 +83,7 @@ def test_noise_is_in_the_sources_of_its_part_and_anew_in_each_epoch(pairs, token
 
     def epoch(number, seed=1):
         noise = [None, NoiseSettings(lowercase=0.5, typos=0.2)]
-        return SampledEpochs(cache, tokenizers, alpha=alpha, seed=seed, noise=noise)(number)
+        return SampledEpochs(cache, tokenizers=tokenizers, alpha=alpha, seed=seed, noise=noise)(number)
 
     def sources(tokens):
         return tokenizers.source.decode(ids(tokens.source))

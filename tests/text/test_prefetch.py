@@ -10,15 +10,6 @@ def workers():
     return [thread for thread in threading.enumerate() if thread.name == "locant-prefetch"]
 
 
-def test_all_items_in_order():
-    assert list(prefetch(range(100), depth=3)) == list(range(100))
-    assert workers() == []
-
-
-def test_none_is_an_item():
-    assert list(prefetch([None, 1, None])) == [None, 1, None]
-
-
 def test_an_exception_arrives_after_the_items_before_it():
     def failing():
         yield 1

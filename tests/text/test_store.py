@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-import sentencepiece
 
 from locant.errors import CheckpointError, DataError
 from locant.settings import Settings
@@ -24,8 +23,7 @@ from locant.text import (
     load_corpus,
     prepare,
 )
-from locant.text.readers import ParallelLines, TextFiles
-from locant.text.statistics import text_statistics
+from locant.text.samples import text_statistics
 from locant.text.workers import in_order
 
 TOKENIZER = TokenizerSettings(vocab_size=200)
@@ -40,6 +38,7 @@ def odd_pairs(pairs):
     """Pairs of which cleaning removes some for each of its reasons, and others that are hard to keep as they are."""
     return [
         *pairs[:300],
+        ("x" * 1000, "a\rb"),
         ("", "leer"),
         (" \t", "blank"),
         ("we " * 300, "wir " * 300),
@@ -96,7 +95,7 @@ def test_a_stored_text_is_the_text(odd_pairs, tmp_path, monkeypatch, kind):
     assert list(stored.valid) == list(plain.valid)
     assert len(stored.train) == len(list(plain.train))
     assert text_statistics(stored.train) == text_statistics(plain.train)
-    monkeypatch.setattr("locant.text.statistics._SAMPLE", 50)
+    monkeypatch.setattr("locant.text.samples._SAMPLE", 50)
     ours, theirs = text_statistics(stored.train), text_statistics(plain.train)
     assert ours == theirs
     assert ours.words < 20 * theirs.pairs
@@ -218,7 +217,8 @@ def test_tokenising_goes_on_where_a_kill_ended_it(pairs, tmp_path, monkeypatch):
     assert min(share for what, share in told if what == "tokenising") > 0.5
     assert TokenizerPair.load(tmp_path / "killed").digest == whole.tokenizers.digest
     same_columns(resumed.train, whole.train)
-    assert list(resumed.train.pairs()) == list(whole.train.pairs())
+    every = np.arange(len(whole.train))
+    assert resumed.train.texts(every) == whole.train.texts(every)
     assert resumed.report == whole.report
 
 
@@ -260,56 +260,6 @@ def test_texts_in_a_mixture_and_in_both_directions(odd_pairs, pairs, tmp_path, m
     assert stored.fingerprint == plain.fingerprint
     assert stored.reports == plain.reports
     same_columns(stored.train, plain.train)
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [{"_TRAINING_SENTENCES": 250}, {"_TRAINING_CHARACTERS": 15_000, "_MANY": 1000, "_MEASURED": 100}],
-    ids=["sentences", "characters"],
-)
-def test_rows_of_a_cleaned_text_without_the_others(odd_pairs, tmp_path, monkeypatch, limits):
-    """A vocabulary is learned of some of a large text, whatever way they are read."""
-    small_blocks(monkeypatch)
-    for name, value in limits.items():
-        monkeypatch.setattr(f"locant.text.vocabulary.{name}", value)
-    settings = write(tmp_path / "text", odd_pairs)
-    learned = []
-    train = sentencepiece.SentencePieceTrainer.train
-
-    def trained(sentence_iterator, **more):
-        learned.append(list(sentence_iterator))
-        train(sentence_iterator=iter(learned[-1]), **more)
-
-    monkeypatch.setattr(sentencepiece.SentencePieceTrainer, "train", trained)
-    digests = set()
-    for name, store in (("plain", None), ("stored", TextStore(tmp_path / "store", 1, 0))):
-        corpus = opened(tmp_path / "text", settings, store)
-        tokenizer = TokenizerSettings(vocab_size=120)
-        found = prepare(corpus, CleaningSettings(), tokenizer, max_tokens=60, folder=tmp_path / name)
-        digests.add(found.tokenizers.digest)
-    assert len(digests) == 1
-    assert learned[0] == learned[1]
-    assert 0 < len(learned[0]) <= limits.get("_TRAINING_SENTENCES", 600)
-    assert sum(map(len, learned[0])) <= 1.1 * limits.get("_TRAINING_CHARACTERS", 10**9)
-
-
-def test_files_in_blocks_hold_whole_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr("locant.text.readers._LINES", 50)
-    lines = ["x" * 1000, "", "\ufeffé", "a\rb", *map(str, range(200)), "no end"]
-    for name, end in (("a", "\n"), ("b", "\r\n")):
-        (tmp_path / name).write_bytes(end.join(lines).encode())
-    files = TextFiles(((tmp_path / "a", tmp_path / "b"),), ParallelLines())
-    blocks = list(files.blocks())
-    assert [block.first for block in blocks] == [1, 51, 101, 151, 201]
-    assert [pair for block in blocks for pair in block.read()] == [(line, line) for line in lines]
-
-
-@pytest.mark.parametrize("large", [0, 1 << 30])
-def test_a_line_without_end_is_refused(tmp_path, monkeypatch, large):
-    monkeypatch.setattr("locant.text.readers.LONGEST_LINE", 1000)
-    settings = write(tmp_path / "text", [("one", "eins")] * 30 + [("two " * 300, "zwei")])
-    with pytest.raises(DataError, match=r"a, line 31: the line has more than 1,000 bytes, so this is no text"):
-        opened(tmp_path / "text", settings, TextStore(tmp_path / "kept", 1, large), valid_size=0)
 
 
 def test_a_process_whose_caller_was_killed_says_nothing():

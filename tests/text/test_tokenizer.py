@@ -1,9 +1,10 @@
 import pytest
+import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
 from locant.errors import CheckpointError, ConfigError, DataError
-from locant.text import BOS, EOS, PAD, UNK, Tokenizer, TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.text import BOS, EOS, UNK, Tokenizer, TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.text.tokenizer import normalize
 
 ALGORITHMS = ["unigram", "bpe"]
@@ -12,13 +13,6 @@ ALGORITHMS = ["unigram", "bpe"]
 @pytest.fixture(scope="module", params=ALGORITHMS)
 def tokenizer(request, pairs) -> Tokenizer:
     return train_tokenizers(pairs, TokenizerSettings(algorithm=request.param, vocab_size=200)).source
-
-
-def test_special_ids_and_vocabulary_size(tokenizer):
-    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
-    assert tokenizer.vocab_size == 200
-    assert tokenizer.token(EOS) == "</s>"
-    assert tokenizer.decode([[BOS, *tokenizer.encode(["The kalo."])[0], EOS, PAD, PAD], []]) == ["The kalo.", ""]
 
 
 @given(text=st.text(alphabet="The kalomirü.\n\t\r\0\u00a0\u3000", max_size=40))
@@ -155,6 +149,29 @@ def test_what_stops_the_reading_of_the_text_is_told_as_it_is(error, pairs):
     with pytest.raises(type(error)) as caught:
         train_tokenizers(Text(pairs), TokenizerSettings(vocab_size=200))
     assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"_TRAINING_SENTENCES": 250}, {"_TRAINING_CHARACTERS": 15_000, "_MANY": 1000, "_MEASURED": 100}],
+    ids=["sentences", "characters"],
+)
+def test_of_a_large_text_some_is_learned_from(pairs, monkeypatch, limits):
+    for name, value in limits.items():
+        monkeypatch.setattr(f"locant.text.vocabulary.{name}", value)
+    learned = []
+    train = sentencepiece.SentencePieceTrainer.train
+
+    def trained(sentence_iterator, **more):
+        learned.extend(sentence_iterator)
+        train(sentence_iterator=iter(learned), **more)
+
+    monkeypatch.setattr(sentencepiece.SentencePieceTrainer, "train", trained)
+    train_tokenizers(pairs, TokenizerSettings(vocab_size=120))
+    assert 0 < len(learned) <= limits.get("_TRAINING_SENTENCES", 600)
+    assert sum(map(len, learned)) <= 1.1 * limits.get("_TRAINING_CHARACTERS", 10**9)
+    assert {source for source, _ in pairs} & set(learned)
+    assert {target for _, target in pairs} & set(learned)
 
 
 @pytest.mark.parametrize("long", ["zebra quux " * 900, "中文字" * 2000, "quux" * 3000 + " zebra"])

@@ -15,8 +15,7 @@ from toy_language import sentences
 from locant.cli import main
 from locant.errors import ConfigError, DataError, LocantError
 from locant.text import TokenCache, load_corpus
-from locant.text.pairs import in_memory
-from locant.text.statistics import text_statistics
+from locant.text.samples import text_statistics
 from locant.text.tokenizer_pair import Prefixes
 from locant.training import (
     Recipe,
@@ -27,9 +26,8 @@ from locant.training import (
     resume_training,
     train,
 )
-from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
-from locant.training.plan import Speed, format_passes, warmup_warning
-from locant.training.settings import TrainingSettings, learning_rate
+from locant.training.defaults import choose_usual_length, complete_recipe, format_passes, leaves_open
+from locant.training.settings import learning_rate
 
 
 @pytest.fixture
@@ -41,7 +39,7 @@ def open_recipe(recipe_data):
 @pytest.fixture
 def measured(monkeypatch):
     """A machine whose speed is known, where a test is not about how it is measured."""
-    monkeypatch.setattr("locant.training.defaults._Planner._measured", lambda planner: Speed(4000.0, 10**6))
+    monkeypatch.setattr("locant.training.defaults._Planner._measured", lambda planner: 4000.0)
 
 
 def longer(repeat):
@@ -61,10 +59,10 @@ def planned(data, tokens_per_second=4000.0, processes=1, repeat=1):
     corpus = load_corpus(recipe.corpus)
 
     def measure(config, settings, device, lengths, tokens):
-        return Speed(tokens_per_second * (128 / config.d_model) ** 2, 10**6)
+        return tokens_per_second * (128 / config.d_model) ** 2
 
-    with patch("locant.training.defaults.text_statistics", longer(repeat)):
-        return complete_recipe(recipe, corpus, torch.device("cpu"), processes=processes, measure=measure)
+    with patch.multiple("locant.training.defaults", text_statistics=longer(repeat), measure_speed=measure):
+        return complete_recipe(recipe, corpus, torch.device("cpu"), processes=processes)
 
 
 def test_everything_left_open_is_chosen_and_the_result_is_complete(open_recipe):
@@ -121,18 +119,6 @@ def test_more_time_allows_larger_models_and_batches_until_the_text_is_used_up(op
     assert rates[0] > rates[1]
 
 
-def test_a_model_is_wider_where_the_budget_has_two_tokens_for_each_of_its_weights(open_recipe):
-    weights = 3 * (4 * 192**2 + 2 * 192 * 768) + 3 * (8 * 192**2 + 2 * 192 * 768)
-    tokens_per_minute = 60 * 0.94 * 4000 * (128 / 192) ** 2
-
-    def width(tokens_per_weight):
-        minutes = tokens_per_weight * weights / tokens_per_minute
-        return planned({**open_recipe, "training": {"minutes": minutes}}, repeat=10_000).recipe.model["d_model"]
-
-    assert width(1.95) == 128
-    assert width(2.05) == 192
-
-
 def test_muon_up_to_some_width_unless_a_learning_rate_is_given(open_recipe):
     def settings(**training):
         minutes = {"minutes": 20_000, **training}
@@ -170,6 +156,24 @@ def test_rotary_positions_unless_others_are_given_or_wanted(open_recipe, model, 
     assert not leaves_open(recipe)
 
 
+@pytest.fixture
+def on_gpu(open_recipe, monkeypatch):
+    """Plan for a GPU that is so fast with each width and batch; return the plan and the batches that were measured."""
+
+    def plan(speed, *, repeat=20_000, **changes):
+        recipe, measured = Recipe.parse({**open_recipe, **changes}), []
+
+        def measure(config, settings, device, lengths, batch):
+            measured.append(batch)
+            return speed(config.d_model, batch)
+
+        replaced = {"text_statistics": longer(repeat), "measure_speed": measure, "usable_memory": lambda device: None}
+        with patch.multiple("locant.training.defaults", **replaced):
+            return complete_recipe(recipe, load_corpus(recipe.corpus), torch.device("cuda")), measured
+
+    return plan
+
+
 @pytest.mark.parametrize(
     ("minutes", "changes", "tokens"),
     [
@@ -180,63 +184,35 @@ def test_rotary_positions_unless_others_are_given_or_wanted(open_recipe, model, 
         (60, {"training": {"minutes": 60, "steps": 100}}, 4096),
     ],
 )
-def test_a_gpu_is_measured_with_the_batches_that_it_is_given(open_recipe, monkeypatch, minutes, changes, tokens):
+def test_a_gpu_is_measured_with_the_batches_that_it_is_given(on_gpu, minutes, changes, tokens):
     """As fast as its batches are large, up to 8,192 tokens."""
-    monkeypatch.setattr("locant.training.defaults.memory_warning", lambda *given: "")
-    open_recipe["training"] = {"minutes": minutes}
-    recipe = Recipe.parse({**open_recipe, **changes})
-    corpus = load_corpus(recipe.corpus)
-    monkeypatch.setattr("locant.training.defaults.text_statistics", longer(20_000))
-    measured = []
-
-    def measure(config, settings, device, lengths, batch):
-        measured.append(batch)
-        return Speed(20.0 * min(batch, 8192), 10**6)
-
-    plan = complete_recipe(recipe, corpus, torch.device("cuda"), measure=measure)
+    plan, measured = on_gpu(
+        lambda width, batch: 20.0 * min(batch, 8192), **{"training": {"minutes": minutes}, **changes}
+    )
     assert plan.recipe.batches.tokens == tokens
     assert tokens in measured
     assert plan.tokens_per_second == 20.0 * min(tokens, 8192)
 
 
-def test_a_gpu_is_given_what_fits_its_memory(open_recipe, monkeypatch):
-    monkeypatch.setattr("locant.training.defaults.memory_warning", lambda *given: "")
-    recipe = Recipe.parse({**open_recipe, "training": {"minutes": 600}})
-    corpus = load_corpus(recipe.corpus)
-    monkeypatch.setattr("locant.training.defaults.text_statistics", longer(20_000))
-
-    def measure(config, settings, device, lengths, batch):
-        if config.d_model * batch > 256 * 4096:
+def test_a_gpu_is_given_what_fits_its_memory(on_gpu, monkeypatch):
+    def speed(width, batch):
+        if width * batch > 256 * 4096:
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        return Speed(20.0 * batch, 10**6)
+        return 20.0 * batch
 
-    plan = complete_recipe(recipe, corpus, torch.device("cuda"), measure=measure)
+    training = {"minutes": 600}
+    plan, _ = on_gpu(speed, training=training)
     assert (plan.recipe.model["d_model"], plan.recipe.batches.tokens) == (1024, 1024)
-    found = {**open_recipe, "model": {"d_model": 384}, "training": {"minutes": 600}}
-    assert (
-        complete_recipe(Recipe.parse(found), corpus, torch.device("cuda"), measure=measure).recipe.batches.tokens
-        == 2048
-    )
-    given = Recipe.parse({**open_recipe, "model": {"d_model": 384}, "batches": {"tokens": 8192}})
-    with pytest.raises(LocantError, match=r"memory of the GPU does not suffice\. Give smaller batches\.tokens"):
-        complete_recipe(given, corpus, torch.device("cuda"), measure=measure)
+    assert on_gpu(speed, training=training, model={"d_model": 384})[0].recipe.batches.tokens == 2048
+    with pytest.raises(LocantError, match=r"batches\.tokens"):
+        on_gpu(speed, training=training, model={"d_model": 384}, batches={"tokens": 8192})
     monkeypatch.setattr("locant.training.defaults._SMALLEST_BATCH", 2048)
-    plan = complete_recipe(recipe, corpus, torch.device("cuda"), measure=measure)
+    plan, _ = on_gpu(speed, training=training)
     assert (plan.recipe.model["d_model"], plan.recipe.batches.tokens) == (512, 2048)
-    assert "a wider one does not fit into the device's memory" in {choice.reason for choice in plan.choices}
 
 
-def test_a_gpu_gets_no_larger_batches_of_a_text_that_it_passes_over_many_times(open_recipe, monkeypatch):
-    monkeypatch.setattr("locant.training.defaults.memory_warning", lambda *given: "")
-    recipe = Recipe.parse({**open_recipe, "training": {"minutes": 60}})
-    measured = []
-
-    def measure(config, settings, device, lengths, batch):
-        measured.append(batch)
-        return Speed(20.0 * batch, 10**6)
-
-    complete_recipe(recipe, load_corpus(recipe.corpus), torch.device("cuda"), measure=measure)
-    assert measured == [1024]
+def test_a_gpu_gets_no_larger_batches_of_a_text_that_it_passes_over_many_times(on_gpu):
+    assert on_gpu(lambda width, batch: 20.0 * batch, repeat=1, training={"minutes": 60})[1] == [1024]
 
 
 def test_dropout_follows_the_passes_over_the_text(open_recipe):
@@ -267,11 +243,6 @@ def test_bleu_decides_nothing_where_it_cannot_count_words(tmp_path, word, best):
     assert plan.recipe.training.best == best
 
 
-def test_processes_share_the_work(open_recipe):
-    one, four = planned(open_recipe, repeat=100), planned(open_recipe, repeat=100, processes=4)
-    assert four.epochs == pytest.approx(4 * one.epochs)
-
-
 def test_updates_of_several_batches_take_more_of_the_text(open_recipe):
     def plan(**training):
         return planned({**open_recipe, "training": training}, repeat=100)
@@ -295,32 +266,6 @@ def test_a_pass_over_a_short_text_is_a_whole_number_of_batches(open_recipe, tmp_
     train({**data, "model": {"preset": "tiny"}}, tmp_path / "run")
     state = json.loads((tmp_path / "run" / "checkpoints" / "step-00000012" / "state.json").read_text())
     assert state["progress"]["epoch"] + 1 == 12
-
-
-def test_text_without_a_weight_is_not_passed_over(open_recipe):
-    corpus = open_recipe["corpus"]
-    never = {**corpus, "train": {"source": "train.de", "target": "train.en"}, "valid": None, "test": None}
-    never |= {"source_language": None, "target_language": None}
-
-    def plan(weight, **more):
-        sources = {"one": {"corpus": corpus}, "other": {"weight": weight, "corpus": never}}
-        return planned({**open_recipe, "corpus": {"kind": "mixture", "sources": sources, **more}})
-
-    alone, without = planned(open_recipe), plan(0)
-    assert (without.pairs, without.removed) == (alone.pairs, alone.removed)
-    assert plan(1).pairs > without.pairs
-    assert plan(0, stages=[{"until": 0.5}, {"sources": {"other": 1}}]).pairs == plan(1).pairs
-    tokens = [each.epochs * each.pairs * each.tokens_per_pair for each in (without, plan(1))]
-    assert tokens[0] == pytest.approx(tokens[1], rel=0.01)
-
-
-def test_scripts_without_common_letters_get_two_vocabularies(tmp_path):
-    pairs = [(f"слово {number % 7} и ещё {number}", f"word {number % 7} and also {number}") for number in range(300)]
-    (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
-    corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv"}
-    plan = planned({"corpus": corpus, "training": {"minutes": 5}})
-    assert plan.recipe.tokenizer.joint is False
-    assert not plan.recipe.sized_model(60, 60).share_embeddings
 
 
 def test_a_run_says_what_was_chosen_and_resumes_with_it(open_recipe, tmp_path, measured):
@@ -372,12 +317,6 @@ def test_a_length_is_usual_that_was_seen_often(lengths, usual, recipe_data, monk
     assert choose_usual_length(recipe, tokenised([each + 2 for each in lengths], *parts))[0] == found
 
 
-@pytest.mark.parametrize("given", [None, 500])
-def test_a_usual_length_that_is_given_stays(given, recipe_data):
-    recipe = Recipe.parse({**recipe_data, "decoding": {"usual_source_length": given}})
-    assert choose_usual_length(recipe, tokenised([30] * 100)) == (recipe, ())
-
-
 def test_runs_know_the_usual_length_of_their_text(recipe_data, tmp_path, monkeypatch):
     monkeypatch.setattr("locant.training.defaults._LEAST_USUAL", 1)
 
@@ -421,37 +360,6 @@ def test_a_dry_run_measures_this_machine_and_writes_nothing(corpus, tmp_path, mo
     assert not list(tmp_path.iterdir())
 
 
-def test_a_text_that_is_its_own_translation_is_a_warning(corpus, caplog):
-    """Likely one file was given twice; with noise, a model that mends text learns from it."""
-    source = str(corpus / "train.en")
-    train = {"corpus": {"kind": "files", "train": {"source": source, "target": source}}}
-    plan_training(train, training={"steps": 2, "device": "cpu"})
-    assert "100% of the sources are the same" in caplog.text
-    caplog.clear()
-    noisy = {"kind": "mixture", "sources": {"one": {**train, "noise": {"typos": 0.5}}}}
-    plan_training({"corpus": noisy}, training={"steps": 2, "device": "cpu"})
-    assert "the same as their targets" not in caplog.text
-
-
-def test_words_count_once_however_often_their_sentence_stands(corpus):
-    """A vocabulary learns nothing from a text that comes again in another direction or beside another source."""
-    pairs = sentences(600, seed=5)
-    one = text_statistics(in_memory(pairs))
-    assert one.source_words == sum(len(source.split()) for source in {source for source, _ in pairs})
-    assert one.words == one.source_words + one.target_words
-    turned = [(target, source) for source, target in pairs]
-    both = text_statistics(in_memory([*pairs, *turned, *pairs]))
-    assert both.pairs == 3 * one.pairs
-    assert both.words == both.source_words == both.target_words == one.words
-
-
-def test_words_of_a_large_text_are_estimated():
-    pairs = [(f"number {index % 50_000} of many", "always the same") for index in range(100_000)]
-    found = text_statistics(in_memory(pairs))
-    assert found.source_words == pytest.approx(4 * 50_000, rel=0.02)
-    assert found.target_words <= 3 * 5
-
-
 def test_fine_tuning_with_muon_is_gentle_where_it_passes_over_the_text_often(open_recipe):
     rates = []
     for steps in (1, 4000):
@@ -484,21 +392,6 @@ def test_the_longest_sentence_fits_what_is_given(open_recipe, given, key):
         planned({**open_recipe, **given, "max_tokens": 101})
 
 
-def test_planning_refuses_what_training_would_refuse(open_recipe):
-    with pytest.raises(ConfigError, match="the characters of the training text alone need"):
-        plan_training(open_recipe, tokenizer={"vocab_size": 9})
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("pairs", [3, 40])
-def test_the_smallest_texts_can_be_planned_and_trained(pairs, tmp_path):
-    lines = "".join(f"a b {number}\tc d {number}\n" for number in range(pairs))
-    (tmp_path / "pairs.tsv").write_text(lines, encoding="utf-8")
-    corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv", "valid_size": 1}
-    summary = train({"corpus": corpus, "training": {"steps": 2}}, tmp_path / "run")
-    assert summary.steps == 2
-
-
 @pytest.mark.slow
 def test_each_of_two_vocabularies_has_what_its_text_can_fill(tmp_path, measured):
     """The characters of the target alone are more than the source has subwords."""
@@ -514,20 +407,6 @@ def test_each_of_two_vocabularies_has_what_its_text_can_fill(tmp_path, measured)
     assert sizes["source"] < 60
     assert sizes["target"] > 900
     assert load_run_recipe(summary.folder).tokenizer.vocab_size == sizes["target"]
-
-
-def test_a_vocabulary_has_room_for_the_characters_of_many_scripts(tmp_path):
-    text = "".join(f"{chr(0x3400 + number)}{chr(0x5000 + number)}\t{number}\n" for number in range(5000))
-    (tmp_path / "pairs.tsv").write_text(text, encoding="utf-8")
-    corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv"}
-    recipe = planned({"corpus": corpus, "cleaning": {"overlap": False}, "training": {"minutes": 5}}).recipe
-    assert recipe.tokenizer.vocab_size > 9000
-
-
-@pytest.mark.parametrize("key", ["minutes", "learning_rate", "r_drop"])
-def test_a_budget_or_a_rate_without_end_is_refused(key, open_recipe):
-    with pytest.raises(ConfigError, match=f"'training.{key}': Input should be a finite number"):
-        plan_training(open_recipe, training={key: float("inf")})
 
 
 def test_choices_follow_the_text_that_cleaning_keeps(tmp_path, measured):
@@ -573,21 +452,21 @@ def test_a_text_that_is_passed_over_too_often_is_a_warning(open_recipe, changes,
     plan = planned({**open_recipe, **changes})
     budget = getattr(plan.recipe.training, lower)
     assert plan.epochs > most
-    (given,) = re.findall(rf"training\.{lower}=([\d.e+]+)", plan.passes_warning)
+    (given,) = re.findall(rf"training\.{lower}=([\d.e+]+)", " ".join(plan.warnings))
     assert float(given) == pytest.approx(budget * most / plan.epochs, rel=0.05)
     less = planned({**open_recipe, **changes, "training": {lower: float(given) if lower == "minutes" else int(given)}})
     assert less.epochs < 1.1 * most
-    assert not planned({**open_recipe, **changes, "training": {"steps": 1}}).passes_warning
+    assert not any(lower in said for said in planned({**open_recipe, **changes, "training": {"steps": 1}}).warnings)
 
 
 def test_a_warm_up_that_training_ends_before_is_a_warning(recipe_data, open_recipe, tmp_path, caplog):
     def said(**settings):
-        return warmup_warning(TrainingSettings.parse(settings))
+        given = {**open_recipe, "training": {"learning_rate": 0.1, "validate_every": 1, **settings}}
+        return " ".join(planned(given, repeat=1000).warnings)
 
     assert "training.warmup_steps=30" in said(steps=300, warmup_steps=4000)
     assert not said(steps=300, warmup_steps=300)  # the last update has the peak
     assert not said(minutes=1, warmup_steps=4000)  # held to a tenth of the time
-    assert not said()
     long = {"training": {**recipe_data["training"], "steps": 2, "warmup_steps": 8}}
     train({**recipe_data, **long}, tmp_path / "run")  # it leaves nothing open, so that it is not planned
     plan_training({**open_recipe, "model": {"preset": "tiny"}, **long})
@@ -596,15 +475,15 @@ def test_a_warm_up_that_training_ends_before_is_a_warning(recipe_data, open_reci
 
 def test_too_little_memory_is_a_warning(recipe_data, tmp_path, monkeypatch, caplog):
     def limit(gigabytes):
-        monkeypatch.setattr("locant.training.plan.usable_memory", lambda device: gigabytes * 1e9)
+        monkeypatch.setattr("locant.training.defaults.usable_memory", lambda device: gigabytes * 1e9)
 
     limit(0.7)
     large = {"batches": {"tokens": 100_000}, "training": {**recipe_data["training"], "steps": 1}}
-    assert "batches.tokens, now 100000" in planned({**recipe_data, **large}).memory_warning
+    assert "batches.tokens, now 100000" in planned({**recipe_data, **large}).warnings[0]
     limit(0.1)
-    assert "model.preset" in planned(recipe_data).memory_warning
+    assert "model.preset" in planned(recipe_data).warnings[0]
     # A recipe that leaves nothing open is not planned.
     train({**recipe_data, "training": {**recipe_data["training"], "steps": 1}}, tmp_path / "run")
     assert "GB of memory" in caplog.text
     limit(50)
-    assert not planned(recipe_data).memory_warning
+    assert not planned(recipe_data).warnings

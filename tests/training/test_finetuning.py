@@ -14,9 +14,7 @@ from processes import run_processes
 from safetensors.torch import load_file
 from toy_language import WORDS, sentences
 
-from locant.app import write_run_report
-from locant.cli import main
-from locant.errors import CheckpointError, ConfigError, DataError
+from locant.errors import CheckpointError, ConfigError
 from locant.models import load_model_folder
 from locant.text import TokenCache, TokenizerPair
 from locant.training import (
@@ -31,7 +29,7 @@ from locant.training import (
     train,
 )
 from locant.training.checkpoint import checkpoint_folders
-from locant.training.parent import fitted_recipe, open_parent
+from locant.training.finetuning import fitted_recipe, open_parent
 from locant.training.recipe import apply_overrides, load_recipe
 
 NEW = {"one": "een", "two": "zwei", "three": "drei", "zebra": "zebra", "seven": "sieben"}
@@ -211,23 +209,6 @@ def test_a_kept_optimizer_goes_on_as_if_the_run_had(parent, recipe_data, tmp_pat
     assert steps == [{4.0}, {4.0}]
 
 
-def test_the_average_of_a_kept_optimizer_goes_on(recipe_data, tmp_path):
-    """A run that starts from a run that starts from a run: its average has the weight of all their updates."""
-    data = apply_overrides(recipe_data, ["training.steps=6", "training.ema_decay=0.9"])
-    first = tmp_path / "first"
-    train(Recipe.parse(data), first)
-    again = {key: value for key, value in data.items() if key not in ("model", "tokenizer")}
-    again = apply_overrides(again, ["training.steps=1", "finetuning.test_sentences=0"])
-    second = fine_tune(again, first, tmp_path / "second", keep_optimizer=True)
-    run = fine_tune(again, second, tmp_path / "run", keep_optimizer=True)
-    newest = checkpoint_folders(run)[-1]
-    before, after = (load_file(folder / "optimizer.safetensors") for folder in (run / "cache" / "start", newest))
-    decay = (1 + 8) / (10 + 8)  # the eighth update of all
-    for name, weight in load_file(newest / "weights.safetensors").items():
-        expected = decay * before[f"average/{name}"] + (1 - decay) * weight
-        torch.testing.assert_close(after[f"average/{name}"], expected)
-
-
 @pytest.mark.parametrize("decay", [0.9, None])
 def test_frozen_parts_are_those_of_the_parents_average(recipe_data, tmp_path, decay):
     data = apply_overrides(
@@ -253,20 +234,6 @@ def test_only_what_suits_new_models_is_left_out_of_a_recipe(caplog):
     assert recipe.training.validation_sentences == 200
     assert load_recipe("bible-modern-english").model["d_model"] == 192
     assert not caplog.text
-
-
-def test_what_is_left_out_of_a_recipe_of_ones_own_is_named(recipe_data, tmp_path, caplog):
-    recipe = tmp_path / "own.yaml"
-    recipe.write_text(yaml.safe_dump({**recipe_data, "training": {"steps": 4, "learning_rate": 0.01}}))
-    assert load_recipe(recipe).training.learning_rate == 0.01
-    assert not caplog.text
-    found = load_recipe(recipe, ["finetuning.parent=x", "model.dropout=0.2"])
-    assert found.training.learning_rate is None
-    (line,) = caplog.messages
-    assert "tokenizer.vocab_size" in line
-    assert "training.learning_rate" in line
-    assert "model.dropout" not in line
-    assert "training.steps" not in line
 
 
 @pytest.mark.parametrize(
@@ -311,33 +278,24 @@ def test_what_does_not_fit_is_an_error_before_any_work(changes, message, parent,
     assert not (tmp_path / "run").exists()
 
 
-def test_a_test_set_that_cannot_be_read_is_an_error_before_any_work(parent, new_data, tmp_path):
-    test = {"source": str(tmp_path / "nowhere"), "target": str(tmp_path / "nowhere")}
-    with pytest.raises(DataError, match=r"nowhere does not exist"):
-        train(new_data, tmp_path / "run", start_from=parent, finetuning={"parent_test": test, "test_sentences": 5})
-    assert not (tmp_path / "run").exists()
-
-
 def test_parents_that_are_none_are_named(parent, new_data, tmp_path):
-    with pytest.raises(CheckpointError, match=r"There is no folder .*nowhere to start from"):
-        train(new_data, tmp_path / "run", start_from=tmp_path / "nowhere")
-    (tmp_path / "file.txt").write_text("text")
-    with pytest.raises(CheckpointError, match=r"file\.txt is a file, no folder to start from"):
-        train(new_data, tmp_path / "run", start_from=tmp_path / "file.txt")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(CheckpointError, match=r"no model to start from in .*holds no config\.json"):
-        train(new_data, tmp_path / "run", start_from=tmp_path / "empty")
-    (tmp_path / "bert").mkdir()
-    (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(ConfigError, match="type 'bert', which cannot be imported"):
-        train(new_data, tmp_path / "run", start_from=tmp_path / "bert")
-    (tmp_path / "bert" / "config.json").write_text('{"add_source_eos": true}')
-    with pytest.raises(ConfigError, match="names no model_type, as Hugging Face's format does; an export for CTransl"):
-        train(new_data, tmp_path / "run", start_from=tmp_path / "bert")
+    (tmp_path / "file").write_text("text")
+    for name, config in (("empty", None), ("bert", '{"model_type": "bert"}'), ("other", '{"add_source_eos": true}')):
+        (tmp_path / name).mkdir()
+        if config:
+            (tmp_path / name / "config.json").write_text(config)
     shutil.copytree(parent, tmp_path / "bare")
     shutil.rmtree(tmp_path / "bare" / "checkpoints")
-    with pytest.raises(ConfigError, match="needs a run with its checkpoints"):
-        train(new_data, tmp_path / "run", start_from=tmp_path / "bare", finetuning={"keep_optimizer": True})
+    for name, error in (
+        ("nowhere", CheckpointError),
+        ("file", CheckpointError),
+        ("empty", CheckpointError),
+        ("bert", ConfigError),
+        ("other", ConfigError),
+        ("bare", ConfigError),
+    ):
+        with pytest.raises(error, match=name):
+            train(new_data, tmp_path / "run", start_from=tmp_path / name, finetuning={"keep_optimizer": name == "bare"})
 
 
 def test_text_in_another_script_needs_new_subwords(parent, new_data, tmp_path):
@@ -354,36 +312,6 @@ def test_text_in_another_script_needs_new_subwords(parent, new_data, tmp_path):
         assert not (tmp_path / "run").exists()
     fine_tune(data, parent, tmp_path / "more", extend_vocabulary=30)
     assert TokenizerPair.load(tmp_path / "more").target.encode(["два"])[0] != [4, 1]
-
-
-def test_the_command_line_starts_from_a_model(parent, new_data, tmp_path, capsys):
-    folder = Path(new_data["corpus"]["folder"])
-    options = ["--source", f"{folder}/train.en", "--target", f"{folder}/train.de", "--steps", "2", "--device", "cpu"]
-    changes = ["finetuning.test_sentences=5", "training.validation_sentences=0", "max_tokens=50", "batches.tokens=256"]
-    assert main(["train", "--from", str(parent), *options, *changes, "--output", str(tmp_path / "run")]) == 0
-    shown = capsys.readouterr().err
-    assert "the parent's test set, 5 sentences): BLEU" in shown
-    assert "(new test set, 5 sentences): BLEU" in shown
-    recipe = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())
-    assert recipe["finetuning"]["parent"] == str(parent)
-    assert main(["train", "--keep-optimizer", *options, "--output", str(tmp_path / "other")]) == 2
-    assert "--keep-optimizer goes with --from RUN" in capsys.readouterr().err
-
-
-def test_old_and_new_text_are_mixed_and_reported(parent, new_data, recipe_data, tmp_path):
-    sources = {
-        "new": {"corpus": new_data["corpus"]},
-        "old": {"weight": 2, "corpus": recipe_data["corpus"]},
-    }
-    data = {**new_data, "corpus": {"kind": "mixture", "sources": sources}}
-    found = train(data, tmp_path / "run", start_from=parent, finetuning={"test_sentences": 5}).before_after
-    assert [(test.name, test.of) for test in found.tests] == [("old", "both"), ("new", "new")]
-
-    evaluate(tmp_path / "run")
-    page = write_run_report(tmp_path / "run").read_text(encoding="utf-8")
-    assert "Before and after fine-tuning" in page
-    assert "old (of both, 5 sentences)" in page
-    assert f"{found.tests[1].scores.bleu_p_value:.3f}" in page
 
 
 def tagged(new_data: dict, *changes: str) -> dict:
@@ -405,32 +333,6 @@ def test_a_tag_that_the_parent_lacks_is_added(parent, new_data, tmp_path):
     torch.testing.assert_close(after[:34], before, atol=1e-6, rtol=0)
     torch.testing.assert_close(after[34], before.mean(0), atol=1e-6, rtol=0)
     assert [part.prefixes.source for part in TokenCache(run / "cache" / "train").parts] == [[], [34]]
-
-
-@pytest.mark.parametrize(
-    ("finetuning", "message"),
-    [
-        ({"keep_optimizer": True}, "'<bt>' is not in the vocabulary of .*keep_optimizer goes on with that model's own"),
-        ({"freeze": ["embeddings"]}, "'<bt>' is new to .*finetuning.freeze or train_only leaves as they are"),
-    ],
-    ids=str,
-)
-def test_a_tag_that_could_not_be_learned_is_an_error(finetuning, message, parent, new_data, tmp_path):
-    with pytest.raises(ConfigError, match=message):
-        train(tagged(new_data), tmp_path / "run", start_from=parent, finetuning=finetuning)
-    assert not (tmp_path / "run").exists()
-
-
-def test_the_token_of_a_language_is_no_tag(parent, new_data, tmp_path):
-    shutil.copytree(parent, tmp_path / "several")
-    about = json.loads((tmp_path / "several" / "tokenizer.json").read_text())
-    piece = TokenizerPair.load(parent).source.token(9)
-    about["languages"] = {"layout": "fairseq", "ids": {"en": 8, "de": 9}}
-    (tmp_path / "several" / "tokenizer.json").write_text(json.dumps(about))
-    data = tagged(new_data)
-    data["corpus"]["sources"]["back"]["tag"] = piece
-    with pytest.raises(ConfigError, match="is the token of a language of"):
-        train(data, tmp_path / "run", start_from=tmp_path / "several")
 
 
 def test_several_processes_fine_tune_like_one(parent, new_data, tmp_path):

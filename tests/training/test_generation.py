@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import json
 import os
 import shutil
 import time
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from processes import start_locant
 from locant import generate_corpus
 from locant.cli import main
 from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
-from locant.text import JsonlCorpus, TsvCorpus, load_corpus, read_monolingual
+from locant.text import JsonlCorpus, TsvCorpus, load_corpus
 from locant.training import Recipe, train
 from locant.translation import Translator
 
@@ -144,7 +142,7 @@ def test_a_finished_corpus_is_left_as_it_is(translator, text, tmp_path, monkeypa
     assert not asked
 
 
-def test_other_text_model_or_settings_are_refused(translator, recipe_data, run, text, tmp_path):
+def test_other_text_model_or_settings_are_refused(translator, run, text, tmp_path):
     def again(**changes):
         arguments = {"chunk": 20, "filters": {"max_ratio": 9.0}, **changes}
         model = arguments.pop("model", translator)
@@ -160,26 +158,23 @@ def test_other_text_model_or_settings_are_refused(translator, recipe_data, run, 
         ({"files": other}, "text"),
         ({"model": Translator.from_pretrained(tmp_path / "trained-on", device="cpu")}, "model"),
         ({"direction": "back"}, "direction"),
-        ({"beam": 3}, "decoding.beam"),
         ({"sampling": {}}, "decoding.sampling"),
         ({"filters": {"max_ratio": 8.0}}, "filters.max_ratio"),
         ({"chunk": 30}, "chunk"),
-        ({"form": "jsonl"}, "form"),
     ):
-        with pytest.raises(CheckpointError, match=rf"begun otherwise.* {key}\b"):
+        with pytest.raises(CheckpointError, match=rf"\b{key}\b"):
             again(**changes)
     assert (tmp_path / "made" / "train.tsv").read_bytes() == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
-    with pytest.raises(CheckpointError, match="holds no generated corpus"):
-        generate_corpus(translator, text, output=tmp_path / "mine")
-    with pytest.raises(CheckpointError, match=r"thesis\.txt is a file, and a generated corpus is a folder"):
-        generate_corpus(translator, text, output=tmp_path / "mine" / "thesis.txt")
+    for output in (tmp_path / "mine", tmp_path / "mine" / "thesis.txt"):
+        with pytest.raises(CheckpointError):
+            generate_corpus(translator, text, output=output)
     record = json.loads((tmp_path / "made" / "generation.json").read_text())
-    for key in ("made_from", "bytes", "report"):
+    for key in record:
         rest = {name: value for name, value in record.items() if name != key}
         (tmp_path / "made" / "generation.json").write_text(json.dumps(rest))
-        with pytest.raises(CheckpointError, match=rf"generation\.json is damaged.*'{key}' is missing"):
+        with pytest.raises(CheckpointError, match=rf"generation\.json is damaged.*'{key}'"):
             again()
 
 
@@ -219,93 +214,31 @@ def test_the_training_text_of_a_run_is_distilled(run, recipe_data, translator, t
     assert not (tmp_path / "back").exists()
 
 
-@pytest.fixture
-def turned(run) -> Translator:
-    """A model that says that it translates in the opposite direction."""
-    found = Translator.from_pretrained(run, device="cpu")
-    found.source_language, found.target_language = "de", "en"
-    return found
-
-
-def test_the_target_side_of_a_corpus_is_translated_back(turned, tmp_path, run, corpus):
-    result = generate_corpus(turned, corpus=run, direction="back", output=tmp_path / "made", beam=1)
-    assert [row[1] for row in rows(result.path)] == (corpus / "train.de").read_text(encoding="utf-8").splitlines()
-
-
-def test_back_translations_are_trained_on_with_a_tag(turned, recipe_data, text, tmp_path):
-    made = generate_corpus(turned, text, output=tmp_path / "made", direction="back", sampling={"seed": 2})
-    sources = {
-        "real": {"corpus": recipe_data["corpus"]},
-        "back": {"corpus": {"kind": "tsv", "train": str(made.path)}, "weight": 0.5, "tag": "<bt>"},
-    }
-    data = {**recipe_data, "corpus": {"kind": "mixture", "sources": sources}, "tokenizer": {"vocab_size": 40}}
-    train(Recipe.parse({**data, "training": {**recipe_data["training"], "steps": 5}}), tmp_path / "run")
-    student = Translator.from_pretrained(tmp_path / "run", device="cpu")
-    assert "<bt>" in {student.tokenizers.source.token(index) for index in range(student.tokenizers.source.vocab_size)}
-
-
-def test_a_full_disk_leaves_what_can_be_gone_on_with(translator, text, tmp_path, monkeypatch):
-    whole = generate_corpus(translator, text, output=tmp_path / "whole", chunk=16).path.read_bytes()
-    flush, count = os.fsync, 0
-
-    def full(descriptor: int) -> None:
-        nonlocal count
-        count += 1
-        if count > 8:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        flush(descriptor)
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CheckpointError, match="The disk is full"):
-        generate_corpus(translator, text, output=tmp_path / "made", chunk=16)
-    monkeypatch.setattr(os, "fsync", flush)
-    partial = (tmp_path / "made" / "train.tsv.partial").read_bytes()
-    assert whole.startswith(partial)
-    assert partial.endswith(b"\n") or not partial
-    assert generate_corpus(translator, text, output=tmp_path / "made", chunk=16).path.read_bytes() == whole
-
-
 def test_mistakes_are_told_before_any_work(translator, run, text, tmp_path):
     output = tmp_path / "made"
     (tmp_path / "empty.en").write_text("")
     (tmp_path / "latin.en").write_bytes(b"one\ntwo\nd\xe9j\xe0 vu\n")
-    for files, error, message in (
-        (tmp_path / "missing.en", DataError, "missing.en does not exist"),
-        (tmp_path / "empty.en", DataError, "empty.en is empty; there is nothing to translate"),
-        ([text, tmp_path / "latin.en"], DataError, "latin.en, line 3: byte 2 of the line is not valid UTF-8"),
-        ((), UsageError, "Give either text files to translate, or a run or recipe"),
+    for files, changes, error, named in (
+        (tmp_path / "missing.en", {}, DataError, "missing.en"),
+        (tmp_path / "empty.en", {}, DataError, "empty.en"),
+        ([text, tmp_path / "latin.en"], {}, DataError, "latin.en, line 3"),
+        ((), {}, UsageError, "text files"),
+        (text, {"corpus": run}, UsageError, "text files"),
+        (text, {"direction": "bak"}, UsageError, "'back'"),
+        (text, {"form": "csv"}, UsageError, "'tsv'"),
+        (text, {"chunk": 0}, UsageError, "got 0"),
+        (text, {"beem": 3}, UsageError, "'beam'"),
+        (text, {"filters": {"min_score": 2}}, UsageError, "min_score"),
+        ((), {"corpus": tmp_path}, CheckpointError, tmp_path.name),  # a folder of something else
+        ((), {"corpus": tmp_path / "missing"}, CheckpointError, "missing"),
+        ((), {"corpus": tmp_path / "missing.yaml"}, DataError, r"missing\.yaml"),
+        ((), {"corpus": text}, UsageError, text.name),
+        ((), {"corpus": "bible-modern-englis"}, UsageError, "'bible-modern-english'"),
     ):
-        with pytest.raises(error, match=message):
-            generate_corpus(translator, files, output=output)
-    for changes, message in (
-        ({"direction": "bak"}, "Unknown direction 'bak'. Did you mean 'back'?"),
-        ({"form": "csv"}, "Unknown form of a corpus 'csv'. Did you mean 'tsv'?"),
-        ({"chunk": 0}, "at least 1 line"),
-        ({"beem": 3}, "Did you mean 'beam'?"),
-        ({"filters": {"min_score": 2}}, "min_score"),
-        ({"corpus": run}, "Give either text files to translate, or a run or recipe"),
-    ):
-        with pytest.raises(UsageError) as refused:
-            generate_corpus(translator, text, output=output, **changes)
-        assert message in str(refused.value)
-    for corpus, message in (
-        (tmp_path, "holds no run, whose training text"),  # a folder of something else
-        (tmp_path / "missing", "missing does not exist"),
-        (tmp_path / "missing.yaml", "missing.yaml does not exist"),
-    ):
-        with pytest.raises((CheckpointError, DataError)) as failed:
-            generate_corpus(translator, corpus=corpus, output=output)
-        assert message in str(failed.value)
-    for corpus, message in (
-        (text, "is a file, but --corpus (corpus) takes a run or a recipe"),
-        ("bible-modern-englis", "Did you mean 'bible-modern-english'?"),
-    ):
-        with pytest.raises(UsageError) as wrong:
-            generate_corpus(translator, corpus=corpus, output=output)
-        assert message in str(wrong.value)
-    unsaved = Translator(translator.model, translator.tokenizers)
+        with pytest.raises(error, match=named):
+            generate_corpus(translator, files, output=output, **changes)
     with pytest.raises(LocantError, match="not saved yet"):
-        generate_corpus(unsaved, text, output=output)
+        generate_corpus(Translator(translator.model, translator.tokenizers), text, output=output)
     assert not output.exists()
 
 
@@ -318,34 +251,3 @@ def test_ctranslate2_searches_and_does_not_sample(run, text, tmp_path):
     result = generate_corpus(theirs, text, output=tmp_path / "made", beam=1)
     ours = generate_corpus(Translator.from_pretrained(run, device="cpu"), text, output=tmp_path / "ours", beam=1)
     assert [row[:2] for row in rows(result.path)] == [row[:2] for row in rows(ours.path)]
-
-
-def test_wrong_usage_of_the_command(run, text, tmp_path, capsys):
-    for arguments, message in (
-        ([str(run), "--output", "x"], "Say what to translate"),
-        ([str(run), str(text), "--corpus", str(run), "--output", "x"], "Say what to translate"),
-        ([str(run), str(text), "--temperature", "0.5", "--output", "x"], "go with --sampling"),
-        ([str(run), str(text), "--direction", "bac", "--output", "x"], "Did you mean 'back'?"),
-        ([str(run), str(text), "--target-language", "german", "--output", "x"], "'de'"),
-        ([str(run), "--corpus", "bibel-modern-english", "--output", "x"], "Did you mean 'bible-modern-english'?"),
-    ):
-        assert main(["generate", *arguments]) == 2
-        error = capsys.readouterr().err
-        assert message in error
-        assert "Traceback" not in error
-    assert main(["generate", str(run), str(tmp_path / "none.txt"), "--output", "x"]) == 1, "not wrong, but missing"
-    assert "none.txt does not exist" in capsys.readouterr().err
-
-
-def test_memory_does_not_grow_with_the_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("locant.text.readers._LINES", 256)
-    path = tmp_path / "long.en"
-    with path.open("w", encoding="utf-8") as file:
-        for number in range(60_000):
-            file.write(f"sentence number {number} of a long text that is read line by line\n")
-    tracemalloc.start()
-    text = read_monolingual([path])
-    assert sum(1 for _ in text) == len(text) == 60_000
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < path.stat().st_size / 8

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file
 
 from locant import generate_corpus
@@ -17,7 +16,6 @@ from locant.app import write_run_report
 from locant.app.run_report import next_steps
 from locant.cli import main
 from locant.errors import ConfigError
-from locant.files import read_json
 from locant.text import BOS, EOS, LanguagesCorpus, TokenCache, collate, load_corpus
 from locant.training import (
     Recipe,
@@ -114,18 +112,6 @@ def test_rows_name_their_languages(finished):
     assert [part.pairs > 0 for part in TokenCache(finished / "cache" / "valid").parts] == [True] * 4 + [False] * 2
 
 
-def test_the_command_line_shows_the_directions(data, tmp_path, capsys):
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
-    changes = ["training.steps=1", "training.validate_every=1", "training.validation_sentences=6"]
-    assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(tmp_path / "run"), *changes]) == 0
-    shown = capsys.readouterr().err
-    assert all(f"{name} " in shown.split("BLEU by part:")[1].splitlines()[0] for name in DIRECTIONS)
-    assert typed(shown.split("Try:")[1].splitlines()[1], capsys)[0] == 0
-    report = read_json(tmp_path / "run" / "data.json")
-    assert (report["languages"], report["zero_shot"]) == (["en", "de", "fr"], ["de-fr", "fr-de"])
-    assert [part["cleaning"]["kept"] > 0 for part in report["parts"]] == [True] * 4 + [False] * 2
-
-
 def test_every_direction_is_measured_and_zero_shot_is_marked(finished, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(finished, run)  # Others read what is not evaluated.
@@ -188,18 +174,6 @@ def read_without_times(run: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize(
-    ("directions", "languages"), [(["en-de", "en-fr"], ["en", "de", "fr"]), (["de-en", "fr-en"], ["de", "en", "fr"])]
-)
-def test_one_to_many_and_many_to_one(texts, directions, languages):
-    settings = languages_corpus(texts, "en-de", "en-fr", directions=directions)
-    corpus = load_corpus(LanguagesCorpus.parse(settings))
-    assert [part.name for part in corpus.parts] == directions
-    assert sorted(corpus.languages) == sorted(languages)
-    marian = load_corpus(LanguagesCorpus.parse({**settings, "layout": "marian"}))
-    assert marian.languages == tuple(dict.fromkeys(name.split("-")[1] for name in directions))
-
-
-@pytest.mark.parametrize(
     ("pairs", "more", "message"),
     [
         (["en-de"], {"directions": ["en-fr"]}, "no text for the direction en-fr"),
@@ -227,23 +201,6 @@ def test_one_to_many_and_many_to_one(texts, directions, languages):
 def test_directions_that_cannot_be_are_named(texts, pairs, more, message):
     with pytest.raises(ConfigError, match=message):
         load_corpus(LanguagesCorpus.parse(languages_corpus(texts, *pairs, **more)))
-
-
-def test_codes_of_a_language_are_one_whatever_their_form(texts):
-    settings = languages_corpus(texts, "en-de", "en-fr")
-    settings["pairs"][1]["source_language"] = "eng_Latn"
-    corpus = load_corpus(LanguagesCorpus.parse(settings))
-    assert {part.name for part in corpus.parts} == {"en-de", "de-en", "en-fr", "fr-en"}
-
-
-def test_languages_that_are_missing_or_the_same_are_named(texts):
-    settings = languages_corpus(texts, "en-de")
-    del settings["pairs"][0]["target_language"]
-    with pytest.raises(ConfigError, match=r"Pair 1 of the corpus .* lacks source_language, target_language or both"):
-        load_corpus(LanguagesCorpus.parse(settings))
-    settings["pairs"][0]["target_language"] = "eng"
-    with pytest.raises(ConfigError, match="is of one language, 'en'"):
-        load_corpus(LanguagesCorpus.parse(settings))
 
 
 @pytest.mark.parametrize(
@@ -289,14 +246,6 @@ def tuned(data: dict, parent: Path, run: Path, *pairs: str, **corpus: object) ->
     recipe = {"corpus": languages_corpus(texts, *pairs, **corpus), "batches": data["batches"], "training": training}
     train(recipe, run, start_from=parent, finetuning={"test_sentences": 0})
     return run
-
-
-def test_a_run_of_several_languages_is_a_parent(data, finished, tmp_path):
-    run = tuned(data, finished, tmp_path / "run", "de-fr")
-    ours, theirs = (Translator.from_pretrained(folder, device="cpu").tokenizers for folder in (run, finished))
-    assert ours.languages == theirs.languages
-    cache = TokenCache(run / "cache" / "train")
-    assert [part.prefixes for part in cache.parts] == [theirs.prefixes("de", "fr"), theirs.prefixes("fr", "de")]
 
 
 def test_languages_that_do_not_fit_the_parent_are_refused(data, finished, recipe_data, tmp_path):

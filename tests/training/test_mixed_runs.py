@@ -114,30 +114,6 @@ def test_a_resumed_run_goes_back_to_no_stage_and_keeps_those_begun(recipe_data, 
         resume_training(run, ["training.steps=40", "corpus.stages=[]"])
 
 
-def test_a_stage_may_end_with_the_time(recipe_data, tmp_path):
-    data = mixed(recipe_data, stages=[{"until": 0.001}, {"sources": ["small"]}])
-    data["training"] = {**data["training"], "steps": None, "minutes": 5}
-    steps = []
-
-    class StopInTheSecondStage(TrainingCallback):
-        def on_stage(self, number, count):
-            assert (number, count) == (2, 2)
-            steps.append(0)
-
-        def on_step(self, done, report):
-            if steps:
-                steps.append(report.step)
-            if len(steps) > 3:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(Recipe.parse(data), tmp_path / "run", callback=StopInTheSecondStage())
-    (began,) = rows_of(tmp_path / "run", "stage")
-    assert began["step"] == steps[1] > 1
-    before = [row for row in read_metrics(tmp_path / "run") if row["step"] == steps[1] - 1]
-    assert before[-1]["seconds"] >= 0.3
-
-
 def test_what_cannot_be_is_said_before_work_starts(recipe_data, tmp_path):
     with pytest.raises(ConfigError, match=r"begins after 30 updates, but training\.steps is 30"):
         Recipe.parse(mixed(recipe_data, stages=[{"until": 30}, {}]))

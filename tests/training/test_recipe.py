@@ -38,13 +38,6 @@ def test_files_beside_a_recipe_are_found_from_anywhere(tmp_path, monkeypatch):
     assert str(load_recipe(recipe, ["corpus.folder=other"]).corpus.train.source[0]) == "a.en"
 
 
-def test_overrides_reach_nested_keys_and_leave_the_original_alone(recipe_data):
-    changed = apply_overrides(recipe_data, ["training.steps=7", "model.norm=pre", "corpus.name='7'"])
-    recipe = Recipe.parse(changed)
-    assert (recipe.training.steps, recipe.sized_model(9, 9).norm, recipe.corpus.name) == (7, "pre", "7")
-    assert recipe_data["training"]["steps"] == 30
-
-
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -71,11 +64,6 @@ def test_wrong_keys_and_values_are_explained(recipe_data, override, message):
     with pytest.raises(ConfigError) as caught:
         Recipe.parse(apply_overrides(recipe_data, [override]), "recipe test")
     assert message in str(caught.value)
-
-
-def test_a_preset_that_nobody_named_is_in_no_message(recipe_data):
-    with pytest.raises(ConfigError, match=r"^recipe: model: d_model 256 is not a multiple of heads 5"):
-        Recipe.parse({**recipe_data, "model": {"heads": 5}}, "recipe")
 
 
 def test_learned_positions_must_cover_the_longest_sentence(recipe_data):

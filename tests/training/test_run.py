@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import shutil
 import time
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -17,10 +15,8 @@ import torch
 import yaml
 from processes import run_processes, start_locant
 from safetensors.torch import load_file
-from with_kernels import needs_compiler
 
-from locant.errors import CheckpointError, ConfigError, TrainingError, UsageError
-from locant.kernels import library
+from locant.errors import CheckpointError, TrainingError
 from locant.text import TextStore, TokenCache, plan_batches
 from locant.training import (
     Recipe,
@@ -32,7 +28,7 @@ from locant.training import (
     train,
 )
 from locant.training import run as run_module
-from locant.training.checkpoint import Snapshot, checkpoint_folders, snapshot_path
+from locant.training.checkpoint import checkpoint_folders
 from locant.training.recipe import apply_overrides
 from locant.translation import Translator
 
@@ -67,14 +63,6 @@ def test_the_toy_language_is_learned(recipe_data, tmp_path):
     assert result.scores.bleu > 60
     assert result.copy_scores.bleu < 5
     assert len(result.hypotheses) == 30
-
-
-def test_the_same_seed_gives_the_same_run_and_another_does_not(recipe_data, finished, tmp_path):
-    short = ["training.steps=3", "training.validate_every=3"]
-    train(Recipe.parse(apply_overrides(recipe_data, short)), tmp_path / "same")
-    train(Recipe.parse(apply_overrides(recipe_data, [*short, "seed=2"])), tmp_path / "other")
-    assert losses(tmp_path / "same") == losses(finished)[:3]
-    assert losses(tmp_path / "other")[0] != losses(finished)[0]
 
 
 @pytest.mark.sampled(1)
@@ -149,15 +137,6 @@ def test_two_processes_give_the_losses_of_one(recipe_data, tmp_path):
         assert validations(tmp_path / mode)[-1][1] == pytest.approx(validations(tmp_path / "one")[-1][1], rel=2e-5)
 
 
-def test_bfloat16_stays_close_to_float32(recipe_data, finished, tmp_path):
-    changes = ["training.steps=10", "training.precision=bfloat16"]
-    train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "bfloat16")
-    curve = losses(tmp_path / "bfloat16")
-    assert curve != losses(finished)[:10]
-    for (_, left), (_, right) in zip(curve, losses(finished)[:10], strict=True):
-        assert left == pytest.approx(right, rel=0.02)
-
-
 def test_a_diverging_run_stops_and_keeps_the_last_good_state(recipe_data, tmp_path):
     run = tmp_path / "run"
     train(Recipe.parse(apply_overrides(recipe_data, ["training.steps=10"])), run)
@@ -168,15 +147,6 @@ def test_a_diverging_run_stops_and_keeps_the_last_good_state(recipe_data, tmp_pa
     assert [folder.name for folder in checkpoint_folders(run)] == ["step-00000010"]
     resume_training(run, ["training.steps=20", "training.learning_rate=0.01"])
     assert losses(run)[-1][0] == 20
-
-
-def test_a_resumed_run_keeps_its_model(finished, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    recipe = (run / "recipe.yaml").read_text()
-    (run / "recipe.yaml").write_text(recipe.replace("d_ff: 64", "d_ff: 128"))
-    with pytest.raises(ConfigError, match=r"holds another model: .* is \[64\] there and \[128\]"):
-        resume_training(run, ["training.steps=40"])
 
 
 def test_a_full_disk_keeps_the_last_good_checkpoint(recipe_data, tmp_path, monkeypatch):
@@ -213,16 +183,6 @@ def test_a_time_budget_is_kept(recipe_data, tmp_path, monkeypatch):
     assert rates[-1] < 0.2 * max(rates)
 
 
-def test_a_time_budget_of_few_updates_ends_at_a_low_rate(recipe_data, tmp_path, monkeypatch):
-    ticks = itertools.count(step=0.2)
-    monkeypatch.setattr("locant.training.budget.perf_counter", lambda: next(ticks))
-    changes = ["training.steps=null", "training.minutes=0.05", "training.validation_sentences=0"]
-    train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
-    rates = [row["learning_rate"] for row in read_metrics(tmp_path / "run") if row["kind"] == "training"]
-    assert 5 <= len(rates) < 16
-    assert rates[-1] < 0.2 * max(rates)
-
-
 def test_validating_takes_a_fifth_of_a_time_budget_at_most(recipe_data, tmp_path, monkeypatch):
     seconds, validate = [0.0], run_module.validation
 
@@ -249,50 +209,11 @@ def test_validating_takes_a_fifth_of_a_time_budget_at_most(recipe_data, tmp_path
     assert times == pytest.approx([0.8, 2.8, 3.4], abs=0.1)
 
 
-@pytest.mark.slow
-@needs_compiler
-def test_building_the_kernels_is_no_part_of_a_time_budget(recipe_data, tmp_path, monkeypatch):
-    seconds, load = [0.0], library._load
-
-    def slow():
-        seconds[0] += 3600
-        return load()
-
-    def clock():
-        seconds[0] += 0.01
-        return seconds[0]
-
-    monkeypatch.setattr("locant.training.budget.perf_counter", clock)
-    monkeypatch.setattr(library, "_load", slow)
-    monkeypatch.setattr(library.LIBRARY, "_loaded", None)  # as in a process that has used none yet
-    changes = ["training.steps=null", "training.minutes=0.05", "training.validate_every=null"]
-    summary = train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
-    assert seconds[0] > 3600, "they are loaded"
-    assert 3 <= summary.seconds < 3.1
-
-
 def test_early_stopping(recipe_data, tmp_path):
     changes = ["training.learning_rate=1e-9", "training.patience=2", "training.validate_every=2", "training.best=bleu"]
     summary = train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
     assert summary.reason == "validation bleu did not improve 2 times in a row"
     assert summary.steps == 6
-
-
-def test_average_is_the_mean_of_the_kept_snapshots(finished):
-    from locant.training.checkpoint import average_snapshots
-
-    kept = [Snapshot(step, 0.0) for step in (10, 20, 30)]
-    average = average_snapshots(finished, kept)
-    parts = [load_file(snapshot_path(finished, item.step)) for item in kept]
-    for name, tensor in average.items():
-        torch.testing.assert_close(tensor, sum(part[name] for part in parts) / 3)
-
-
-def test_vocabulary_larger_than_the_corpus_names_the_largest(recipe_data, tmp_path):
-    with pytest.raises(ConfigError, match=r"tokenizer.vocab_size is 9000, but the training text can fill at most \d+"):
-        train(Recipe.parse(apply_overrides(recipe_data, ["tokenizer.vocab_size=9000"])), tmp_path / "run")
-    # The failed attempt does not occupy the folder.
-    train(Recipe.parse(apply_overrides(recipe_data, ["training.steps=1"])), tmp_path / "run")
 
 
 def test_evaluation_is_saved_and_files_can_be_evaluated(finished, corpus, tmp_path):
@@ -319,43 +240,6 @@ def test_a_run_of_an_earlier_version_goes_on(finished, recipe_data, tmp_path):
     assert resume_training(run, training={"steps": 30}).steps == 30
     assert losses(run) == losses(finished)
     assert "max_grad_norm" in (run / "recipe.yaml").read_text()
-
-
-def test_training_from_plain_data_with_changes(recipe_data, finished, tmp_path):
-    class Notes(TrainingCallback):
-        """Overrides one method; the others do nothing."""
-
-        def __init__(self):
-            self.prepared = []
-
-        def on_prepared(self, report):
-            self.prepared.append(report)
-
-    notes = Notes()
-    summary = train(recipe_data, tmp_path / "run", callback=notes, training={"steps": 3, "validate_every": 3})
-    assert (summary.steps, summary.reason, summary.folder) == (3, "3 steps done", tmp_path / "run")
-    assert losses(tmp_path / "run") == losses(finished)[:3]
-    (report,) = notes.prepared
-    assert json.loads((tmp_path / "run" / "data.json").read_text()) == json.loads(json.dumps(asdict(report)))
-    with pytest.raises(ConfigError, match=r"unknown key 'training.stpes'. Did you mean 'steps'"):
-        train(recipe_data, tmp_path / "other", training={"stpes": 3})
-
-
-def test_a_model_without_its_run_needs_a_test_set(finished, corpus, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    Translator.from_pretrained(run, device="cpu").save_pretrained(tmp_path / "model")
-    with pytest.raises(UsageError, match=r"model without a run, so it has no test set.*--source FILE and"):
-        evaluate(tmp_path / "model")
-    files = evaluate(tmp_path / "model", source=corpus / "valid.en", target=corpus / "valid.de", beam=1)
-    assert files.scores == evaluate(run, "valid", beam=1).scores
-
-
-def test_evaluating_needs_both_files_or_a_split(finished, corpus):
-    with pytest.raises(UsageError, match="go together"):
-        evaluate(finished, source=corpus / "valid.en")
-    with pytest.raises(UsageError, match="leave it out"):
-        evaluate(finished, "valid", source=corpus / "valid.en", target=corpus / "valid.de")
 
 
 def test_a_large_text_is_read_once_and_known_when_the_run_goes_on(recipe_data, finished, tmp_path, monkeypatch):

@@ -19,7 +19,6 @@ from locant.files import file_digest, read_json, sealed, write_json
 from locant.training import Recipe, load_recipe, read_metrics, resume_training, train
 from locant.training.checkpoint import checkpoint_folders
 from locant.training.recipe import apply_overrides
-from locant.training.run import new_model
 
 CHANGES = ["model.dropout=0", "training.steps=12", "training.validate_every=6", "training.average_checkpoints=1"]
 
@@ -195,13 +194,3 @@ def test_the_first_process_alone_warns(recipe_data, whole, tmp_path):
     said = [(tmp_path / f"process-{number}.log").read_text() for number in range(2)]
     assert codes == [0, 0], said[1][-3000:]
     assert ["which fine-tuning learns by heart" in each for each in said] == [True, False]
-
-
-@pytest.mark.parametrize(("mode", "devices"), [("fsdp", ["cpu", "meta"]), ("ddp", ["cpu", "cpu"])])
-def test_other_processes_make_no_model_that_is_sharded(monkeypatch, recipe_data, mode, devices):
-    config = Recipe.parse(recipe_data).sized_model(100, 100)
-    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
-    for rank, device in enumerate(devices):
-        monkeypatch.setattr("torch.distributed.get_rank", lambda rank=rank: rank)
-        model = new_model(config, mode)
-        assert {parameter.device.type for parameter in model.parameters()} == {device}

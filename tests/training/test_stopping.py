@@ -8,10 +8,7 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,14 +18,12 @@ from processes import start_locant
 from safetensors.torch import load_file
 
 from locant.cli import main
-from locant.cli.progress import TrainingProgress
 from locant.errors import CheckpointError, ConfigError, DataError, StoppedError
 from locant.files import file_digest
 from locant.training import Recipe, TrainingCallback, read_metrics, resume_training, train
 from locant.training.checkpoint import checkpoint_folders, find_checkpoint
 from locant.training.recipe import apply_overrides
-from locant.training.stopping import Interruption, StopRequest
-from locant.training.trainer import random_states, restore_random_states
+from locant.training.stopping import StopRequest
 
 SHORT = {"steps": 2, "validate_every": 2, "validation_sentences": 0}
 
@@ -96,22 +91,6 @@ def test_the_command_ends_with_the_code_of_the_signal(recipe_data, tmp_path):
     assert checkpoint_folders(tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("step", "said"), [(1, "from the first update"), (11, "from update 10, the newest checkpoint")]
-)
-def test_an_interrupted_command_says_how_to_go_on(recipe_data, tmp_path, monkeypatch, capsys, step, said):
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe_data))
-    run = tmp_path / "my run"
-
-    def on_step(progress, done, report):
-        if report.step == step:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(TrainingProgress, "on_step", on_step)
-    assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(run)]) == 130
-    assert f"locant: interrupted. Go on {said}, by `locant train --resume '{run}'`." in capsys.readouterr().err
-
-
 def test_a_second_request_ends_the_process_at_once(monkeypatch):
     now, sent = itertools.count(step=0.6), []
     monkeypatch.setattr("locant.training.stopping.time.monotonic", lambda: next(now))
@@ -124,60 +103,6 @@ def test_a_second_request_ends_the_process_at_once(monkeypatch):
             signal.raise_signal(signal.SIGTERM)
             assert request.asked, asked
         assert sent == [signal.SIGTERM]
-
-
-FIRST_PROCESS = """
-import os, signal, sys, threading, time
-from locant.signals import end_by_sigterm
-from locant.training.stopping import StopRequest
-
-assert os.getpid() == 1
-request = StopRequest()
-
-def terminate():
-    signal.raise_signal(signal.SIGTERM)
-    time.sleep(0.1)
-
-if sys.argv[1] == "before":
-    end_by_sigterm()
-    terminate()
-with request.listening():
-    terminate()
-    assert request.asked
-    request._since -= 10  # the request was made a while ago
-    terminate()
-"""
-
-
-@pytest.mark.parametrize("when", ["before", "while"])
-def test_the_first_process_of_a_container_ends_too(when):
-    """The system spares it from signals that it does not handle."""
-    inside = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
-    if shutil.which("unshare") is None or subprocess.run([*inside, "true"], capture_output=True).returncode:
-        pytest.skip("this system makes no namespaces for us")
-    run = subprocess.run([*inside, sys.executable, "-c", FIRST_PROCESS, when], capture_output=True, text=True)
-    assert (run.returncode, run.stderr) == (143, "")
-
-
-def test_a_request_interrupts_what_may_be_cut_short():
-    request = StopRequest()
-    with request.listening():
-        with pytest.raises(Interruption), request.interruptible():
-            signal.raise_signal(signal.SIGTERM)
-        with pytest.raises(Interruption), request.interruptible():
-            pytest.fail("it has been asked to stop already")
-
-
-def test_a_handler_of_the_program_stays():
-    def own(*_):
-        pass
-
-    signal.signal(signal.SIGTERM, own)
-    try:
-        with StopRequest().listening():
-            assert signal.getsignal(signal.SIGTERM) is own
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @pytest.mark.sampled(1)
@@ -326,27 +251,6 @@ def test_records_that_inform_stop_no_run(finished, recipe_data, tmp_path, caplog
             assert not [record for record in caplog.records if name in record.getMessage()], "it is whole again"
 
 
-def test_only_what_training_wrote_is_taken_for_a_checkpoint(finished, recipe_data, tmp_path, monkeypatch, capsys):
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    newest, others = (
-        run / "checkpoints" / "step-00000030",
-        ["step-00000030-backup", "step-abc", "step-0000040", "step-"],
-    )
-    for name in others:
-        shutil.copytree(newest, newest.with_name(name))
-    (newest.parent / "step-00000099").write_text("a file")
-    (run / "snapshots" / "step-00000010-mine.safetensors").write_text("mine")
-    monkeypatch.setattr(TrainingProgress, "on_step", lambda *_: interrupt())
-    assert main(["train", "--resume", str(run), "training.steps=40"]) == 130
-    assert "from update 30" in capsys.readouterr().err
-    monkeypatch.undo()
-    resume_training(run, training={"steps": 50})
-    assert [folder.name for folder in checkpoint_folders(run)] == ["step-00000040", "step-00000050"]
-    assert {*others, "step-00000099"} < {path.name for path in newest.parent.iterdir()}
-    assert (run / "snapshots" / "step-00000010-mine.safetensors").exists()
-
-
 def test_damaged_rows_of_metrics_cost_no_others(finished, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
@@ -372,33 +276,6 @@ def test_a_run_without_its_prepared_text_keeps_its_vocabulary(recipe_data, corpu
     (run / "data.json").write_text("{}")  # earlier versions did not say there what the text was
     resume_training(run, corpus={"folder": str(other)}, training={"steps": 31})
     assert (run / "tokenizer.joint.model").read_bytes() == before
-
-
-def test_a_call_leaves_the_process_as_it_was(recipe_data, tmp_path, monkeypatch):
-    asked = []
-    for name in ("keep_freed_memory", "limit_onednn_cache"):
-        monkeypatch.setattr(f"locant.runtime.{name}", partial(asked.append, name))
-    before, environment, threads = torch.get_rng_state(), dict(os.environ), torch.get_num_threads()
-    train(recipe_data, tmp_path / "run", training=SHORT)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert (dict(os.environ), torch.get_num_threads(), asked) == (environment, threads, [])
-    assert main(["train", "--resume", str(tmp_path / "run")]) == 0
-    assert len(asked) == 2
-
-
-@pytest.mark.parametrize("kinds", [["cpu"], ["cpu", "cuda"]])
-def test_all_generators_that_are_drawn_from_go_on(monkeypatch, kinds):
-    """Those of a GPU are made up."""
-    fake = {"cuda": torch.tensor([7], dtype=torch.uint8)}
-    monkeypatch.setattr("torch.cuda.get_rng_state", lambda device: fake["cuda"])
-    monkeypatch.setattr("torch.cuda.set_rng_state", lambda state, device: fake.update(cuda=state))
-    states = random_states(torch.device(kinds[-1]))
-    assert set(states) == set(kinds)
-    drawn = torch.rand(3)
-    fake["cuda"] = torch.tensor([8], dtype=torch.uint8)
-    restore_random_states(states, torch.device(kinds[-1]))
-    assert torch.equal(torch.rand(3), drawn)
-    assert fake["cuda"].item() == (7 if "cuda" in kinds else 8)
 
 
 def test_one_command_begins_or_goes_on(recipe_data, finished, tmp_path, capsys):
@@ -454,13 +331,6 @@ def test_a_run_of_a_later_version_is_refused(recipe_data, tmp_path):
         train(recipe_data, run)
     with pytest.raises(CheckpointError, match="in format 99"):
         resume_training(run)
-
-
-def test_a_run_that_could_not_prepare_leaves_nothing(recipe_data, tmp_path):
-    corpus = {**recipe_data["corpus"], "folder": str(tmp_path / "missing")}
-    with pytest.raises(DataError, match="missing"):
-        train({**recipe_data, "corpus": corpus}, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 class Killed(BaseException):

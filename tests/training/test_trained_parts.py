@@ -3,7 +3,6 @@ import torch
 from tiny_models import tiny_model
 
 from locant.errors import ConfigError
-from locant.models import RNNConfig, build_model
 from locant.training.trained_parts import freeze, learning_rate_scales, part_parameters
 
 
@@ -62,13 +61,6 @@ def test_unknown_parts_and_nothing_to_train_are_errors():
     with pytest.raises(ConfigError, match="Did you mean 'positions'") as refused:
         freeze(tiny_model(20, position="learned", position_options={"max_positions": 9}), ["position"])
     assert "encoder.layers.0" in str(refused.value)
-
-
-def test_recurrent_models_have_parts_too():
-    config = RNNConfig(source_vocab_size=20, target_vocab_size=20, d_model=8, hidden_size=8)
-    model = build_model(config)
-    freeze(model, ["embeddings", "encoder"])
-    assert trained(model) == {name for name, _ in model.named_parameters() if name.startswith("decoder")}
 
 
 def test_each_layer_learns_more_slowly_than_the_one_above():

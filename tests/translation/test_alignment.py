@@ -95,23 +95,6 @@ def test_a_model_without_its_weights_is_read_from_its_folder(translator: Transla
     assert elsewhere.align(SOURCES, targets) == translator.align(SOURCES, targets)
 
 
-def test_what_cannot_be_aligned_is_said(translator: Translator) -> None:
-    with pytest.raises(DataError, match="2 sources and 1 translations"):
-        translator.align(["mu", "nu"], ["mu"])
-    with pytest.raises(ConfigError, match="layers 0 to 1; there is no layer 2"):
-        translator.align(["mu"], ["mu"], layer=2)
-    long = "alpha " * 30
-    with pytest.raises(DataError, match=r"Pair 2 has .* but at most 9 and 15 can be aligned"):
-        translator.align(["mu", long], ["mu", "mu"], max_source_length=9)
-    said: list[str] = []
-    first, second = translator.align(["mu", "mu"], ["mu", long], max_source_length=9, say=said.append)
-    assert first.links == ((0, 0),)
-    assert second.links == ()
-    assert second.target_words == ("alpha",) * 30
-    assert len(said) == 1
-    assert "It is not aligned" in said[0]
-
-
 @pytest.mark.parametrize(
     ("source", "translation", "options", "message"),
     [
@@ -127,10 +110,3 @@ def test_what_cannot_be_aligned(
 ) -> None:
     with pytest.raises((ConfigError, DataError), match=message):
         translator.align(source, translation, **options)
-
-
-def test_the_format_of_pharaoh(translator: Translator) -> None:
-    (alignment,) = translator.align(["alpha beta"], ["mu nu"])
-    links = [tuple(map(int, link.split("-"))) for link in alignment.pharaoh.split()]
-    assert tuple(links) == alignment.links
-    assert [pair[1] for pair in sorted(alignment.word_pairs, key=lambda pair: pair[1])] == ["mu", "nu"]

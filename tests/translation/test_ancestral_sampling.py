@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny_models import tiny_model
 
-from locant.errors import ConfigError, LocantError
+from locant.errors import ConfigError
 from locant.models import DecodingSettings, SamplingSettings, Transformer
 from locant.text import BOS, EOS, PAD, UNK
 from locant.translation import CompiledEngine, PyTorchEngine, Translator, ancestral_sampling
@@ -142,23 +142,3 @@ def test_the_compiled_engine_draws_what_pytorch_draws() -> None:
             if same[index]:
                 expected = [one.log_probability for one in theirs[index]]
                 assert [one.log_probability for one in ours[index]] == pytest.approx(expected, rel=1e-4, abs=1e-4)
-
-
-def test_translations_know_their_log_probability_per_token(translator: Translator) -> None:
-    ((found,), (empty,)) = translator.translate_n_best(["alpha beta", ""], beam=1, length_penalty=1.0)
-    assert found.log_probability_per_token == pytest.approx(found.log_probability / found.tokens)
-    assert found.score == pytest.approx(found.log_probability / ((5 + found.tokens) / 6))
-    assert (empty.tokens, empty.log_probability_per_token) == (0, 0.0)
-
-
-def test_wrong_settings_and_weights_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"decoding: 'sampling\.temperature'"):
-        DecodingSettings.parse({"sampling": {"temperature": 0}}, "decoding")
-    with pytest.raises(ConfigError, match="Did you mean 'temperature'"):
-        DecodingSettings.parse({"sampling": {"temparature": 1}}, "decoding")
-    assert DecodingSettings.parse({"beam": 1, "n_best": 4, "sampling": {}}, "decoding").rows == 4
-    model = tiny_model(12)
-    with torch.no_grad():
-        model.output.weight[7] = math.nan
-    with pytest.raises(LocantError, match="not a number"):
-        draw(model, 3, 4)

@@ -13,7 +13,7 @@ import torch
 from tiny_models import tiny_model, tiny_tokenizers
 from with_kernels import needs_compiler
 
-from locant.errors import CheckpointError, ConfigError, DataError
+from locant.errors import CheckpointError, ConfigError
 from locant.kernels.library import Library
 from locant.models import DecodingSettings, SamplingSettings
 from locant.text import BOS, EOS, LanguageTokens, TokenizerPair
@@ -31,14 +31,6 @@ def test_tokens_of_a_translation_outside_the_vocabulary(settings: DecodingSettin
         list(engine.translate([[5, 6, EOS], [5, token, EOS]], [3, 3], [BOS], settings))
     with pytest.raises(ConfigError, match=rf"Token {token} is outside the target vocabulary of 40 tokens"):
         list(engine.translate([[5, 6, EOS]], [3], [BOS, token], settings))
-
-
-@needs_compiler
-@pytest.mark.parametrize("limit", [2**32, 2**63, 10**30])
-def test_a_greatest_length_that_no_translation_has(limit: int) -> None:
-    engine = CompiledEngine(tiny_model(VOCABULARY, seed=1))
-    with pytest.raises(ConfigError, match=f"There is no translation of {limit} tokens"):
-        list(engine.translate([[5, 6, EOS]], [limit], [BOS], DecodingSettings()))
 
 
 @needs_compiler
@@ -69,31 +61,6 @@ def test_a_child_of_fork_waits_for_none_of_its_parent_s_threads() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
-def test_the_default_dtype_and_device_are_those_of_nothing_that_is_written(position: str) -> None:
-    model = tiny_model(VOCABULARY, seed=1, position=position)
-
-    def found() -> list[object]:
-        kinds = DecodingSettings(), DecodingSettings(sampling=SamplingSettings())
-        return [list(CompiledEngine(model).translate([[5, 9, EOS]], [6], [BOS], kind)) for kind in kinds]
-
-    expected = found()
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        with torch.device("meta"):
-            assert found() == expected
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-@needs_compiler
-def test_sentences_beyond_the_positions_that_are_learned() -> None:
-    engine = CompiledEngine(tiny_model(VOCABULARY, seed=1, position="learned", position_options={"max_positions": 8}))
-    with pytest.raises(DataError, match="outside the 8 known positions"):
-        list(engine.translate([[5] * 9], [3], [BOS], DecodingSettings()))
-
-
-@needs_compiler
 def test_weights_of_other_shapes() -> None:
     model = tiny_model(VOCABULARY, seed=1)
     model.output.weight = torch.nn.Parameter(model.output.weight[:-1])
@@ -110,21 +77,6 @@ def test_language_tokens_outside_the_vocabulary(index: int, layout: str) -> None
     languages = LanguageTokens(layout=layout, ids={"de": 5, "en": index})
     with pytest.raises(CheckpointError, match=rf"language 'en' has the token {index}, but the model's source vocab"):
         Translator(tiny_model(size, seed=1), TokenizerPair(plain.source, plain.target, languages))
-
-
-@pytest.mark.parametrize(
-    ("sources", "limits", "prefix", "message"),
-    [
-        ([[5, EOS], []], [3, 3], [BOS], "Sentence 2 has no tokens"),
-        ([[5, EOS]], [0], [BOS], "at least 1 token; got 0"),
-        ([[5, EOS]], [3], [], "at least one token"),
-    ],
-)
-def test_searches_that_cannot_begin(
-    translator: Translator, sources: list[list[int]], limits: list[int], prefix: list[int], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        list(translator.engine.translate(sources, limits, prefix, DecodingSettings()))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from compiled_steps import CompiledSteps
 from tiny_models import tiny_model
 from with_kernels import needs_compiler
 
-from locant.errors import ConfigError, LocantError
+from locant.errors import ConfigError
 from locant.models import DecodingSettings, Transformer
 from locant.text import BOS, EOS
 from locant.translation import CompiledEngine, Hypothesis, compiled, continuous_search, supports
@@ -52,15 +52,29 @@ def in_python(engine: CompiledEngine, sentence: Searched) -> list[Hypothesis]:
     return dict(found)[0]
 
 
-def test_a_search_that_is_no_longer_wanted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And Ctrl-C, which has its turn as often, does not wait for all of it."""
+def joined(running: CompiledSearch, sentences: dict[int, Searched]) -> CompiledSearch:
+    running.begin(sentences)
+    assert running.encode(math.inf)
+    return running
+
+
+def rest(running: CompiledSearch) -> dict[int, object]:
+    """What is found of the sentences that are left."""
+    found: list[tuple[int, object]] = []
+    while len(running):
+        found += running.step(1000)
+    return dict(found)
+
+
+@pytest.mark.parametrize(("length", "most"), [(1, 60), (1023, 4)])
+def test_a_search_that_is_no_longer_wanted_ends(length: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its prefix is read, and while a long sentence is encoded."""
     monkeypatch.setattr(compiled, "INTERVAL", 0)
     engine, asked = CompiledEngine(model_with_ties(0), "float32"), []
     running = CompiledSearch(engine.model, 1)
-    assert running.join({0: Searched([5, EOS], 10_000, (BOS, *[7] * 400), DecodingSettings(beam=2))})
-    assert running.run(lambda: asked.append(len(asked)) or len(asked) < 4) == []
-    assert len(running) == 1, "it has not read its prefix yet"
-    assert len(asked) == 4
+    sentence = Searched([*[5] * length, EOS], 10_000, (BOS, *[7] * 400), DecodingSettings(beam=2))
+    assert running.run({0: sentence}, lambda: not asked.append(None) and len(asked) < most) == []
+    assert (len(running), len(asked)) == (1, most)
 
 
 @pytest.mark.sampled(3)
@@ -73,38 +87,12 @@ def test_encoding_that_pauses_finds_the_same(lengths: list[int], threads: int, m
     engine, draw = CompiledEngine(model, "float32"), random.Random(1)
     sources = [[*(draw.randrange(4, VOCABULARY) for _ in range(length - 1)), EOS] for length in lengths]
     sentences = {number: Searched(source, 3, (BOS,), DecodingSettings()) for number, source in enumerate(sources)}
-    at_once = CompiledSearch(engine.model, threads)
-    at_once.begin(sentences)
-    assert at_once.encode(math.inf)
+    at_once = rest(joined(CompiledSearch(engine.model, threads), sentences))
     asked: list[None] = []
     monkeypatch.setattr(compiled, "INTERVAL", 0)
     bit_by_bit = CompiledSearch(engine.model, threads)
-    assert bit_by_bit.join(sentences, lambda: not asked.append(None))
+    assert dict(bit_by_bit.run(sentences, lambda: not asked.append(None))) == at_once
     assert len(asked) >= 2 * 3 + 2, "a pause after each sub-layer, and before the keys and values of each layer"
-    assert dict(bit_by_bit.run()) == dict(at_once.run())
-
-
-def test_encoding_that_is_no_longer_wanted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search is as it was, and others may join."""
-    monkeypatch.setattr(compiled, "INTERVAL", 0)
-    engine, asked = int8_engine(model_with_ties(1)), []
-    running = CompiledSearch(engine.model, 1)
-    right = Searched([5, 6, EOS], 6, (BOS,), DecodingSettings(beam=2))
-    assert running.join({4: right})
-    long = Searched([*[5] * 1023, EOS], 6, (BOS,), right.settings)
-    assert not running.join({5: long, 6: right}, lambda: asked.append(None) or len(asked) < 2)
-    assert len(running) == 1
-    assert len(asked) == 2
-
-    def interrupted() -> bool:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        running.join({5: long}, interrupted)
-    assert running.join({7: right})
-    found = dict(running.run())
-    assert found[4] == found[7] == in_python(engine, right)
-    assert len(found) == 2
 
 
 def test_sentences_that_are_not_encoded_yet_hold_up_no_others_and_can_be_removed() -> None:
@@ -122,14 +110,13 @@ def test_sentences_that_are_not_encoded_yet_hold_up_no_others_and_can_be_removed
     assert found == [(0, in_python(engine, short))]
     while not running.encode(0):
         pass
-    assert dict(running.run()) == {1: in_python(engine, long), 3: in_python(engine, short)}
+    assert rest(running) == {1: in_python(engine, long), 3: in_python(engine, short)}
     running.begin({4: long})
     assert not running.encode(0)
     running.remove(4)
     assert not len(running)
     assert running.encode(0), "there is nothing to encode any more"
-    assert running.join({5: short})
-    assert dict(running.run()) == {5: in_python(engine, short)}
+    assert rest(joined(running, {5: short})) == {5: in_python(engine, short)}
 
 
 def test_ctrl_c_does_not_wait_for_a_long_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,33 +183,10 @@ def test_sentences_that_come_and_go(seed: int) -> None:
     assert found == {number: in_python(engine, sentences[number]) for number in found}
 
 
-@pytest.mark.parametrize("prefix", [(BOS,), (BOS, 7)])
-def test_part_of_a_model_is_not_a_number(prefix: tuple[int, ...]) -> None:
-    """After some tokens log-probabilities are no numbers."""
-    found = 0
-    for seed in range(8):
-        model = tiny_model(VOCABULARY, seed, sharpness=2.0)
-        with torch.no_grad():
-            model.target_embedding.weight[[8, 11, 14, 20], 3] = math.nan
-        engine = int8_engine(model)
-        for beam in (1, 2, 4):
-            sentence = Searched([5, 6, EOS], 12, prefix, DecodingSettings(beam=beam, n_best=beam))
-            try:
-                expected = in_python(engine, sentence)
-            except LocantError as error:
-                with pytest.raises(LocantError, match=str(error)):
-                    list(engine.translate([sentence.source], [12], prefix, sentence.settings))
-            else:
-                found += 1
-                assert dict(engine.translate([sentence.source], [12], prefix, sentence.settings)) == {0: expected}
-    assert 0 < found < 24
-
-
 def test_what_cannot_join_leaves_the_search_as_it_was() -> None:
     engine = int8_engine(tiny_model(VOCABULARY, 5, sharpness=2.0))
-    running = CompiledSearch(engine.model, 2)
     right = Searched([5, 6, EOS], 6, (BOS,), DecodingSettings(beam=2))
-    running.join({4: right})
+    running = joined(CompiledSearch(engine.model, 2), {4: right})
     found = running.step()
     for wrong, message in (
         (Searched([5, VOCABULARY], 6, (BOS,), right.settings), "outside the source vocabulary"),
@@ -231,10 +195,10 @@ def test_what_cannot_join_leaves_the_search_as_it_was() -> None:
         (Searched([5], 6, (), right.settings), "prefix"),
     ):
         with pytest.raises(ConfigError, match=message):
-            running.join({5: right, 6: wrong})
+            running.begin({5: right, 6: wrong})
         assert len(running) == 1
     with pytest.raises(ConfigError, match="a sentence 4 already"):
-        running.join({4: right})
+        running.begin({4: right})
     running.remove(5)
     while len(running):
         found += running.step()
@@ -249,9 +213,7 @@ def test_steps_until_a_sentence_is_finished() -> None:
     sentences = {number: Searched([5, 5 + number, EOS], limit, (BOS,), settings) for number, limit in limits.items()}
 
     def searching() -> CompiledSearch:
-        running = CompiledSearch(engine.model, 1)
-        running.join(sentences)
-        return running
+        return joined(CompiledSearch(engine.model, 1), sentences)
 
     alone = {number: in_python(engine, sentence) for number, sentence in sentences.items()}
     one_by_one, found = searching(), []
@@ -273,6 +235,4 @@ def test_steps_until_a_sentence_is_finished() -> None:
     assert len(pairs) < len(ended)
     assert [outcome for outcomes in pairs for outcome in outcomes] == [one for outcomes in ended for one in outcomes]
     assert by_two.step(1000, 2) == []
-    whole = searching()
-    assert dict(whole.run()) == alone
-    assert not len(whole)
+    assert dict(CompiledSearch(engine.model, 1).run(sentences)) == alone

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from property_examples import TIMES
 from torch import Tensor, nn
 from torch.nn import functional
-from with_kernels import kernels, needs_compiler
+from with_kernels import needs_compiler
 
 from locant.errors import ConfigError, LocantError
 from locant.models import DecodingSettings, SamplingSettings, Transformer, TransformerConfig
@@ -251,8 +251,3 @@ def test_what_cannot_be_compiled_is_said() -> None:
         CompiledTransformer(model_of(position="alibi", d_model=24, heads=3))
     with pytest.raises(ConfigError, match=r"Unknown precision 'int9'\. Did you mean 'int8'"):
         CompiledTransformer(model_of(), "int9")
-
-
-def test_kernels_that_are_switched_off_are_said() -> None:
-    with kernels(False), pytest.raises(ConfigError, match=r"switched off, by LOCANT_KERNELS=0"):
-        CompiledTransformer(model_of())

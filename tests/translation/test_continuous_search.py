@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import random
 import sys
 from collections.abc import Hashable, Iterable, Mapping
@@ -12,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import torch
 from compiled_steps import CompiledSteps
-from small_models import build
 from tiny_models import tiny_model
 from with_kernels import needs_compiler
 
@@ -26,13 +23,11 @@ from locant.translation import (
     Engine,
     Hypothesis,
     PyTorchEngine,
-    Translator,
     continuous,
     continuous_search,
     supports,
 )
-from locant.translation.compiled import CompiledSearch, Searched
-from locant.translation.continuous import rows_at_once, searches_at_once
+from locant.translation.compiled import CompiledSearch
 from locant.translation.search import search
 
 VOCABULARY = 30
@@ -132,29 +127,6 @@ def test_hypotheses_are_those_of_each_sentence_alone(engine: str, seed: int) -> 
         assert_same(outcome, alone(computes, sentences[key]))
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_trained_model_translates_as_offline(engine: str, beam: int, trained, joint, pairs) -> None:
-    computes = engine_of(engine, trained)
-    settings = DecodingSettings(beam=beam, n_best=min(beam, 2), max_length_extra=10)
-    texts = [source for source, _ in pairs[:60]]
-    sources = [[*ids, EOS] for ids in joint.source.encode(texts)]
-    limits = [settings.max_target_length(len(source)) for source in sources]
-    offline = dict(computes.translate(sources, limits, (BOS,), settings))
-    sentences = {
-        number: Sentence(source, limit, (BOS,), settings)
-        for number, (source, limit) in enumerate(zip(sources, limits, strict=True))
-    }
-    outcomes = translate(computes, sentences, seed=beam, rows=40)
-    found = [outcomes[number] for number in range(60)]
-    if engine == "bfloat16":  # see above
-        assert sum(one[0].tokens == offline[number][0].tokens for number, one in enumerate(found)) >= 57  # type: ignore[index]
-    else:
-        for number, outcome in enumerate(found):
-            assert_same(outcome, offline[number])
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_removing_sentences_changes_nothing_for_others(engine: str) -> None:
@@ -193,54 +165,6 @@ def test_keys_and_what_is_active(engine: str) -> None:
     assert set(outcomes) == {"a", ("b", 1)}
     assert search.active == 0
     assert_same(outcomes["a"], alone(computes, Sentence([7, EOS], 3, (BOS,), settings)))
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_room(engine: str) -> None:
-    computes = engine_of(engine, tiny_model(VOCABULARY, 5))
-    search = continuous_search(computes, rows=9)
-    settings = DecodingSettings(beam=4, batch_tokens=100)
-    assert search.has_room(10_000)  # alone
-    search.add(1, [5, EOS], 3, (BOS,), settings)
-    # Short sentences count for 8 tokens: 32 of 100 are taken.
-    assert search.has_room(17)
-    assert not search.has_room(18)
-    search.add(2, [5, EOS], 3, (BOS,), settings)
-    assert not search.has_room(1)  # another 4 rows would be 12
-    found = search.step()
-    while search.active:
-        found += search.step()
-    assert search.has_room(10_000)
-    with pytest.raises(ConfigError, match="rows=0"):
-        continuous_search(computes, rows=0)
-
-
-@needs_compiler
-def test_there_are_never_more_rows_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    computes = engine_of("float32", tiny_model(VOCABULARY, 5))
-    counts: list[int] = []
-    rows: dict[int, int] = {}
-    begin, step = CompiledSearch.begin, CompiledSearch.step
-
-    def beginning(self: CompiledSearch, sentences: Mapping[int, Searched]) -> None:
-        rows.update((number, sentence.settings.beam) for number, sentence in sentences.items())
-        begin(self, sentences)
-
-    def stepping(self: CompiledSearch, *limits: float) -> Any:
-        counts.append(sum(rows.values()))
-        found = step(self, *limits)
-        for number, _ in found:
-            del rows[number]
-        return found
-
-    monkeypatch.setattr(CompiledSearch, "begin", beginning)
-    monkeypatch.setattr(CompiledSearch, "step", stepping)
-    translate(computes, random_sentences(60, 3), 3, rows=11)
-    assert 6 < max(counts) <= 11
-    counts.clear()
-    (outcome,) = translate(computes, random_sentences(1, 3, beam=12, n_best=12), 3, rows=5).values()
-    assert isinstance(outcome, list)  # a beam that is wider than the rows is alone
-    assert max(counts) == 12
 
 
 @needs_compiler
@@ -291,30 +215,6 @@ def test_a_wrong_sentence_fails_alone(engine: str, change: dict[str, Any], messa
     assert message in str(failure)
 
 
-@needs_compiler
-def test_a_translation_that_needs_more_positions_than_there_are_fails_before_it_begins() -> None:
-    model = tiny_model(VOCABULARY, 5, position="learned", position_options={"max_positions": 12})
-    computes = engine_of("float32", model)
-    right, wrong = (Sentence([5, EOS], limit, (BOS, 7), DecodingSettings(beam=1)) for limit in (11, 12))
-    outcomes = translate(computes, {"right": right, "wrong": wrong}, 0)
-    assert isinstance(outcomes["right"], list)
-    assert "needs 13 positions, but the model knows 12" in str(outcomes["wrong"])
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_model_whose_output_is_not_a_number(engine: str) -> None:
-    model = tiny_model(VOCABULARY, 5)
-    with torch.no_grad():
-        model.source_embedding.weight[7] = math.nan
-    computes = engine_of(engine, model)
-    settings = DecodingSettings(beam=2)
-    sentences = {token: Sentence([token, EOS], 6, (BOS,), settings) for token in (6, 7, 8)}
-    outcomes = translate(computes, sentences, 0)
-    assert "not a number" in str(outcomes[7])
-    assert isinstance(outcomes[6], list)
-    assert isinstance(outcomes[8], list)
-
-
 @pytest.mark.parametrize("engine", ENGINES[:2])
 def test_samples_do_not_depend_on_what_else_runs(engine: str) -> None:
     computes = engine_of(engine, tiny_model(VOCABULARY, 5))
@@ -325,35 +225,6 @@ def test_samples_do_not_depend_on_what_else_runs(engine: str) -> None:
     outcomes = translate(computes, sentences, 0)
     for key, outcome in outcomes.items():
         assert_same(outcome, alone(computes, sentences[key]))
-
-
-@needs_compiler
-def test_searches_beside_each_other_share_the_threads() -> None:
-    computes = engine_of("float32", tiny_model(VOCABULARY, 5, sharpness=2.0))
-    assert isinstance(computes, CompiledEngine)
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        assert searches_at_once(computes) == 3
-        assert searches_at_once(PyTorchEngine(tiny_model(VOCABULARY, 5))) == 1
-        best = 3 * computes.model.rows_of_a_thread[1] // 2
-        assert [rows_at_once(computes, searches) for searches in (1, 2, 3)] == [3 * best, 2 * best, best]
-        assert rows_at_once(PyTorchEngine(tiny_model(VOCABULARY, 5)), 2) is None
-        limits: list[int] = []
-        search = continuous_search(computes, rows=32)
-        plain = CompiledSearch.limit_threads
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                CompiledSearch, "limit_threads", lambda self, threads: limits.append(threads) or plain(self, threads)
-            )
-            search.add("one", [5, 6, EOS], 4, (BOS,), DecodingSettings())
-            for sharing in (1, 1, 3):
-                search.step(sharing)
-        assert limits == [1]
-        with pytest.raises(LocantError, match="no team of 0 threads"):
-            CompiledSearch(computes.model, 1).limit_threads(0)
-    finally:
-        torch.set_num_threads(before)
 
 
 @needs_compiler
@@ -429,21 +300,6 @@ def test_memory_does_not_grow() -> None:
     assert most - before < 200_000
 
 
-def test_with_ctranslate2(trained, joint, pairs, tmp_path, monkeypatch) -> None:
-    pytest.importorskip("ctranslate2")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    Translator(trained, joint, DecodingSettings(beam=2)).save_pretrained(tmp_path / "run")
-    computes = Translator.from_pretrained(tmp_path / "run", engine="ctranslate2", device="cpu").engine
-    settings = DecodingSettings(beam=2, n_best=2)
-    sources = [[*ids, EOS] for ids in joint.source.encode([source for source, _ in pairs[:8]])]
-    sentences = {number: Sentence(source, 20, (BOS,), settings) for number, source in enumerate(sources)}
-    size = build(joint).config.source_vocab_size
-    outcomes = translate(computes, {**sentences, "wrong": Sentence([size, EOS], 20, (BOS,), settings)}, 0)
-    assert "outside the source vocabulary" in str(outcomes.pop("wrong"))
-    for key, outcome in outcomes.items():
-        assert_same(outcome, alone(computes, sentences[int(str(key))]))
-
-
 @pytest.fixture
 def bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine that encodes in nineteen steps."""
@@ -493,18 +349,3 @@ def test_a_sentence_that_is_being_encoded_can_be_removed(bit_by_bit: Engine) -> 
     while running.active:
         found |= dict(running.step())
     assert found["long"] == found["other"]
-
-
-@needs_compiler
-def test_a_sentence_that_cannot_be_sampled_is_an_error_of_its_own() -> None:
-    running = continuous_search(engine_of("float32", tiny_model(VOCABULARY, 5)), rows=8)
-    settings = DecodingSettings(sampling=SamplingSettings())
-    running.add("wrong", [VOCABULARY, EOS], 4, (BOS,), settings)
-    running.add("empty", [], 4, (BOS,), settings)
-    running.add("right", [5, EOS], 4, (BOS,), settings)
-    found: Outcomes = {}
-    while running.active:
-        found |= dict(running.step())
-    assert "Token 30 is outside the source vocabulary" in str(found["wrong"])
-    assert "has no tokens" in str(found["empty"])
-    assert isinstance(found["right"], list)

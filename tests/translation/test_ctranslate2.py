@@ -1,14 +1,11 @@
 """The CTranslate2 engine against Locant's own search."""
 
-import os
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from small_models import build, hypotheses
 
-from locant.errors import CheckpointError
 from locant.models import DecodingSettings
 from locant.runtime import vector_instructions
 from locant.text import BOS, EOS
@@ -118,23 +115,6 @@ def test_a_conversion_is_made_once_for_the_same_weights_and_anew_for_others(run,
     assert other.translate(SENTENCES) == Translator(changed, joint, DecodingSettings(beam=1)).translate(SENTENCES)
 
 
-def test_conversions_nobody_used_for_long_are_removed(run, cache):
-    old = cache / ("0" * 32)
-    old.mkdir(parents=True)
-    before = time.time() - 40 * 86_400
-    os.utime(old, (before, before))
-    load(run)
-    assert not old.exists()
-    assert len([*cache.iterdir()]) == 1
-
-
-def test_a_cache_that_cannot_be_written_is_explained(run, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(CheckpointError, match="could not be written"):
-        load(run)
-
-
 def test_int8_translates_and_says_so(run, pairs):
     translator, engine = load_translator(run, engine="ctranslate2", device="cpu", compute_type="int8")
     assert engine == "CTranslate2, int8_float32"
@@ -145,8 +125,3 @@ def test_int8_translates_and_says_so(run, pairs):
     # Without these instructions oneDNN sums pairs of products in 16 bits, which overflow: int8 translates otherwise.
     if any("VNNI" in name or "AMX" in name for name in vector_instructions()):
         assert sum(a == b for a, b in zip(found, own, strict=True)) > 10
-
-
-def test_it_saves_the_weights_it_was_loaded_from(run, tmp_path):
-    load(run).save_pretrained(tmp_path / "copy")
-    assert (tmp_path / "copy" / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from locant.errors import DataError
-from locant.text.spans import find_words, goes_on, whole_words
+from locant.text.spans import goes_on
 from locant.translation import Glossary
 
 FILE = """\ufeff# terms of the department
@@ -87,12 +87,6 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path, monkeypatch: pyte
         Glossary.read(path)
 
 
-def test_the_same_line_twice_is_no_contradiction() -> None:
-    assert Glossary({"dog": "Hund", " dog ": "Hund"}).terms == {"dog": "Hund"}
-    with pytest.raises(DataError, match="The term 'dog ': 'dog' has another translation already"):
-        Glossary({"dog": "Hund", "dog ": "Hunde"})
-
-
 def test_terms_are_whole_words_and_the_longest_first() -> None:
     glossary = Glossary({"York": "J", "New York": "NJ", "York Times Square": "JTS", "cat": "K", "C": None, "C++": None})
     assert found(glossary, "New York, York-shire and Yorks") == [("New York", "NJ"), ("York", "J")]
@@ -138,12 +132,3 @@ def test_matches_are_in_order_apart_and_what_they_say(terms: dict[str, str], sen
         place = match.end
         known = [" ".join(term.split()) for term in terms]
         assert any(words in (term, term[0].upper() + term[1:]) for term in known)
-
-
-def test_words_and_their_borders() -> None:
-    assert find_words("a a a", "a a") == [(0, 3)]
-    assert find_words("ba a a", "a a") == [(3, 6)]
-    assert find_words("anything", "") == []
-    assert whole_words("one, two", 3, 5) is None
-    assert whole_words("(well-known)", 1, 3) == (1, 5)
-    assert whole_words("e\u0301t\u00e9!", 0, 1) == (0, 4)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tiny_models import tiny_model
 from torch import Tensor
 
-from locant.errors import LocantError
 from locant.models import Transformer
 from locant.text import BOS, EOS, PAD, UNK
 from locant.translation import Hypothesis, beam_search, greedy_search, length_penalty
@@ -64,17 +63,6 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(seed: int, alpha: float)
         for one, other in zip(found[row], expected, strict=True):
             assert one.score == pytest.approx(other.score, rel=1e-5, abs=1e-5)
             assert one.log_probability == pytest.approx(other.log_probability, rel=1e-5, abs=1e-5)
-
-
-def test_a_wide_beam_returns_every_output_when_asked_for_more() -> None:
-    model = tiny_model(VOCABULARY)
-    (found,) = beam_search(
-        model, torch.tensor([[4]]), torch.tensor([1]), torch.tensor([3]), beam=50, alpha=0.6, n_best=50
-    )
-    assert len(found) == 1 + 3 + 9 + 27
-    assert len({tuple(hypothesis.tokens) for hypothesis in found}) == 40
-    # The closed hypotheses miss no probability but that of padding and begin mark.
-    assert sum(math.exp(hypothesis.log_probability) for hypothesis in found) < 1
 
 
 @pytest.mark.parametrize("sharpness", [1.0, 6.0])
@@ -154,36 +142,6 @@ def test_outputs_hold_no_marks_and_respect_the_limits() -> None:
         for hypothesis in found:
             assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
             assert len(hypothesis.tokens) <= limits[row % 10]
-
-
-def test_finished_sentences_leave_the_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny_model(12, seed=2)
-    with torch.no_grad():
-        model.output.weight[EOS] = 0
-    rows: list[int] = []
-    step = model.step
-    monkeypatch.setattr(model, "step", lambda last, cache: rows.append(len(last)) or step(last, cache))
-    source, lengths = torch.full((8, 3), 4), torch.full((8,), 3)
-    limits = torch.tensor([1, 2, 3, 4, 9, 9, 9, 9])
-    greedy_search(model, source, lengths, limits)
-    assert len(rows) == 9
-    assert rows[0] == 8
-    assert rows[-1] == 5  # One finished sentence is not worth copying the caches.
-    rows.clear()
-    beam_search(model, source, lengths, limits, beam=2)
-    assert rows[0] == 16
-    assert rows[-1] == 10
-
-
-def test_weights_that_are_not_numbers_are_reported() -> None:
-    model = tiny_model(12)
-    with torch.no_grad():
-        model.output.weight[7] = math.nan
-    batch = random_batch(3, 12, seed=0)
-    with pytest.raises(LocantError, match="not a number"):
-        greedy_search(model, *batch)
-    with pytest.raises(LocantError, match="not a number"):
-        beam_search(model, *batch, beam=2)
 
 
 class Scripted:

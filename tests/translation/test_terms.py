@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from property_examples import TIMES
-from tiny_models import WORDS, tiny_model
+from tiny_models import WORDS
 
-from locant.documents import translate_document
 from locant.errors import DataError
-from locant.models import DecodingSettings
-from locant.text import EOS, TokenizerPair
 from locant.text.spans import goes_on
 from locant.translation import Alignment, Glossary, Translator
 from locant.translation.glossary import begins_sentence
@@ -68,21 +64,6 @@ def require_terms(source: str, translation: str, before: str) -> None:
         rest, old = rest.replace(words, "|"), old.replace(words, "|")
 
 
-@pytest.fixture(scope="module")
-def long_winded(tokenizers: TokenizerPair) -> Translator:
-    """A model that never ends a sentence by itself."""
-    model = tiny_model(tokenizers.source.vocab_size, seed=5)
-    project = model.output.forward
-
-    def without_end(x: torch.Tensor) -> torch.Tensor:
-        logits = project(x)
-        logits[..., EOS] = -1e4
-        return logits
-
-    model.output.forward = without_end
-    return Translator(model, tokenizers, DecodingSettings(max_length_extra=3))
-
-
 @settings(max_examples=15 * TIMES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(TEXT, min_size=1, max_size=5), st.sampled_from([1, 4]))
 def test_every_term_is_in_the_translation(translator: Translator, sources: list[str], beam: int) -> None:
@@ -92,22 +73,6 @@ def test_every_term_is_in_the_translation(translator: Translator, sources: list[
         require_terms(source, new, old)
         if not needed(source):
             assert new == old
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-def test_terms_are_in_translations_that_run_to_the_length_limit(long_winded: Translator, beam: int) -> None:
-    sources = ["alpha alpha alpha alpha", "Vlim Vlim", "mu mu mu", "alpha beta gamma delta epsilon", "gamma zeta"]
-    limits = [long_winded.search_input(ids, long_winded.settings)[1] for ids in encode(long_winded, sources)]
-    found = long_winded.translate_n_best(sources, beam=beam)
-    assert [best.tokens for best, *_ in found] == limits
-    after = long_winded.translate(sources, beam=beam, glossary=GLOSSARY)
-    for source, (old, *_), new in zip(sources, found, after, strict=True):
-        require_terms(source, new, old.text)
-    assert count(after[0], "Xaquor") == 4
-
-
-def encode(translator: Translator, sources: list[str]) -> list[list[int]]:
-    return translator.tokenizers.source.encode(sources)
 
 
 def aligned(links: dict[int, Sequence[int]]) -> object:
@@ -174,18 +139,6 @@ def test_where_terms_are_put(terms, source, translation, links, expected) -> Non
     assert place_terms(Glossary(terms), [source], [translation], aligned(links)) == [expected]
 
 
-def test_only_pairs_that_lack_a_term_are_aligned() -> None:
-    asked: list[list[str]] = []
-
-    def align(sources: list[str], translations: list[str]) -> list[Alignment]:
-        asked.append([*sources, *translations])
-        return [Alignment((), (), (), ()) for _ in sources]
-
-    sources, translations = ["a dog", "a cat", "dog dog"], ["ein Hund", "eine Katze", "Hund"]
-    assert place_terms(Glossary({"dog": "Hund"}), sources, translations, align) == [*translations[:2], "Hund Hund"]
-    assert asked == [["dog dog", "Hund"]]
-
-
 def test_all_translations_of_a_sentence_have_its_terms(translator: Translator) -> None:
     (found,) = translator.translate_n_best(["Vlim alpha"], glossary=GLOSSARY, beam=4, n_best=4)
     (plain,) = translator.translate_n_best(["Vlim alpha"], beam=4, n_best=4)
@@ -204,19 +157,6 @@ def test_a_term_is_not_cut_where_a_sentence_is_split(translator: Translator) -> 
     source = "zeta eta " * 3 + "alpha beta. gamma, delta mu " + "theta iota " * 3
     (found,) = translator.translate_chunks([[source]], on_long="split", glossary=glossary, max_source_length=14)
     assert count(found[0][0].text, "Xaquor Vlim") == 1
-
-
-def test_documents_have_the_terms_of_their_sentences(translator: Translator) -> None:
-    pytest.importorskip("sentencex")
-    page = "# alpha zeta\n\neta **Vlim** 17 theta. iota\n\n```\nalpha\n```\n"
-    written = translate_document(translator, page, "markdown", glossary=GLOSSARY).decode()
-    assert count(written, "Xaquor") >= 1
-    assert count(written, "Vlim") >= 1
-    assert written.endswith("```\nalpha\n```\n")
-    assert written.count("17") == 1
-    # No sentence ends in the middle of a term.
-    shout = Glossary({"Alpha! Mu": "Xaquor"})
-    assert count(translate_document(translator, "zeta Alpha! Mu eta.", glossary=shout).decode(), "Xaquor") == 1
 
 
 def test_the_command_takes_a_glossary(

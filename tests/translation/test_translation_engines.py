@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from small_models import build
-from with_kernels import kernels, needs_compiler
+from with_kernels import needs_compiler
 
 from locant.errors import CheckpointError, ConfigError, MissingExtraError, UsageError
 from locant.kernels.library import Kernel, Library
@@ -73,12 +73,6 @@ def test_auto_without_a_compiler_and_without_ctranslate2(run, tmp_path, monkeypa
     assert "pip install 'locant[ctranslate2]'" in engine
     with pytest.raises(MissingExtraError, match="engine ctranslate2"):
         load_translator(run, engine="ctranslate2", device="cpu")
-
-
-def test_auto_with_kernels_switched_off(run):
-    with kernels(False):
-        _, engine = load_translator(run, engine="auto", device="cpu")
-    assert engine.startswith("CTranslate2, float32, because: C++ kernels are switched off")
 
 
 def test_wrong_requests_are_plain_messages(run, tmp_path):

@@ -21,84 +21,24 @@ from with_kernels import needs_compiler
 from locant.models import DecodingSettings
 from locant.text import BOS, EOS
 from locant.translation import CompiledEngine, threads
-from locant.translation.threads import ThreadLimit, side_by_side
+from locant.translation.threads import side_by_side, useful_threads
 
 
-class System:
-    """A system whose cores and quota change; looking at it takes no time to wait for."""
-
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        self.folder, self.cores, self.seconds = folder, 8, 0.0
-        patch.setattr("locant.runtime._FIXED", False)
-        patch.setattr(threads, "usable_cores", lambda: self.cores)
-        patch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: self.seconds))
-        self.quota("max")
-
-    def quota(self, microseconds: str) -> None:
-        for name, text in (("proc/self/cgroup", "0::/\n"), ("sys/fs/cgroup/cpu.max", f"{microseconds} 100000\n")):
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        self.seconds += 3
-
-
-@pytest.fixture
-def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
-    return System(tmp_path, monkeypatch)
-
-
-def test_a_quota_that_changes(system: System) -> None:
-    limit = ThreadLimit(8, system.folder)
-    assert limit.of(8) == 8
-    system.quota("300000")
-    assert limit.of(8) == 3
-    system.quota("100000")
-    assert limit.of(8) == 1
-    system.quota("max")
-    assert limit.of(8) == 8
-
-
-def test_a_quota_that_was_small_at_first(system: System) -> None:
-    """Its process was told to have as many threads, or has one for each core."""
-    system.quota("200000")
-    for count in (2, 8):
-        system.quota("200000")
-        limit = ThreadLimit(count, system.folder)
-        assert limit.of(count) == 2
-        system.quota("600000")
-        assert limit.of(count) == 6
-        system.quota("9900000")
-        assert limit.of(count) == 8
-
-
-def test_cores_that_change(system: System) -> None:
-    limit = ThreadLimit(8, system.folder)
-    for cores in (2, 12, 8):
-        system.cores = cores
-        assert limit.of(8) != cores, "it does not look at every call"
-        system.seconds += 3
-        assert limit.of(8) == cores
-
-
-def test_threads_that_were_chosen(system: System) -> None:
-    """Never more than were asked for, and as many as were asked for where the system grants what it did."""
-    limit = ThreadLimit(8, system.folder)
-    assert (limit.of(3), limit.of(11)) == (3, 11)
-    system.cores, system.seconds = 2, system.seconds + 3
-    assert (limit.of(1), limit.of(3), limit.of(11)) == (1, 2, 2)
-    system.cores, system.seconds = 20, system.seconds + 3
-    assert (limit.of(3), limit.of(11)) == (3, 11)
-    chosen = ThreadLimit(3, system.folder)
-    system.cores, system.seconds = 40, system.seconds + 3
-    assert chosen.of(3) == 3
-
-
-def test_threads_that_the_environment_fixes(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("locant.runtime._FIXED", True)
-    limit = ThreadLimit(8, system.folder)
+def test_threads_follow_what_the_system_grants(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = SimpleNamespace(seconds=0.0, cores=8, quota=None)
+    monkeypatch.setattr("locant.runtime._FIXED", False)
+    monkeypatch.setattr(threads, "usable_cores", lambda: system.cores)
+    monkeypatch.setattr(threads, "most_threads", lambda: system.quota)
+    monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: system.seconds))
+    for number, (cores, quota, granted) in enumerate(((8, None, 8), (8, 3, 3), (2, 3, 2), (20, None, 8)), start=1):
+        system.seconds, system.cores, system.quota = 3.0 * number, cores, quota
+        assert [useful_threads(count) for count in (1, 8)] == [1, granted]
     system.cores = 1
-    system.quota("100000")
-    assert limit.of(8) == 8
+    assert useful_threads(8) == 8, "it does not look at every call"
+    system.seconds += 3
+    assert useful_threads(8) == 1
+    monkeypatch.setattr("locant.runtime._FIXED", True)
+    assert useful_threads(8) == 8, "the user has said how many there are"
 
 
 @needs_compiler
@@ -137,12 +77,6 @@ def test_all_results_in_the_order_in_which_they_are_done() -> None:
 
     assert list(side_by_side([first, second], 2)) == [2, 1]
     assert sorted(side_by_side([lambda _, n=n: n for n in range(50)], 3)) == list(range(50))
-
-
-def test_one_thread_and_one_piece_are_the_caller_s() -> None:
-    caller = threading.get_ident()
-    assert list(side_by_side([lambda _: threading.get_ident()] * 4, 1)) == [caller] * 4
-    assert list(side_by_side([lambda _: threading.get_ident()], 4)) == [caller]
 
 
 @pytest.mark.parametrize("stopped", ["by an error", "by the caller"])
@@ -186,16 +120,6 @@ def test_pieces_that_have_begun_are_told_that_nobody_wants_them() -> None:
     with pytest.raises(ValueError, match="no"):
         list(side_by_side([fails, long], 2))
     assert told.is_set()
-
-
-def test_twice_as_many_threads_as_cores_share_the_pieces() -> None:
-    everyone = threading.Barrier(4)
-
-    def piece(_: object) -> int:
-        everyone.wait(30)
-        return threading.get_ident()
-
-    assert len(set(side_by_side([piece] * 8, 2))) == 4
 
 
 def test_where_a_program_ends_the_caller_does_all() -> None:

@@ -1,14 +1,8 @@
-from locant.analysis.alignment_scores import AlignmentScores as AlignmentScores
-from locant.analysis.alignment_scores import score_alignments as score_alignments
 from locant.analysis.attention_steps import AttentionSteps as AttentionSteps
 from locant.analysis.attention_steps import attention_steps as attention_steps
 from locant.analysis.geometry import Geometry as Geometry
 from locant.analysis.geometry import measure_geometry as measure_geometry
 from locant.analysis.geometry import shift_matrix as shift_matrix
-from locant.analysis.gradients import gradient_by_distance as gradient_by_distance
-from locant.analysis.gradients import operations_in_a_row as operations_in_a_row
-from locant.analysis.head_profiles import HeadProfiles as HeadProfiles
-from locant.analysis.head_profiles import head_profiles as head_profiles
 from locant.analysis.introspection import Introspection as Introspection
 from locant.analysis.introspection import StackStates as StackStates
 from locant.analysis.introspection import TokenPair as TokenPair

@@ -8,18 +8,17 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from locant.analysis.introspection import run_without_gradients
+from locant.analysis.introspection import StackStates, introspect
 from locant.errors import UsageError
 from locant.models.attention import SelfAttention
 from locant.models.transformer import Transformer
-from locant.positions import Mask, PositionScheme
+from locant.positions import AttentionPlan
 
 
 @dataclass(frozen=True)
@@ -95,66 +94,56 @@ def attention_steps(
     watched = model.encoder if stack == "encoder" else model.decoder
     if not 0 <= layer < len(watched.layers):
         raise UsageError(f"The {stack} has {len(watched.layers)} layers; there is no layer {layer + 1}.")
-    module: Any = watched.layers[layer]
-    attention: SelfAttention = module.self_attention
-    seen: dict[str, Tensor] = {}
+    attention: Any = watched.layers[layer].self_attention
     called: dict[str, Any] = {}
-
-    def enters(name: str, arguments: tuple[Any, ...]) -> None:
-        seen[name] = arguments[0][0]
 
     def attends(owner: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         called.update(inspect.signature(owner.forward).bind(*arguments, **keywords).arguments)
 
-    device = model.target_embedding.weight.device
-    ids = torch.tensor([list(source)], device=device), torch.tensor([list(target)], device=device)
-    with ExitStack() as hooks:
-        hooks.callback(watched.register_forward_pre_hook(lambda _, given: enters("words", given)).remove)
-        hooks.callback(module.register_forward_pre_hook(lambda _, given: enters("received", given)).remove)
-        hooks.callback(attention.register_forward_pre_hook(attends, with_kwargs=True).remove)
-        run_without_gradients(model, ids[0], torch.tensor([len(source)], device=device), ids[1])
+    hook = attention.register_forward_pre_hook(attends, with_kwargs=True)
+    try:
+        states: StackStates = getattr(introspect(model, source, target), stack)
+    finally:
+        hook.remove()
     with torch.no_grad():
-        x, plan = called["x"], called["plan"]
-        steps = _steps(attention, x, plan.q_positions, plan.scheme, plan.mask)
-        kept = {name: None if step is None else step.detach().float().cpu() for name, step in steps.items()}
-    rotated = (kept.pop("rotated_q"), kept.pop("rotated_k"))
+        steps = _steps(attention, called["x"], called["plan"])
+    kept = {name: None if step is None else step.detach().float().cpu() for name, step in steps.items()}
+    q, k = kept.pop("rotated_q"), kept.pop("rotated_k")
     return AttentionSteps(
-        words=seen["words"].float().cpu(),
-        received=seen["received"].float().cpu(),
-        x=x[0].float().cpu(),
-        rotated=None if rotated[0] is None or rotated[1] is None else (rotated[0], rotated[1]),
-        output_weight=attention.output.weight.detach().T.float().cpu(),
+        words=states.words,
+        received=states.layers[layer],
+        rotated=None if q is None or k is None else (q, k),
         **kept,  # type: ignore[arg-type]
     )
 
 
-def _steps(
-    attention: SelfAttention, x: Tensor, positions: Tensor, scheme: PositionScheme, mask: Mask
-) -> dict[str, Tensor | None]:
+def _steps(attention: SelfAttention, x: Tensor, plan: AttentionPlan) -> dict[str, Tensor | None]:
     """Return the steps of an attention for the first row of ``x [B, L, E]``, by the name of their attribute."""
-    length = x.shape[1]
-    q, k, v = (
-        part.reshape(*part.shape[:2], attention.heads, -1).transpose(1, 2)
-        for part in attention.query_key_value(x).chunk(3, dim=-1)
-    )
+    length, positions, scheme, mask = x.shape[1], plan.q_positions, plan.scheme, plan.mask
+    q, k, v = attention.project(x)
     products, biases = [], []
+    state = scheme.prepare(x, positions)
     runs = scheme.query_blocks(positions)
     for run in runs:
         part = q[:, :, run], k, positions[..., run], positions
-        turned_q, turned_k = scheme.rotate(*part)
+        own = None if state is None else state.part(run, slice(None))
+        turned_q, turned_k = scheme.rotate(*part, *scheme.state_for("rotate", own))
         products.append(turned_q @ turned_k.mT)
-        biases.append(scheme.score_bias(*part))
+        biases.append(scheme.score_bias(*part, *scheme.state_for("score_bias", own)))
     rotates = "queries+keys" in scheme.acts_on and len(runs) == 1
     product = torch.cat(products, dim=2)
-    scaled = product / math.sqrt(q.shape[-1])
+    scaled = product / math.sqrt(turned_q.shape[-1])
     given = [one.expand(len(x), attention.heads, -1, length) for one in biases if one is not None]
     bias = torch.cat(given, dim=2)[0] if given else None
-    hidden = ~_visible(mask, length, x.device)
-    masked = (scaled if bias is None else scaled + bias).masked_fill(hidden, float("-inf"))
+    visible = torch.ones(length, length, dtype=torch.bool, device=x.device)
+    visible = visible.tril() if mask.causal else visible
+    visible = visible if mask.keys is None else visible & mask.keys
+    masked = (scaled if bias is None else scaled + bias).masked_fill(~visible, float("-inf"))
     weights = masked.softmax(-1)
     contexts = weights @ v
     joined = contexts.transpose(1, 2).flatten(2)
     return {
+        "x": x[0],
         "q": q[0],
         "k": k[0],
         "v": v[0],
@@ -167,13 +156,6 @@ def _steps(
         "weights": weights[0],
         "contexts": contexts[0],
         "joined": joined[0],
+        "output_weight": attention.output.weight.T,
         "output": attention.output(joined)[0],
     }
-
-
-def _visible(mask: Mask, length: int, device: torch.device) -> Tensor:
-    """Return which keys a query sees, boolean; broadcasts to ``[B, H, L, L]``."""
-    visible = torch.ones(length, length, dtype=torch.bool, device=device)
-    if mask.causal:
-        visible = visible.tril()
-    return visible if mask.keys is None else visible & mask.keys

@@ -19,7 +19,7 @@ from locant.errors import DataError
 from locant.models.attention import CrossAttention, SelfAttention
 from locant.models.blocks import Decoder, Encoder, Residual
 from locant.models.transformer import Transformer
-from locant.positions import AttentionPlan, attend
+from locant.positions import attend
 from locant.text.tokenizer_pair import PLAIN, Prefixes, TokenizerPair
 
 
@@ -199,15 +199,17 @@ def _watching(stack: Encoder | Decoder, *, weights: bool = True) -> Iterator[_Wa
     def leaves_layer(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
         seen.states.append(_kept(output))
 
-    def attends(module: SelfAttention, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Tensor) -> None:
+    def attends(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Tensor) -> None:
         given = inspect.signature(module.forward).bind(*arguments, **keywords).arguments
-        seen.attention.append(_self_weights(module, given["x"], given["plan"]))
-
-    def attends_source(
-        module: CrossAttention, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Tensor
-    ) -> None:
-        given = inspect.signature(module.forward).bind(*arguments, **keywords).arguments
-        seen.cross.append(_cross_weights(module, *(given[n] for n in ("x", "keys_and_values", "mask"))))
+        if isinstance(module, SelfAttention):
+            plan = given["plan"]
+            q, k, _ = module.project(given["x"])
+            state = plan.prepare(given["x"])
+            q, k = plan.rotate(q, k, state)
+            seen.attention.append(_weights(k, lambda v: plan.attend(q, k, v, state)))
+        elif isinstance(module, CrossAttention):
+            q, k = module.queries(given["x"]), given["keys_and_values"][0]
+            seen.cross.append(_weights(k, lambda v: attend(q, k, v, given["mask"])))
 
     with ExitStack() as hooks:
         hooks.callback(stack.register_forward_pre_hook(enters).remove)
@@ -216,26 +218,8 @@ def _watching(stack: Encoder | Decoder, *, weights: bool = True) -> Iterator[_Wa
             hooks.callback(layer.register_forward_hook(leaves_layer).remove)
             if weights:
                 for module in layer.children():
-                    if isinstance(module, SelfAttention):
-                        hooks.callback(module.register_forward_hook(attends, with_kwargs=True).remove)
-                    elif isinstance(module, CrossAttention):
-                        hooks.callback(module.register_forward_hook(attends_source, with_kwargs=True).remove)
+                    hooks.callback(module.register_forward_hook(attends, with_kwargs=True).remove)
         yield seen
-
-
-def _self_weights(module: SelfAttention, x: Tensor, plan: AttentionPlan) -> Tensor:
-    q, k, _ = (_heads(part, module.heads) for part in module.query_key_value(x).chunk(3, dim=-1))
-    q, k = plan.rotate(q, k)
-    return _weights(k, lambda v: plan.attend(q, k, v))
-
-
-def _cross_weights(module: CrossAttention, x: Tensor, keys_and_values: tuple[Tensor, Tensor], mask: Any) -> Tensor:
-    q, k = _heads(module.query(x), module.heads), keys_and_values[0]
-    return _weights(k, lambda v: attend(q, k, v, mask))
-
-
-def _heads(x: Tensor, heads: int) -> Tensor:
-    return x.reshape(*x.shape[:2], heads, -1).transpose(1, 2)
 
 
 def _weights(k: Tensor, attention: Callable[[Tensor], Tensor]) -> Tensor:
@@ -248,12 +232,8 @@ def _weights(k: Tensor, attention: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def _drop_residual(module: Residual, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
-    return without_residual(module, *arguments)
-
-
-def without_residual(module: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
     """Return what a sub-layer passes on where ``x [B, L, E]`` is not added to what it computes."""
-    alone: Tensor = sublayer(module.norm(x)) if module.pre else module.norm(sublayer(x))
+    alone: Tensor = module.branch(*arguments)
     return alone
 
 

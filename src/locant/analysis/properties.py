@@ -12,7 +12,7 @@ from torch import Tensor
 
 from locant.errors import LocantError
 from locant.positions.registry import SCHEMES, build_scheme, option_names
-from locant.positions.scheme import PLACES, AttentionShape
+from locant.positions.scheme import PLACES, AttentionShape, Prepared
 
 # Different contents, so that one that happens to be blind to a distance is not taken for the scheme's blindness.
 _CONTENTS = 4
@@ -40,6 +40,7 @@ class Probe:
                 if not parameter.any():
                     parameter.normal_(std=_TRAINED_SPREAD)
             content = torch.randn(2, _CONTENTS, shape.num_heads, 1, shape.head_dim)
+            self._x = torch.randn(_CONTENTS, 1, shape.model_dim)
         self._query, self._key = content
         self.places = tuple(place for place in PLACES if place in self.scheme.acts_on)
 
@@ -81,21 +82,34 @@ class Probe:
         parts = []
         q_positions, k_positions = self.scheme.drawn(q_positions), self.scheme.drawn(k_positions)
         with torch.no_grad():
+            state = self._state(q_positions, k_positions)
             for block in self.scheme.query_blocks(q_positions):
                 positions = q_positions[block]
                 q = self._query.expand(-1, -1, len(positions), -1)
-                rotated_q, rotated_k = self.scheme.rotate(q, k, positions, k_positions)
+                own = None if state is None else state.part(block, slice(None))
+                given = q, k, positions, k_positions
+                rotated_q, rotated_k = self.scheme.rotate(*given, *self.scheme.state_for("rotate", own))
                 change = torch.zeros(*q.shape[:3], len(k_positions), dtype=torch.float64)
                 if rotated_q is not q or rotated_k is not k:
-                    change += (rotated_q.double() @ rotated_k.double().mT - plain) / math.sqrt(self.shape.head_dim)
-                bias = self.scheme.score_bias(q, k, positions, k_positions)
+                    change += rotated_q.double() @ rotated_k.double().mT / math.sqrt(rotated_q.shape[-1])
+                    change -= plain / math.sqrt(self.shape.head_dim)
+                bias = self.scheme.score_bias(*given, *self.scheme.state_for("score_bias", own))
                 parts.append(change if bias is None else change + bias.double())
         change = torch.cat(parts, dim=2)
         return change.flatten(0, 1)
 
+    def _state(self, q_positions: Tensor, k_positions: Tensor) -> Prepared | None:
+        """Return what tokens of the same input carry, queries and keys apart."""
+        if not self.scheme.reads_state:
+            return None
+        q, k = (self.scheme.prepare(self._x.expand(-1, len(at), -1), at) for at in (q_positions, k_positions))
+        return None if q is None or k is None else Prepared(q.queries, k.keys)
+
     def sample(self, length: int) -> Tensor:
         """Return codes and scores of positions below ``length``, the last included, float64, flat."""
-        positions = torch.linspace(0, length - 1, _SAMPLES, dtype=torch.float64).round().long()
+        # A scheme that reads tokens may count them, so that none can be left out.
+        samples = length if self.scheme.reads_state else _SAMPLES
+        positions = torch.linspace(0, length - 1, samples, dtype=torch.float64).round().long()
         parts = [torch.zeros(1, dtype=torch.float64)]
         if self.touches_embedding:
             parts.append(self.codes(positions).flatten())
@@ -124,6 +138,8 @@ class Probe:
 PROPERTIES = ("unique", "consistent distance", "defined beyond training length", "bounded", "deterministic")
 
 Verdict = Literal["yes", "no", "partly"]
+
+_Measured = tuple[Verdict, float, str, str]  # the attributes of a property after its name
 
 DEFAULT_SHAPE = AttentionShape(model_dim=64, num_heads=4, causal=True)
 
@@ -185,13 +201,14 @@ def check_properties(
     longer = _declared_longer(probe, name, options)
     # A scheme may draw random numbers; the caller's are left alone.
     with torch.random.fork_rng(devices=[]):
-        return [
+        found = (
             _unique(probe),
             _consistent(probe, longer),
             _extends(probe),
             _bounded(probe, longer),
             _deterministic(probe),
-        ]
+        )
+    return [Property(name, *measured) for name, measured in zip(PROPERTIES, found, strict=True)]
 
 
 def _length(probe: Probe) -> int:
@@ -205,7 +222,7 @@ def _declared_longer(probe: Probe, name: str, options: Mapping[str, Any] | None)
     return Probe(name, probe.shape, {**(options or {}), "max_positions": 2 * probe.scheme.max_positions})
 
 
-def _unique(probe: Probe) -> Property:
+def _unique(probe: Probe) -> _Measured:
     length = _length(probe)
     positions = torch.arange(length)
     seen = []
@@ -226,12 +243,12 @@ def _unique(probe: Probe) -> Property:
             first_twin = int(twin.nonzero()[0]) if bool(twin.any()) else None
     unit = f"of {length} positions have a code of their own"
     if distinct == length:
-        return Property(PROPERTIES[0], "yes", distinct, unit, f"all {length:,} positions differ")
+        return ("yes", distinct, unit, f"all {length:,} positions differ")
     if distinct == 1:
-        return Property(PROPERTIES[0], "no", distinct, unit, "all positions look alike")
+        return ("no", distinct, unit, "all positions look alike")
     what = "distances" if probe.touches_attention else "positions"
     reason = f"{distinct:,} of {length:,} {what} differ; from {first_twin:,} on some look alike"
-    return Property(PROPERTIES[0], "partly", distinct, unit, reason)
+    return ("partly", distinct, unit, reason)
 
 
 def _differences(probe: Probe, length: int) -> list[list[Tensor]]:
@@ -251,12 +268,12 @@ def _differences(probe: Probe, length: int) -> list[list[Tensor]]:
     return places
 
 
-def _consistent(probe: Probe, longer: Probe | None) -> Property:
+def _consistent(probe: Probe, longer: Probe | None) -> _Measured:
     unit = "largest change of a distance with the place, relative to the largest distance"
     length = _length(probe)
     full = _differences(probe, length)
     if not full or all(not bool(values.any()) for place in full for values in place):
-        return Property(PROPERTIES[1], "no", 0.0, unit, "there is no distance to measure")
+        return ("no", 0.0, unit, "there is no distance to measure")
     steady, worst = 1.0, 0.0
     for place in full:
         size = max(float(values.abs().max()) for values in place)
@@ -266,16 +283,12 @@ def _consistent(probe: Probe, longer: Probe | None) -> Property:
     if worst > _CONSISTENT:
         if steady >= 0.5:
             reason = f"{steady:.0%} of the distances are the same everywhere"
-            return Property(PROPERTIES[1], "partly", worst, unit, reason)
-        return Property(
-            PROPERTIES[1], "no", worst, unit, f"a distance changes by up to {worst:.0%} with where it stands"
-        )
+            return ("partly", worst, unit, reason)
+        return ("no", worst, unit, f"a distance changes by up to {worst:.0%} with where it stands")
     between = 0.0 if longer is None else _change(full, _differences(longer, length))
     if between > _CONSISTENT:
-        return Property(
-            PROPERTIES[1], "no", between, unit, f"a distance changes by {between:.0%} with the length declared"
-        )
-    return Property(PROPERTIES[1], "yes", max(worst, between), unit, "a distance is the same everywhere")
+        return ("no", between, unit, f"a distance changes by {between:.0%} with the length declared")
+    return ("yes", max(worst, between), unit, "a distance is the same everywhere")
 
 
 def _change(one: list[list[Tensor]], other: list[list[Tensor]]) -> float:
@@ -287,15 +300,15 @@ def _change(one: list[list[Tensor]], other: list[list[Tensor]]) -> float:
     return worst
 
 
-def _extends(probe: Probe) -> Property:
+def _extends(probe: Probe) -> _Measured:
     longest = probe.longest(_LONGEST)
     unit = "tokens is the longest text tried that is defined"
     if longest >= _LONGEST:
-        return Property(PROPERTIES[2], "yes", longest, unit, f"defined at position {longest - 1:,}")
-    return Property(PROPERTIES[2], "no", longest, unit, f"ends after {longest:,} positions")
+        return ("yes", longest, unit, f"defined at position {longest - 1:,}")
+    return ("no", longest, unit, f"ends after {longest:,} positions")
 
 
-def _bounded(probe: Probe, longer: Probe | None) -> Property:
+def _bounded(probe: Probe, longer: Probe | None) -> _Measured:
     short, long, far_probe = _SHORT, min(_LONG, probe.longest(_LONGEST)), probe
     if long < _LONG:
         # A code that ends is as large as it gets; what could grow is what a longer declared one holds.
@@ -305,16 +318,14 @@ def _bounded(probe: Probe, longer: Probe | None) -> Property:
     unit = f"times as large at {long:,} tokens as at {short:,}, or as rotations can make it"
     growth = far / max(near, probe.turned) if near else 1.0
     if growth <= _STEADY:
-        return Property(PROPERTIES[3], "yes", growth, unit, f"stays within {_short(max(near, far))}")
+        return ("yes", growth, unit, f"stays within {_short(max(near, far))}")
     if growth < _FAST:
         reason = f"grows slowly: {_short(near)} at {short:,}, {_short(far)} at {long:,}"
-        return Property(PROPERTIES[3], "partly", growth, unit, reason)
-    return Property(
-        PROPERTIES[3], "no", growth, unit, f"grows: {_short(near)} at {short:,} tokens, {_short(far)} at {long:,}"
-    )
+        return ("partly", growth, unit, reason)
+    return ("no", growth, unit, f"grows: {_short(near)} at {short:,} tokens, {_short(far)} at {long:,}")
 
 
-def _deterministic(probe: Probe) -> Property:
+def _deterministic(probe: Probe) -> _Measured:
     length = _length(probe)
 
     def differs(mode: Callable[[], object]) -> float:
@@ -324,12 +335,10 @@ def _deterministic(probe: Probe) -> Property:
     training, evaluation = differs(probe.scheme.train), differs(probe.scheme.eval)
     unit = "largest difference between two passes"
     if evaluation:
-        return Property(PROPERTIES[4], "no", evaluation, unit, "two passes differ, also in evaluation")
+        return ("no", evaluation, unit, "two passes differ, also in evaluation")
     if training:
-        return Property(
-            PROPERTIES[4], "partly", training, unit, "two passes differ while training; in evaluation they agree"
-        )
-    return Property(PROPERTIES[4], "yes", 0.0, unit, "two passes agree")
+        return ("partly", training, unit, "two passes differ while training; in evaluation they agree")
+    return ("yes", 0.0, unit, "two passes agree")
 
 
 def _short(number: float) -> str:

@@ -82,8 +82,8 @@ def transformer_structure(
     """
     with torch.device("meta"):
         whole = Transformer(config)
-        plain = {"position": "none", "position_options": {}, "encoder_layers": 1, "decoder_layers": 1}
-        traced = Transformer(config.model_copy(update=plain))
+        plain = config.with_positions(position="none")
+        traced = Transformer(plain.model_copy(update={"encoder_layers": 1, "decoder_layers": 1}))
     seen = _run(traced.to_empty(device="cpu").eval(), source, target)
     return (
         _diagram(whole.encoder, "encoder", seen, source, config.source_vocab_size),
@@ -102,13 +102,15 @@ def _run(model: Transformer, source: int, target: int) -> list[tuple[str, Traced
     def enters(name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         return lambda module, arguments: around.append(name)
 
-    def leaves(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-        return lambda module, arguments, output: around.remove(name)
-
     def finished(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
         def keep(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
-            kind = _kind(name, sum(isinstance(argument, Tensor) for argument in arguments))
-            if kind is not None:
+            if name == around[-1]:
+                around.pop()
+                return
+            kind = _KINDS.get(name.rsplit(".", 1)[-1])
+            if name.endswith(".dropout") and sum(isinstance(argument, Tensor) for argument in arguments) == 2:
+                kind = "add"  # with a second tensor it adds the residual
+            if kind is not None and not name.endswith("attention.output"):
                 found.append((around[-1], TracedModule(kind, name, tuple(output.shape[1:]), count_parameters(module))))
 
         return keep
@@ -116,9 +118,7 @@ def _run(model: Transformer, source: int, target: int) -> list[tuple[str, Traced
     for name, module in model.named_modules():
         if isinstance(module, Residual):
             module.register_forward_pre_hook(enters(name))
-            module.register_forward_hook(leaves(name))
-        else:
-            module.register_forward_hook(finished(name))
+        module.register_forward_hook(finished(name))
     ids = [torch.zeros(1, tokens, dtype=torch.long) for tokens in (source, target)]
     used = kernels.enabled()
     kernels.enabled(False)  # a kernel does the work of several modules at once
@@ -128,13 +128,6 @@ def _run(model: Transformer, source: int, target: int) -> list[tuple[str, Traced
     finally:
         kernels.enabled(used)
     return found
-
-
-def _kind(name: str, tensors: int) -> Kind | None:
-    """Return what a module is, or ``None`` where it is part of another or does nothing that is drawn."""
-    if name.endswith(".dropout"):
-        return "add" if tensors == 2 else None  # with a second tensor it adds the residual
-    return _KINDS.get(name.rsplit(".", 1)[-1]) if not name.endswith("attention.output") else None
 
 
 _KINDS: dict[str, Kind] = {

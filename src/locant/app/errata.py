@@ -10,8 +10,7 @@ from pathlib import Path
 from locant.app.rendering import render_template
 from locant.errors import UsageError, nearest
 from locant.figures import FIGURES
-from locant.figures.errata import RIGHTLY_SAID, TOPICS, errata_markdown
-from locant.figures.errata.markdown import INTRODUCTION, RECOGNITION
+from locant.figures.errata import INTRODUCTION, RECOGNITION, RIGHTLY_SAID, TOPICS, errata_markdown
 from locant.figures.files import require_folder
 from locant.files import write_text
 from locant.lazy import require_package

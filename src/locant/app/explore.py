@@ -28,9 +28,12 @@ from locant.analysis.properties import Probe
 from locant.app.own_requests import own_names, reason_to_refuse
 from locant.errors import ConfigError, LocantError, UsageError
 from locant.figures.numbers import example_scheme
+from locant.figures.palette import PROPERTIES, VARIABLES, head_shades, line_style, scheme_line, styles_of
 from locant.figures.trained import readable
 from locant.files import write_text
+from locant.lab.variants import options_for_lengths
 from locant.models.architectures import require_transformer
+from locant.models.config import require_served
 from locant.models.hub import DEMO
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer, count_parameters
@@ -65,12 +68,29 @@ def page(extra: Mapping[str, Any] | None = None, model: Mapping[str, Any] | None
     joined = "\n".join([tokenizer, *(read(f"{name}.js") for name in _MODULES)])
     program = re.sub(r"^export ", "", re.sub(r"^import .*\n", "", joined, flags=re.MULTILINE), flags=re.MULTILINE)
     found = read("index.html")
-    found = found.replace('<link rel="stylesheet" href="style.css">', f"<style>{read('style.css')}</style>")
+    style = f":root {{ {PROPERTIES}}}\n{read('style.css')}"
+    found = found.replace('<link rel="stylesheet" href="style.css">', f"<style>{style}</style>")
     found = found.replace('<script type="module" src="app.js"></script>', f'<script type="module">{program}</script>')
-    for name, data in (("extra", extra or {}), ("model", model or _demo())):
+    for name, data in (("styles", _styles()), ("extra", extra or {}), ("model", model or _demo())):
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         found = found.replace(f'id="{name}">{{}}<', f'id="{name}">{text}<')
     return found
+
+
+def _styles() -> dict[str, Any]:
+    """Return colour and stroke of every scheme and scaling, of other lines by their place, and the colours of heads."""
+    dashes = {"-": "none", "--": "7 3", ":": "2 3", "-.": "10 3 2 3"}
+
+    def style(line: Mapping[str, Any]) -> dict[str, str]:
+        return {"color": f"var(--{VARIABLES[line['color']]})", "dash": dashes[line["linestyle"]]}
+
+    scalings = ("none", "linear", "ntk", "yarn", "llama3")
+    return {
+        "lines": [style(line_style(number)) for number in range(7)],
+        "schemes": {name: style(line_style(scheme_line(name))) for name in SCHEMES},
+        "scalings": dict(zip(scalings, map(style, styles_of(scalings)), strict=True)),
+        "heads": head_shades(8),
+    }
 
 
 def save_page(path: Path, model: Path | None = None) -> None:
@@ -111,6 +131,7 @@ def page_model(found: ModelFolder) -> dict[str, Any]:
     from safetensors.torch import save
 
     config, tokenizers = require_transformer(found.model, "A page").config, found.tokenizers
+    require_served(config, "A page", "Leave out --save: `locant explore` serves any model.")
     limits: dict[str, tuple[Any, tuple[Any, ...]]] = {
         "position": (config.position, ("sinusoidal", "rotary", "none")),
         "position_options": (config.position_options, ({},)),
@@ -166,7 +187,7 @@ def _about(found: ModelFolder) -> dict[str, str]:
         "text": examples.get(found.source_language, ""),
         "hint": "Press Play and watch where the model looks for each word.",
         "about": f"{found.folder.name}: {config.encoder_layers} encoder and {config.decoder_layers} decoder layers, "
-        f"{config.d_model} features, {config.heads} heads, {config.position} positions. It writes the likeliest token "
+        f"{config.d_model} features, {config.heads} heads, {config.positions} positions. It writes the likeliest token "
         "each time, so translations may differ from those of a beam.",
     }
 
@@ -184,7 +205,7 @@ class Reader:
     def __init__(self, found: ModelFolder) -> None:
         self._tokenizers = found.tokenizers
         model = require_transformer(found.model, "The explorer").eval()
-        without = Transformer(model.config.model_copy(update={"position": "none", "position_options": {}}))
+        without = Transformer(model.config.with_positions(position="none"))
         weights = {name: tensor for name, tensor in model.state_dict().items() if name in without.state_dict()}
         without.load_state_dict(weights)
         self._models = {True: model, False: without.to(model.target_embedding.weight).eval()}
@@ -255,7 +276,7 @@ def _scheme(scheme: Any, width: Any, length: Any) -> dict[str, Any]:
         raise UsageError("Width and length must be whole numbers from 2 to 512.")
     # What acts on queries, keys or scores is made for shorter texts, so that what it does beyond them is seen.
     trained = length if "embedding" in example_scheme(scheme).acts_on else max(2, length // 4)
-    options = SCHEMES[scheme].options_for_lengths(head_dim=width, trained=trained, longest=length)
+    options = options_for_lengths(SCHEMES[scheme], trained=trained, longest=length)
     positions = torch.arange(length)
     probe = Probe(scheme, AttentionShape(width, 1, causal=True), options)
     return {"changes": _rounded(probe.scores(positions, positions)[0].tril())}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from locant.figures.palette import PROPERTIES
 from locant.lazy import require_package
 from locant.version import __version__
 
@@ -18,7 +19,7 @@ def render_template(
         name: File of the template in ``templates``.
         what: What is being written, for the error.
         filters: Functions that the template uses.
-        values: What the template shows, besides the ``version`` of Locant.
+        values: What the template shows, besides the ``version`` of Locant and its ``colours``.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -35,4 +36,4 @@ def render_template(
         keep_trailing_newline=True,
     )
     environment.filters.update(filters or {})
-    return environment.get_template(name).render(version=__version__, **values)
+    return environment.get_template(name).render(version=__version__, colours=PROPERTIES, **values)

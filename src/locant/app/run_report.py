@@ -345,7 +345,7 @@ def _model(recipe: Recipe, data: dict[str, Any]) -> Block:
     else:
         own = [
             ["d_model, d_ff, heads", f"{config.d_model}, {config.d_ff}, {config.heads}"],
-            ["positions", config.position],
+            ["positions", config.positions],
             ["norm, feed-forward", f"{config.norm}-norm, {config.feed_forward}"],
         ]
     return Table(

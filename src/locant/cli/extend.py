@@ -43,7 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     training = parser.add_argument_group("training on long texts")
     training.add_argument("--finetune", type=Path, nargs="+", metavar="TEXT", help="files of text to train on")
     training.add_argument("--steps", type=int, metavar="N", help="updates, each from one piece of text")
-    training.add_argument("--length", type=length_of("--length"), metavar="N", help="tokens of a piece (default: --to)")
+    training.add_argument(
+        "--length",
+        type=length_of("--length"),
+        metavar="N",
+        help="tokens of a piece (default: --to; with drope as before)",
+    )
     training.add_argument("--full", action="store_true", default=None, help="train all weights instead of LoRA")
     training.add_argument("--rank", type=int, metavar="N", help="of LoRA (default: 16)")
     training.add_argument("--learning-rate", type=float, metavar="X", help="(default: 2e-4, with --full 2e-5)")

@@ -255,7 +255,7 @@ def show_plan(plan: TrainingPlan, console: PlainConsole) -> None:
         print_table(console, ("chosen", "value", "because"), rows, ruled=False)
     if "usual_source_length" not in plan.recipe.decoding.model_fields_set:
         console.print("decoding.usual_source_length is chosen when all the text has been tokenised", soft_wrap=True)
-    from locant.training.plan import format_passes
+    from locant.training.defaults import format_passes
 
     duration = format_duration(plan.seconds)
     kept = f"{plan.pairs:,} pairs" + (f" (cleaning removes {plan.removed:,})" if plan.removed else "")

@@ -13,8 +13,8 @@ from locant.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from locant.translation.glossary import Glossary
+    from locant.translation.hypotheses import Translation
     from locant.translation.lines import Line, OnLong
-    from locant.translation.results import Translation
     from locant.translation.translator import Translator
 
 _EPILOG = """examples:

@@ -1,4 +1,4 @@
-"""Figures: each one file with its numbers, its drawing and its caption. Needs the extra ``report``.
+"""Figures: each one file with its numbers and its drawing. Needs the extra ``report``.
 
 The functions that draw take numbers and return a :class:`FigureData`; :func:`draw_figure` computes the numbers as well.
 """

@@ -5,19 +5,16 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from locant.errors import UsageError, nearest
 from locant.figures.clocks import clock_hands
-from locant.figures.drawing import BLUE, FAINT, GRID, INK, VERMILION, canvas, drawing
+from locant.figures.drawing import MONO, Axes, canvas, drawing, write
 from locant.figures.numbers import digits_of, hands
+from locant.figures.palette import BLUE, FAINT, GRID, INK, VERMILION
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_FRAMES_PER_SECOND, _DOTS_PER_INCH = 8, 90
+_FRAMES_PER_SECOND, _DOTS_PER_INCH, _TOKENS = 8, 90, 24
 _WIDE, _HIGH = 6.4, 3.6  # inches
 _BETWEEN = 3  # tokens between query and key
 
@@ -27,14 +24,12 @@ def _draw_clocks(axes: Axes, time: float) -> None:
     position = int(time)
     _, _, waves = hands(64, d_model=10, base=10000.0)
     angles = 2 * np.pi * time / waves
-    write = _writer(axes)
-    write(3.2, 3.1, f"position {position}", 20, weight="bold")
+    write(axes, 3.2, 3.1, f"position {position}", 20, color=INK, weight="bold")
     for x, base, width, name in ((0.9, 10, 2, "decimal"), (2.75, 2, 6, "binary")):
-        write(
-            x, 2.25, " ".join(map(str, digits_of(np.array([position]), base, width)[0])), 17, family="DejaVu Sans Mono"
-        )
-        write(x, 1.75, name, 11, color=FAINT)
-    write(5.0, 1.75, "clock hands", 11, color=FAINT)
+        digits = " ".join(map(str, digits_of(np.array([position]), base, width)[0]))
+        write(axes, x, 2.25, digits, 17, color=INK, **MONO)
+        write(axes, x, 1.75, name, 11)
+    write(axes, 5.0, 1.75, "clock hands", 11)
     place = axes.inset_axes((3.95, 2.05, 2.2, 0.5), transform=axes.transData)
     clock_hands(place, np.sin(angles[::-1])[None], np.cos(angles[::-1])[None])
     place.set(xlim=(-0.5, 4.5), ylim=(0.5, -0.5), aspect="equal")
@@ -50,8 +45,7 @@ def _draw_clocks(axes: Axes, time: float) -> None:
 
 def _draw_turning(axes: Axes, time: float) -> None:
     """Draw four pairs of a query and of a key three tokens before it, as RoPE turns both."""
-    write = _writer(axes)
-    write(3.2, 3.15, f"query at {int(time) + _BETWEEN}, key at {int(time)}", 18, weight="bold")
+    write(axes, 3.2, 3.15, f"query at {int(time) + _BETWEEN}, key at {int(time)}", 18, color=INK, weight="bold")
     _, _, waves = hands(2, d_model=16, base=10000.0)
     for number, wave in enumerate(waves[:4]):
         middle = np.array([0.85 + 1.57 * number, 1.75])
@@ -65,36 +59,24 @@ def _draw_turning(axes: Axes, time: float) -> None:
             ends.append(angle)
         arc = np.linspace(ends[0], ends[1], 40)
         axes.plot(*(middle[:, None] + 0.3 * np.array([np.sin(arc), np.cos(arc)])), color=INK, linewidth=1.4)
-        degrees = np.degrees(ends[0] - ends[1]) % 360
-        write(middle[0], 0.85, f"{degrees:.0f}° apart", 11)
-        write(middle[0], 0.6, f"{wave:,.3g} tokens/turn", 9, color=FAINT)
-    write(1.9, 0.2, "query", 12, color=BLUE, weight="bold")
-    write(2.75, 0.2, "key", 12, color=VERMILION, weight="bold")
-    write(4.4, 0.2, "both turn, the angle stays", 11)
+        write(axes, middle[0], 0.85, f"{np.degrees(ends[0] - ends[1]) % 360:.0f}° apart", 11, color=INK)
+        write(axes, middle[0], 0.6, f"{wave:,.3g} tokens/turn", 9)
+    write(axes, 1.9, 0.2, "query", 12, color=BLUE, weight="bold")
+    write(axes, 2.75, 0.2, "key", 12, color=VERMILION, weight="bold")
+    write(axes, 4.4, 0.2, "both turn, the angle stays", 11, color=INK)
 
 
-def _writer(axes: Axes) -> Callable[..., Any]:
-    def write(x: float, y: float, text: str, size: float, **style: Any) -> None:
-        axes.text(x, y, text, ha="center", va="center", fontsize=size, **style)
-
-    return write
-
-
-ANIMATIONS: dict[str, tuple[str, Callable[[Axes, float], None], int]] = {
-    "clocks": (
-        "A position is a row of wheels: the same position in digits, in bits and on clock hands",
-        _draw_clocks,
-        24,
-    ),
+ANIMATIONS: dict[str, tuple[str, Callable[[Axes, float], None]]] = {
+    "clocks": ("A position is a row of wheels: the same position in digits, in bits and on clock hands", _draw_clocks),
     "turning-pairs": (
         "RoPE turns query and key, each pair at its own pace; as both move on, the angle between them stays",
         _draw_turning,
-        24,
     ),
 }
-"""By the name of the figure that it belongs to: what an animation shows, what draws it at a time, and its tokens."""
+"""By the name of the figure that it belongs to: what an animation shows, and what draws it at a time in tokens."""
 
 
+@drawing()
 def animation(name: str) -> bytes:
     """Return an animation as a GIF that repeats itself.
 
@@ -105,22 +87,20 @@ def animation(name: str) -> bytes:
         UsageError: There is none of this name.
         MissingExtraError: matplotlib is not installed.
     """
+    from matplotlib.animation import FuncAnimation, PillowWriter
+
     if name not in ANIMATIONS:
         raise UsageError(f"There is no animation '{name}'.{nearest(name, ANIMATIONS)} Known: {', '.join(ANIMATIONS)}.")
-    _, draw, tokens = ANIMATIONS[name]
-    with drawing():
-        from matplotlib.animation import FuncAnimation, PillowWriter
+    figure, axes = canvas(_WIDE, _HIGH)
 
-        figure, axes = canvas(_WIDE, _HIGH)
+    def frame(number: int) -> None:
+        axes.clear()
+        axes.set(xlim=(0, _WIDE), ylim=(0, _HIGH))
+        axes.set_axis_off()
+        ANIMATIONS[name][1](axes, number / 2)
 
-        def frame(number: int) -> None:
-            axes.clear()
-            axes.set(xlim=(0, _WIDE), ylim=(0, _HIGH))
-            axes.set_axis_off()
-            draw(axes, number / 2)
-
-        moving = FuncAnimation(figure, frame, frames=2 * tokens, init_func=lambda: None)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "moving.gif"
-            moving.save(path, PillowWriter(fps=_FRAMES_PER_SECOND), dpi=_DOTS_PER_INCH)
-            return path.read_bytes()
+    moving = FuncAnimation(figure, frame, frames=2 * _TOKENS, init_func=lambda: None)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "moving.gif"
+        moving.save(path, PillowWriter(fps=_FRAMES_PER_SECOND), dpi=_DOTS_PER_INCH)
+        return path.read_bytes()

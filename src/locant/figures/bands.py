@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from locant.errors import LocantError
 from locant.extension import Inspection
-from locant.figures.drawing import FAINT, INK, FigureData, drawing, label, panels, settle, wrapped
+from locant.figures.drawing import FigureData, drawing, label, panels, settle, wrapped
 from locant.figures.files import require_image_path, save_figure
+from locant.figures.palette import FAINT, INK
 from locant.figures.spectrum import FATES
 from locant.positions.scaling import Explanation
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def write_inspection_figure(inspection: Inspection, path: Path) -> None:
@@ -45,6 +42,7 @@ def write_inspection_figure(inspection: Inspection, path: Path) -> None:
     save_figure(bands(layers, title=f"{model}: rotary positions"), path, dots_per_inch=160)
 
 
+@drawing()
 def bands(layers: dict[str, tuple[str, Explanation]], *, title: str) -> FigureData:
     """Draw the wavelength of every pair, the bands of pairs with the same fate, and the lengths of the model.
 
@@ -61,36 +59,30 @@ def bands(layers: dict[str, tuple[str, Explanation]], *, title: str) -> FigureDa
         MissingExtraError: matplotlib is not installed.
     """
     data: dict[str, np.ndarray] = {}
-    with drawing():
-        figure, found = panels(len(layers), 1, width=9, height=4.8)
-        figure.suptitle(title, x=0.02, ha="left", fontweight="bold")
-        for axes, (name, (note, explanation)) in zip(found, layers.items(), strict=True):
-            label(axes, f"{name} layers", "pair, the fastest first", "tokens of a full turn", note=wrapped(note, 90))
-            waves = np.array([pair.wavelength for pair in explanation.pairs])
-            scaled = np.array([pair.scaled_wavelength for pair in explanation.pairs])
-            fates = np.array([pair.fate for pair in explanation.pairs])
-            data |= {f"wavelengths {name}": waves, f"scaled {name}": scaled, f"fates {name}": fates}
-            _draw(axes, explanation, waves, scaled, fates)
-        settle(figure)
-    return FigureData(figure, data)
-
-
-def _draw(axes: Axes, explanation: Explanation, waves: np.ndarray, scaled: np.ndarray, fates: np.ndarray) -> None:
-    axes.set_yscale("log")
-    axes.plot(waves, color=FAINT, linewidth=1, label="before scaling")
-    for fate, (color, mark, meaning) in FATES.items():
-        pairs = np.flatnonzero(fates == fate)
-        if pairs.size:
-            turned = waves if fate == "still" else scaled
-            axes.plot(pairs, turned[pairs], mark, color=color, markersize=4.5, label=f"{pairs.size} {meaning}")
-    first = 0
-    for fate, run in groupby(fates.tolist()):
-        last = first + len(list(run))
-        axes.axvspan(first - 0.5, last - 0.5, color=FATES[fate][0], alpha=0.08, linewidth=0)
-        first = last
-    trained, effective = explanation.trained_length, explanation.effective_length
-    for length, stroke, name in ((trained, "--", "trained"), (effective, ":", "made for")):
-        if length is not None and (name == "trained" or length != trained):
-            axes.axhline(length, color=INK, linewidth=1, linestyle=stroke, label=f"{name}: {length:,} tokens")
-    axes.set_xlim(-0.5, len(fates) - 0.5)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=9)
+    figure, found = panels(len(layers), 1, width=9, height=4.8)
+    figure.suptitle(title, x=0.02, ha="left", fontweight="bold")
+    for axes, (name, (note, explanation)) in zip(found, layers.items(), strict=True):
+        label(axes, f"{name} layers", "pair, the fastest first", "tokens of a full turn", note=wrapped(note, 90))
+        axes.set_yscale("log")
+        waves = np.array([pair.wavelength for pair in explanation.pairs])
+        scaled = np.array([pair.scaled_wavelength for pair in explanation.pairs])
+        fates = np.array([pair.fate for pair in explanation.pairs])
+        data |= {f"wavelengths {name}": waves, f"scaled {name}": scaled, f"fates {name}": fates}
+        axes.plot(waves, color=FAINT, linewidth=1, label="before scaling")
+        for fate, (color, mark, meaning) in FATES.items():
+            pairs = np.flatnonzero(fates == fate)
+            if pairs.size:
+                turned = waves if fate == "still" else scaled
+                axes.plot(pairs, turned[pairs], mark, color=color, markersize=4.5, label=f"{pairs.size} {meaning}")
+        first = 0
+        for fate, run in groupby(fates.tolist()):
+            last = first + len(list(run))
+            axes.axvspan(first - 0.5, last - 0.5, color=FATES[fate][0], alpha=0.08, linewidth=0)
+            first = last
+        trained, effective = explanation.trained_length, explanation.effective_length
+        for length, stroke, kind in ((trained, "--", "trained"), (effective, ":", "made for")):
+            if length is not None and (kind == "trained" or length != trained):
+                axes.axhline(length, color=INK, linewidth=1, linestyle=stroke, label=f"{kind}: {length:,} tokens")
+        axes.set_xlim(-0.5, len(fates) - 0.5)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=9)
+    return settle(figure, data)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from locant.errors import ConfigError
-from locant.figures.drawing import FAINT, Numbers, colour_scale, draw_image, label, panels
+from locant.figures.drawing import Figure, Numbers, colour_scale, draw_image, label, panels
 from locant.figures.numbers import example_scheme
-from locant.figures.registry import Caption, register_figure
+from locant.figures.palette import FAINT, head_shades
+from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, read_record
 from locant.positions import SCHEMES, AttentionShape, PositionScheme
 from locant.positions.registry import build_scheme
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _HEADS = 8
 _FAR = 512  # tokens up to which it is asked whether distances share values
@@ -40,12 +38,24 @@ def numbers(*, length: int = 200, run: Path | None = None) -> dict[str, Any]:
         run: A run folder, for what its model has learned instead.
 
     Raises:
-        CheckpointError: The folder holds no trained model.
         ConfigError: The model is no Transformer, or its scheme is not a bias of the distance.
     """
+    found: dict[str, Any] = {}
     if run is not None:
-        return _of_run(run, length)
-    shape, found = AttentionShape(64 * _HEADS, _HEADS, causal=True), {}
+        _, model = load_trained(run, "bias")
+        name, stepped = model.config.position, set()
+        for title, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+            values, far = (distance_biases(stack.scheme(0), reach) for reach in (length, _FAR))
+            if values is None or far is None:
+                raise ConfigError(
+                    f"The model of {run} tells positions by '{name}', which is no bias of the distance. Leave out "
+                    "--run for the biases of other schemes."
+                )
+            found[f"{name}, {title} of {run.name}"] = values
+            if (np.diff(far) == 0).mean() > 0.5:  # most distances have the value of their neighbour
+                stepped.add(f"{name}, {title} of {run.name}")
+        return {"stepped": stepped, **found}
+    shape = AttentionShape(64 * _HEADS, _HEADS, causal=True)
     for name, scheme in SCHEMES.items():
         example = example_scheme(name)
         if example.acts_on == {"scores"} and not list(example.parameters()):
@@ -57,35 +67,15 @@ def numbers(*, length: int = 200, run: Path | None = None) -> dict[str, Any]:
     return {"stepped": {f"{SCHEMES['t5'].title} (learned)"}, **found}
 
 
-def _of_run(run: Path, length: int) -> dict[str, Any]:
-    _, model = load_trained(run, "bias")
-    name = model.config.position
-    found: dict[str, Any] = {"stepped": set()}
-    for title, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
-        values, far = (distance_biases(stack.scheme(0), reach) for reach in (length, _FAR))
-        if values is None or far is None:
-            raise ConfigError(
-                f"The model of {run} tells positions by '{name}', which is no bias of the distance. Leave out --run "
-                "for the biases of other schemes."
-            )
-        found[f"{name}, {title} of {run.name}"] = values
-        if (np.diff(far) == 0).mean() > 0.5:  # most distances have the value of their neighbour
-            found["stepped"].add(f"{name}, {title} of {run.name}")
-    return found
-
-
 def draw(stepped: set[str], **schemes: Any) -> Figure:
     """Draw the biases of several schemes, one line a head; of those whose distances share values, one row a head."""
-    from matplotlib import colormaps
-
     number = len(schemes) + (len(stepped) < len(schemes))  # a legend takes a panel's place
     figure, found = panels(number, min(3, number), width=11 / 3 * min(3, number), height=3.3)
     heads = len(next(iter(schemes.values())))
-    shades = colormaps["viridis"](np.linspace(0.3, 0.85, heads))
     for axes, (title, values) in zip(found, schemes.items(), strict=False):
         label(axes, title, "distance of the key, tokens", "head" if title in stepped else "added to the score")
         if title not in stepped:
-            for head, shade in enumerate(shades):
+            for head, shade in enumerate(head_shades(heads)):
                 axes.plot(values[head], color=shade, linewidth=1.5, label=f"head {head + 1}")
             axes.axhline(0, color=FAINT, linewidth=0.8)
             axes.set_xlim(0, values.shape[1] - 1)
@@ -99,17 +89,4 @@ def draw(stepped: set[str], **schemes: Any) -> Figure:
     return figure
 
 
-register_figure(
-    "bias",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Distance as a handicap",
-        "Another family leaves queries and keys alone and adds a number to each attention score, which depends on the "
-        "distance and the head. ALiBi and Sandwich are fixed. T5, KERPLE and FIRE are trained; shown is what they "
-        "learned in a small language model of characters.",
-        "score(h, i, j)&nbsp;= q<sub>i</sub> · k<sub>j</sub>&thinsp;/&thinsp;√D + b<sub>h</sub>(i &minus; j); &nbsp; "
-        "ALiBi: b<sub>h</sub>(k)&nbsp;= &minus;2<sup>&minus;8h/H</sup>&thinsp;k",
-    ),
-    limits={"length": (2, 200)},
-)
+register_figure("bias", numbers, draw, limits={"length": (2, 200)})

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from locant.analysis.geometry import shift_matrix
-from locant.figures.drawing import BLUE, FAINT, GREEN, GRID, INK, VERMILION, arrow, blank, label, new_figure, signed
+from locant.figures.drawing import MONO, Figure, arrow, blank, label, new_figure, signed
 from locant.figures.numbers import hands
-from locant.figures.registry import Caption, register_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from locant.figures.palette import BLUE, FAINT, GREEN, GRID, INK, VERMILION
+from locant.figures.registry import register_figure
 
 _SHIFT, _MARKED = 2, {0: VERMILION, 1: BLUE, 3: GREEN}
 
@@ -30,48 +27,31 @@ def draw(codes: Any, matrix: Any, turned: Any) -> Figure:
     """Draw the codes ``[7, 2]`` on their circle, and the matrix that turns each into the one two farther on."""
     figure = new_figure(10, 5.6)
     left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
-    _draw_circle(left, codes, turned)
+    turn = np.linspace(0, 2 * np.pi, 361)
+    left.plot(np.sin(turn), np.cos(turn), color=FAINT, linewidth=1)
+    for position, (x, y) in enumerate(codes):
+        left.plot([0, x], [0, y], color=GRID, linewidth=0.9, zorder=1)
+        left.plot(x, y, "o", color=INK, markersize=6, zorder=4)
+        left.text(1.13 * x, 1.13 * y, f"{position}", ha="center", va="center", fontsize=11)
     label(right, "One matrix for every p: PE(p + 2) = M₂ PE(p)")
     blank(right)
-    mono: dict[str, Any] = {"family": "DejaVu Sans Mono", "fontsize": 11.5, "va": "center"}
     rows = ["  ".join(map(signed, row)) for row in matrix]
     right.text(0.0, 0.85, "M₂ =", va="center", fontsize=13)
-    right.text(0.19, 0.85, f"⎡ {rows[0]} ⎤\n⎣ {rows[1]} ⎦", **mono)
-    for height, (position, color), end in zip((0.6, 0.4, 0.2), _MARKED.items(), turned, strict=True):
+    right.text(0.19, 0.85, f"⎡ {rows[0]} ⎤\n⎣ {rows[1]} ⎦", fontsize=11.5, va="center", **MONO)
+    for number, ((position, color), end) in enumerate(zip(_MARKED.items(), turned, strict=True)):
+        arc, radius = np.linspace(position, position + _SHIFT, 60), 0.34 + 0.2 * number  # a radian per token
+        left.plot(radius * np.sin(arc), radius * np.cos(arc), color=color, linewidth=2.4)
+        beside, tip = (radius * np.array([np.sin(at), np.cos(at)]) for at in arc[[-4, -1]])
+        arrow(left, beside, tip, color=color, linewidth=2.0)
+        for place in (codes[position], end):
+            left.plot([0, place[0]], [0, place[1]], color=color, linewidth=1.3, zorder=2)
+        left.plot(*end, "o", markersize=12, markerfacecolor="none", markeredgecolor=color, markeredgewidth=1.8)
         before, after = ("  ".join(map(signed, code)) for code in (codes[position], end))
-        right.text(0, height, f"PE({position}) = ({before})\nM₂ PE({position}) = ({after})", color=color, **mono)
+        said = f"PE({position}) = ({before})\nM₂ PE({position}) = ({after})"
+        right.text(0, 0.6 - 0.2 * number, said, color=color, fontsize=11.5, va="center", **MONO)
+    left.set(aspect="equal", xlim=(-1.28, 1.28), ylim=(-1.28, 1.28), xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+    label(left, f"PE(p) for p = 0 … {len(codes) - 1}", "sine feature", "cosine feature")
     return figure
 
 
-def _draw_circle(axes: Axes, codes: Any, turned: Any) -> None:
-    turn = np.linspace(0, 2 * np.pi, 361)
-    axes.plot(np.sin(turn), np.cos(turn), color=FAINT, linewidth=1)
-    for position, (x, y) in enumerate(codes):
-        axes.plot([0, x], [0, y], color=GRID, linewidth=0.9, zorder=1)
-        axes.plot(x, y, "o", color=INK, markersize=6, zorder=4)
-        axes.text(1.13 * x, 1.13 * y, f"{position}", ha="center", va="center", fontsize=11)
-    for radius, (position, color), end in zip((0.34, 0.54, 0.74), _MARKED.items(), turned, strict=True):
-        arc = np.linspace(position, position + _SHIFT, 60)  # the pair turns by one radian a token
-        axes.plot(radius * np.sin(arc), radius * np.cos(arc), color=color, linewidth=2.4)
-        beside, tip = (radius * np.array([np.sin(at), np.cos(at)]) for at in arc[[-4, -1]])
-        arrow(axes, beside, tip, color=color, linewidth=2.0)
-        for place in (codes[position], end):
-            axes.plot([0, place[0]], [0, place[1]], color=color, linewidth=1.3, zorder=2)
-        axes.plot(*end, "o", markersize=12, markerfacecolor="none", markeredgecolor=color, markeredgewidth=1.8)
-    axes.set(aspect="equal", xlim=(-1.28, 1.28), ylim=(-1.28, 1.28), xticks=[-1, 0, 1], yticks=[-1, 0, 1])
-    label(axes, f"PE(p) for p = 0 … {len(codes) - 1}", "sine feature", "cosine feature")
-
-
-register_figure(
-    "circle",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "A shift is a rotation",
-        "On the circle of one pair, moving k tokens on turns the hand by the same angle from wherever it starts. So "
-        "one matrix, which depends on k alone, turns the code of any position into that of the position k farther "
-        "on: a model can learn to look k tokens back.",
-        "PE(p + k)&nbsp;= M<sub>k</sub>&thinsp;PE(p), &nbsp; M<sub>k</sub>&nbsp;= "
-        "[ cos kω &nbsp; sin kω ; &nbsp; &minus;sin kω &nbsp; cos kω ]",
-    ),
-)
+register_figure("circle", numbers, draw)

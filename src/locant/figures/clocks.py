@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from locant.figures.drawing import BLUE, FAINT, INK, ON_DARK, PAPER, VERMILION, new_figure
+from locant.figures.drawing import Axes, Figure, new_figure, write
 from locant.figures.numbers import digits_of, hands
-from locant.figures.registry import Caption, register_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from locant.figures.palette import BLUE, FAINT, INK, ON_DARK, ON_LIGHT, PAPER, VERMILION
+from locant.figures.registry import register_figure
 
 _GAP, _RADIUS = 1.2, 0.4
 _TINT = "#f9d3b4"
@@ -23,18 +20,14 @@ def numbers(*, d_model: int = 8, length: int = 13, base: float = 10000.0) -> dic
     positions, last = np.arange(length), length - 1
     sine, cosine, wavelengths = hands(length, d_model=d_model, base=base)
     digits, bits = digits_of(positions, 10, len(str(last))), digits_of(positions, 2, last.bit_length())
-    return {
-        "positions": positions,
-        "digits": digits,
-        "bits": bits,
-        "sine": sine,
-        "cosine": cosine,
-        "wavelengths": wavelengths,
-    }
+    wheels = {"positions": positions, "digits": digits, "bits": bits}
+    return {**wheels, "sine": sine, "cosine": cosine, "wavelengths": wavelengths}
 
 
 def draw(positions: Any, digits: Any, bits: Any, sine: Any, cosine: Any, wavelengths: Any) -> Figure:
     """Draw a row a position: all three read from the slowest wheel at the left to the fastest at the right."""
+    from matplotlib.patches import Rectangle
+
     wide = [max(digits.shape[1], 2), max(bits.shape[1], 2), max(sine.shape[1], 3)]
     starts = np.cumsum([0.0, wide[0] + _GAP, wide[1] + _GAP])
     width, height = float(starts[2]) + wide[2] + 1.2, len(positions) + 1.7
@@ -42,48 +35,32 @@ def draw(positions: Any, digits: Any, bits: Any, sine: Any, cosine: Any, wavelen
     axes = figure.subplots()
     axes.set(xlim=(-1.4, width - 1.4), ylim=(len(positions) - 0.4, -2.1), aspect="equal")
     axes.set_axis_off()
-
-    def write(x: float, y: float, text: str, size: float = 8, **how: Any) -> None:
-        axes.text(x, y, text, **{"ha": "center", "va": "center", "fontsize": size, "color": FAINT, **how})
-
     for row, position in enumerate(positions):
-        write(-0.7, row, f"{position}", 10, ha="right")
-    write(-0.7, -0.75, "position", 9, ha="right")
-    _boxes(axes, digits, starts[0], dark=False)
-    _boxes(axes, bits, starts[1], dark=True)
+        write(axes, -0.7, row, f"{position}", 10, ha="right")
+    write(axes, -0.7, -0.75, "position", 9, ha="right")
+    for start, wheels in ((starts[0], digits), (starts[1], bits)):
+        for (row, column), digit in np.ndenumerate(wheels):
+            # A decimal digit is tinted where it has changed since the row above, a bit is dark where it is 1.
+            fill, letters = PAPER, INK
+            if wheels is bits and digit:
+                fill, letters = BLUE, ON_DARK
+            elif wheels is digits and row and wheels[row - 1, column] != digit:
+                fill, letters = _TINT, ON_LIGHT
+            corner = (start + column - 0.42, row - 0.42)
+            axes.add_patch(Rectangle(corner, 0.84, 0.84, facecolor=fill, edgecolor=FAINT, linewidth=0.8))
+            write(axes, start + column, row, f"{digit}", 10, color=letters)
     clock_hands(axes, sine[:, ::-1], cosine[:, ::-1], starts[2])
     for start, name, unit, head in (
         (starts[0], "decimal", "place value", [f"{10**place:,}" for place in range(digits.shape[1])]),
         (starts[1], "binary", "place value", [f"{2**place:,}" for place in range(bits.shape[1])]),
-        (
-            starts[2],
-            "clock hands",
-            "tokens per turn",
-            [f"{each:,.0f}" if each > 100 else f"{each:.3g}" for each in wavelengths],
-        ),
+        (starts[2], "clock hands", "tokens per turn", [f"{w:,.0f}" if w > 100 else f"{w:.3g}" for w in wavelengths]),
     ):
         middle = start + (len(head) - 1) / 2
-        write(middle, -1.65, name, 11, fontweight="bold", color=INK)
-        write(middle, -1.2, unit)
+        write(axes, middle, -1.65, name, 11, fontweight="bold", color=INK)
+        write(axes, middle, -1.2, unit, 8)
         for column, text in enumerate(reversed(head)):
-            write(start + column, -0.75, text)
+            write(axes, start + column, -0.75, text, 8)
     return figure
-
-
-def _boxes(axes: Axes, digits: Any, start: float, *, dark: bool) -> None:
-    """Draw digits in boxes; tinted where they have changed since the row above, or dark where they are 1."""
-    from matplotlib.patches import Rectangle
-
-    for (row, column), digit in np.ndenumerate(digits):
-        changed = row > 0 and digits[row - 1, column] != digit
-        fill, letters = PAPER, INK
-        if dark and digit:
-            fill, letters = BLUE, ON_DARK
-        elif changed and not dark:
-            fill, letters = _TINT, "#20252b"
-        corner = (start + column - 0.42, row - 0.42)
-        axes.add_patch(Rectangle(corner, 0.84, 0.84, facecolor=fill, edgecolor=FAINT, linewidth=0.8))
-        axes.text(start + column, row, f"{digit}", ha="center", va="center", fontsize=10, color=letters)
 
 
 def clock_hands(axes: Axes, sine: Any, cosine: Any, start: float = 0.0, *, color: str = VERMILION) -> None:
@@ -102,18 +79,5 @@ def clock_hands(axes: Axes, sine: Any, cosine: Any, start: float = 0.0, *, color
     axes.plot(*zip(*(middle for middle, _ in found), strict=True), "o", color=INK, markersize=2.5, zorder=4)
 
 
-register_figure(
-    "clocks",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "A position is a row of wheels",
-        "An odometer writes a position with wheels, each ten times slower than the one to its right; binary digits do "
-        "the same by twos. Replace the wheels by hands that run smoothly, each pair of features at a pace of its own, "
-        "and you have the sinusoids: few numbers, no two positions alike, and neighbours that differ only a little.",
-        "hand of pair i at position p: &nbsp; angle&nbsp;= p&thinsp;ω<sub>i</sub>, &nbsp; "
-        "ω<sub>i</sub>&nbsp;= 10000<sup>&minus;2i/d</sup>",
-    ),
-    limits={"length": (2, 32), "d_model": (2, 24)},
-    slides={"length": 6, "d_model": 6},
-)
+_LIMITS = {"length": (2, 32), "d_model": (2, 24)}
+register_figure("clocks", numbers, draw, limits=_LIMITS, slides={"length": 6, "d_model": 6})

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from locant.analysis.properties import PROPERTIES, check_registry
-from locant.figures.drawing import FAINT, ON_LIGHT, PAPER, new_figure, wrapped
-from locant.figures.registry import Caption, register_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from locant.figures.drawing import SLIDE, SLIDE_LETTERS, Figure, canvas, wrapped, write
+from locant.figures.palette import INK, ON_LIGHT, PAPER
+from locant.figures.registry import register_figure
 
 # Fill and sign of every verdict; the signs alone suffice.
 _VERDICTS = {"yes": ("#c5e1f2", "✓"), "partly": ("#fbe6b3", "~"), "no": ("#f6c7a8", "✗")}
-_CELL, _ROW = 1.35, 0.26
+_ON_A_SLIDE = 8  # schemes
 
 
 def numbers() -> dict[str, Any]:
@@ -25,43 +24,47 @@ def numbers() -> dict[str, Any]:
     return {"schemes": list(checked), "verdicts": np.array(verdicts)}
 
 
-def draw(schemes: list[str], verdicts: Any) -> Figure:
+def draw(schemes: Sequence[str], verdicts: Any) -> Figure:
     """Draw a table of signs: one row a scheme, one column a property."""
+    return _table(schemes, verdicts, (8.9, 0.26 * len(schemes) + 1.25), left=1.75, above=0.8, row=0.26, letters=10)
+
+
+def slides(schemes: Sequence[str], verdicts: Any) -> Iterator[Figure]:
+    """Draw the table in parts."""
+    for first in range(0, len(schemes), _ON_A_SLIDE):
+        part = slice(first, first + _ON_A_SLIDE)
+        yield _table(schemes[part], verdicts[part], SLIDE, left=1.62, above=0.92, row=0.245, letters=SLIDE_LETTERS)
+
+
+def _table(
+    schemes: Sequence[str],
+    verdicts: Any,
+    size: tuple[float, float],
+    *,
+    left: float,
+    above: float,
+    row: float,
+    letters: float,
+) -> Figure:
+    """Draw rows of a height with their names in ``left`` inches, and those of the columns in ``above``."""
     from matplotlib.patches import Rectangle
 
-    width, height = _CELL * len(PROPERTIES), _ROW * len(schemes)
-    figure = new_figure(width + 2.0, height + 1.2)
-    axes = figure.subplots()
-    axes.set_axis_off()
-    axes.set(xlim=(-1.6, width), ylim=(height + 0.4, -0.75))
+    figure, axes = canvas(*size)
+    cell, top = (size[0] - left - 0.1) / len(PROPERTIES), size[1] - above
     for column, name in enumerate(PROPERTIES):
-        words = wrapped(name, 16)
-        axes.text((column + 0.5) * _CELL, -0.08, words, fontweight="bold", fontsize=9.5, ha="center", va="bottom")
-    for row, scheme in enumerate(schemes):
-        top = row * _ROW
-        axes.text(-0.12, top + _ROW / 2, scheme, ha="right", va="center")
-        for column, verdict in enumerate(verdicts[row]):
+        words = wrapped(name, 16) if cell > 1 else wrapped(name.replace("deterministic", "determin- istic"), 10)
+        weight = "bold" if cell > 1 else "normal"
+        write(axes, left + (column + 0.5) * cell, top + 0.06, words, letters, color=INK, va="bottom", fontweight=weight)
+    for number, (scheme, found) in enumerate(zip(schemes, verdicts, strict=True)):
+        y = top - (number + 1) * row
+        write(axes, left - 0.1, y + row / 2, scheme, letters, color=INK, ha="right")
+        for column, verdict in enumerate(found):
             fill, sign = _VERDICTS[verdict]
-            corner = (column * _CELL, top)
-            axes.add_patch(Rectangle(corner, _CELL, _ROW, facecolor=fill, edgecolor=PAPER, linewidth=2))
-            middle = (corner[0] + _CELL / 2, top + _ROW / 2)
-            axes.text(*middle, sign, ha="center", va="center", fontsize=11, color=ON_LIGHT)
-    axes.text(0, height + 0.2, "✓ yes    ~ partly    ✗ no", fontsize=9.5, color=FAINT, va="center")
+            x = left + column * cell
+            axes.add_patch(Rectangle((x, y), cell, row, facecolor=fill, edgecolor=PAPER, linewidth=2))
+            write(axes, x + cell / 2, y + row / 2, sign, 11, color=ON_LIGHT)
+    write(axes, left, y - 0.22, "✓ yes    ~ partly    ✗ no", letters, ha="left")
     return figure
 
 
-register_figure(
-    "criteria",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Five properties of a position code",
-        "Unique: every position has a code of its own. Consistent distance: two tokens k apart differ alike wherever "
-        "they stand. Defined beyond training length: the formula gives a number there; whether a trained model reads "
-        "such texts well is another question, which only a test answers. Bounded: the code does not grow with the "
-        "text. Deterministic: the same each time. All are computed from the schemes with their default options.",
-        "for all p ≠ q: code(p) ≠ code(q); &nbsp; d(code(p), code(p + k)) depends on k alone",
-        ("For one scheme, locant positions NAME gives the reason of each verdict, with its number.",),
-    ),
-    slides={},
-)
+register_figure("criteria", numbers, draw, slides=slides)

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from locant.analysis.geometry import measure_geometry
-from locant.figures.drawing import FAINT, LINES, PAPER, Numbers, colour_scale, colours, draw_image, label, new_figure
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import Figure, colour_scale, colours, draw_image, label, new_figure
+from locant.figures.palette import FAINT, LINES, PAPER
+from locant.figures.registry import register_figure
 from locant.positions import sinusoid_table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _WIDTHS = (20, 64, 512)
 
 
-def product_matrix(*, d_model: int, length: int, base: float = 10000.0) -> tuple[Numbers, int | None]:
-    """Return the dot products ``[length, length]`` of sinusoidal codes, as a share of a code's product with itself.
-
-    Returns:
-        The products, and the first offset at which they are larger than at the offset before.
-
-    Raises:
-        ConfigError: A value is out of range.
-    """
-    table = sinusoid_table(torch.arange(length), d_model, base=base).double()
-    return (table @ table.T / (d_model / 2)).numpy(), measure_geometry(table).first_rise
-
-
 def numbers(*, length: int = 100, base: float = 10000.0) -> dict[str, Any]:
-    """Return the dot products of codes of three widths."""
+    """Return the dot products of codes of three widths, as a share of a code's product with itself.
+
+    ``rises`` are the first offsets at which they are larger than at the offset before.
+    """
     found: dict[str, Any] = {"base": base, "rises": []}
     for width in _WIDTHS:
-        matrix, rise = product_matrix(d_model=width, length=length, base=base)
+        table = sinusoid_table(torch.arange(length), width, base=base).double()
+        matrix = (table @ table.T / (width / 2)).numpy()
         found |= {f"matrix {width}": matrix, f"first row {width}": matrix[0]}
-        found["rises"].append(rise)
+        found["rises"].append(measure_geometry(table).first_rise)
     return found
 
 
@@ -64,16 +53,4 @@ def draw(base: float, rises: list[int | None], **data: Any) -> Figure:
     return figure
 
 
-register_figure(
-    "dot-products",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Near in the text, near in the code",
-        "The product of two codes depends on their distance alone, which is why the matrices have equal diagonals. It "
-        "falls at first and then ripples: the wider the code, the farther nearness can be trusted. A dot marks "
-        "the first distance that looks nearer than the one before.",
-        "PE(p) · PE(p + k)&nbsp;= Σ<sub>i</sub> cos(k&thinsp;ω<sub>i</sub>)",
-    ),
-    limits={"length": (2, 1024)},
-)
+register_figure("dot-products", numbers, draw, limits={"length": (2, 1024)})

@@ -1,4 +1,4 @@
-"""Style of all figures: colours, layout, matrices as cells, and figures as SVG for light and dark pages."""
+"""Style of all figures: layout, matrices as cells, and figures as SVG for light and dark pages."""
 
 from __future__ import annotations
 
@@ -14,89 +14,39 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from locant.figures.palette import (
+    BOTH_SIGNS,
+    DARK,
+    FAINT,
+    GRID,
+    HIDDEN,
+    INK,
+    ON_DARK,
+    ON_LIGHT,
+    ONE_SIGN,
+    PAPER,
+    VARIABLES,
+)
 from locant.lazy import require_package
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Colormap, Normalize
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Figure
     from matplotlib.image import AxesImage
+else:
+    Axes = Figure = Any  # matplotlib is an extra, and takes its time to import
 
 Numbers = NDArray[np.float64]
 
-# The palette of Okabe and Ito (2008), which people with any colour vision can tell apart; the first three also in grey.
-BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
-ORANGE, PURPLE, SKY = "#E69F00", "#CC79A7", "#56B4E9"
-INK, FAINT, GRID, PAPER, PANEL = "#24292f", "#6e7781", "#d8dee4", "#ffffff", "#f4f6f8"
-ON_LIGHT, ON_DARK = "#20252b", "#fefefe"
-"""Letters on a fill, which stays as it is on a dark page, as INK and PAPER do not."""
+SLIDE_LETTERS = 10.5
+"""Points of the smallest letters of a slide as it is drawn."""
+SLIDE = (40 / 3 * SLIDE_LETTERS / 24, 7.5 * SLIDE_LETTERS / 24)
+"""Inches of a slide as it is drawn: enlarged to 13.33 x 7.5 inches, its letters have 24 points."""
 
-# Stops of the maps of colours: vermilion below zero and blue above, or from white for one sign alone.
-BOTH_SIGNS = ("#5e2700", "#D55E00", "#f3c19f", "#ffffff", "#9fcbe8", "#0072B2", "#00304d")
-ONE_SIGN = ("#ffffff", "#9fcbe8", "#0072B2", "#00304d")
-HIDDEN = "#e4e8ec"  # the fill of a cell that holds nothing
-
-VARIABLES = {
-    INK: "ink",
-    FAINT: "soft",
-    GRID: "line",
-    PAPER: "page",
-    PANEL: "raised",
-    BLUE: "blue",
-    VERMILION: "orange",
-    GREEN: "green",
-    ORANGE: "yellow",
-    PURPLE: "purple",
-    SKY: "sky",
-}
-"""Custom properties of CSS by which a page may replace the colours of a figure."""
-
-DARK = {
-    INK: "#e4e9ee",
-    FAINT: "#abb2b5",
-    GRID: "#38424c",
-    PAPER: "#14181c",
-    PANEL: "#1d2329",
-    BLUE: "#1c8cf8",
-    VERMILION: "#dd6542",
-    GREEN: "#2db277",
-    ORANGE: "#eec23f",
-    PURPLE: "#ad79a1",
-    SKY: "#8fd0f5",
-}
-"""The colours on a dark page."""
-
-LINES = (
-    (BLUE, "-", "o"),
-    (VERMILION, "--", "s"),
-    (GREEN, "-.", "^"),
-    (PURPLE, ":", "D"),
-    (ORANGE, "-", "v"),
-    (SKY, "--", "P"),
-    (INK, "-.", "X"),
-)
-"""Colour, stroke and marker of the first line of a figure, the second ..."""
-
-SCHEME_LINES = {
-    "rotary": 0,
-    "alibi": 1,
-    "t5": 2,
-    "learned": 3,
-    "sinusoidal": 4,
-    "shaw": 5,
-    "none": 6,
-    "kerple": 7,
-    "fire": 8,
-    "xpos": 9,
-    "transformer-xl": 10,
-    "deberta": 11,
-    "cope": 12,
-    "sandwich": 13,
-}
-"""Which line of :func:`line_style` a scheme has wherever several are compared; others have those that are left."""
-
-MINUS = "\N{MINUS SIGN}"
+MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
+MONO = {"family": "DejaVu Sans Mono"}
 
 _STYLE = {
     "axes.axisbelow": True,
@@ -166,32 +116,6 @@ def count(tokens: float) -> str:
     return f"{tokens:,.0f}" if tokens >= 1000 else f"{tokens:.4g}"
 
 
-def line_style(number: int) -> dict[str, Any]:
-    """Return colour, stroke and marker of a line by its number; they repeat after 28, colours after seven."""
-    colour, _, _ = LINES[number % 7]
-    again = number // 7 % 4
-    return {
-        "color": colour,
-        "linestyle": ("-", "--", ":", "-.")[again],
-        "marker": LINES[(number + 3 * again) % 7][2],
-        "markersize": 4.5,
-    }
-
-
-def styles_of(labels: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the style of each line by its label: a scheme's own where the first word names one, else the next free."""
-    own = [SCHEME_LINES.get(re.split(r"[\s,(]", label, maxsplit=1)[0]) for label in labels]
-    taken = {number for number in own if number is not None}
-    free = (number for number in range(len(labels) + len(taken)) if number not in taken)
-    seen: set[int] = set()
-    numbers = []
-    for number in own:
-        # Of two variants of a scheme the second takes what is left.
-        numbers.append(next(free) if number is None or number in seen else number)
-        seen.add(numbers[-1])
-    return [line_style(number) for number in numbers]
-
-
 # Layout
 
 
@@ -254,16 +178,22 @@ def label(axes: Axes, title: str = "", x: str = "", y: str = "", *, note: str = 
         axes.set_ylabel(y)
 
 
+def write(axes: Axes, x: float, y: float, text: str, size: float = 9, **how: Any) -> None:
+    """Write a text of a size in points around a place of a panel."""
+    axes.text(x, y, text, **{"ha": "center", "va": "center", "fontsize": size, "color": FAINT, **how})
+
+
 def arrow(axes: Axes, start: Any, end: Any, *, color: str = INK, **style: Any) -> None:
     """Draw an arrow from one point of a panel to another."""
     kind = {"arrowstyle": "-|>", "color": color, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0, **style}
     axes.annotate("", end, start, arrowprops=kind, zorder=1)
 
 
-def settle(figure: Figure) -> None:
-    """Lay a figure out once for all: each drawing would move its panels by a hair."""
+def settle(figure: Figure, data: Mapping[str, NDArray[Any]]) -> FigureData:
+    """Lay a figure out once for all (each drawing would move its panels by a hair) and return it with its data."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
+    return FigureData(figure, data)
 
 
 # Matrices

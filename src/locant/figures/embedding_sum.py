@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from locant.analysis.introspection import introspect
 from locant.errors import ConfigError, DataError, UsageError
-from locant.figures.drawing import (
-    BLUE,
-    INK,
-    VERMILION,
-    blank,
-    colour_scale,
-    colours,
-    draw_image,
-    label,
-    new_figure,
-    signed,
-)
-from locant.figures.registry import Caption, register_figure
-from locant.figures.trained import RECORDED, load_trained, read_record, readable, sentence_pair
+from locant.figures.drawing import MONO, Figure, blank, colour_scale, colours, draw_image, label, new_figure, signed
+from locant.figures.palette import BLUE, INK, VERMILION
+from locant.figures.registry import register_figure
+from locant.figures.trained import load_trained, read_record, readable, sentence_pair
 from locant.positions import Sinusoidal
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _MOST_TOKENS, _WRITTEN = 20, 6
 _TITLES = {
@@ -47,7 +34,6 @@ def numbers(*, run: Path | None = None, text: str | None = None, token: int = 1)
 
     Raises:
         UsageError: There is a text for the record, which has its own.
-        CheckpointError: The folder holds no trained model, or without ``text``: the run has not been evaluated.
         ConfigError: The model is no Transformer, or its positions are not added to the embeddings.
         DataError: The sentence is empty, too long, or has no such token.
     """
@@ -94,32 +80,17 @@ def draw(tokens: list[str], token: int, **vectors: Any) -> Figure:
         label(axes, title)
     images[-1].set_xlabel("feature")
     blank(sheet, height=4)
-    lines = (
+    for y, name, which, color in (
         (3, f"“{tokens[token]}”", "words", BLUE),
         (2, f"+ PE({token})", "codes", VERMILION),
         (0.9, "= sum", "sums", INK),
-    )
-    for y, name, which, color in lines:
+    ):
         sheet.text(0.0, y, name, va="center", color=color, fontweight="bold")
-        how: dict[str, Any] = {"va": "center", "ha": "right", "family": "DejaVu Sans Mono", "color": color}
-        for place, value in enumerate(vectors[which][token, :written]):
-            sheet.text(0.22 + 0.115 * place, y, signed(value), **how)
-        sheet.text(0.26 + 0.115 * (written - 1), y, "…", **how)
-    sheet.plot([0, 0.25 + 0.115 * (written - 1)], [1.45, 1.45], color=INK, linewidth=0.9)
+        for place, value in enumerate([*vectors[which][token, :written], None]):
+            shown = "…" if value is None else signed(value)
+            sheet.text(0.22 + 0.115 * place, y, shown, va="center", ha="right", color=color, **MONO)
+    sheet.plot([0, 0.22 + 0.115 * written], [1.45, 1.45], color=INK, linewidth=0.9)
     return figure
 
 
-register_figure(
-    "embedding-sum",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "The sum at work",
-        "A sentence as the first layer receives it: the vector of every word times √d, plus the code of its place, "
-        "feature by feature. The codes are the same under every sentence; the framed numbers are written out below.",
-        "x<sub>p</sub>&nbsp;= √d&thinsp;E[w<sub>p</sub>] + PE(p)  &nbsp; (Vaswani et al. 2017, sections 3.4 and 3.5)",
-        (RECORDED,),
-    ),
-    limits={"token": (0, 19)},
-    recorded=True,
-)
+register_figure("embedding-sum", numbers, draw, limits={"token": (0, 19)}, recorded=True)

@@ -5,22 +5,16 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from locant.errors import UsageError, nearest
-from locant.figures.drawing import FigureData, drawing, settle, svg_text, wrapped
+from locant.figures.drawing import SLIDE, SLIDE_LETTERS, Axes, FigureData, drawing, settle, svg_text, wrapped
 from locant.figures.registry import RegisteredFigure, get_figure
 from locant.files import replacing_file
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
 
 _DOTS_PER_INCH = 200
-_LETTERS = 10.5  # points, of the smallest letters of a slide as it is drawn
-_SLIDE_WIDTH = 40 / 3 * _LETTERS / 24  # inches: on a slide of 13.33 x 7.5 inches such letters have 24 points
 _SLIDE_PIXELS = 1920
 
 
@@ -70,7 +64,7 @@ def write_figures(
 
 
 def require_format(image_format: str) -> None:
-    """Raise UsageError for a format that is none of :data:`FORMATS`."""
+    """Raise UsageError for a format that figures are not written in."""
     if image_format not in FORMATS:
         raise UsageError(
             f"Unknown image format '{image_format}'.{nearest(image_format, FORMATS)} Known: {', '.join(FORMATS)}."
@@ -91,6 +85,7 @@ def require_image_path(path: Path) -> None:
         raise UsageError(f"{path} is a folder; give the name of a file for the figure.")
 
 
+@drawing()
 def save_figure(figure: FigureData, path: Path, *, dots_per_inch: float = _DOTS_PER_INCH) -> None:
     """Write a figure in the format that its file's name ends in; a file that is there is replaced.
 
@@ -107,17 +102,15 @@ def save_figure(figure: FigureData, path: Path, *, dots_per_inch: float = _DOTS_
     """
     require_image_path(path)
     image_format = path.suffix.lower().lstrip(".")
+    stream = io.BytesIO()
     if image_format == "svg":
-        content = svg_text(figure).encode()
+        stream.write(svg_text(figure).encode())
     else:
         # A time of writing would make every file a new one.
         metadata = {"CreationDate": None} if image_format == "pdf" else {}
-        stream = io.BytesIO()
-        with drawing():
-            figure.figure.savefig(stream, format=image_format, dpi=dots_per_inch, metadata=metadata)
-        content = stream.getvalue()
+        figure.figure.savefig(stream, format=image_format, dpi=dots_per_inch, metadata=metadata)
     with replacing_file(path) as temporary:
-        temporary.write_bytes(content)
+        temporary.write_bytes(stream.getvalue())
 
 
 def write_slides(
@@ -126,54 +119,42 @@ def write_slides(
     """Write the slides of a figure and yield their files; arguments and errors as for :func:`write_figures`."""
     for number, slide in enumerate(slides_of(figure, options), start=1):
         path = folder / f"{figure.name}-{number}.{image_format}"
-        save_figure(slide, path, dots_per_inch=_SLIDE_PIXELS / slide.figure.get_figwidth())
+        save_figure(slide, path, dots_per_inch=_SLIDE_PIXELS / SLIDE[0])
         yield path
 
 
 def slides_of(figure: RegisteredFigure, options: Mapping[str, Any]) -> Iterator[FigureData]:
     """Yield a figure as slides of 16 to 9, whose letters have 24 points or more on a slide 13.33 inches wide.
 
-    Each panel is a slide by itself. A figure that is one drawing is one slide, with a smaller example where it has
-    one; a drawing whose letters have fixed places keeps its proportions, and smaller letters.
+    Each panel is a slide by itself, or the whole figure with a smaller example is one. A drawing whose letters have
+    fixed places says itself how it is cut into slides.
 
     Args:
         figure: The figure.
         options: Its options.
     """
+    figure.check(options)
+    if callable(figure.slides):
+        numbers = figure.numbers(**options)
+        with drawing():
+            for sheet in figure.slides(**numbers):
+                yield settle(sheet, {})
+        return
     drawn = figure(**{**(figure.slides or {}), **options})
     shown = drawn.figure
     with drawing():
-        if figure.slides == {} or any(axes.get_subplotspec() is None for axes in shown.axes):
-            _letterbox(shown)
-            yield drawn
-            return
-        if figure.slides is not None:
-            _lay_out(shown)
-            yield drawn
-            return
-        shown.suptitle("")
+        shown.suptitle("" if figure.slides is None else None)
         named = any(axes.get_legend_handles_labels()[1] for axes in shown.axes)
         for panel in [axes for axes in shown.axes if axes.get_label() != "<colorbar>"]:
-            if panel.axison or panel.texts or (panel.get_legend() and not named):
+            if figure.slides is None and (panel.axison or panel.texts or (panel.get_legend() and not named)):
                 for axes in shown.axes:
                     axes.set_visible(axes is panel)
                 _enlarge(panel)
-                _lay_out(shown)
+                _lay_out(drawn)
                 yield drawn
-
-
-def _letterbox(figure: Figure) -> None:
-    """Make the sheet of a figure 16 to 9, with what is drawn in the middle."""
-    width, height = figure.get_size_inches()
-    wide, high = max(width, height * 16 / 9), max(height, width * 9 / 16)
-    figure.set_size_inches(wide, high)
-    for axes in figure.axes:
-        place = axes.get_position()
-        x, y = (place.x0 * width + (wide - width) / 2) / wide, (place.y0 * height + (high - height) / 2) / high
-        axes.set_position((x, y, place.width * width / wide, place.height * height / high))
-    for text in figure.texts:
-        x, y = text.get_position()
-        text.set_position(((x * width + (wide - width) / 2) / wide, (y * height + (high - height) / 2) / high))
+        if figure.slides is not None:
+            _lay_out(drawn)
+            yield drawn
 
 
 def _enlarge(panel: Axes) -> None:
@@ -181,7 +162,8 @@ def _enlarge(panel: Axes) -> None:
     from matplotlib.gridspec import GridSpec
     from matplotlib.text import Annotation
 
-    panel.set_subplotspec(GridSpec(1, 1, figure=panel.get_figure(root=True))[0])
+    figure: Any = panel.get_figure(root=True)
+    panel.set_subplotspec(GridSpec(1, 1, figure=figure)[0])
     for grouper, axis in ((panel.get_shared_x_axes(), panel.xaxis), (panel.get_shared_y_axes(), panel.yaxis)):
         names = [getattr(each, f"get_{axis.axis_name}label")() for each in grouper.get_siblings(panel)]
         axis.set_label_text(next(filter(None, (axis.get_label_text(), *names)), ""))
@@ -192,21 +174,19 @@ def _enlarge(panel: Axes) -> None:
             note.set_text(wrapped(" ".join(note.get_text().split()), 54))
             lines = note.get_text().count("\n") + 1
     if panel.get_title(loc="left"):
-        title = wrapped(panel.get_title(loc="left"), 44)
-        panel.set_title(title, loc="left", pad=9 + 16 * lines)
-    figure = panel.get_figure(root=True)
-    assert figure is not None
+        panel.set_title(wrapped(panel.get_title(loc="left"), 44), loc="left", pad=9 + 16 * lines)
     if len(panel.get_legend_handles_labels()[1]) > 1 and not panel.get_legend() and not figure.legends:
         panel.legend(loc="best")
 
 
-def _lay_out(figure: Figure) -> None:
+def _lay_out(drawn: FigureData) -> None:
     """Lay a figure out anew on a small sheet of 16 to 9 with letters that can be read on it."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.text import Text
 
-    figure.set_size_inches(_SLIDE_WIDTH, _SLIDE_WIDTH * 9 / 16)
+    figure = drawn.figure
+    figure.set_size_inches(*SLIDE)
     for text in figure.findobj(Text):
-        text.set_fontsize(max(_LETTERS, text.get_fontsize()))
+        text.set_fontsize(max(SLIDE_LETTERS, text.get_fontsize()))
     figure.set_layout_engine(ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.12))
-    settle(figure)
+    settle(figure, {})

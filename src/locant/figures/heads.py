@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from locant.analysis.head_profiles import HeadProfiles, head_profiles
-from locant.figures.drawing import (
-    BLUE,
-    FAINT,
-    GREEN,
-    ON_LIGHT,
-    VERMILION,
-    colour_scale,
-    colours,
-    draw_cells,
-    label,
-    new_figure,
-)
-from locant.figures.registry import Caption, register_figure
-from locant.figures.trained import RECORDED, held_out_pairs, load_trained, read_record
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from locant.analysis.introspection import introspect
+from locant.figures.drawing import Figure, colour_scale, colours, draw_cells, label, new_figure
+from locant.figures.palette import BLUE, FAINT, GREEN, ON_LIGHT, VERMILION
+from locant.figures.registry import register_figure
+from locant.figures.trained import held_out_pairs, load_trained, read_record
+from locant.models.transformer import Transformer
 
 _SENTENCES, _MOST_TOKENS = 60, 64
+_REACH = 8  # tokens to both sides of the query
 _KINDS = {
     "encoder": ("Encoder", BLUE, "o"),
     "decoder": ("Decoder", VERMILION, "s"),
@@ -36,51 +26,75 @@ _KINDS = {
 }
 
 
-def profiles(run: Path | None) -> dict[str, HeadProfiles]:
-    """Return what the heads of a model look at, in held-out sentences of its run and their reference translations."""
-    if run is not None:
-        translator, model = load_trained(run, "heads")
-        return head_profiles(model, held_out_pairs(run, translator, model, count=_SENTENCES, most=_MOST_TOKENS))
-    return {
-        kind: HeadProfiles(
-            torch.tensor(found["offsets"]),
-            torch.tensor(found["weights"]),
-            torch.tensor(found["entropy"]),
-            found["even"],
-        )
-        for kind, found in read_record("trained")["heads"].items()
-    }
+def head_profiles(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str, Any]:
+    """Return what every head looks at, as means over all queries of sentence pairs.
+
+    Returns:
+        By kind of attention (``encoder``, ``decoder``, ``cross``) ``offsets`` of the key in tokens ``[O]``, the mean
+        ``weights`` ``[N, H, O]`` over the queries that have a key there, the ``entropy`` of a query's weights in nats
+        ``[N, H]``, and ``even``, what it would be with the same weight for all keys that a query sees.
+    """
+    sentences: dict[str, list[Tensor]] = {kind: [] for kind in _KINDS}
+    for source, target in pairs:
+        seen = introspect(model, source, target)
+        layers = (seen.encoder_attention, seen.decoder_attention, seen.cross_attention)
+        for kind, weights in zip(_KINDS, layers, strict=True):
+            sentences[kind].append(torch.stack(weights).double())
+    found = {}
+    for kind, of in sentences.items():
+        causal = kind == "decoder"
+        means = {}
+        for offset in range(-_REACH, 1 if causal else _REACH + 1):
+            there = torch.cat([weights.diagonal(offset, dim1=2, dim2=3) for weights in of], dim=-1)
+            if there.shape[-1]:
+                means[offset] = there.mean(-1)
+        entropies = torch.cat([torch.special.entr(weights).sum(3) for weights in of], dim=-1)
+        visible = [w.new_ones(w.shape[2:]).tril() if causal else w.new_ones(w.shape[2:]) for w in of]
+        found[kind] = {
+            "offsets": list(means),
+            "weights": torch.stack(list(means.values()), dim=-1).tolist(),
+            "entropy": entropies.mean(-1).tolist(),
+            "even": float(torch.cat([keys.sum(1) for keys in visible]).log().mean()),
+        }
+    return found
+
+
+def profiles_of(run: Path) -> dict[str, Any]:
+    """Return :func:`head_profiles` of a run's model, in held-out sentences and their reference translations."""
+    translator, model = load_trained(run, "heads")
+    return head_profiles(model, held_out_pairs(run, translator, model, count=_SENTENCES, most=_MOST_TOKENS))
 
 
 def numbers(*, run: Path | None = None) -> dict[str, Any]:
     """Return mean weights by offset ``[N, H, O]``, and the number of keys that the entropy of a head amounts to.
 
-    Args:
-        run: The run folder; ``None`` for the record that comes with Locant.
-
-    Raises:
-        CheckpointError: The folder holds no trained model, or the run has not been evaluated.
-        DataError: No sentence is short enough.
-        ConfigError: The model is no Transformer.
+    The sentences are held-out ones of a run with their reference translations; without ``run``, there is a record.
     """
     found: dict[str, Any] = {}
-    for kind, profile in profiles(run).items():
-        found[f"keys {kind}"] = np.exp(profile.entropy.numpy())
-        found[f"even {kind}"] = np.exp(profile.even)
+    for kind, profile in (read_record("trained")["heads"] if run is None else profiles_of(run)).items():
+        found |= {f"keys {kind}": np.exp(profile["entropy"]), f"even {kind}": np.exp(profile["even"])}
         if kind != "cross":
-            found |= {f"weights {kind}": profile.weights.numpy(), f"offsets {kind}": profile.offsets.numpy()}
+            found |= {f"{what} {kind}": np.array(profile[what]) for what in ("weights", "offsets")}
     return found
 
 
 def draw(**data: Any) -> Figure:
     """Draw the mean weight by offset of every head, and the number of keys that its entropy amounts to."""
-    weights = {kind: data[f"weights {kind}"] for kind in ("encoder", "decoder")}
-    rows = max(of.shape[0] * of.shape[1] for of in weights.values())
+    shown = {kind: data[f"weights {kind}"] for kind in ("encoder", "decoder")}
+    rows = max(of.shape[0] * of.shape[1] for of in shown.values())
     figure = new_figure(11, max(4.6, 1.9 + 0.2 * rows))
-    scale = colours(np.concatenate([of.ravel() for of in weights.values()]))
-    *images, spread = figure.subplots(1, 3, width_ratios=[*(of.shape[2] for of in weights.values()), 12])
-    for axes, (kind, of) in zip(images, weights.items(), strict=True):
-        _draw_profile(axes, _KINDS[kind][0], of, data[f"offsets {kind}"].tolist(), scale)
+    scale = colours(np.concatenate([of.ravel() for of in shown.values()]))
+    *images, spread = figure.subplots(1, 3, width_ratios=[*(of.shape[2] for of in shown.values()), 12])
+    for axes, (kind, weights) in zip(images, shown.items(), strict=True):
+        layers, heads, width = weights.shape
+        names = [f"{layer}.{head}" for layer in range(1, layers + 1) for head in range(1, heads + 1)]
+        draw_cells(axes, weights.reshape(-1, width), scale, rows=names, letters=8, aspect="auto")
+        for layer in range(1, layers):
+            axes.axhline(layer * heads - 0.5, color=ON_LIGHT, linewidth=0.9)
+        marked = {place: offset for place, offset in enumerate(data[f"offsets {kind}"].tolist()) if offset % 2 == 0}
+        axes.set_xticks(list(marked), [f"{offset:+d}" if offset else "0" for offset in marked.values()])
+        label(axes, _KINDS[kind][0], "offset of the key, tokens")
+        axes.set_ylabel("layer.head", color=FAINT)
     colour_scale(images[1], images[1].images[0], "mean weight")
     for shift, (kind, (name, color, mark)) in zip((-0.16, 0, 0.16), _KINDS.items(), strict=True):
         keys = data[f"keys {kind}"]
@@ -96,31 +110,4 @@ def draw(**data: Any) -> Figure:
     return figure
 
 
-def _draw_profile(axes: Axes, title: str, weights: Any, offsets: list[int], scale: Any) -> None:
-    layers, heads, width = weights.shape
-    names = [f"{layer}.{head}" for layer in range(1, layers + 1) for head in range(1, heads + 1)]
-    draw_cells(axes, weights.reshape(-1, width), scale, rows=names, letters=8, aspect="auto")
-    for layer in range(1, layers):
-        axes.axhline(layer * heads - 0.5, color=ON_LIGHT, linewidth=0.9)
-    marked = [place for place, offset in enumerate(offsets) if offset % 2 == 0]
-    axes.set_xticks(marked, [f"{offsets[place]:+d}".replace("+0", "0") for place in marked])
-    label(axes, title, "offset of the key, tokens")
-    axes.set_ylabel("layer.head", color=FAINT)
-
-
-register_figure(
-    "heads",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Why several heads: each looks elsewhere",
-        "Mean attention weight by the offset of the key, over held-out sentences; a row is a head. A dark column at "
-        "-1 is a head that reads the token before, and an even row one that goes by content or gathers from "
-        "everywhere. One head could give each query only one such pattern at a time.",
-        "profile<sub>h</sub>(k)&nbsp;= mean over i of A<sub>h</sub>[i, i + k], &nbsp; "
-        "keys<sub>h</sub>&nbsp;= exp( mean over i of &minus;Σ<sub>j</sub> A<sub>h</sub>[i, j] "
-        "log A<sub>h</sub>[i, j] )",
-        (RECORDED,),
-    ),
-    recorded=True,
-)
+register_figure("heads", numbers, draw, recorded=True)

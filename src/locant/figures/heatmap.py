@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
-from locant.figures.drawing import FigureData, Numbers, colour_scale, draw_image, drawing, label, new_figure, panels
-from locant.figures.drawing import settle as settled
+from locant.figures.drawing import (
+    Axes,
+    Figure,
+    FigureData,
+    Numbers,
+    colour_scale,
+    draw_image,
+    drawing,
+    label,
+    new_figure,
+    panels,
+    settle,
+)
 from locant.figures.numbers import code_table, embedding_schemes, initial_note
-from locant.figures.registry import Caption, register_figure
+from locant.figures.registry import register_figure
 from locant.positions.embeddings.sinusoidal import SinusoidDialect
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _MOST_OBLONG = 5.0  # ratio of the sides beyond which an image of square cells would be a stripe
 
@@ -28,19 +35,12 @@ def heatmap_numbers(
     """Return what a scheme adds to the embeddings; errors as for :func:`~locant.figures.numbers.code_table`."""
     options = {name: value for name, value in (("dialect", dialect), ("base", base)) if value is not None}
     table = code_table(scheme, d_model=d_model, length=length, options=options)
-    if scheme == "sinusoidal":
-        detail = f", {dialect or 'paper'} order, base {base or 10000:,g}"
-    else:
-        detail = initial_note(scheme)
-    return {"table": table, "title": f"{scheme}{detail}"}
+    order = f", {dialect or 'paper'} order, base {base or 10000:,g}"
+    return {"table": table, "title": scheme + (order if scheme == "sinusoidal" else initial_note(scheme))}
 
 
 def heatmaps_numbers(*, d_model: int = 32, length: int = 16, base: float = 10000.0) -> dict[str, Any]:
-    """Return the codes of all schemes at the input embedding by name, the sinusoids in each of their dialects.
-
-    Raises:
-        LocantError: A scheme does not take such a width or length.
-    """
+    """Return the codes of all schemes at the input embedding by name, the sinusoids in each of their dialects."""
     shape: dict[str, Any] = {"d_model": d_model, "length": length}
     tables = {
         f"sinusoidal, {dialect}": code_table("sinusoidal", options={"dialect": dialect, "base": base}, **shape)
@@ -50,6 +50,7 @@ def heatmaps_numbers(*, d_model: int = 32, length: int = 16, base: float = 10000
     return tables | {f"{scheme}{initial_note(scheme)}": code_table(scheme, **shape) for scheme in others}
 
 
+@drawing()
 def heatmap(table: Numbers, *, title: str) -> FigureData:
     """Draw position codes as an image.
 
@@ -66,12 +67,10 @@ def heatmap(table: Numbers, *, title: str) -> FigureData:
     rows, columns = table.shape
     # Room for labels and the colour scale besides the image itself, which is 8 inches wide or 7 high.
     wide = max(1.6, min(8.0, 7.0 * columns / rows if columns * _MOST_OBLONG > rows else 3.0))
-    high = wide * rows / columns if _is_square(table) else 4.5
-    with drawing():
-        figure = new_figure(max(wide + 2.0, 6.0), min(max(high, 1.6), 7.5) + 1.2)
-        _draw_table(figure.subplots(), table, title, "value")
-        settled(figure)
-    return FigureData(figure, {"table": table})
+    high = wide * rows / columns if 1 / _MOST_OBLONG <= rows / columns <= _MOST_OBLONG else 4.5
+    figure = new_figure(max(wide + 2.0, 6.0), min(max(high, 1.6), 7.5) + 1.2)
+    _draw_table(figure.subplots(), table, title, "value")
+    return settle(figure, {"table": table})
 
 
 def _draw_all(**tables: Any) -> Figure:
@@ -81,16 +80,12 @@ def _draw_all(**tables: Any) -> Figure:
     return figure
 
 
-def _is_square(table: Numbers) -> bool:
-    """Whether cells can be squares."""
-    rows, columns = table.shape
-    return 1 / _MOST_OBLONG <= rows / columns <= _MOST_OBLONG
-
-
 def _draw_table(axes: Axes, table: Numbers, title: str, unit: str = "") -> None:
     from matplotlib.ticker import MaxNLocator
 
-    image = draw_image(axes, table, aspect="equal" if _is_square(table) else "auto")
+    rows, columns = table.shape
+    square = 1 / _MOST_OBLONG <= rows / columns <= _MOST_OBLONG
+    image = draw_image(axes, table, aspect="equal" if square else "auto")
     axes.spines[:].set_visible(True)
     axes.xaxis.set_major_locator(MaxNLocator(9, integer=True, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
@@ -98,31 +93,5 @@ def _draw_table(axes: Axes, table: Numbers, title: str, unit: str = "") -> None:
     colour_scale(axes, image, unit)
 
 
-register_figure(
-    "heatmap",
-    numbers=heatmap_numbers,
-    draw=heatmap,
-    caption=Caption(
-        "All of it as an image",
-        "Every row is what one position adds to the embedding of its token. At the left the fast pairs alternate from "
-        "row to row; to the right they slow down until sine stays near 0 and cosine near 1 for the whole text.",
-        "row p&nbsp;= PE(p)&nbsp;= ( sin p&thinsp;ω<sub>0</sub>, cos p&thinsp;ω<sub>0</sub>, …, "
-        "sin p&thinsp;ω<sub>d/2&minus;1</sub>, cos p&thinsp;ω<sub>d/2&minus;1</sub> )",
-    ),
-    limits={"length": (2, 4096), "d_model": (2, 4096)},
-)
-
-register_figure(
-    "heatmaps",
-    numbers=heatmaps_numbers,
-    draw=_draw_all,
-    caption=Caption(
-        "What others add to the embedding",
-        "The three dialects of the sinusoids differ in the order of the features and in the spacing of the waves. "
-        "Learned codes are noise until training shapes them; the bare index grows without bound, its share of the "
-        "length depends on what length is declared, and binary digits jump.",
-        "index: x<sub>0</sub>&nbsp;+ p &nbsp;&nbsp; normalised: x<sub>0</sub>&nbsp;+ p&thinsp;/&thinsp;(L&minus;1) "
-        "&nbsp;&nbsp; binary: ⌊p&thinsp;/&thinsp;2<sup>i</sup>⌋ mod 2",
-    ),
-    limits={"length": (2, 512), "d_model": (2, 512)},
-)
+register_figure("heatmap", heatmap_numbers, heatmap, limits={"length": (2, 4096), "d_model": (2, 4096)})
+register_figure("heatmaps", heatmaps_numbers, _draw_all, limits={"length": (2, 512), "d_model": (2, 512)})

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from locant.figures.drawing import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    ON_LIGHT,
-    PURPLE,
-    VERMILION,
-    colour_scale,
-    colours,
-    draw_image,
-    label,
-    new_figure,
-)
-from locant.figures.registry import Caption, register_figure
-from locant.models.layer_norm import layer_norm as model_layer_norm
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from locant.figures.drawing import Axes, Figure, colour_scale, colours, draw_image, label, new_figure, write
+from locant.figures.palette import BLUE, FAINT, GREEN, INK, ON_LIGHT, PURPLE, VERMILION
+from locant.figures.registry import register_figure
+from locant.models.layer_norm import layer_norm
 
 _LENGTHS, _WIDTH, _SEED = (6, 4, 3), 8, 4
 _PADDED = 12  # tokens of a longer neighbour
@@ -39,7 +23,7 @@ _GROUPS = {  # which values share one mean and one variance: row, token, feature
 }
 
 
-def batch_norm(x: Tensor, eps: float = 1e-5) -> Tensor:
+def batch_norm(x: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
     """Return a batch ``[B, L, E]`` with every feature standardised over all tokens of all rows.
 
     Source: Ioffe and Szegedy 2015, "Batch Normalization", algorithm 1, with gain 1 and bias 0. Padding counts as any
@@ -49,6 +33,7 @@ def batch_norm(x: Tensor, eps: float = 1e-5) -> Tensor:
     return (x - mean) / (x.var((0, 1), unbiased=False, keepdim=True) + eps).sqrt()
 
 
+@torch.no_grad()
 def numbers() -> dict[str, Any]:
     """Return a padded batch under both norms, and one token of it among other neighbours."""
     generator = torch.Generator().manual_seed(_SEED)
@@ -64,17 +49,13 @@ def numbers() -> dict[str, Any]:
         "alone": last[:, :length],
         "its first token alone": last[:, :1],
     }
-    norms: dict[str, Any] = {
-        "Layer norm": lambda x: model_layer_norm(x, nn.LayerNorm(_WIDTH, dtype=x.dtype)),
-        "Batch norm": batch_norm,
-    }
-    with torch.no_grad():
-        batches = (x, norms["Layer norm"](x), norms["Batch norm"](x))
-        return {title: batch.numpy() for title, batch in zip(_GROUPS, batches, strict=True)} | {
-            f"{norm}: {name}": of_norm(given)[0, 0].numpy()
-            for norm, of_norm in norms.items()
-            for name, given in settings.items()
-        }
+    own = nn.LayerNorm(_WIDTH, dtype=x.dtype)
+    found = {}
+    for title, norm in zip(_GROUPS, (lambda x: x, lambda x: layer_norm(x, own), batch_norm), strict=True):
+        found[title] = norm(x).numpy()
+        if _GROUPS[title]:
+            found |= {f"{title.split(':')[0]}: {name}": norm(of)[0, 0].numpy() for name, of in settings.items()}
+    return found
 
 
 def draw(**data: Any) -> Figure:
@@ -112,9 +93,9 @@ def _draw_batch(axes: Axes, title: str, values: Any, group: Any) -> None:
             hatch: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": FAINT, "linewidth": 0}
             axes.add_patch(Rectangle(corner, width, length - real, **hatch))
             if group is None:
-                place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9, "color": ON_LIGHT}
                 sheet = {"facecolor": "#fefefe", "edgecolor": "none", "pad": 1.5}
-                axes.text(width / 2 - 0.5, corner[1] + (length - real) / 2, "padding", bbox=sheet, **place)
+                middle = corner[1] + (length - real) / 2
+                write(axes, width / 2 - 0.5, middle, "padding", color=ON_LIGHT, bbox=sheet)
     if group:
         row, token, feature = group
         for each in range(rows) if row is None else (row,):
@@ -128,25 +109,4 @@ def _draw_batch(axes: Axes, title: str, values: Any, group: Any) -> None:
     colour_scale(axes, image)
 
 
-register_figure(
-    "layer-norm",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Layer norm and batch norm: the same tensor, other axes",
-        "Layer norm takes mean and variance over the features of one token, batch norm over all tokens of the batch "
-        "for one feature (framed). So a token comes out of layer norm the same whatever stands beside it; out of batch "
-        "norm it changes with its neighbours and with the padding, and of a token that is alone nothing is left: every "
-        "feature is its own mean.",
-        "layer norm: y<sub>bte</sub>&nbsp;= (x<sub>bte</sub> &minus; mean<sub>e</sub> x) / √(var<sub>e</sub> x + ε) "
-        "&nbsp;&nbsp; batch norm: y<sub>bte</sub>&nbsp;= (x<sub>bte</sub> &minus; mean<sub>b,t</sub> x) / "
-        "√(var<sub>b,t</sub> x + ε)",
-        (
-            "Neither makes the values normal: they get mean 0 and variance 1, and keep the shape they had.",
-            "Padding is 0 before layer norm and stays 0, and moves no word; batch norm counts it as tokens, turns it "
-            "into other numbers, and lets it move the mean of every word.",
-            "Gain and bias are 1 and 0 here, as they begin. In evaluation batch norm takes averages kept from training "
-            "instead: a token is then independent of its neighbours, but training and test are no longer the same.",
-        ),
-    ),
-)
+register_figure("layer-norm", numbers, draw)

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from locant.figures.drawing import Numbers, colours, draw_cells, label, panels
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import Figure, Numbers, colours, draw_cells, label, panels
+from locant.figures.registry import register_figure
 from locant.positions import Mask, attend
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _SOURCE = ["a", "dog", "runs", "(end)", "(pad)", "(pad)"]
 _TARGET = ["(begin)", "ein", "Hund", "rennt"]
 _PACKED = ["a", "dog", "(end)", "two", "cats", "(end)"]
-_FIRST = 3  # tokens of the first of the packed texts
+_SAME_TEXT = (torch.arange(6)[:, None] < 3) == (torch.arange(6) < 3)  # the first of the packed texts has three tokens
+_PADDING = Mask.from_lengths(torch.tensor([_SOURCE.index("(pad)")]), len(_SOURCE))
 
-
-_KINDS = (  # title, where it is used, tokens of the rows and of the columns
-    ("Padding", "encoder: no query looks at padding", _SOURCE, _SOURCE),
-    ("Causal", "decoder: no query looks ahead", _TARGET, _TARGET),
-    ("Causal, one new token", "translating with a cache: nothing to hide", _TARGET[-1:], _TARGET),
-    ("Packed", "two texts in one row, kept apart", _PACKED, _PACKED),
-    ("Packed and causal", "two texts in one row of a language model", _PACKED, _PACKED),
-    ("Cross", "decoder to encoder: all but padding", _TARGET, _SOURCE),
+_KINDS = (  # title, where it is used, the mask, tokens of the rows and of the columns
+    ("Padding", "encoder: no query looks at padding", _PADDING, _SOURCE, _SOURCE),
+    ("Causal", "decoder: no query looks ahead", Mask(causal=True), _TARGET, _TARGET),
+    ("Causal, one new token", "translating with a cache: nothing to hide", Mask(causal=True), _TARGET[-1:], _TARGET),
+    ("Packed", "two texts in one row, kept apart", Mask(keys=_SAME_TEXT[None, None]), _PACKED, _PACKED),
+    (
+        "Packed and causal",
+        "two texts in one row of a language model",
+        Mask(causal=True, keys=_SAME_TEXT[None, None]),
+        _PACKED,
+        _PACKED,
+    ),
+    ("Cross", "decoder to encoder: all but padding", _PADDING, _TARGET, _SOURCE),
 )
 
 
@@ -42,21 +45,13 @@ def mask_weights(mask: Mask, queries: int, keys: int) -> Numbers:
 
 def numbers() -> dict[str, Any]:
     """Return the weights that each kind of mask leaves where all scores are equal; each row sums to 1."""
-    padding = Mask.from_lengths(torch.tensor([_SOURCE.index("(pad)")]), len(_SOURCE))
-    text = torch.arange(len(_PACKED)) >= _FIRST
-    same = (text[:, None] == text[None, :])[None, None]
-    causal = Mask(causal=True)
-    masks = (padding, causal, causal, Mask(keys=same), Mask(causal=True, keys=same), padding)
-    return {
-        title: mask_weights(mask, len(rows), len(columns))
-        for mask, (title, _, rows, columns) in zip(masks, _KINDS, strict=True)
-    }
+    return {title: mask_weights(mask, len(rows), len(columns)) for title, _, mask, rows, columns in _KINDS}
 
 
 def draw(**weights: Any) -> Figure:
     """Draw what masks leave of equal weights, three in a row."""
     figure, found = panels(len(_KINDS), 3, width=11, height=4.1)
-    for axes, (title, where, rows, columns) in zip(found, _KINDS, strict=True):
+    for axes, (title, where, _, rows, columns) in zip(found, _KINDS, strict=True):
         values = weights[title]
         texts = np.array([str(Fraction(each).limit_denominator(64)) for each in values.ravel()]).reshape(values.shape)
         shown = np.where(values > 0, values, -np.inf)
@@ -68,23 +63,4 @@ def draw(**weights: Any) -> Figure:
     return figure
 
 
-register_figure(
-    "masks",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Who may look at whom",
-        "A mask sets the score of a pair to minus infinity before the softmax, so that its weight is exactly 0 and the "
-        "others share 1. All scores are equal here, so that the weights show the mask alone: grey cells are hidden, "
-        "and a row with n visible keys gives each of them 1/n.",
-        "A&nbsp;= softmax( Q&thinsp;K<sup>T</sup>&thinsp;/&thinsp;√d<sub>k</sub> + M ), &nbsp; "
-        "M<sub>ij</sub>&nbsp;= 0 where query i may see key j, else &minus;∞",
-        (
-            "Rows of padding are computed too; nobody reads their results.",
-            "The causal mask matters in training, where all tokens of a text are computed at once. When one new token "
-            "is computed from cached keys, everything there is lies before it, and the mask hides nothing; a pass over "
-            "a whole text, and padding, need it then as well.",
-            "Texts packed into one row save padding. Each has positions from 0 on, and the mask keeps them apart.",
-        ),
-    ),
-)
+register_figure("masks", numbers, draw)

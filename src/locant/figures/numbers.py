@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from locant.errors import ConfigError, nearest
 from locant.figures.drawing import Numbers
+from locant.lab.variants import options_for_lengths
 from locant.positions import (
     SCHEMES,
     AttentionShape,
@@ -25,6 +26,8 @@ from locant.positions import (
 SEED = 0
 """From which the initial values of trained schemes are drawn."""
 
+_EXAMPLE = AttentionShape(64, 4, causal=True)
+
 
 @contextmanager
 def seeded() -> Iterator[None]:
@@ -34,44 +37,24 @@ def seeded() -> Iterator[None]:
         yield
 
 
-def seeded_scheme(
-    name: str,
-    shape: AttentionShape,
-    *,
-    length: int,
-    trained: int | None = None,
-    options: Mapping[str, Any] | None = None,
+def example_scheme(
+    name: str, shape: AttentionShape = _EXAMPLE, *, length: int = 16, options: Mapping[str, Any] | None = None
 ) -> PositionScheme:
-    """Build a scheme for texts of a length; trained values are the initial ones, drawn from a fixed seed.
+    """Return a scheme for texts of a length; trained values are the initial ones, drawn from a fixed seed.
 
-    Args:
-        name: A key of :data:`~locant.positions.SCHEMES`.
-        shape: Dimensions of the model.
-        length: Longest text in tokens.
-        trained: Longest training text in tokens; ``length`` unless given.
-        options: Further options of the scheme.
+    The scheme of a small model serves to be asked what it is; one that wraps another answers for that.
 
     Raises:
         ConfigError: An option is unknown, or a value is out of range.
     """
-    declared = SCHEMES[name].options_for_lengths(
-        head_dim=shape.head_dim, trained=length if trained is None else trained, longest=length
-    )
+    declared = options_for_lengths(SCHEMES[name], trained=length, longest=length)
     with seeded(), torch.no_grad():
         return build_scheme(name, shape, {**declared, **(options or {})}).eval()
-
-
-_EXAMPLE = AttentionShape(64, 4, causal=True)
 
 
 def embedding_schemes() -> list[str]:
     """Return the names of the schemes that act at the input embedding."""
     return [name for name in SCHEMES if "embedding" in example_scheme(name).acts_on]
-
-
-def example_scheme(name: str) -> PositionScheme:
-    """Return a scheme of a small model, to be asked what it is; one that wraps another answers for that."""
-    return seeded_scheme(name, _EXAMPLE, length=16)
 
 
 def code_table(scheme: str, *, d_model: int, length: int, options: Mapping[str, Any] | None = None) -> Numbers:
@@ -97,9 +80,35 @@ def code_table(scheme: str, *, d_model: int, length: int, options: Mapping[str, 
             f"'{scheme}' adds nothing to the input embeddings, so there is no code to draw."
             f"{nearest(scheme, known)} Known: {', '.join(known)}."
         )
-    built = seeded_scheme(scheme, AttentionShape(d_model, 1, causal=False), length=length, options=options)
+    built = example_scheme(scheme, AttentionShape(d_model, 1, causal=False), length=length, options=options)
     with torch.no_grad():
         return built.embed(torch.zeros(1, length, d_model), torch.arange(length))[0].double().numpy()
+
+
+def wave_pairs(scheme: PositionScheme) -> list[tuple[float, int, int]]:
+    """Return the pairs of features of a scheme's codes that are sine and cosine of the position, the fastest first.
+
+    They are found in the codes: the squares of such a pair add up to one wherever the token stands.
+
+    Returns:
+        Of each pair the tokens of a full turn, and the indices of its sine and its cosine. No pairs, unless all
+        features are in one.
+    """
+    far = torch.tensor([0, *(3**power for power in range(14))])
+    if scheme.max_positions is not None or (found := scheme.code(far)) is None:
+        return []
+    codes = found.detach().double()
+    squares = (codes**2).T
+    error = torch.stack([(squares + row - 1).abs().amax(1) for row in squares])
+    other = error.argmin(1)
+    if len(other) % 2 or not bool((error.amin(1) < 1e-5).all() & (other[other] == torch.arange(len(other))).all()):
+        return []
+    pairs = []
+    for sine, cosine in enumerate(other.tolist()):
+        (s, c), (s_next, c_next) = codes[:2, [sine, cosine]].tolist()
+        if (radians := math.atan2(c * s_next - s * c_next, s * s_next + c * c_next)) > 0:
+            pairs.append((2 * math.pi / radians, sine, cosine))
+    return sorted(pairs)
 
 
 def initial_note(scheme: str) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from locant.analysis.position_probe import probe_positions
-from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, label, new_figure
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import Figure, label, new_figure
+from locant.figures.palette import BLUE, FAINT, INK, VERMILION
+from locant.figures.registry import register_figure
 from locant.figures.trained import held_out_pairs, load_trained
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _STACKS = ("Encoder", "Decoder")
 _LINES = {"with residual connections": (BLUE, "-", "o"), "without them": (VERMILION, "--", "s")}
@@ -28,11 +26,6 @@ def numbers(*, run: Path) -> dict[str, Any]:
     Returns:
         ``r2 STACK, CONDITION`` and ``error STACK, CONDITION`` (in tokens) along words, input and layers, and ``guess
         STACK``, the error of naming always the mean position.
-
-    Raises:
-        CheckpointError: The folder holds no trained model, or the run has not been evaluated.
-        DataError: There are too few sentences.
-        ConfigError: The model is no Transformer.
     """
     translator, model = load_trained(run, "probe")
     pairs = held_out_pairs(run, translator, model, count=_SENTENCES, most=_MOST_TOKENS)
@@ -72,16 +65,4 @@ def draw(**data: Any) -> Figure:
     return figure
 
 
-register_figure(
-    "probe",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Why the position is not lost on the way up",
-        "A linear function, fitted on some sentences, reads the position of a token from its hidden state in others. A "
-        "residual connection adds what a layer computes to what it received, so that a position told at the input can "
-        "pass every layer; the dashed line is the same model with these connections cut.",
-        "p̂&nbsp;= w · h + b, &nbsp; w, b&nbsp;= argmin Σ (w · h + b &minus; p)<sup>2</sup> + |w|<sup>2</sup>; &nbsp; "
-        "h<sub>l+1</sub>&nbsp;= h<sub>l</sub> + f(h<sub>l</sub>) &nbsp;against&nbsp; f(h<sub>l</sub>)",
-    ),
-)
+register_figure("probe", numbers, draw)

@@ -8,21 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from locant.errors import DataError
-from locant.figures.drawing import (
-    BLUE,
-    FAINT,
-    ON_DARK,
-    ON_LIGHT,
-    PAPER,
-    VERMILION,
-    FigureData,
-    Numbers,
-    drawing,
-    label,
-    new_figure,
-    settle,
-    styles_of,
-)
+from locant.figures.drawing import FigureData, Numbers, drawing, label, new_figure, settle, write
+from locant.figures.palette import BLUE, FAINT, ON_DARK, ON_LIGHT, PAPER, VERMILION, styles_of
 
 _MOST_TIMES = 20.0  # a curve that leaves what is worth reading is cut here, above the best one
 
@@ -40,6 +27,7 @@ class LengthCurve:
     values: Mapping[int, Sequence[float]]
 
 
+@drawing()
 def quality_by_length(
     curves: Sequence[LengthCurve],
     *,
@@ -70,50 +58,48 @@ def quality_by_length(
         MissingExtraError: matplotlib is not installed.
         DataError: There is not a single value.
     """
-    lengths = sorted({length for curve in curves for length, values in curve.values.items() if values})
+    from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+
+    measured = {
+        curve.label: {length: list(values) for length, values in sorted(curve.values.items()) if values}
+        for curve in curves
+    }
+    lengths = sorted({length for values in measured.values() for length in values})
     if not lengths:
         raise DataError("There is no quality against length to draw: not a single value was measured.")
-    curves = [curve for curve in curves if any(curve.values.values())]
-    if len(curves) > 7:
-        curves = sorted(curves, key=_mean, reverse=True)
-    data: dict[str, Numbers] = {}
-    with drawing():
-        from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
-
-        figure = new_figure(9, max(4.6, 1.3 + 0.2 * len(curves)))
-        axes = figure.subplots()
-        beyond = " longer than trained" if trained is not None and lengths[-1] > trained else ""
-        if trained is not None and beyond:
-            axes.axvspan(trained, lengths[-1], color=FAINT, alpha=0.08, lw=0)
-            axes.axvline(trained, color=FAINT, linewidth=1)
-            place = axes.get_xaxis_transform()
-            axes.text(trained, 1.01, beyond, transform=place, color=FAINT, va="bottom", fontsize=9)
-        for curve, style in zip(curves, styles_of([curve.label for curve in curves]), strict=True):
-            at = [length for length, values in sorted(curve.values.items()) if values]
-            means, low, high = ([float(f(curve.values[length])) for length in at] for f in (np.mean, min, max))
-            axes.plot(at, means, label=curve.label, **style)
-            axes.fill_between(at, low, high, color=style["color"], alpha=0.15, lw=0)
-            data[curve.label] = np.array([at, means], dtype=np.float64)
-        label(axes, "", length_label, quality_label, log="y" if logarithmic_quality else "")
-        axes.set_title(title, pad=22)  # above the words on what was trained
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if logarithmic_lengths:
-            axes.set_xscale("log", base=2)
-            axes.xaxis.set_major_locator(FixedLocator([float(length) for length in lengths]))
-            axes.xaxis.set_minor_locator(NullLocator())
-            axes.xaxis.set_major_formatter("{x:,.0f}")
-        if limits:
-            axes.set_ylim(*limits)
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-        settle(figure)
-    return FigureData(figure, data)
+    data = {
+        name: np.array([list(values), [np.mean(seeds) for seeds in values.values()]], dtype=np.float64)
+        for name, values in measured.items()
+        if values
+    }
+    if len(data) > 7:
+        data = dict(sorted(data.items(), key=lambda item: -float(item[1][1].mean())))
+    figure = new_figure(9, max(4.6, 1.3 + 0.2 * len(data)))
+    axes = figure.subplots()
+    if trained is not None and lengths[-1] > trained:
+        axes.axvspan(trained, lengths[-1], color=FAINT, alpha=0.08, lw=0)
+        axes.axvline(trained, color=FAINT, linewidth=1)
+        place = axes.get_xaxis_transform()
+        axes.text(trained, 1.01, " longer than trained", transform=place, color=FAINT, va="bottom", fontsize=9)
+    for (name, means), style in zip(data.items(), styles_of(list(data)), strict=True):
+        axes.plot(*means, label=name, **style)
+        low, high = ([float(end(seeds)) for seeds in measured[name].values()] for end in (min, max))
+        axes.fill_between(means[0], low, high, color=style["color"], alpha=0.15, lw=0)
+    label(axes, "", length_label, quality_label, log="y" if logarithmic_quality else "")
+    axes.set_title(title, pad=22)  # above the words on what was trained
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if logarithmic_lengths:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_locator(FixedLocator([float(length) for length in lengths]))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+    if limits:
+        axes.set_ylim(*limits)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return settle(figure, data)
 
 
-def _mean(curve: LengthCurve) -> float:
-    """Return the mean over lengths of the means over seeds."""
-    return float(np.mean([np.mean(values) for values in curve.values.values() if values]))
-
-
+@drawing()
 def perplexity_by_length(
     lengths: Sequence[int],
     curves: Mapping[str, Sequence[float | None]],
@@ -136,32 +122,31 @@ def perplexity_by_length(
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     data = {name: np.asarray(values, dtype=np.float64) for name, values in curves.items()}
     finite = np.concatenate([values[np.isfinite(values)] for values in data.values()])
     lowest = float(finite.min()) if finite.size else 1.0
     top = min(float(finite.max(initial=lowest)) * 1.15, lowest * _MOST_TIMES)
-    with drawing():
-        from matplotlib.ticker import LogLocator, NullFormatter
-
-        figure = new_figure(8, 4.4)
-        axes = figure.subplots()
-        label(axes, title, "length in tokens", "perplexity", log="xy")
-        for (name, values), style in zip(data.items(), styles_of(list(data)), strict=True):
-            shown = np.where(np.isfinite(values), np.minimum(values, top), top)
-            axes.plot(lengths, shown, label=name, clip_on=False, **style)
-        if trained_length is not None:
-            axes.axvline(trained_length, color=FAINT, linestyle=":", linewidth=1.2, label="trained length")
-        axes.set_ylim(lowest / 1.15, top)
-        axes.set_xticks(list(lengths), [_length(length) for length in lengths])
-        axes.set_xticks([], minor=True)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
-        settle(figure)
-    return FigureData(figure, {"lengths": np.asarray(lengths), **data})
+    figure = new_figure(8, 4.4)
+    axes = figure.subplots()
+    label(axes, title, "length in tokens", "perplexity", log="xy")
+    for (name, values), style in zip(data.items(), styles_of(list(data)), strict=True):
+        shown = np.where(np.isfinite(values), np.minimum(values, top), top)
+        axes.plot(lengths, shown, label=name, clip_on=False, **style)
+    if trained_length is not None:
+        axes.axvline(trained_length, color=FAINT, linestyle=":", linewidth=1.2, label="trained length")
+    axes.set_ylim(lowest / 1.15, top)
+    axes.set_xticks(list(lengths), [_length(length) for length in lengths])
+    axes.set_xticks([], minor=True)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    return settle(figure, {"lengths": np.asarray(lengths), **data})
 
 
+@drawing()
 def retrieval_grid(lengths: Sequence[int], depths: Sequence[float], scores: Numbers, *, title: str) -> FigureData:
     """Draw what share was found at every depth of every length.
 
@@ -177,26 +162,22 @@ def retrieval_grid(lengths: Sequence[int], depths: Sequence[float], scores: Numb
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    with drawing():
-        from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.colors import LinearSegmentedColormap
 
-        figure = new_figure(8, 1.9 + 0.42 * len(depths))
-        axes = figure.subplots()
-        # Vermilion to blue over white: people with any colour vision tell the ends apart.
-        scale = LinearSegmentedColormap.from_list("found", [VERMILION, "#f6e3d5", BLUE])
-        # Cells as shapes: an image inside the picture would be kept out of a page by its content security policy.
-        axes.pcolormesh(scores, cmap=scale, vmin=0.0, vmax=1.0, edgecolors=PAPER, linewidth=0.5)
-        axes.invert_yaxis()
-        axes.grid(visible=False)
-        axes.set_xticks([column + 0.5 for column in range(len(lengths))], [_length(length) for length in lengths])
-        axes.set_yticks([row + 0.5 for row in range(len(depths))], [f"{depth:.0%}" for depth in depths])
-        label(axes, title, "length in tokens", "depth")
-        for (row, column), score in np.ndenumerate(scores):
-            color = ON_LIGHT if 0.25 < score < 0.75 else ON_DARK
-            place = (column + 0.5, row + 0.5)
-            axes.text(*place, f"{score:.0%}", ha="center", va="center", color=color, fontsize=9)
-        settle(figure)
-    return FigureData(figure, {"scores": scores})
+    figure = new_figure(8, 1.9 + 0.42 * len(depths))
+    axes = figure.subplots()
+    # Vermilion to blue over white: people with any colour vision tell the ends apart.
+    scale = LinearSegmentedColormap.from_list("found", [VERMILION, "#f6e3d5", BLUE])
+    # Cells as shapes: an image inside the picture would be kept out of a page by its content security policy.
+    axes.pcolormesh(scores, cmap=scale, vmin=0.0, vmax=1.0, edgecolors=PAPER, linewidth=0.5)
+    axes.invert_yaxis()
+    axes.grid(visible=False)
+    axes.set_xticks([column + 0.5 for column in range(len(lengths))], [_length(length) for length in lengths])
+    axes.set_yticks([row + 0.5 for row in range(len(depths))], [f"{depth:.0%}" for depth in depths])
+    label(axes, title, "length in tokens", "depth")
+    for (row, column), score in np.ndenumerate(scores):
+        write(axes, column + 0.5, row + 0.5, f"{score:.0%}", color=ON_LIGHT if 0.25 < score < 0.75 else ON_DARK)
+    return settle(figure, {"scores": scores})
 
 
 def _length(tokens: int) -> str:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from locant.analysis.gradients import gradient_by_distance, operations_in_a_row
-from locant.figures.drawing import BLUE, GREEN, ORANGE, VERMILION, label, new_figure
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import Figure, label, new_figure
+from locant.figures.palette import BLUE, GREEN, ORANGE, VERMILION
+from locant.figures.registry import register_figure
 from locant.models import LanguageModel, LanguageModelConfig
 from locant.positions import Mask
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _LINES = {
     "plain RNN": (ORANGE, ":", "D"),
@@ -26,7 +23,58 @@ _LINES = {
 }
 _LENGTHS = (8, 16, 32, 64)
 _WIDTH, _ROWS = 64, 16
+_DIRECTIONS = 4  # along which the last output is differentiated
 _LEAST = 1e-7  # share of a gradient below which it is drawn as nothing
+
+
+def gradient_by_distance(outputs: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    """Return how much the last output of a sequence depends on the input ``k`` tokens before it.
+
+    The number is the norm of the gradient of ``u . y_L`` with respect to ``x_{L-k}``, for unit vectors ``u`` drawn at
+    random; the root of the mean square over rows and several ``u`` is the Frobenius norm of the Jacobian over the root
+    of its number of rows, whose decay with ``k`` is the vanishing gradient (Bengio, Simard and Frasconi 1994, section
+    4; Pascanu, Mikolov and Bengio 2013, section 2).
+
+    Args:
+        outputs: Maps inputs ``[B, L, E]`` to outputs ``[B, L, F]``.
+        inputs: Where the gradient is taken, ``[B, L, E]``.
+
+    Returns:
+        Float64 ``[L]``, the last input (``k = 0``) first.
+    """
+    x = inputs.detach().clone().requires_grad_()
+    last = outputs(x)[:, -1]
+    generator = torch.Generator().manual_seed(0)
+    squares = torch.zeros(inputs.shape[1], dtype=torch.float64)
+    for number in range(_DIRECTIONS):
+        unit = nn.functional.normalize(torch.randn(last.shape, generator=generator), dim=-1)
+        (gradient,) = torch.autograd.grad((last * unit.to(last)).sum(), x, retain_graph=number + 1 < _DIRECTIONS)
+        squares += gradient.double().square().sum(-1).mean(0).cpu()
+    return (squares / _DIRECTIONS).sqrt().flip(0)
+
+
+def operations_in_a_row(output: Tensor) -> int:
+    """Return the number of operations of a differentiable pass of which each needs the result of the one before.
+
+    It is the length of the longest path through the graph that PyTorch recorded for ``output``, back to a parameter or
+    an input: however many processors there are, so many operations must wait for each other.
+
+    Example:
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> operations_in_a_row((x * 2).exp() + x)
+        3
+    """
+    longest: dict[object, int] = {}
+    stack: list[tuple[Any, bool]] = [(output.grad_fn, False)]
+    while stack:
+        node, seen = stack.pop()
+        before = [one for one, _ in node.next_functions if one is not None and one.next_functions]
+        if seen:
+            longest[node] = 1 + max((longest[one] for one in before), default=0)
+        elif node not in longest:
+            stack.append((node, True))
+            stack.extend((one, False) for one in before if one not in longest)
+    return longest[output.grad_fn]
 
 
 def numbers() -> dict[str, Any]:
@@ -50,25 +98,24 @@ def numbers() -> dict[str, Any]:
     def reading(network: nn.Module) -> Callable[[Tensor], Tensor]:
         return lambda x: network(x)[0]
 
+    def last_state(cell: nn.Module, length: int) -> Tensor:
+        state = None
+        for _ in range(length):
+            state = cell(torch.zeros(1, 4), state)
+        return state[0] if isinstance(state, tuple) else state  # type: ignore[return-value]
+
     inputs = torch.randn(_ROWS, _LENGTHS[-1], _WIDTH, generator=torch.Generator().manual_seed(2))
     found: dict[str, Any] = {"lengths": np.array(_LENGTHS, dtype=float)}
     for name, model in zip(_LINES, [*map(reading, recurrent), transformer], strict=True):
         gradient = gradient_by_distance(model, inputs).numpy()
         found[f"gradient: {name}"] = gradient / gradient[0]
-    cells = [kind(4, 4) for kind in (nn.RNNCell, nn.GRUCell, nn.LSTMCell)]
-    for name, cell in zip(_LINES, cells, strict=False):
-        waiting = [operations_in_a_row(_last_state(cell, length)) for length in _LENGTHS]
-        found[f"operations: {name}"] = np.array(waiting, dtype=float)
-    states = [transformer(torch.zeros(1, length, _WIDTH))[:, -1] for length in _LENGTHS]
-    return found | {"operations: Transformer": np.array([operations_in_a_row(state) for state in states], dtype=float)}
-
-
-def _last_state(cell: nn.Module, length: int) -> Tensor:
-    """Return the hidden state of a recurrent cell after a text of a length."""
-    state = None
-    for _ in range(length):
-        state = cell(torch.zeros(1, 4), state)
-    return state[0] if isinstance(state, tuple) else state  # type: ignore[return-value]
+    states = {
+        name: [last_state(cell, length) for length in _LENGTHS]
+        for name, cell in zip(_LINES, (nn.RNNCell(4, 4), nn.GRUCell(4, 4), nn.LSTMCell(4, 4)), strict=False)
+    }
+    states["Transformer"] = [transformer(torch.zeros(1, length, _WIDTH))[:, -1] for length in _LENGTHS]
+    waiting = {name: np.array([*map(operations_in_a_row, of)], dtype=float) for name, of in states.items()}
+    return found | {f"operations: {name}": counted for name, counted in waiting.items()}
 
 
 def draw(lengths: Any, **data: Any) -> Figure:
@@ -88,24 +135,4 @@ def draw(lengths: Any, **data: Any) -> Figure:
     return figure
 
 
-register_figure(
-    "recurrence",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Why not the RNN",
-        "In a recurrent network everything about a word k tokens back passed k steps, and the gradient with it: it "
-        "fades before training has begun. Attention needs one step to every word, near or far. And a step of the "
-        "network must wait for the one before: the longer the text, the more stand in a row, while in a Transformer "
-        "their number stays the same.",
-        "RNN: ∂h<sub>L</sub>/∂x<sub>L&minus;k</sub>&nbsp;= (Π<sub>t</sub> ∂h<sub>t</sub>/∂h<sub>t&minus;1</sub>) "
-        "∂h<sub>L&minus;k</sub>/∂x<sub>L&minus;k</sub>, &nbsp; k factors &nbsp;&nbsp; "
-        "steps in a row: O(L) and O(1) (Vaswani et al. 2017, table 1)",
-        (
-            "The models are untrained, of two layers and 64 features; the inputs are random. Gates are the network's "
-            "remedy: training can open them, so a trained LSTM remembers farther than this.",
-            "Where thousands of units work at once, the operations in a row set the time. Attention pays for its reach "
-            "with the square of the length.",
-        ),
-    ),
-)
+register_figure("recurrence", numbers, draw)

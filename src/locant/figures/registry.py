@@ -1,66 +1,28 @@
 """The registry of figures: what a figure says about itself, and every figure by name.
 
-A figure is one file and one line. The file holds a function that computes the numbers, one that draws them, the words
-around the figure, and at its end a call of :func:`register_figure`; the line is its name in this module. Everything
-else (``locant figures``, the page, the list of options) asks the registry.
+A figure is a function that computes numbers, one that draws them, and the words around the drawing. Those of Locant are
+in ``story.toml``, in the order that tells the story; the module of a figure ends with :func:`register_figure`.
+Everything else (``locant figures``, the page, the list of options) asks the registry.
 """
 
 from __future__ import annotations
 
 import inspect
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from locant.errors import UsageError, nearest
-from locant.figures.drawing import FigureData, drawing, settle
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from locant.figures.drawing import Figure, FigureData, drawing, settle
 
 _LARGEST_BASE = 10**12
-
-_ACTS: dict[str, tuple[str, ...]] = {
-    "The code of a position": (
-        "clocks",
-        "waves",
-        "heatmap",
-        "heatmaps",
-        "sinusoid-forms",
-        "circle",
-        "shift-derivation",
-        "sine-alone",
-    ),
-    "Distance": ("turning-pairs", "dot-products", "distance", "spectrum", "bias"),
-    "Right and wrong": ("criteria", "tutorial-errors"),
-    "The Transformer": (
-        "architecture",
-        "attention-steps",
-        "dot-product-scaling",
-        "masks",
-        "teacher-forcing",
-        "layer-norm",
-        "recurrence",
-    ),
-    "A trained model": (
-        "training",
-        "embedding-sum",
-        "word-plus-position",
-        "word-energy",
-        "attention",
-        "heads",
-        "probe",
-    ),
-}
-"""Locant's own figures in the order that tells the story."""
-
-_MODULES = {name: name.replace("-", "_") for names in _ACTS.values() for name in names} | {
-    "heatmaps": "heatmap",
-    "training": "training_curves",
-}
+_ACTS = tomllib.loads(Path(__file__).with_name("story.toml").read_text(encoding="utf-8"))["acts"]
+_STORY: dict[str, dict[str, Any]] = {told["name"]: told for act in _ACTS for told in act["figures"]}
 
 
 @dataclass(frozen=True)
@@ -92,7 +54,8 @@ class RegisteredFigure:
         caption: The words around it.
         limits: Smallest and largest value of options, beyond which the figure cannot be read.
         recorded: Whether it shows the trained model of a record where no ``run`` is given.
-        slides: Options with which the whole figure fits a slide; ``None`` where each of its panels is a slide.
+        slides: Options with which the whole figure fits a slide, or what draws the numbers as slides, see
+            :func:`~locant.figures.files.slides_of`; ``None`` where each of its panels is a slide.
     """
 
     name: str
@@ -101,7 +64,7 @@ class RegisteredFigure:
     caption: Caption
     limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     recorded: bool = False
-    slides: Mapping[str, Any] | None = None
+    slides: Mapping[str, Any] | Callable[..., Iterable[Figure]] | None = None
 
     @property
     def options(self) -> list[str]:
@@ -121,19 +84,21 @@ class RegisteredFigure:
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Raise UsageError unless the figure takes such options; computes nothing."""
+
+        def spelled(option: str) -> str:
+            return "--" + option.replace("_", "-")
+
         for option, value in options.items():
-            spelled = _spelled(option)
             if option not in self.options:
-                takes = f"It takes {', '.join(map(_spelled, self.options))}." if self.options else "It has no options."
-                raise UsageError(f"The figure '{self.name}' does not take {spelled}. {takes}")
+                takes = f"It takes {', '.join(map(spelled, self.options))}." if self.options else "It has no options."
+                raise UsageError(f"The figure '{self.name}' does not take {spelled(option)}. {takes}")
             if option == "base" and not 1 < value <= _LARGEST_BASE:
                 raise UsageError(f"--base must be above 1 and at most {_LARGEST_BASE:,}; got {value:g}.")
             if option in self.limits:
                 least, most = self.limits[option]
                 if not least <= value <= most:
-                    raise UsageError(
-                        f"{spelled} of the figure '{self.name}' must be {least} to {most:,}; got {value:,}."
-                    )
+                    wanted = f"{least} to {most:,}; got {value:,}"
+                    raise UsageError(f"{spelled(option)} of the figure '{self.name}' must be {wanted}.")
         if self.needs_run and "run" not in options:
             raise UsageError(f"The figure '{self.name}' shows a trained model; say which: --run FOLDER.")
 
@@ -147,14 +112,13 @@ class RegisteredFigure:
         self.check(options)
         return self.drawn(self.numbers(**options))
 
+    @drawing()
     def drawn(self, numbers: Mapping[str, Any]) -> FigureData:
         """Draw numbers that :attr:`numbers` returned; the data of the figure are the arrays among them."""
-        with drawing():
-            found = self.draw(**numbers)
-            if isinstance(found, FigureData):
-                return found
-            settle(found)
-        return FigureData(found, {name: value for name, value in numbers.items() if isinstance(value, np.ndarray)})
+        found = self.draw(**numbers)
+        if isinstance(found, FigureData):
+            return found
+        return settle(found, {name: value for name, value in numbers.items() if isinstance(value, np.ndarray)})
 
 
 class _Figures(MutableMapping[str, RegisteredFigure]):
@@ -166,7 +130,7 @@ class _Figures(MutableMapping[str, RegisteredFigure]):
 
     def __getitem__(self, name: str) -> RegisteredFigure:
         if name not in self._registered and name in self._modules:
-            import_module(f"locant.figures.{self._modules[name]}")
+            import_module(self._modules[name])
         return self._registered[name]
 
     def __setitem__(self, name: str, figure: RegisteredFigure) -> None:
@@ -183,24 +147,27 @@ class _Figures(MutableMapping[str, RegisteredFigure]):
         return len({*self._modules, *self._registered})
 
 
-FIGURES: MutableMapping[str, RegisteredFigure] = _Figures(_MODULES)
+_HOMES = {name: f"locant.figures.{told.get('module', name.replace('-', '_'))}" for name, told in _STORY.items()}
+FIGURES: MutableMapping[str, RegisteredFigure] = _Figures(_HOMES)
 """Every figure by name."""
 
 
 def register_figure(
     name: str,
-    *,
     numbers: Callable[..., Mapping[str, Any]],
     draw: Callable[..., Figure | FigureData],
-    caption: Caption,
+    caption: Caption | None = None,
+    *,
     limits: Mapping[str, tuple[int, int]] | None = None,
     recorded: bool = False,
-    slides: Mapping[str, Any] | None = None,
+    slides: Mapping[str, Any] | Callable[..., Iterable[Figure]] | None = None,
 ) -> RegisteredFigure:
     """Register a figure; the arguments are the attributes of :class:`RegisteredFigure`.
 
+    Locant's own figures have their caption in ``story.toml``.
+
     Raises:
-        ValueError: Another figure has this name.
+        ValueError: Another figure has this name, or there is no caption.
 
     Example:
         >>> import numpy as np
@@ -214,9 +181,14 @@ def register_figure(
         (4, 4)
         >>> del FIGURES["causal-mask"]
     """
-    home = f"locant.figures.{_MODULES[name]}" if name in _MODULES else None
-    if name in FIGURES and numbers.__module__ != home:
+    own = _HOMES.get(name) == numbers.__module__
+    if name in FIGURES and not own:
         raise ValueError(f"There is a figure '{name}' already.")
+    if own:
+        told = _STORY[name]
+        caption = Caption(told["title"], told["text"], told["formula"], tuple(told.get("points", ())))
+    if caption is None:
+        raise ValueError(f"The figure '{name}' needs a caption.")
     FIGURES[name] = RegisteredFigure(name, numbers, draw, caption, limits or {}, recorded, slides)
     return FIGURES[name]
 
@@ -250,14 +222,10 @@ def draw_figure(name: str, /, **options: Any) -> FigureData:
     return get_figure(name)(**options)
 
 
-def _spelled(option: str) -> str:
-    return "--" + option.replace("_", "-")
-
-
 def acts(names: Iterable[str]) -> dict[str, list[str]]:
     """Return names of figures by the act of the story that they belong to; others than Locant's own come last."""
     found: dict[str, list[str]] = {}
+    act_of = {told["name"]: act["title"] for act in _ACTS for told in act["figures"]}
     for name in names:
-        act = next((act for act, known in _ACTS.items() if name in known), "More")
-        found.setdefault(act, []).append(name)
+        found.setdefault(act_of.get(name, "More"), []).append(name)
     return found

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
 
 from locant.analysis.geometry import shift_matrix
-from locant.figures.drawing import BLUE, FAINT, GRID, MINUS, blank, new_figure, signed
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import MINUS, MONO, SLIDE, SLIDE_LETTERS, Figure, blank, canvas, new_figure, signed, write
+from locant.figures.palette import BLUE, GRID, INK
+from locant.figures.registry import register_figure
 from locant.positions import sinusoid_frequencies, sinusoid_table
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 _SHIFT, _PAIR = 2, 1
+_ON_A_SLIDE = 3  # steps
 
 
 def numbers(*, d_model: int = 8, token: int = 3, base: float = 10000.0) -> dict[str, Any]:
     """Return the derivation of ``M_k`` for the second pair, a shift by 2, and what the whole matrix makes of a code.
 
-    Raises:
-        ConfigError: The width is odd.
+    A step is a reason, a line in symbols and the same in numbers.
     """
     frequency = float(sinusoid_frequencies(d_model, base=base).radians[_PAIR])
     k, here = _SHIFT, token * frequency
-    turn, there = k * frequency, (token + k) * frequency
-    (s, c), (sk, ck), (st, ct) = ((np.sin(angle), np.cos(angle)) for angle in (here, turn, there))
+    (s, c), (sk, ck), (st, ct) = (
+        (np.sin(angle), np.cos(angle)) for angle in (here, k * frequency, here + k * frequency)
+    )
     matrix = shift_matrix(d_model, k, base=base)
     code = sinusoid_table(torch.tensor([token, token + k]), d_model, base=base).double()
     pair = slice(2 * _PAIR, 2 * _PAIR + 2)
@@ -38,7 +38,7 @@ def numbers(*, d_model: int = 8, token: int = 3, base: float = 10000.0) -> dict[
     def sum_of(a: float, b: float, c: float, d: float) -> str:
         return f"{signed(a)} · {signed(b)} + {signed(c)} · {signed(d)} = {signed(a * b + c * d)}"
 
-    steps = [  # reason, symbols, numbers
+    steps = [
         (
             "The pair at position p",
             "PE(p) = (sin ωp, cos ωp)",
@@ -91,31 +91,33 @@ def draw(steps: list[tuple[str, str, str]], **_: Any) -> Figure:
     blank(axes)
     axes.set_ylim(-sum(heights), 0.5)
     for place, title in ((0.03, "step"), (0.3, "in symbols"), (0.66, f"in numbers, pair {_PAIR}, k = {_SHIFT}")):
-        axes.text(place, 0.25, title, fontsize=9.5, color=FAINT, va="center")
-    mono: dict[str, Any] = {"family": "DejaVu Sans Mono", "va": "center", "fontsize": 9.3}
+        write(axes, place, 0.25, title, 9.5, ha="left")
     at = 0.0
     for number, ((reason, symbols, values), height) in enumerate(zip(steps, heights, strict=True), start=1):
         axes.plot([0, 1], [at, at], color=GRID, linewidth=0.8)
         middle = at - height / 2
-        axes.text(0, middle, f"{number}", fontweight="bold", color=BLUE, va="center")
-        axes.text(0.03, middle, reason, va="center", fontsize=10)
-        axes.text(0.3, middle, symbols, **mono)
-        axes.text(0.66, middle, values, color=BLUE, **mono)
+        write(axes, 0, middle, f"{number}", 10.5, ha="left", color=BLUE, fontweight="bold")
+        write(axes, 0.03, middle, reason, 10, ha="left", color=INK)
+        write(axes, 0.3, middle, symbols, 9.3, ha="left", color=INK, **MONO)
+        write(axes, 0.66, middle, values, 9.3, ha="left", color=BLUE, **MONO)
         at -= height
     return figure
 
 
-register_figure(
-    "shift-derivation",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "The matrix of a shift, line by line",
-        "The addition theorems split the angle of the later position into that of p and that of k. What then stands "
-        "before sin ωp and cos ωp depends on k alone: it is the matrix that the paper speaks of. Follow the numbers on "
-        "the right: both sides of every line are the same.",
-        "PE(p + k)&nbsp;= M<sub>k</sub>&thinsp;PE(p)  &nbsp; (Vaswani et al. 2017, section 3.5)",
-    ),
-    limits={"d_model": (4, 1024), "token": (0, 10_000)},
-    slides={},
-)
+def slides(steps: list[tuple[str, str, str]], **_: Any) -> Iterator[Figure]:
+    """Write a few steps on each slide, reason, symbols and numbers below each other."""
+    for first in range(0, len(steps), _ON_A_SLIDE):
+        figure, axes = canvas(*SLIDE)
+        top = SLIDE[1] - 0.15
+        how: dict[str, Any] = {"ha": "left", "va": "top"}
+        for number, (reason, symbols, values) in enumerate(steps[first : first + _ON_A_SLIDE], start=first + 1):
+            write(axes, 0.15, top, f"{number}  {' '.join(reason.split())}", 11, weight="bold", color=INK, **how)
+            for text, color in ((symbols, INK), (values, BLUE)):
+                top -= 0.25
+                write(axes, 0.15, top, text, SLIDE_LETTERS, color=color, **how, **MONO)
+                top -= 0.17 * text.count("\n")
+            top -= 0.42
+        yield figure
+
+
+register_figure("shift-derivation", numbers, draw, limits={"d_model": (4, 1024), "token": (0, 10_000)}, slides=slides)

@@ -2,60 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, MINUS, VERMILION, Numbers, label, new_figure
+from locant.figures.drawing import MINUS, Figure, label, new_figure
 from locant.figures.numbers import wavelengths_of
-from locant.figures.registry import Caption, register_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from locant.figures.palette import BLUE, FAINT, GREEN, INK, VERMILION
+from locant.figures.registry import register_figure
 
 _OFFSETS, _SHOWN, _STEP = 65, 120, 2
 
 
-def linear_residuals(table: Numbers, length: int) -> Numbers:
-    """Return what the best linear map from codes to the codes farther on leaves: norm of the rest over the whole.
-
-    Args:
-        table: Codes of positions 0, 1, 2 ..., ``[length + K, E]``.
-        length: Positions from which the map is fitted.
-
-    Returns:
-        For offsets 0 to ``K - 1``, ``[K]``.
-    """
-    left, sizes, _ = np.linalg.svd(table[:length], full_matrices=False)
-    basis = left[:, sizes > 1e-12 * sizes[0]]
-    found = []
-    for k in range(len(table) - length):
-        later = table[k : k + length]
-        found.append(np.linalg.norm(later - basis @ (basis.T @ later)) / np.linalg.norm(later))
-    return np.array(found)
-
-
 def numbers(*, d_model: int = 64, length: int = 1000, base: float = 10000.0) -> dict[str, Any]:
-    """Return the residual of the best linear map to the shifted code by offset, with and without cosines.
+    """Return what the best linear map to the shifted code leaves, by offset, with and without cosines.
 
-    Raises:
-        ConfigError: The width is odd.
+    It is fitted at ``length`` positions; what is left is the norm of the rest over that of the whole.
     """
     positions = np.arange(length + _OFFSETS)[:, None]
     angles = positions * (2 * np.pi / wavelengths_of(d_model, base=base))
     finer = positions * (2 * np.pi / wavelengths_of(2 * d_model, base=base))
     pairs = d_model // 2
-    tables = {
-        f"{pairs} sines": np.sin(angles),
-        f"{d_model} sines, of twice as many waves": np.sin(finer),
-        f"{pairs} sines and {pairs} cosines": np.hstack((np.sin(angles), np.cos(angles))),
-    }
+    residuals = {}
+    for name, table in (
+        (f"{pairs} sines", np.sin(angles)),
+        (f"{d_model} sines, of twice as many waves", np.sin(finer)),
+        (f"{pairs} sines and {pairs} cosines", np.hstack((np.sin(angles), np.cos(angles)))),
+    ):
+        left, sizes, _ = np.linalg.svd(table[:length], full_matrices=False)
+        basis = left[:, sizes > 1e-12 * sizes[0]]
+        shifted = [table[k : k + length] for k in range(_OFFSETS)]
+        rests = [np.linalg.norm(later - basis @ (basis.T @ later)) / np.linalg.norm(later) for later in shifted]
+        residuals[name] = np.array(rests)
     fastest = angles[: _SHOWN + _STEP, 0]
     before, after = np.sin(fastest[:_SHOWN]), np.sin(fastest[_STEP:])
     gap = np.abs(np.subtract.outer(before, before))
     apart = np.abs(np.subtract.outer(after, after)) > 1
     alike = np.unravel_index(np.where(apart, gap, np.inf).argmin(), gap.shape)
-    residuals = {name: linear_residuals(table, length) for name, table in tables.items()}
     return {"before": before, "after": after, "alike": alike, "offsets": np.arange(float(_OFFSETS)), **residuals}
 
 
@@ -76,22 +59,9 @@ def draw(before: Any, after: Any, *, alike: Any, offsets: Any, **residuals: Any)
     for (name, values), (color, stroke) in zip(residuals.items(), styles, strict=True):
         right.plot(offsets, values, stroke, color=color, label=name)
     right.set_ylim(-0.03, 1)
-    label(right, "From the code of p to that of p + k", "offset k in tokens", "unexplained variance")
+    label(right, "From the code of p to that of p + k", "offset k in tokens", "what is left, as a share of the norm")
     right.legend(loc="upper left", labelcolor=FAINT)
     return figure
 
 
-register_figure(
-    "sine-alone",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Why sine and cosine: sine alone cannot be shifted",
-        "A sine does not say whether it is rising or falling, so that two positions with the same sine go on to "
-        "different ones (left). With the cosine beside it the next value is a fixed mixture of the two. No linear map "
-        "turns sines alone into those k tokens farther on, however many waves there are; with cosines nothing is left "
-        "over (right).",
-        "sin(ω(p + k))&nbsp;= cos(ωk)&thinsp;sin(ωp) + sin(ωk)&thinsp;<b>cos(ωp)</b>",
-    ),
-    limits={"d_model": (2, 256), "length": (200, 4000)},
-)
+register_figure("sine-alone", numbers, draw, limits={"d_model": (2, 256), "length": (200, 4000)})

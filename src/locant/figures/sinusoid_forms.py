@@ -5,21 +5,18 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, MINUS, VERMILION, blank, label, new_figure
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import MINUS, MONO, Figure, blank, label, new_figure
+from locant.figures.palette import FAINT, LINES
+from locant.figures.registry import register_figure
 from locant.positions import sinusoid_frequencies, sinusoid_table
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 _EQUAL = 512  # positions at which the two are compared
-_LINES = ((VERMILION, "-", "o"), (BLUE, "--", "s"), (GREEN, "-.", "^"), (INK, ":", "D"))
 
 
 # fmt: off
@@ -48,11 +45,7 @@ def array_form(positions: Tensor, d: int, base: float = 10000.0) -> Tensor:
 
 
 def numbers(*, d_model: int = 512, length: int = 2**20, base: float = 10000.0) -> dict[str, Any]:
-    """Return the largest difference between the two forms, and the error of each by position.
-
-    Raises:
-        ConfigError: The width is odd.
-    """
+    """Return the largest difference between the two forms, and the error of each by position."""
     near = range(0, _EQUAL, 8)
     difference = loop_form(near, d_model, base) - array_form(torch.tensor(near).double(), d_model, base)
     positions = torch.tensor(sorted({round(2 ** (n / 2)) for n in range(2 * int(math.log2(length)) + 1)}))
@@ -81,11 +74,11 @@ def draw(listings: Mapping[str, str], *, difference: Any, positions: Any, **erro
     for title, listing in listings.items():
         label(found[title], title)
         blank(found[title])
-        found[title].text(0, 1, listing, family="DejaVu Sans Mono", fontsize=9.2, va="top", linespacing=1.4)
+        found[title].text(0, 1, listing, fontsize=9.2, va="top", linespacing=1.4, **MONO)
     said = f"Largest difference in float64, positions below {_EQUAL}: {difference:.1e}"
     found[title].text(0, -0.05, said, fontsize=9.5)
     right = found["errors"]
-    for (name, values), (color, stroke, mark) in zip(errors.items(), _LINES, strict=True):
+    for (name, values), (color, stroke, mark) in zip(errors.items(), LINES, strict=False):
         right.plot(positions, values, stroke, color=color, marker=mark, markersize=3.5, linewidth=1.5, label=name)
     label(right, "Largest error of a feature", "position", f"|computed {MINUS} exact|", log="y")
     right.set_xscale("log", base=2)
@@ -98,22 +91,4 @@ def draw(listings: Mapping[str, str], *, difference: Any, positions: Any, **erro
     return figure
 
 
-register_figure(
-    "sinusoid-forms",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "A loop and exp/log: the same code, not the same rounding",
-        "Tutorials compute the sinusoids by a loop over positions and features, or at once from exp and log. In "
-        "float64 the two agree. In float32 the angle itself is rounded, by an error that grows with the position: far "
-        "into a text the fast pairs point somewhere else.",
-        "p / 10000<sup>2i/d</sup>&nbsp;= p&thinsp;exp(&minus;2i&thinsp;ln&thinsp;10000 / d), &nbsp; "
-        "|error|&nbsp;&asymp; pω&thinsp;·&thinsp;2<sup>&minus;24</sup> in float32",
-        (
-            "The listings are the lines that were run. The exact values come from frequencies with 50 digits.",
-            "Values between 1/2 and 1 are 2⁻²⁴ apart in float32: even the exact value, once rounded, is off by up to "
-            "half of that, which is the thin line.",
-        ),
-    ),
-    limits={"d_model": (2, 1024), "length": (16, 2**24)},
-)
+register_figure("sinusoid-forms", numbers, draw, limits={"d_model": (2, 1024), "length": (16, 2**24)})

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILION, label, panels
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import Figure, label, panels
+from locant.figures.palette import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILION
+from locant.figures.registry import register_figure
 from locant.positions import RotaryConfig
 from locant.positions.scaling import SCALINGS, Explanation, scaling_from_options
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FATES = {
     "kept": (BLUE, "o", "kept: all its angles are known"),
@@ -49,19 +47,10 @@ class Scaled:
 
 
 def compare_scalings(head_dim: int, base: float, trained: int, target: int) -> list[Scaled]:
-    """Return what every registered scaling makes of a rotary model.
+    """Return what every registered scaling makes of a rotary model, trained at one length and read at another.
 
     A scaling that does not follow from lengths is left out. LongRoPE's factors are searched for each model; those of
     Phi-3-mini stand for them, spread over the pairs that there are.
-
-    Args:
-        head_dim: Features of a head, all rotated.
-        base: Base of the frequencies.
-        trained: Length trained, in tokens.
-        target: Length to be read, in tokens.
-
-    Raises:
-        ConfigError: A value is out of range, or they contradict each other.
     """
     models = []
     for name, registered in SCALINGS.items():
@@ -71,9 +60,8 @@ def compare_scalings(head_dim: int, base: float, trained: int, target: int) -> l
         scaling = scaling_from_options(name, options)
         # The length that an unscaled model is declared for is the one that it was trained for.
         declared = trained if scaling.trained is None else None
-        explanation = RotaryConfig(head_dim=head_dim, base=base, scaling=scaling, max_length=declared).explain(
-            length=target
-        )
+        config = RotaryConfig(head_dim=head_dim, base=base, scaling=scaling, max_length=declared)
+        explanation = config.explain(length=target)
         # Training showed a pair the angles below its length times its frequency; all where that is a full turn.
         incomplete = [pair for pair in explanation.pairs if pair.wavelength > trained and pair.ratio]
         # What rounding leaves of a ratio is no new angle.
@@ -84,9 +72,8 @@ def compare_scalings(head_dim: int, base: float, trained: int, target: int) -> l
 
 def numbers() -> dict[str, Any]:
     """Return what each scaling makes of the wavelengths of Phi-3-mini, extended from 4,096 to 131,072 tokens."""
-    models = compare_scalings(HEAD_DIM, BASE, TRAINED, TARGET)
     found: dict[str, Any] = {"notes": {}}
-    for model in models:
+    for model in compare_scalings(HEAD_DIM, BASE, TRAINED, TARGET):
         pairs = model.explanation.pairs
         found["wavelengths"] = np.array([pair.wavelength for pair in pairs])
         found[f"scaled {model.name}"] = np.array([pair.scaled_wavelength for pair in pairs])
@@ -100,8 +87,6 @@ def numbers() -> dict[str, Any]:
 
 def draw(notes: dict[str, str], wavelengths: Any, **data: Any) -> Figure:
     """Draw the wavelength of every pair under several scalings side by side."""
-    from matplotlib.lines import Line2D
-
     columns = 4 if len(notes) % 4 else 3  # the legend has no row to itself
     figure, found = panels(len(notes) + 1, columns, width=12, height=3.4, sharex=True, sharey=True)
     title = f"Phi-3-mini: {HEAD_DIM // 2} pairs, base {BASE:,.0f}, from {TRAINED:,} to {TARGET:,} tokens"
@@ -119,20 +104,17 @@ def draw(notes: dict[str, str], wavelengths: Any, **data: Any) -> Figure:
         if number + columns >= len(notes):
             axes.set_xlabel("pair, the fastest first")
             axes.tick_params(labelbottom=True)
+    legend = found[len(notes)]
     met = {fate for name in notes for fate in data[f"fates {name}"]}
-    handles = [
-        Line2D([], [], color=color, marker=mark, linestyle="", markersize=6, label=meaning)
-        for fate, (color, mark, meaning) in FATES.items()
-        if fate in met
+    entries = [
+        legend.plot([], [], m, color=c, ms=6, label=said)[0] for fate, (c, m, said) in FATES.items() if fate in met
     ]
-    handles.append(Line2D([], [], color=FAINT, linewidth=1, label="wavelength before scaling"))
-    handles += [
-        Line2D([], [], color=INK, linewidth=1, linestyle=stroke, label=f"{name}: {length:,} tokens")
-        for length, stroke, name in lengths
-    ]
-    found[len(notes)].set_axis_off()
-    legend = found[len(notes)].legend(
-        handles=handles,
+    entries += legend.plot([], [], color=FAINT, linewidth=1, label="wavelength before scaling")
+    for length, stroke, name in lengths:
+        entries += legend.plot([], [], stroke, color=INK, linewidth=1, label=f"{name}: {length:,} tokens")
+    legend.set_axis_off()
+    legend.legend(
+        handles=entries,
         loc="upper left",
         bbox_to_anchor=(-0.1 if columns == 4 else 0.0, 1.1),
         fontsize=8.5,
@@ -140,21 +122,8 @@ def draw(notes: dict[str, str], wavelengths: Any, **data: Any) -> Figure:
         title_fontproperties={"size": 9, "weight": "bold"},
         alignment="left",
         labelspacing=0.7,
-    )
-    legend.set_in_layout(False)  # wider than its panel, it would make the panels of its column narrower
+    ).set_in_layout(False)  # wider than its panel, it would make the panels of its column narrower
     return figure
 
 
-register_figure(
-    "spectrum",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Longer texts than the model was trained for",
-        "A pair that made a full turn in training has seen every angle; the slower ones, above the dashed line, have "
-        "not, and a longer text would turn them to angles the model never met. Each scaling slows pairs down in its "
-        "own way: all alike (PI, position interpolation), more towards the slow end (NTK), or only those that need it.",
-        "λ<sub>i</sub>&nbsp;= 2π&thinsp;/&thinsp;ω<sub>i</sub> tokens per turn; &nbsp; "
-        "turns in training&nbsp;= L&thinsp;/&thinsp;λ<sub>i</sub>",
-    ),
-)
+register_figure("spectrum", numbers, draw)

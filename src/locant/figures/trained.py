@@ -16,12 +16,6 @@ from locant.models.transformer import Transformer
 from locant.training import load_run_evaluation
 from locant.translation.translator import Translator
 
-RECORDED = (
-    "Without --run it shows a record: the translator of the recipe bible-german-english after 3,000 updates; "
-    "docs/figures.md has the command."
-)
-"""What the captions of figures with such a record say about it."""
-
 _RECORDS = Path(__file__).parent / "records"
 _SENTENCE = range(8, 15)  # tokens of the sentence chosen where none is given
 
@@ -33,11 +27,7 @@ def read_record(name: str) -> dict[str, Any]:
 
 
 def load_trained(run: Path, figure: str) -> tuple[Translator, Transformer]:
-    """Load the Transformer of a run folder, on the CPU.
-
-    Args:
-        run: The run folder, or that of a saved model.
-        figure: Which figure it is for.
+    """Load the Transformer of a run folder, or of a saved model, for a figure; on the CPU.
 
     Raises:
         CheckpointError: The folder is missing, or holds no trained model.
@@ -77,18 +67,11 @@ def sentence_pair(run: Path, translator: Translator, text: str | None, *, most: 
 def held_out_pairs(
     run: Path, translator: Translator, model: Transformer, *, count: int, most: int
 ) -> list[tuple[list[int], list[int]]]:
-    """Return ids of held-out sentences of a run and of their reference translations, evenly spaced.
-
-    Args:
-        run: The run folder.
-        translator: Of the run.
-        model: Of the run.
-        count: About how many.
-        most: Tokens of a side.
+    """Return ids of about ``count`` held-out sentences of a run and of their reference translations, evenly spaced.
 
     Raises:
         CheckpointError: The run has not been evaluated.
-        DataError: No sentence is short enough.
+        DataError: No sentence has at most ``most`` tokens on both sides.
     """
     evaluation = load_run_evaluation(run)
     longest = min(most, model.max_positions or most)

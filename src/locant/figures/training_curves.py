@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from locant.errors import CheckpointError, DataError
-from locant.figures.drawing import BLUE, FAINT, GREEN, VERMILION, FigureData, drawing, label, new_figure, settle
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import Axes, FigureData, drawing, label, new_figure, settle
+from locant.figures.palette import BLUE, FAINT, GREEN, VERMILION
+from locant.figures.registry import register_figure
 from locant.training import read_metrics
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 Row = Mapping[str, Any]
 
 _LEAST_GAP = 0.08  # of the width of a panel, between labels
 _TIME_UNITS = (("hours", 3600), ("minutes", 60), ("seconds", 1))
-
-
-_PANELS = (  # title, unit, and the lines: kind of row, key, colour, label and stroke
+_PANELS = (  # title, unit, and the lines: kind of row, key, colour and stroke
     ("Loss", "nats per token", (("training", "nll", BLUE, "-"), ("validation", "loss", VERMILION, "o-"))),
     (
         "Validation translations",
@@ -46,6 +43,7 @@ def training_numbers(*, run: Path) -> dict[str, Any]:
         raise CheckpointError(f"{run} holds no metrics of a training run ({error.strerror}).") from None
 
 
+@drawing()
 def training_curves(rows: Sequence[Row]) -> FigureData:
     """Draw the metrics of a run, one panel each; a panel without numbers is left out.
 
@@ -62,49 +60,46 @@ def training_curves(rows: Sequence[Row]) -> FigureData:
         MissingExtraError: matplotlib is not installed.
         DataError: There is not a single row.
     """
+    from matplotlib.ticker import MaxNLocator
+
     rows = [row for row in rows if row["kind"] in ("training", "validation")]
     if not rows:
         raise DataError("There are no training curves to draw: the run has not reported any metrics yet.")
     data = {}
     for kind, key in [("validation", "step"), ("training", "step"), *(line[:2] for _, _, of in _PANELS for line in of)]:
         data[f"{kind} {key}"] = np.array([row.get(key) for row in rows if row["kind"] == kind], dtype=float)
-    drawn = {
-        title: (unit, [line for line in lines if np.isfinite(data[f"{line[0]} {line[1]}"]).any()])
-        for title, unit, lines in _PANELS
-    }
-    drawn = {title: found for title, found in drawn.items() if found[1] or title == "Loss"}
-    with drawing():
-        from matplotlib.ticker import MaxNLocator
-
-        titles = list(drawn)
-        # Two panels a row; one that is alone in its row has all of it.
-        layout = [titles[:2], titles[2:]] if "Validation translations" in drawn else [titles[:1], titles[1:]]
-        layout = [of_row * (2 // len(of_row)) for of_row in layout if of_row]
-        figure = new_figure(10, 3.4 * len(layout))
-        found: Any = figure.subplot_mosaic(layout, sharex=True)  # type: ignore[arg-type]
-        for title, (unit, lines) in drawn.items():
-            axes = found[title]
-            for kind, key, color, stroke in lines:
-                steps, values = data[f"{kind} step"], data[f"{kind} {key}"]
-                there = np.isfinite(values)
-                # A line through one point alone would not show.
-                stroke = stroke if there.sum() > 1 else "o"
-                name = _NAMES.get(key)
-                axes.plot(steps[there], values[there], stroke, color=color, markersize=4, label=name)
-            label(axes, title, y=unit)
-            if title != "Loss":
-                axes.set_ylim(bottom=0)
-            if key in _NAMES:
-                axes.legend(loc="best")
-            axes.yaxis.set_major_formatter("{x:,.0f}" if title == "Speed" else "{x:g}")
-            if title in layout[0]:
-                _add_time(axes, rows)
-            if title in layout[-1]:
-                axes.set(xlabel="updates", xlim=(0, 1.02 * max(1, *(row["step"] for row in rows))))
-                axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-                axes.xaxis.set_major_formatter("{x:,.0f}")
-        settle(figure)
-    return FigureData(figure, data)
+    drawn = {}
+    for title, unit, of in _PANELS:
+        lines = [line for line in of if np.isfinite(data[f"{line[0]} {line[1]}"]).any()]
+        if lines or title == "Loss":
+            drawn[title] = (unit, lines)
+    titles = list(drawn)
+    # Two panels a row; one that is alone in its row has all of it.
+    layout = [titles[:2], titles[2:]] if "Validation translations" in drawn else [titles[:1], titles[1:]]
+    layout = [of_row * (2 // len(of_row)) for of_row in layout if of_row]
+    figure = new_figure(10, 3.4 * len(layout))
+    found: Any = figure.subplot_mosaic(layout, sharex=True)  # type: ignore[arg-type]
+    for title, (unit, lines) in drawn.items():
+        axes = found[title]
+        for kind, key, color, stroke in lines:
+            steps, values = data[f"{kind} step"], data[f"{kind} {key}"]
+            there = np.isfinite(values)
+            # A line through one point alone would not show.
+            stroke = stroke if there.sum() > 1 else "o"
+            axes.plot(steps[there], values[there], stroke, color=color, markersize=4, label=_NAMES.get(key))
+        label(axes, title, y=unit)
+        if title != "Loss":
+            axes.set_ylim(bottom=0)
+        if key in _NAMES:
+            axes.legend(loc="best")
+        axes.yaxis.set_major_formatter("{x:,.0f}" if title == "Speed" else "{x:g}")
+        if title in layout[0]:
+            _add_time(axes, rows)
+        if title in layout[-1]:
+            axes.set(xlabel="updates", xlim=(0, 1.02 * max(1, *(row["step"] for row in rows))))
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+    return settle(figure, data)
 
 
 def _add_time(axes: Axes, rows: Sequence[Row]) -> None:
@@ -130,17 +125,4 @@ def _add_time(axes: Axes, rows: Sequence[Row]) -> None:
     top.set_xlabel(f"{unit} of training", fontsize=9, color=FAINT)
 
 
-register_figure(
-    "training",
-    numbers=training_numbers,
-    draw=training_curves,
-    caption=Caption(
-        "How the model was trained",
-        "The loss falls fast at first, while the model learns which words are frequent, and then slowly, while it "
-        "learns to translate. BLEU compares whole translations with those by people and rises only when sentences come "
-        "out right; the learning rate rises at first, so that early steps do no harm, and then sinks.",
-        "loss&nbsp;= &minus;1/T&thinsp;Σ<sub>t</sub> log p(y<sub>t</sub> | y<sub>&lt;t</sub>, x) &nbsp;&nbsp; "
-        "BLEU&nbsp;= brevity · (p<sub>1</sub>&thinsp;p<sub>2</sub>&thinsp;p<sub>3</sub>&thinsp;p<sub>4</sub>)"
-        "<sup>1/4</sup>",
-    ),
-)
+register_figure("training", training_numbers, training_curves)

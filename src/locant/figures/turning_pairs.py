@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, count, label, new_figure
+from locant.figures.drawing import Figure, count, label, new_figure
 from locant.figures.numbers import hands
-from locant.figures.registry import Caption, register_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from locant.figures.palette import BLUE, FAINT, INK, VERMILION
+from locant.figures.registry import register_figure
 
 _THRESHOLDS = ((0.1, BLUE, "-"), (1.0, VERMILION, "--"))  # radians
 
 
 def numbers(*, d_model: int = 512, length: int = 50, base: float = 10000.0) -> dict[str, Any]:
-    """Return how far every pair turns from the first token to the last, and the spread of its features.
-
-    Raises:
-        ConfigError: The width is odd.
-    """
+    """Return how far every pair turns from the first token to the last, and the spread of its features."""
     sine, cosine, wavelengths = hands(length, d_model=d_model, base=base)
     frequencies = 2 * np.pi / wavelengths
     lengths = np.geomspace(2, 1e5, 200)
@@ -43,7 +36,15 @@ def draw(length: int, *, angles: Any, spreads: Any, lengths: Any, shares: Any) -
     turn, vary, share = figure.subplots(1, 3)
     turn.plot(pairs, angles, color=INK)
     for threshold, color, _ in _THRESHOLDS:
-        _mark(turn, angles, threshold, color)
+        beyond = int((angles > threshold).sum())
+        turn.axhline(threshold, color=color, linewidth=1, linestyle="--")
+        if angles[-1] < threshold:
+            turn.plot([beyond] * 2, [angles[-1], threshold], color=color, linewidth=1, linestyle="--")
+        left = beyond > len(angles) / 2  # where the falling line leaves room
+        place: dict[str, Any] = {"xytext": (3 if left else -3, 3), "ha": "left" if left else "right"}
+        place |= {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        said = f"{beyond} of {len(angles)} pairs"
+        turn.annotate(said, (0 if left else 1, threshold), fontsize=9, color=color, **place)
     unit = "radians from the first token to the last"
     label(turn, f"Turned over {count(length)} tokens", "pair i", unit, log="y")
     for values, name, color, stroke in zip(spreads, ("sine", "cosine"), (BLUE, VERMILION), ("-", "--"), strict=True):
@@ -63,29 +64,4 @@ def draw(length: int, *, angles: Any, spreads: Any, lengths: Any, shares: Any) -
     return figure
 
 
-def _mark(axes: Axes, angles: Any, threshold: float, color: str) -> None:
-    """Say how many pairs turn farther than a threshold, where the falling line leaves room."""
-    beyond = int((angles > threshold).sum())
-    axes.axhline(threshold, color=color, linewidth=1, linestyle="--")
-    if angles[-1] < threshold:
-        axes.plot([beyond] * 2, [angles[-1], threshold], color=color, linewidth=1, linestyle="--")
-    left = beyond > len(angles) / 2
-    side: dict[str, Any] = {"xytext": (3, 3), "ha": "left"} if left else {"xytext": (-3, 3), "ha": "right"}
-    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", **side}
-    axes.annotate(f"{beyond} of {len(angles)} pairs", (0 if left else 1, threshold), fontsize=9, color=color, **place)
-
-
-register_figure(
-    "turning-pairs",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "How much position each feature carries",
-        "Only the first features carry the position, it is often said, so that words may use the rest. But over a "
-        "short text already most pairs turn by more than a tenth of a radian, and many by more than a whole one; the "
-        "longer the text, the more. What is true: the last pairs hardly move, and in a short text they say little.",
-        "angle of pair i&nbsp;= (L &minus; 1)&thinsp;ω<sub>i</sub>, &nbsp; ω<sub>i</sub>&nbsp;= "
-        "10000<sup>&minus;2i/d</sup>",
-    ),
-    limits={"d_model": (4, 4096), "length": (2, 4096)},
-)
+register_figure("turning-pairs", numbers, draw, limits={"d_model": (4, 4096), "length": (2, 4096)})

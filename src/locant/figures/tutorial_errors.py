@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
+from locant.analysis.geometry import measure_geometry
 from locant.errors import ConfigError
-from locant.figures.dot_products import product_matrix
-from locant.figures.drawing import INK, LINES, PAPER, label, panels
+from locant.figures.drawing import Figure, label, panels
 from locant.figures.numbers import wavelengths_of
-from locant.figures.registry import Caption, register_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from locant.figures.palette import INK, LINES, PAPER
+from locant.figures.registry import register_figure
+from locant.positions import sinusoid_table
 
 _TRAINED = 512  # tokens
-_TITLES = (
-    "for i in range(0, d, 2): p / 10000 ** (2 * i / d)",
-    "The angle always grows with distance",
-    "The higher i, the higher the frequency",
-    "A larger d extends the context",
-)
-_AXES = (  # and which are logarithmic
-    ("feature i = 0, 2, 4 …", "tokens of a full turn", "y"),
-    ("distance in tokens", "angle between PE(0) and PE(k), degrees", ""),
-    ("pair i", "turns per token", "y"),
-    ("width d", "longest wave in tokens", "xy"),
-)
+_PANELS = {  # axes by statement, and which are logarithmic
+    "for i in range(0, d, 2): p / 10000 ** (2 * i / d)": ("feature i = 0, 2, 4 …", "tokens of a full turn", "y"),
+    "The angle always grows with distance": ("distance in tokens", "angle between PE(0) and PE(k), degrees", ""),
+    "The higher i, the higher the frequency": ("pair i", "turns per token", "y"),
+    "A larger d extends the context": ("width d", "longest wave in tokens", "xy"),
+}
 _WIDTHS = (32, 64, 128, 256, 512, 1024)
 _BASES = (10_000, 100_000, 1_000_000)
 
@@ -42,10 +36,11 @@ def numbers(*, d_model: int = 64) -> dict[str, Any]:
     features, waves = np.arange(0, d_model, 2, dtype=float), wavelengths_of(d_model)
     doubled = 2 * math.pi * 10000 ** (2 * features / d_model)
     right, wrong = (int((wave <= _TRAINED).sum()) for wave in (waves, doubled))
-    products, turn = product_matrix(d_model=d_model, length=101)
+    table = sinusoid_table(torch.arange(101), d_model).double()
+    turn = measure_geometry(table).first_rise
     if turn is None:
         raise ConfigError(f"Angles of {d_model} features grow over all 100 tokens; take --d-model 4 or more.")
-    angles = np.degrees(np.arccos(np.clip(products[0], -1, 1)))
+    angles = np.degrees(np.arccos(np.clip((table @ table[0]).numpy() / (d_model / 2), -1, 1)))
     longest = {f"base {base:,}": [wavelengths_of(width, base=base)[-1] for width in _WIDTHS] for base in _BASES}
     grown = 100 * (longest["base 10,000"][-1] / longest["base 10,000"][1] - 1)
     slow = [100 * float((wavelengths_of(width) > 4096).mean()) for width in (64, 1024)]
@@ -67,7 +62,7 @@ def numbers(*, d_model: int = 64) -> dict[str, Any]:
     ]
     named = {
         f"{title}: {name}": np.stack(curve)
-        for title, of_title in zip(_TITLES, curves, strict=True)
+        for title, of_title in zip(_PANELS, curves, strict=True)
         for name, curve in of_title.items()
     }
     return {"findings": findings, "turn": turn, **named}
@@ -75,11 +70,13 @@ def numbers(*, d_model: int = 64) -> dict[str, Any]:
 
 def draw(findings: list[str], turn: int, **curves: Any) -> Figure:
     """Draw statements and what refutes them, two panels in a row."""
-    figure, found = panels(len(_TITLES), 2, width=11, height=4.1)
-    for axes, title, finding, (x, y, log) in zip(found, _TITLES, findings, _AXES, strict=True):
+    figure, found = panels(len(_PANELS), 2, width=11, height=4.1)
+    for axes, finding, (title, (x, y, log)) in zip(found, findings, _PANELS.items(), strict=True):
         own = {name.removeprefix(f"{title}: "): curve for name, curve in curves.items() if name.startswith(title)}
         for (name, curve), (color, stroke, _) in zip(own.items(), LINES, strict=False):
             axes.plot(*curve, stroke, marker="o" if "x" in log else None, markersize=4, color=color, label=name)
+            if name == "angle":
+                axes.plot(*curve[:, turn], "o", color=INK, markersize=8, markeredgecolor=PAPER, zorder=4)
         label(axes, f"“{title}”", x, y, note=finding, log=log)
         if "x" in log:
             axes.set_xscale("log", base=2)
@@ -89,31 +86,7 @@ def draw(findings: list[str], turn: int, **curves: Any) -> Figure:
             low, high = axes.get_ylim()
             axes.set_ylim(low, 15 * high)
             axes.legend(loc="upper left")
-    angles = curves[f"{_TITLES[1]}: angle"]
-    found[1].plot(*angles[:, turn], "o", color=INK, markersize=8, markeredgecolor=PAPER, zorder=4)
     return figure
 
 
-register_figure(
-    "tutorial-errors",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Four errors that many tutorials repeat",
-        "Each panel holds a sentence or a line of code that is often met against the numbers. None of them stops a "
-        "program from running, and so they are copied from text to text.",
-        "ω<sub>i</sub>&nbsp;= 10000<sup>&minus;2i/d</sup>, &nbsp; i&nbsp;= 0 … d/2&minus;1 &nbsp;&nbsp; "
-        "λ<sub>d/2&minus;1</sub>&nbsp;= 2π&thinsp;·&thinsp;10000<sup>1&minus;2/d</sup>&nbsp;&lt; "
-        "2π&thinsp;·&thinsp;10000",
-        (
-            "The double exponent: a loop over the features 0, 2, 4 … already counts 2i. Doubling it again makes the "
-            "waves so long that half of the features hardly move within any text.",
-            "Distance and angle: near positions have near codes, but only up to a point. Beyond it the angle between "
-            "two codes goes up and down, so that a farther token can look nearer.",
-            "The order of the frequencies: the first pair is the fastest. The exponent grows with i, and it divides.",
-            "Width and context: more features put more waves between the same two ends. How far the longest one "
-            "reaches is set by the base, and how long a text can be read is set by the lengths seen in training.",
-        ),
-    ),
-    limits={"d_model": (2, 1024)},
-)
+register_figure("tutorial-errors", numbers, draw, limits={"d_model": (2, 1024)})

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from locant.errors import UsageError
-from locant.figures.drawing import BLUE, FAINT, INK, PAPER, VERMILION, count, new_figure, signed
+from locant.figures.drawing import Figure, count, new_figure, signed
 from locant.figures.numbers import wavelengths_of
-from locant.figures.registry import Caption, register_figure
+from locant.figures.palette import BLUE, FAINT, INK, PAPER, VERMILION
+from locant.figures.registry import register_figure
 from locant.positions import sinusoid_table
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 _MOST_PAIRS = 8
+_LINES = (("sine", BLUE, "-", "o", 0.74), ("cosine", VERMILION, "--", "s", 0.26))
 
 
 def numbers(*, d_model: int = 16, length: int = 60, base: float = 10000.0, token: int | None = None) -> dict[str, Any]:
     """Return the waves of a sinusoidal code between positions 0 and ``length - 1``.
 
-    Args:
-        d_model: Even width of the code; of one with more pairs than 8 so many are taken, evenly spaced.
-        length: Number of positions.
-        base: Base of the wavelengths.
-        token: Position whose values are marked; by default a third of the way.
+    Of a code with more pairs than 8 so many are taken, evenly spaced. The values at ``token``, by default a third of
+    the way, are marked.
 
     Raises:
         UsageError: ``token`` is beyond the text.
-        ConfigError: Another value is out of range.
     """
     token = length // 3 if token is None else token
     if token >= length:
@@ -60,10 +55,7 @@ def draw(places: Any, *, wavelengths: Any, pairs: Any, token: int, title: str, *
     strips = figure.subplots(len(pairs), 1, sharex=True, squeeze=False)[:, 0]
     for row, axes in enumerate(strips):
         axes.axvline(token, color=INK, linewidth=0.9)
-        for name, color, stroke, mark, height in (
-            ("sine", BLUE, "-", "o", 0.74),
-            ("cosine", VERMILION, "--", "s", 0.26),
-        ):
+        for name, color, stroke, mark, height in _LINES:
             value = data[f"token_{name}"][row]
             axes.plot(places, data[name][row], stroke, color=color, label=name)
             axes.plot(token, value, mark, color=color, markersize=6, markeredgecolor=PAPER, clip_on=False)
@@ -81,18 +73,5 @@ def draw(places: Any, *, wavelengths: Any, pairs: Any, token: int, title: str, *
     return figure
 
 
-register_figure(
-    "waves",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "The hands, seen from the side",
-        "The two features of a pair are sine and cosine of its hand, so that along the text each pair draws two waves. "
-        "A token receives the values on its vertical line: fast pairs tell it from its neighbours, slow ones say where "
-        "in the text it stands.",
-        "PE(p, 2i)&nbsp;= sin(p&thinsp;/&thinsp;10000<sup>2i/d</sup>) &nbsp;&nbsp; "
-        "PE(p, 2i+1)&nbsp;= cos(p&thinsp;/&thinsp;10000<sup>2i/d</sup>) &nbsp;&nbsp; (Vaswani et al. 2017)",
-    ),
-    limits={"length": (2, 1000), "d_model": (2, 4096), "token": (0, 999)},
-    slides={"d_model": 6},
-)
+_LIMITS = {"length": (2, 1000), "d_model": (2, 4096), "token": (0, 999)}
+register_figure("waves", numbers, draw, limits=_LIMITS, slides={"d_model": 6})

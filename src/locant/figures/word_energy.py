@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from locant.errors import ConfigError
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, PAPER, VERMILION, Numbers, label, new_figure
-from locant.figures.registry import Caption, register_figure
-from locant.figures.trained import RECORDED, load_trained, read_record
+from locant.figures.drawing import Figure, Numbers, label, new_figure
+from locant.figures.numbers import wave_pairs
+from locant.figures.palette import BLUE, FAINT, GREEN, INK, PAPER, VERMILION
+from locant.figures.registry import register_figure
+from locant.figures.trained import load_trained, read_record
 from locant.positions import PositionScheme, Sinusoidal
 from locant.text.tokenizer import EOS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _FREQUENT = 500  # tokens; tokenizers have the frequent ones first
 _GROUPS = ("more than 1 rad", "0.1 to 1 rad", "less than 0.1 rad")
@@ -47,7 +46,7 @@ def numbers(*, run: Path | None = None, length: int = 50) -> dict[str, Any]:
     else:
         _, model = load_trained(run, "word-energy")
         scheme = model.encoder.scheme(0)
-        if not scheme.wave_pairs or scheme.code(torch.arange(1)) is None:
+        if not wave_pairs(scheme):
             raise ConfigError(
                 f"The model of {run} tells positions by '{model.config.position}', which adds no sinusoids to its word "
                 "vectors, so that there are no pairs of features to compare."
@@ -57,7 +56,7 @@ def numbers(*, run: Path | None = None, length: int = 50) -> dict[str, Any]:
     with torch.no_grad():
         code = scheme.code(torch.arange(length))
     assert code is not None
-    turned = np.array([2 * np.pi / wavelength * (length - 1) for wavelength, *_ in sorted(scheme.wave_pairs)])
+    turned = np.array([2 * np.pi / wavelength * (length - 1) for wavelength, *_ in wave_pairs(scheme)])
     inside = np.stack([turned > 1, (turned > 0.1) & (turned <= 1), turned <= 0.1])
     shares = np.stack((np.full(len(turned), 1 / len(turned)), of_all / of_all.sum(), of_frequent / of_frequent.sum()))
     return {
@@ -72,7 +71,7 @@ def numbers(*, run: Path | None = None, length: int = 50) -> dict[str, Any]:
 def energy_by_pair(scheme: PositionScheme, vectors: torch.Tensor) -> Numbers:
     """Return the variance of vectors ``[N, E]`` by pair of features, ``[P]``, the fastest pair first."""
     by_feature = vectors.double().var(0, correction=0).numpy()
-    return np.array([by_feature[[sine, cosine]].sum() for _, sine, cosine in sorted(scheme.wave_pairs)])
+    return np.array([by_feature[[sine, cosine]].sum() for _, sine, cosine in wave_pairs(scheme)])
 
 
 def draw(words: Any, frequent: Any, positions: Any, groups: Any, length: int) -> Figure:
@@ -99,18 +98,4 @@ def draw(words: Any, frequent: Any, positions: Any, groups: Any, length: int) ->
     return figure
 
 
-register_figure(
-    "word-energy",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "Do words keep out of the first features?",
-        "If words left the first features to the position, their vectors would hardly vary there. A group of pairs "
-        "that words avoid has less of their energy than its share of the pairs. Compare the bars: to lean away from "
-        "the pairs that turn is one thing, to leave them to the position another.",
-        "energy of pair i&nbsp;= d&thinsp;(var<sub>w</sub> E[w]<sub>2i</sub> + var<sub>w</sub> E[w]<sub>2i+1</sub>)",
-        (RECORDED,),
-    ),
-    limits={"length": (2, 4096)},
-    recorded=True,
-)
+register_figure("word-energy", numbers, draw, limits={"length": (2, 4096)}, recorded=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,16 +13,14 @@ from torch import Tensor
 
 from locant.analysis.attention_steps import attention_steps
 from locant.errors import ConfigError
-from locant.figures.drawing import BLUE, FAINT, GRID, INK, LINES, PAPER, VERMILION, label, new_figure
-from locant.figures.registry import Caption, register_figure
+from locant.figures.drawing import Axes, Figure, label, new_figure
+from locant.figures.numbers import wave_pairs
+from locant.figures.palette import BLUE, FAINT, GRID, INK, LINES, PAPER, VERMILION
+from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, readable
 from locant.models.transformer import Transformer
 from locant.positions import PositionScheme
 from locant.text.tokenizer import BOS, EOS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _WORDS, _FREQUENT, _POSITIONS = 5, 400, 16
 _SLOW = 40  # tokens per turn of the second pair that is shown, about
@@ -63,8 +61,12 @@ def numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
             planes = _planes_of_codes(scheme, codes)
             moved = vectors[:, None] + codes
             more = {"word norms": words[EOS + 1 :].norm(dim=1).numpy(), "position norms": codes.norm(dim=1).numpy()}
-        elif scheme.acts_on == {"queries+keys"} and len(scheme.query_blocks(torch.arange(count))) == 1:
-            vectors, moved, scores = _turned(model, scheme, candidates, count)
+        elif (
+            scheme.acts_on == {"queries+keys"}
+            and len(scheme.query_blocks(torch.arange(count))) == 1
+            and (turned := _turned(model, scheme, candidates, count))[1].shape[-1] == turned[0].shape[-1]
+        ):
+            vectors, moved, scores = turned
             planes = _planes_of_rotation(scheme, model.config.heads, vectors.shape[-1])
             more = {"scores": scores.numpy()}
         else:
@@ -85,7 +87,7 @@ def numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
 
 def _planes_of_codes(scheme: PositionScheme, codes: Tensor) -> dict[str, Tensor]:
     """Return the planes to look at, ``[E, 2]`` each: pairs of sinusoids, or where other codes vary the most."""
-    if pairs := scheme.wave_pairs:
+    if pairs := wave_pairs(scheme):
         slow = min(range(len(pairs)), key=lambda i: abs(math.log(pairs[i][0] / _SLOW)))
         axes = torch.eye(codes.shape[-1], dtype=torch.float64)
         return {
@@ -129,7 +131,7 @@ def _turned(
     q, k = (part.transpose(0, 1)[:, :, None].expand(-1, -1, count, -1) for part in (steps.q, steps.k))
     positions = torch.arange(count)
     turned, keys = (part[:, 0].double() for part in scheme.rotate(q, k, positions, positions))
-    scores = (turned * keys[:, :1]).sum(-1) / math.sqrt(q.shape[-1])
+    scores = (turned * keys[:, :1]).sum(-1) / math.sqrt(turned.shape[-1])
     return steps.q[0].double(), turned, scores
 
 
@@ -203,20 +205,4 @@ def _draw_norms(axes: Axes, words: Any, positions: Any) -> None:
     axes.legend(loc="upper left", fontsize=9, labelcolor=FAINT, frameon=True, framealpha=1, edgecolor=PAPER)
 
 
-register_figure(
-    "word-plus-position",
-    numbers=numbers,
-    draw=draw,
-    caption=Caption(
-        "A word is not one point but a circle of points",
-        "A model with sinusoids adds the code of the position to the vector of the word: in the plane of one pair of "
-        "features the same word lies somewhere on a circle around its own vector, and the lengths of both vectors show "
-        "how much room the position takes. A model with rotary positions adds nothing; it turns the query and the key "
-        "of the word around the origin, each pair at its own pace. Lengths stay, and a score depends on the distance "
-        "alone.",
-        "added: x<sub>p</sub>&nbsp;= √d&thinsp;E[w] + PE(p), &nbsp; |PE(p)|&nbsp;= √(d/2) for every p &nbsp;&nbsp; "
-        "turned: q<sub>p</sub>&nbsp;= R<sub>p</sub>&thinsp;q, &nbsp; q<sub>m</sub> · k<sub>n</sub>&nbsp;= "
-        "q · R<sub>n&minus;m</sub>&thinsp;k",
-        ("For a rotary run the words are queries of the encoder's first layer and first head, as they leave W_Q.",),
-    ),
-)
+register_figure("word-plus-position", numbers, draw)

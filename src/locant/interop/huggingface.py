@@ -24,6 +24,7 @@ from locant.interop.assembling import Parts, assemble, sinusoid_of, stacked
 from locant.interop.huggingface_files import Foreign, Row, read_rows, read_weights
 from locant.interop.sentencepiece_models import Side
 from locant.models.architectures import require_transformer
+from locant.models.config import unserved
 from locant.models.decoding_settings import LONGEST_SOURCE, MOST_HYPOTHESES, DecodingSettings
 from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, save_model_folder
@@ -631,12 +632,16 @@ def require_same(
     config, scheme = model.config, model.encoder.scheme(0)
     codes = scheme.code(torch.arange(64)) if scheme.acts_on == {"embedding"} else None
     found = None if codes is None else sinusoid_of(codes, sinusoids, atol=1e-6)
-    differences = []
+    differences = [
+        (f"{name} {known}", f"has {getattr(config, name)}", f"model.{name}={known}")
+        for name, known in unserved(config).items()
+        if name not in ("norm", "feed_forward", "kinds")
+    ]
     if config.norm != kind.norm:
         differences.append((f"{kind.norm}-norm layers", f"is {config.norm}-norm", f"model.norm={kind.norm}"))
     if config.feed_forward not in _ACTIVATIONS:
         wanted = "model.feed_forward=relu (or gelu, silu)"
-        differences.append(("no gated feed-forward", f"has the gated {config.feed_forward}", wanted))
+        differences.append(("no gated feed-forward", f"has {config.feed_forward}", wanted))
     if found is None:
         given = " and ".join(f"{option}={value}" for option, value in config.position_options.items()) or "no options"
         wanted = f"model.position=sinusoidal {settings}" if config.position != "sinusoidal" else settings

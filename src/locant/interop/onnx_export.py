@@ -106,13 +106,14 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
 
 
 def require_traceable(model: Transformer) -> None:
-    """Raise ConfigError unless one graph computes the positions of a model in texts of all lengths."""
-    if not model.encoder.scheme(0).traceable:
-        raise ConfigError(
-            f"Positions '{model.config.position}' with {model.config.position_options or 'no options'} depend on the "
-            "length of the text in a way that a graph of ONNX cannot follow. Train a model with model.position=rotary, "
-            "sinusoidal or alibi, for instance."
-        )
+    """Raise ConfigError unless one graph computes the positions of a model in texts of all lengths, with two caches."""
+    for scheme in (*model.encoder.schemes, *model.decoder.schemes):
+        if not scheme.traceable or scheme.reads_state:
+            what = "read the hidden state" if scheme.reads_state else "depend on the length of the text"
+            raise ConfigError(
+                f"Positions '{scheme.name}' {what} in a way that a graph of ONNX cannot follow. Train a model with "
+                "model.position=rotary, sinusoidal or alibi, for instance."
+            )
 
 
 class EncoderGraph(nn.Module):
@@ -136,10 +137,10 @@ class _Cache(KeyValueCache):
         super().__init__()
         self.present = past
 
-    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        new = zip(self.present, (k, v), strict=True)
-        self.present = tuple(torch.cat(parts, dim=2) for parts in new) if self.present else (k, v)
-        return self.present[0], self.present[1]
+    def append(self, *new: Tensor) -> tuple[Tensor, ...]:
+        both = zip(self.present, new, strict=True)
+        self.present = tuple(torch.cat(parts, dim=2) for parts in both) if self.present else new
+        return self.present
 
 
 class DecoderGraph(nn.Module):
@@ -173,7 +174,9 @@ class DecoderGraph(nn.Module):
         """Return logits ``[B, T, V]`` and each layer's keys and values ``[B, H, P + T, D]``."""
         first = 0 if before is None else before.shape[0]
         positions = torch.arange(first, first + input_ids.shape[1])
-        x, cache = self.embedding(input_ids) * self.scale, StackCache([*caches], before, first)
+        x, cache = self.embedding(input_ids) * self.scale, StackCache([*caches], length=first)
+        if before is not None:
+            cache.positions = [before] * len(caches)  # for every kind of layers
         x, plans = self.stack.begin(x, positions, Mask(causal=True), cache)
         mask = Mask(keys=(encoder_attention_mask != 0)[:, None, None, :])
         for layer, plan, memory, own in zip(self.stack.layers, plans, cross, caches, strict=True):

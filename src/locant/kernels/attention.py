@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.kernels.library import Kernel
+from locant.kernels.library import Kernel, require_done
 from locant.kernels.operator import no_gradient, of_first_alone, operator
-from locant.kernels.outcomes import require_done
-from locant.kernels.tensors import DTYPES, address, always, is_usable, suits_kernels
+from locant.kernels.tensors import DTYPES, address, always, int64s, is_usable, suits_kernels
 
 LONGEST = {torch.float32: 64, torch.bfloat16: 128}
 """Queries and keys beyond which the gain is small, and the probabilities that are kept are many."""
@@ -44,20 +43,11 @@ def serves(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> bool:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *, key_mask: Tensor | None, causal: bool) -> Tensor:
-    """Return ``softmax(q k^T / sqrt(D)) v``, with gradients.
+    """Return ``softmax(q k^T / sqrt(D)) v``, with gradients: ``[B, H, Q, D]`` whose heads are merged without a copy.
 
-    Args:
-        q: Queries ``[B, H, Q, D]``, as :func:`serves` asks for, though of any size.
-        k: Keys ``[B, H, K, D]``.
-        v: Values ``[B, H, K, D]``.
-        key_mask: Boolean ``[B, 1, 1, K]``, true where a key is seen; ``None`` when all are.
-        causal: Whether a query sees only keys up to its own index, the queries being the last ones.
-
-    Returns:
-        ``[B, H, Q, D]``, laid out as ``[B, Q, H, D]``: merging the heads copies nothing.
-
-    Raises:
-        MemoryError: Memory does not suffice.
+    Queries ``[B, H, Q, D]``, keys and values ``[B, H, K, D]`` are as :func:`serves` asks for, though of any size. The
+    mask, boolean ``[B, 1, 1, K]``, is true where a key is seen. A ``causal`` query sees only keys up to its own index,
+    the queries being the last ones. MemoryError where memory does not suffice.
     """
     return ATTENTION(q, k, v, key_mask, causal)[0]
 
@@ -180,14 +170,10 @@ def _call(
     name: str, q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, probabilities: Tensor, heads: tuple[Tensor, ...]
 ) -> None:
     sizes = *q.shape[:3], k.shape[2], q.shape[3]
-    work = _numbers(*sizes, address(mask) or 0, causal, probabilities.data_ptr())
-    tensors = [_numbers(x.data_ptr(), *x.stride()[:3]) for x in heads]
+    work = int64s(*sizes, address(mask) or 0, causal, probabilities.data_ptr())
+    tensors = [int64s(x.data_ptr(), *x.stride()[:3]) for x in heads]
     settings = q.dtype == torch.bfloat16, _scale(q), torch.get_num_threads()
     require_done(getattr(KERNEL.library, name)(work, *tensors, *settings))
-
-
-def _numbers(*values: int) -> Any:
-    return (ctypes.c_int64 * len(values))(*values)
 
 
 def _scale(q: Tensor) -> float:

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.kernels.library import Kernel
-from locant.kernels.outcomes import require_done
+from locant.kernels.library import Kernel, require_done
 from locant.kernels.tensors import DTYPES, is_usable, suits_kernels
 
 _ADDRESS, _COUNT, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
@@ -36,11 +35,8 @@ def serves(logits: Tensor) -> bool:
 def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, gradient: bool) -> Tensor:
     """Return the summed label-smoothed cross-entropy and the negative log-likelihood, ``[2]`` in float64.
 
-    Args:
-        logits: ``[R, V]``, as :func:`serves` asks for, though of any size.
-        labels: Right ids ``[R]``, int64.
-        smoothing: Probability mass spread evenly over the vocabulary.
-        gradient: Whether to put the gradient of the former in the place of the logits.
+    Logits ``[R, V]`` are as :func:`serves` asks for, though of any size; where a ``gradient`` is wanted, that of the
+    former takes their place. ``labels`` are the right ids ``[R]``, int64.
 
     Raises:
         ConfigError: A label is outside the vocabulary; or logits or labels are not as said.
@@ -66,11 +62,7 @@ def plain_cross_entropy(
 ) -> tuple[Tensor, Tensor | None]:
     """Return what :func:`cross_entropy` returns, by PyTorch's operations, and the gradient in memory of its own.
 
-    Args:
-        logits: ``[R, V]``, of any floating dtype, on any device.
-        labels: Right ids ``[R]``, int64.
-        smoothing: Probability mass spread evenly over the vocabulary.
-        gradient: Whether the gradient is wanted; else it is ``None``.
+    The logits may be of any floating dtype, on any device; the gradient is ``None`` where it is not wanted.
     """
     dtype, logits = logits.dtype, logits.float()
     y, vocabulary = labels.unsqueeze(1), logits.shape[1]

@@ -6,16 +6,15 @@ Source: Ba et al. 2016 (layer normalisation, section 3); Vaswani et al. 2017, se
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.kernels.library import Kernel
+from locant.kernels.library import Kernel, require_done
 from locant.kernels.operator import no_gradient, of_first_alone, operator
-from locant.kernels.outcomes import require_done
-from locant.kernels.tensors import DTYPES, address, is_usable, suits_kernels
+from locant.kernels.tensors import DTYPES, address, int64s, is_usable, suits_kernels
 
 CHANCES = 256
 """A random byte decides for an element: so many values has it."""
@@ -23,21 +22,12 @@ CHANCES = 256
 _BLOCK = 64  # Features that share a block of random numbers.
 # Of what is normalised, and of the output.
 _PRECISIONS = ((torch.float32,) * 2, (torch.bfloat16,) * 2, (torch.float32, torch.bfloat16))
+_Maybe: TypeAlias = Tensor | None
+_Three: TypeAlias = tuple[Tensor, Tensor, Tensor]
+_Type: TypeAlias = torch.dtype
 
 
-class _Work(ctypes.Structure):
-    """The fields as ``layer_norm.cpp`` reads them."""
-
-    _fields_ = (
-        ("rows", ctypes.c_int64),
-        ("width", ctypes.c_int64),
-        ("seed", ctypes.c_uint64),
-        ("dropped", ctypes.c_int64),
-        ("threads", ctypes.c_int64),
-    )
-
-
-_ADDRESSES = (ctypes.POINTER(_Work), *[ctypes.c_void_p] * 7)
+_ADDRESSES = [ctypes.c_void_p] * 8
 _FLAGS = (ctypes.c_int, ctypes.c_int)
 KERNEL = Kernel(
     {
@@ -78,16 +68,10 @@ def layer_norm(
 ) -> Tensor:
     """Return the layer norm of ``residual + dropout(x)``, with gradients.
 
-    Args:
-        x: ``[..., E]``, as :func:`serves` asks for, though of any size.
-        residual: Of the same shape and dtype, or ``None``.
-        weight: ``[E]``, float32.
-        bias: Likewise.
-        epsilon: Added to the variance.
-        dropped: How many of :data:`CHANCES` elements of ``x`` are dropped.
+    ``x`` and the residual are as :func:`serves` asks for, though of any size; ``epsilon`` is added to the variance, and
+    so many of :data:`CHANCES` elements of ``x`` are ``dropped``.
 
-    Returns:
-        ``[..., E]``, under autocast in the lower precision.
+    Returns ``[..., E]``, under autocast in the lower precision.
 
     Raises:
         ConfigError: No elements are kept, or fewer than none are dropped.
@@ -112,12 +96,7 @@ def random_words(*shape: int) -> Tensor:
 def scale_of(dropped: int, seed: Tensor | None) -> float:
     """Return what the elements that are kept are multiplied by.
 
-    Args:
-        dropped: How many of :data:`CHANCES` elements are dropped.
-        seed: As from :func:`random_words`, of no dimensions; ``None`` where none are dropped.
-
-    Raises:
-        ConfigError: There is no such dropout, or it has no seed.
+    ConfigError where there is no such dropout, or it has no seed, which is as from :func:`random_words`.
     """
     if not 0 <= dropped < CHANCES:
         raise ConfigError(f"Dropout takes 0 to {CHANCES - 1} of {CHANCES} elements, not {dropped}.")
@@ -127,17 +106,7 @@ def scale_of(dropped: int, seed: Tensor | None) -> float:
 
 
 def keeps(seed: Tensor, shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
-    """Return which elements of a tensor the kernels keep: the same, by PyTorch's operations.
-
-    Args:
-        seed: As from :func:`random_words`, of no dimensions.
-        shape: Of the tensor.
-        dropped: How many of :data:`CHANCES` elements are dropped.
-        device: Of the tensor.
-
-    Returns:
-        Boolean, of the given shape.
-    """
+    """Return which elements of a tensor the kernels keep, boolean of its shape: the same, by PyTorch's operations."""
     size = shape.numel()
     # The SplitMix64 generator (Steele et al. 2014), in whole numbers of 64 bits that wrap.
     state = seed.to(device) + torch.arange(1, (size + 7) // 8 + 1, device=device) * _signed(0x9E3779B97F4A7C15)
@@ -168,15 +137,8 @@ def _shifted(number: Tensor, by: int) -> Tensor:
 
 
 def _kernel(
-    x: Tensor,
-    residual: Tensor | None,
-    weight: Tensor,
-    bias: Tensor,
-    seed: Tensor | None,
-    dropped: int,
-    epsilon: float,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor]:
+    x: Tensor, residual: _Maybe, weight: Tensor, bias: Tensor, seed: _Maybe, dropped: int, epsilon: float, dtype: _Type
+) -> _Three:
     scale = scale_of(dropped, seed)
     out, normalised = (x.new_empty(x.shape, dtype=dtype) for _ in range(2))
     found = out, normalised, x.new_empty(x.shape[:-1], dtype=torch.float32)
@@ -189,15 +151,8 @@ def _kernel(
 
 
 def _plain(
-    x: Tensor,
-    residual: Tensor | None,
-    weight: Tensor,
-    bias: Tensor,
-    seed: Tensor | None,
-    dropped: int,
-    epsilon: float,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor]:
+    x: Tensor, residual: _Maybe, weight: Tensor, bias: Tensor, seed: _Maybe, dropped: int, epsilon: float, dtype: _Type
+) -> _Three:
     total = drop(_wide(x), seed, dropped)
     total = total if residual is None else _wide(residual) + total
     variance, mean = torch.var_mean(total, -1, correction=0, keepdim=True)
@@ -233,43 +188,42 @@ def _gradients(ctx: Any, outer: Tensor | None, *_: None) -> tuple[Tensor | None,
 
 def _kernel_backward(
     outer: Tensor,
-    normalised: Tensor,
+    rows: Tensor,
     inverse: Tensor,
     weight: Tensor,
-    seed: Tensor | None,
+    seed: _Maybe,
     dropped: int,
-    separate: bool,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor]:
+    apart: bool,
+    dtype: _Type,
+) -> _Three:
     scale = scale_of(dropped, seed)
     outer, weight = outer.contiguous(), weight.contiguous()  # copies must outlive the call
     of_x = outer.new_empty(outer.shape, dtype=dtype)
-    of_residual = outer.new_empty(outer.shape if separate else 0, dtype=dtype)
-    work = _work(outer, seed, dropped)
-    sums = outer.new_zeros(work.threads, 2, outer.shape[-1], dtype=torch.float32)
-    places = map(address, (outer, normalised, inverse, weight, of_x, of_residual if separate else None, sums))
+    of_residual = outer.new_empty(outer.shape if apart else 0, dtype=dtype)
+    sums = outer.new_zeros(torch.get_num_threads(), 2, outer.shape[-1], dtype=torch.float32)
+    places = map(address, (outer, rows, inverse, weight, of_x, of_residual if apart else None, sums))
     small = dtype == torch.bfloat16, outer.dtype == torch.bfloat16
-    require_done(KERNEL.library.locant_layer_norm_backward(work, *places, scale, *small))
+    require_done(KERNEL.library.locant_layer_norm_backward(_work(outer, seed, dropped), *places, scale, *small))
     return of_x, of_residual, sums.sum(0)
 
 
 def _plain_backward(
     outer: Tensor,
-    normalised: Tensor,
+    rows: Tensor,
     inverse: Tensor,
     weight: Tensor,
-    seed: Tensor | None,
+    seed: _Maybe,
     dropped: int,
-    separate: bool,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor]:
-    above, values = _wide(outer), _wide(normalised)
+    apart: bool,
+    dtype: _Type,
+) -> _Three:
+    above, wide = _wide(outer), _wide(rows)
     gradient = above * weight
-    along = (gradient * values).mean(-1, keepdim=True)
-    total = (gradient - gradient.mean(-1, keepdim=True) - values * along) * inverse.unsqueeze(-1)
-    rows = tuple(range(outer.dim() - 1))
-    sums = torch.stack(((above * values).sum(rows), above.sum(rows))) if rows else torch.stack((above * values, above))
-    of_residual = total if separate else total.new_empty(0)
+    along = (gradient * wide).mean(-1, keepdim=True)
+    total = (gradient - gradient.mean(-1, keepdim=True) - wide * along) * inverse.unsqueeze(-1)
+    dims = tuple(range(outer.dim() - 1))
+    sums = torch.stack(tuple(part.sum(dims) if dims else part for part in (above * wide, above)))
+    of_residual = total if apart else total.new_empty(0)
     of_x = drop(total, seed, dropped)
     return of_x.to(dtype, copy=True).contiguous(), of_residual.to(dtype).contiguous(), sums
 
@@ -286,9 +240,10 @@ def _reads_backward(outer: Tensor, normalised: Tensor, inverse: Tensor, weight: 
     )
 
 
-def _work(x: Tensor, seed: Tensor | None, dropped: int) -> _Work:
-    number = 0 if seed is None else seed.item()
-    return _Work(x.numel() // x.shape[-1], x.shape[-1], number, dropped, torch.get_num_threads())
+def _work(x: Tensor, seed: Tensor | None, dropped: int) -> Any:
+    """Return rows, width, seed, dropped and threads, as ``layer_norm.cpp`` reads them."""
+    number = 0 if seed is None else int(seed.item())
+    return int64s(x.numel() // x.shape[-1], x.shape[-1], number, dropped, torch.get_num_threads())
 
 
 def _wide(x: Tensor) -> Tensor:

@@ -66,16 +66,14 @@ def enabled(on: bool | None = None) -> bool:
 
 
 class Library:
-    """All C++ kernels in one library, loaded when it is first needed.
+    """All C++ kernels in one library, loaded when it is first needed; ``failed`` says that it could not be.
 
-    Loading, and building where that is needed, is safe in several threads and processes at once: one builds and the
-    others wait for it.
+    In several threads and processes at once, one builds where that is needed and the others wait for it.
     """
 
     def __init__(self) -> None:
         self._loaded: ctypes.CDLL | None = None
         self.failed = False
-        """Whether loading it has failed."""
         self._lock = thread_lock()
 
     def usable(self) -> bool:
@@ -108,13 +106,10 @@ LIBRARY = Library()
 
 
 class Kernel:
-    """Some functions of the library.
+    """Some functions of the library, each with its arguments' types and that of its result, as for :mod:`ctypes`.
 
-    Args:
-        functions: For each function its arguments' types and that of its result, as for :mod:`ctypes`.
-        library: Where they are.
-        brief: Those that take so little time that other Python threads wait meanwhile: giving way to them and coming
-            back costs more.
+    Those that are ``brief`` take so little time that other Python threads wait meanwhile: giving way to them and coming
+    back costs more.
     """
 
     def __init__(
@@ -149,11 +144,7 @@ class Kernel:
 
     @property
     def library(self) -> ctypes.CDLL:
-        """The loaded library, whose functions know their types.
-
-        Raises:
-            ConfigError: As in :meth:`Library.load`.
-        """
+        """The loaded library, whose functions know their types; errors as in :meth:`Library.load`."""
         if self._library is None:
             library = self._of.load()
             for name, (arguments, result) in self._functions.items():
@@ -163,6 +154,19 @@ class Kernel:
                     setattr(library, name, ctypes.PYFUNCTYPE(result, *arguments)((name, library)))
             self._library = library
         return self._library
+
+
+def require_done(error: bytes | None, memory: str = "There is not enough memory for this computation.") -> None:
+    """Raise what a kernel returned: nothing for ``None``, which says that the work is done.
+
+    Raises:
+        ConfigError: An argument was wrong, as the kernel says in a sentence; nothing has been read or written.
+        MemoryError: Memory did not suffice; ``memory`` is said then.
+    """
+    if error:
+        raise ConfigError(error.decode())
+    if error is not None:
+        raise MemoryError(memory)
 
 
 def build_all() -> None:
@@ -210,9 +214,9 @@ def find_compiler() -> tuple[str, ...] | None:
 def built_path() -> Path:
     """Return where the build of these sources for this machine is kept, or will be.
 
-    Its name depends on the sources, the processor, the C library and the compiler; where there is no compiler any more,
-    it is the newest build of any. It lies in the cache folder, or in one for temporary files where the user has no home
-    folder or cannot write there, or where others could put something else in its place.
+    Its name depends on the sources, the processor and the C library. It lies in the cache folder, or in one for
+    temporary files where the user has no home folder or cannot write there, or where others could put something else in
+    its place.
 
     Raises:
         ConfigError: There is no such folder.
@@ -220,13 +224,17 @@ def built_path() -> Path:
     folders = [Path(tempfile.gettempdir(), f"locant-{os.geteuid() if hasattr(os, 'geteuid') else 'kernels'}")]
     with suppress(ConfigError):  # no home folder
         folders.insert(0, cache_folder() / "kernels")
-    compiler, name = find_compiler(), f"kernels-{_digest(sorted(sources().items()), _FLAGS, _machine())}"
+    try:
+        about = [line for line in _CPUINFO.read_text(encoding="utf-8").splitlines() if _INSTRUCTIONS.match(line)]
+    except OSError:
+        about = [platform.node()]  # another machine may have another processor
+    machine = platform.machine(), platform.processor(), sorted({*about}), *platform.libc_ver()  # of all cores
+    digest = hashlib.sha256(repr((sorted(sources().items()), _FLAGS, machine)).encode()).hexdigest()[:16]
     for folder in folders:
-        with suppress(OSError):
-            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        found = sorted(folder.glob(f"{name}-*.so"), key=lambda path: path.stat().st_mtime) if compiler is None else []
-        path = found[-1] if found else folder / f"{name}-{_digest(_identity(compiler))}.so"
         with suppress(OSError):  # it is not there
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path = folder / f"kernels-{digest}.so"
+        with suppress(OSError):
             if _is_safe(folder) and (_is_safe(path) if path.exists() else os.access(folder, os.W_OK)):
                 return path
     places = " or ".join(map(str, folders))
@@ -283,23 +291,3 @@ def sources() -> dict[str, bytes]:
     """Return the content of every C++ file and header, by name."""
     files = resources.files("locant.kernels").iterdir()
     return {file.name: file.read_bytes() for file in files if file.name.endswith((".cpp", ".h"))}
-
-
-def _machine() -> tuple[object, ...]:
-    """Return what a build for this processor and system depends on; of all cores where they differ."""
-    try:
-        lines = {line for line in _CPUINFO.read_text(encoding="utf-8").splitlines() if _INSTRUCTIONS.match(line)}
-    except OSError:
-        lines = {platform.node()}  # another machine may have another processor
-    return platform.machine(), platform.processor(), sorted(lines), *platform.libc_ver()
-
-
-def _identity(compiler: Sequence[str] | None) -> tuple[object, ...]:
-    """Return what says whether a compiler is another one, or another version."""
-    # Of a program that runs another one, as ccache does, the other one too.
-    files = [Path(found).resolve() for found in map(shutil.which, compiler or ()) if found]
-    return (*((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files), *(compiler or ())[1:])
-
-
-def _digest(*what: object) -> str:
-    return hashlib.sha256(repr(what).encode()).hexdigest()[:16]

@@ -15,12 +15,7 @@ _NAMESPACE = "locant"
 
 
 class Operator(NamedTuple):
-    """What is registered.
-
-    Attributes:
-        overload: The operator, which is called as a function.
-        plain: Computes the same by PyTorch's operations, on any device and of any shape and dtype.
-    """
+    """An operator, called as a function, and what computes the same by PyTorch's operations, on any device."""
 
     overload: Any
     plain: Callable[..., Any]

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from locant.kernels.library import Kernel
+from locant.kernels.library import Kernel, require_done
 from locant.kernels.operator import operator
-from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import DTYPES, is_usable, suits_kernels
 
 _ARGUMENTS = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int)
@@ -35,15 +34,11 @@ def serves(features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, of_any_s
 def rotate(features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, interleaved: bool) -> tuple[Tensor, ...]:
     """Rotate tensors ``[B, H, L, D]``, of any strides over a row, by angles of ``[L, n]`` or ``[B, 1, L, n]``.
 
-    Args:
-        features: As :func:`serves` asks for, though of any size; B and H may differ among them.
-        cosine: Cosines, float32, next to each other in the last dimension.
-        sine: Sines, likewise.
-        interleaved: Whether pairs are neighbours, or halves apart.
+    The features are as :func:`serves` asks for, though of any size; B and H may differ among them. Cosines and sines
+    are float32, next to each other in the last dimension; pairs are neighbours where ``interleaved``, or halves apart.
 
-    Returns:
-        The rotated features, of the shapes and the dtype of the given ones; those beyond the pairs are copied.
-        Without gradients.
+    Returns the rotated features, of the shapes and the dtype of the given ones, without gradients; those beyond the
+    pairs are copied.
     """
     return tuple(ROTATION(list(features), cosine, sine, interleaved))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
@@ -51,6 +53,11 @@ def is_usable(kernel: Kernel) -> bool:
 def address(x: Tensor | None) -> int | None:
     """Return where a tensor's elements begin in memory, for a pointer of C; ``None`` is its null."""
     return None if x is None else x.data_ptr()
+
+
+def int64s(*values: int) -> ctypes.Array[ctypes.c_int64]:
+    """Return whole numbers of 64 bits one after the other in memory, for a pointer of C."""
+    return (ctypes.c_int64 * len(values))(*values)
 
 
 def always(condition: bool | torch.SymBool) -> bool:

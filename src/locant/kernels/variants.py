@@ -83,13 +83,10 @@ _IN_YMM = ("avx", "avx2", "f16c", "fma")
 
 @dataclass(frozen=True)
 class Choice:
-    """A variant for this processor.
+    """A variant for this processor, one of :data:`VARIANTS`, and its library.
 
-    Attributes:
-        name: One of :data:`VARIANTS`.
-        path: Its library.
-        lacking: What the processor lacks for each better variant that is there, by name.
-        runs: All variants that are there and that the processor runs, the least one first.
+    ``lacking`` is what the processor lacks for each better variant that is there, by name; ``runs`` are all that are
+    there and that it runs, the least one first.
     """
 
     name: str
@@ -103,12 +100,8 @@ def choose(folder: Path = FOLDER) -> Choice | None:
 
     The environment variable ``LOCANT_KERNELS_VARIANT`` takes another one.
 
-    Args:
-        folder: Where the libraries are.
-
     Raises:
-        ConfigError: The variant that the environment names is not there, or the processor runs neither it nor, where
-            none is named, any.
+        ConfigError: The variant that the environment names is not there, or the processor runs not it, or none at all.
         OSError: The least variant cannot be loaded, of which the processor's features are asked.
     """
     asked = os.environ.get(VARIANT, "")

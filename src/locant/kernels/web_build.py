@@ -72,16 +72,7 @@ def find_zig(compiler: str = "") -> list[str] | None:
 
 
 def build_engine(zig: Sequence[str], name: str, to: Path) -> None:
-    """Compile and link an engine.
-
-    Args:
-        zig: The command of Zig.
-        name: One of :data:`MODULES`.
-        to: The file to write.
-
-    Raises:
-        RuntimeError: Zig fails; with what it said.
-    """
+    """Compile and link an engine, one of :data:`MODULES`, by Zig; a RuntimeError has what Zig says where it fails."""
     with TemporaryDirectory(prefix="locant-web-") as folder:
         objects = []
         for source in sorted(SOURCES.glob("*.cpp")):

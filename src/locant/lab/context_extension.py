@@ -94,7 +94,7 @@ class ContextExtensionTask(CharacterTask):
 
     def _lengths_of(self, name: str, factor: int) -> dict[str, Any] | None:
         """Return the options of a scaling that follow from trained and extended length, if it has such."""
-        rotary_dim = self.model.d_model // self.model.heads
+        rotary_dim = self.model.head_features
         lengths = {"trained": self.train_length, "longest": self.train_length * factor}
         return SCALINGS[name].options_for_lengths(rotary_dim=rotary_dim, **lengths)
 
@@ -107,5 +107,5 @@ class ContextExtensionTask(CharacterTask):
         size, length = characters.vocabulary_size, self.train_length
         config = self.model.config("rotary", size, trained=length, longest=length * factor)
         scaling = {"kind": split_variant(variant)[0], **self._options(variant, factor)}
-        changed = config.model_copy(update={"position_options": {"base": self.base, "scaling": scaling}})
+        changed = config.with_positions(position="rotary", position_options={"base": self.base, "scaling": scaling})
         return build_fairly(changed, trial.seed).to(trial.device)

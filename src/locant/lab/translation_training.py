@@ -64,13 +64,13 @@ def build_translator(
     Raises:
         ConfigError: The scheme cannot be built for these dimensions.
     """
-    without = base.model_copy(update={"position": "none", "position_options": {}})
+    without = base.with_positions(position="none")
     torch.manual_seed(seed)
     if is_recurrent(variant):
         return build_model(_recurrent(without, split_variant(variant)[1]))
     plain = Transformer(without)
-    position = position_fields(variant, head_dim=base.d_model // base.heads, trained=trained, longest=longest)
-    model = Transformer(TransformerConfig.parse({**without.to_dict(), **position}, variant))
+    position = position_fields(variant, head_dim=base.blocks().head_features, trained=trained, longest=longest)
+    model = Transformer(base.with_positions(variant, **position))
     share_weights(plain, model)
     return model
 

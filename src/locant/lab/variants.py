@@ -13,17 +13,16 @@ from torch import nn
 
 from locant.errors import ConfigError, nearest
 from locant.lab.digests import weights_digest
-from locant.models.config import FeedForwardKind
+from locant.models.config import BlockOptions, FeedForwardKind, Norm
 from locant.models.language_model import LanguageModel, LanguageModelConfig
 from locant.models.transformer import count_parameters
 from locant.parsing import parse_yaml
-from locant.positions import SCHEMES, AttentionShape, PositionScheme, check_options
+from locant.positions import SCHEMES, PositionScheme
 from locant.positions.registry import option_names, scheme_name
 from locant.positions.scaling import SCALINGS
-from locant.settings import Settings
 
 
-class ModelSettings(Settings):
+class ModelSettings(BlockOptions):
     """Dimensions of the decoder-only model; the fields mean what they mean in ``LanguageModelConfig``."""
 
     layers: int = Field(4, ge=1)
@@ -31,7 +30,15 @@ class ModelSettings(Settings):
     d_ff: int = Field(512, ge=1)
     heads: int = Field(4, ge=1)
     dropout: float = Field(0.0, ge=0, lt=1)
+    norm: Norm = "pre"
     feed_forward: FeedForwardKind = "gelu"
+    parallel: bool = False
+    scale_embeddings: bool = True
+
+    @property
+    def head_features(self) -> int:
+        """Features of a head."""
+        return self.head_size or self.d_model // self.heads
 
     def config(self, variant: str, vocab_size: int, *, trained: int, longest: int) -> LanguageModelConfig:
         """Return the configuration of the model with a scheme fitted to lengths in tokens.
@@ -39,7 +46,7 @@ class ModelSettings(Settings):
         Raises:
             ConfigError: The scheme cannot be built for these dimensions.
         """
-        position = position_fields(variant, head_dim=self.d_model // self.heads, trained=trained, longest=longest)
+        position = position_fields(variant, head_dim=self.head_features, trained=trained, longest=longest)
         return LanguageModelConfig.parse({"vocab_size": vocab_size, **self.to_dict(), **position}, variant)
 
 
@@ -49,7 +56,7 @@ def build_fairly(config: LanguageModelConfig, seed: int) -> LanguageModel:
     A scheme with parameters of its own draws random numbers too; without this all weights drawn later would differ.
     """
     torch.manual_seed(seed)
-    plain = LanguageModel(config.model_copy(update={"position": "none", "position_options": {}}))
+    plain = LanguageModel(config.with_positions(position="none"))
     model = LanguageModel(config)
     share_weights(plain, model)
     return model
@@ -105,9 +112,9 @@ def modules_of(variants: Iterable[str]) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for variant in variants:
-        name = split_variant(variant)[0]
-        registered = [SCHEMES.get(NAMED_VARIANTS.get(name, name)), SCALINGS.get(name)]
-        for module in (one.__module__ for one in registered if one is not None):
+        names = [name for name, _ in kinds_of(variant).values()]
+        registered = [table.get(NAMED_VARIANTS.get(name, name)) for name in names for table in (SCHEMES, SCALINGS)]
+        for name, module in ((one.name, one.__module__) for one in registered if one is not None):
             if module == "__main__":
                 raise ConfigError(
                     f"'{name}' is defined in the script or notebook that runs the comparison, but trials run in "
@@ -137,6 +144,30 @@ def split_variant(variant: str) -> tuple[str, dict[str, Any]]:
     return name, options
 
 
+def kinds_of(variant: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return scheme and options of each kind of layers, by its letter; a variant with one kind has it under ``""``.
+
+    A mix is written as its pattern, in capitals, with the scheme of each letter and, after a dot, its options and its
+    window: ``LLLG:L=rotary:L.window=16:G=none``.
+
+    Raises:
+        ConfigError: An option cannot be read, or a letter of a mix has no scheme.
+    """
+    name, options = split_variant(variant)
+    if not name.isupper():
+        return {"": (name, options)}
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for letter in dict.fromkeys([*name, *(key.partition(".")[0] for key in options)]):
+        if not isinstance(scheme := options.get(letter), str):
+            raise ConfigError(
+                f"'{variant}' does not say what '{letter}' is. Write PATTERN:LETTER=SCHEME:LETTER.option=value, as in "
+                "LLLG:L=rotary:L.window=16:G=none."
+            )
+        own = {key[2:]: value for key, value in options.items() if key.startswith(f"{letter}.")}
+        found[letter] = (scheme_name(scheme) if scheme not in NAMED_VARIANTS else scheme, own)
+    return found
+
+
 def registered(variant: str) -> str:
     """Return a variant with the registered name of its scheme: ``rope:base=500`` is ``rotary:base=500``."""
     name, colon, options = variant.partition(":")
@@ -161,30 +192,59 @@ def require_options(name: str, options: Iterable[str], known: Sequence[str]) -> 
 
 def check_scheme(variant: str) -> None:
     """Raise ConfigError, naming the nearest known one, unless name and options are those of a scheme."""
-    name, options = split_variant(variant)
-    require_known(name, all_schemes())
-    known = option_names(SCHEMES[NAMED_VARIANTS.get(name, name)])
-    require_options(name, options, known)
-    check_options(NAMED_VARIANTS.get(name, name), AttentionShape(512, 8, causal=True), options)
+    kinds = kinds_of(variant)
+    for letter, (name, options) in kinds.items():
+        require_known(name, all_schemes())
+        known = option_names(SCHEMES[NAMED_VARIANTS.get(name, name)])
+        require_options(name, options, [*known, "window"] if letter else known)
+    fields = position_fields(variant, head_dim=64, trained=2, longest=2)
+    layers = len(fields.get("pattern", "1"))
+    LanguageModelConfig.parse({"vocab_size": 1, "layers": layers, "d_model": 512, "heads": 8, **fields}, variant)
+
+
+def options_for_lengths(scheme: type[PositionScheme], *, trained: int, longest: int) -> dict[str, Any]:
+    """Return the options of a scheme that say how long texts are, so that no scheme is at an advantage.
+
+    An option counts by its name: tables end at the trained length (``max_positions``), positions are drawn from a range
+    that covers the longest test (with ``evaluation_length``), a ``window`` of distances is what was trained, and a
+    ``group`` brings the farthest distance of the longest test to one that was.
+
+    Args:
+        scheme: The class.
+        trained: Longest training text, in tokens.
+        longest: Longest test text, in tokens.
+    """
+    near = max(1, trained // 2)
+    rules: dict[tuple[str, ...], tuple[int, ...]] = {
+        ("max_positions", "evaluation_length"): (max(4 * longest, 2 * trained), max(longest, trained)),
+        ("max_positions",): (max(2, trained),),
+        ("window", "group"): (near, max(1, -(-(longest - near) // max(1, trained - near)))),
+        ("window",): (trained,),
+    }
+    known = option_names(scheme)
+    return next((dict(zip(names, rules[names], strict=True)) for names in rules if {*names} <= {*known}), {})
 
 
 def position_fields(variant: str, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
-    """Return the fields ``position`` and ``position_options`` of a model's configuration.
+    """Return the fields of a model's configuration that say its positions: a scheme and options, or a pattern.
 
-    What a scheme must know about lengths follows from the task, so that no variant is at an advantage: tables end at
-    the trained length, and positions are drawn from a range that covers the longest test.
+    What a scheme must know about lengths follows from the task, see :func:`options_for_lengths`.
 
     Args:
-        variant: Name and options of a scheme.
+        variant: Name and options of a scheme, or a mix of several; see :func:`kinds_of`.
         head_dim: Features of a head.
         trained: Longest training text, in tokens.
         longest: Longest test text, in tokens.
     """
-    name, given = split_variant(variant)
-    scheme = NAMED_VARIANTS.get(name, name)
-    options: dict[str, Any] = {}
-    if scheme in SCHEMES:  # another is refused, with the known ones, by the configuration it goes to
-        options = SCHEMES[scheme].options_for_lengths(head_dim=head_dim, trained=trained, longest=longest)
-    if name == "rotary-25":
-        options["rotary_dim"] = max(2, head_dim // 8 * 2)
-    return {"position": scheme, "position_options": {**options, **given}}
+    kinds: dict[str, dict[str, Any]] = {}
+    for letter, (name, given) in kinds_of(variant).items():
+        scheme = NAMED_VARIANTS.get(name, name)
+        options: dict[str, Any] = {}
+        if scheme in SCHEMES:  # another is refused, with the known ones, by the configuration it goes to
+            options = options_for_lengths(SCHEMES[scheme], trained=trained, longest=longest)
+        if name == "rotary-25":
+            options["rotary_dim"] = max(2, head_dim // 8 * 2)
+        kinds[letter] = {"position": scheme, "position_options": {**options, **given}}
+        if letter and "window" in given:
+            kinds[letter]["window"] = kinds[letter]["position_options"].pop("window")
+    return kinds[""] if "" in kinds else {"pattern": split_variant(variant)[0], "kinds": kinds}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,18 +12,20 @@ from torch import Tensor, nn
 from locant.models.attention import CrossAttention, DecoderCache, KeyValueCache, SelfAttention, StackCache
 from locant.models.config import BlockSettings, TransformerConfig
 from locant.models.dropout import Dropout
-from locant.models.layer_norm import add_and_norm, layer_norm
+from locant.models.layer_norm import add_and_norm, build_norm, layer_norm
 from locant.models.stacked_linear import StackedLinear
 from locant.positions import AttentionPlan, Mask, PositionScheme, build_scheme
+from locant.positions.attention import cached_keys
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": nn.functional.relu,
     "gelu": nn.functional.gelu,
+    "gelu_tanh": partial(nn.functional.gelu, approximate="tanh"),
     "silu": nn.functional.silu,
     "sigmoid": lambda x: x.sigmoid(),
 }
 # Gated variants (Shazeer 2020, "GLU Variants Improve Transformer") and the activation of their gate.
-_GATES = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
+_GATES = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "swiglu": "silu"}
 
 
 class FeedForward(nn.Module):
@@ -34,10 +38,10 @@ class FeedForward(nn.Module):
         super().__init__()
         self.gated = settings.feed_forward in _GATES
         self.activation = _ACTIVATIONS[_GATES.get(settings.feed_forward, settings.feed_forward)]
-        blocks = 2 if self.gated else 1
-        self.inner = StackedLinear(settings.d_model, blocks * settings.d_ff, blocks=blocks)
+        heights = [settings.d_ff] * (2 if self.gated else 1)
+        self.inner = StackedLinear(settings.d_model, heights, bias=settings.bias)
         self.dropout = Dropout(settings.feed_forward_dropout)
-        self.outer = nn.Linear(settings.d_ff, settings.d_model)
+        self.outer = nn.Linear(settings.d_ff, settings.d_model, bias=settings.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[B, L, E]`` to ``[B, L, E]``."""
@@ -51,23 +55,30 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """The residual connection, dropout and layer norm around one sub-layer (sections 3.1 and 5.4).
+    """The residual connection, dropout and norm around one sub-layer (sections 3.1 and 5.4).
 
-    Post-norm is the paper's ``LayerNorm(x + Dropout(Sublayer(x)))``; pre-norm is
-    ``x + Dropout(Sublayer(LayerNorm(x)))``.
+    Post-norm is the paper's ``Norm(x + Dropout(Sublayer(x)))``; pre-norm is ``x + Dropout(Sublayer(Norm(x)))``; a norm
+    of the output is ``x + Dropout(Norm(Sublayer(x)))`` (OLMo 2 and 3), and Gemma 3 has both of the last two.
     """
 
     def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
-        self.pre = settings.norm == "pre"
-        self.norm = nn.LayerNorm(settings.d_model)
+        self.post, self.pre = settings.norm == "post", settings.norm in ("pre", "both")
+        self.norm = build_norm(settings, settings.d_model)
+        self.output_norm = build_norm(settings, settings.d_model) if settings.norm == "both" else None
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply ``sublayer`` to ``x [B, L, E]`` with its residual; returns ``[B, L, E]``."""
-        if self.pre:
-            return self.dropout(sublayer(self.given(x)), x)
-        return add_and_norm(sublayer(x), x, self.dropout, self.norm)
+        if self.post:
+            return add_and_norm(sublayer(x), x, self.dropout, self.norm)
+        return self.dropout(self.branch(x, sublayer), x)
+
+    def branch(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return what the sub-layer and its norms make of ``x [B, L, E]``, without the residual connection."""
+        x = sublayer(self.given(x))
+        norm = self.output_norm if self.pre else self.norm
+        return x if norm is None else layer_norm(x, norm)
 
     def given(self, x: Tensor) -> Tensor:
         """Return what the sub-layer is given of ``x [B, L, E]``."""
@@ -81,10 +92,13 @@ class SelfAttentionLayer(nn.Module):
         super().__init__()
         self.self_attention = SelfAttention(settings)
         self.feed_forward = FeedForward(settings)
-        self.residuals = nn.ModuleList(Residual(settings) for _ in range(2))
+        self.parallel = settings.parallel
+        self.residuals = nn.ModuleList(Residual(settings) for _ in range(1 if settings.parallel else 2))
 
     def forward(self, x: Tensor, plan: AttentionPlan, cache: KeyValueCache | None = None) -> Tensor:
         """Map ``[B, L, E]`` to ``[B, L, E]``; with a cache, ``x`` holds the new tokens alone."""
+        if self.parallel:
+            return self.residuals[0](x, lambda y: self.self_attention(y, plan, cache) + self.feed_forward(y))
         x = self.residuals[0](x, lambda y: self.self_attention(y, plan, cache))
         return self.residuals[1](x, self.feed_forward)
 
@@ -149,23 +163,51 @@ class Stack(nn.Module):
 
     def __init__(self, settings: BlockSettings, layers: int, *, causal: bool) -> None:
         super().__init__()
-        schemes = [self._scheme(settings, causal)]
-        if schemes[0].per_layer:
-            schemes += [self._scheme(settings, causal) for _ in range(layers - 1)]
-        self.schemes = nn.ModuleList(schemes)
-        self.heads = settings.heads
+        shape = settings.attention_shape(causal=causal)
+        self.schemes = nn.ModuleList()
+        kinds = settings.kinds_of_layers(layers, causal=causal)
+        self.windows = [kind.window for kind in kinds]
+        # What a plan is made for: the places of its scheme and of the one that draws its positions, and its window.
+        plans: dict[tuple[int, int, int | None], int] = {}
+        first: dict[int, int] = {}
+        self._plan_of_layer: list[int] = []
+        for kind in kinds:
+            place = first.get(id(kind))
+            if place is None or self.schemes[place].per_layer:
+                place = self._add(build_scheme(kind.position, shape, kind.position_options))
+            plan = (place, first.setdefault(id(kind), place), kind.window)
+            self._plan_of_layer.append(plans.setdefault(plan, len(plans)))
+        self._plans = list(plans)
+        self._embeds = next((place for place in first.values() if _embeds(self.schemes[place])), 0)
+        self.like = settings.heads, settings.head_features
         self.post_norm = settings.norm == "post"
         self.dropout = Dropout(settings.dropout)
-        # The paper's post-norm layers end in a norm of their own; pre-norm needs one at the end of the stack.
-        self.norm = nn.LayerNorm(settings.d_model) if settings.norm == "pre" else nn.Identity()
+        # The paper's post-norm layers end in a norm of their own; others need one at the end of the stack.
+        self.norm = nn.Identity() if self.post_norm else build_norm(settings, settings.d_model)
 
-    @staticmethod
-    def _scheme(settings: BlockSettings, causal: bool) -> PositionScheme:
-        return build_scheme(settings.position, settings.attention_shape(causal=causal), settings.position_options)
+    def _add(self, scheme: PositionScheme) -> int:
+        """Return the place of a scheme; there is one embedding, and so one scheme for it whatever kinds have it."""
+        same = [place for place, one in enumerate(self.schemes) if _embeds(one) and _embeds(scheme)]
+        if same and not scheme.per_layer:
+            return same[0]
+        self.schemes.append(scheme)
+        return len(self.schemes) - 1
 
     def scheme(self, layer: int) -> PositionScheme:
         """Return the positional scheme of a layer."""
-        return self.schemes[layer % len(self.schemes)]  # type: ignore[return-value]
+        return self.schemes[self._plans[self._plan_of_layer[layer]][0]]  # type: ignore[return-value]
+
+    def caches(self) -> list[KeyValueCache]:
+        """Return an empty cache for each layer."""
+        schemes = [self.scheme(layer) for layer in range(len(self.windows))]
+        kept = zip(schemes, self.windows, strict=True)
+        return [KeyValueCache(None if window is None else cached_keys(scheme, window)) for scheme, window in kept]
+
+    @property
+    def max_positions(self) -> int | None:
+        """Longest sequence (in tokens) that the positional schemes allow, or ``None``."""
+        limits: list[Any] = [scheme.max_positions for scheme in self.schemes]
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def begin(
         self, x: Tensor, positions: Tensor, mask: Mask, cache: StackCache | None = None
@@ -185,18 +227,22 @@ class Stack(nn.Module):
         Returns:
             ``[B, L, E]``, and a plan for each layer.
         """
-        positions = self.scheme(0).drawn(positions)
-        x = self.dropout(self.scheme(0).embed(x, positions))
+        drawn = {place: self.schemes[place].drawn(positions) for _, place, _ in self._plans}  # type: ignore[operator]
+        x = self.dropout(self.schemes[self._embeds].embed(x, drawn[self._embeds]))  # type: ignore[operator]
         device = x.device.type
         lower = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
         x = x.to(lower) if self.post_norm else x
-        heads = x.new_zeros((), dtype=lower).expand(x.shape[0], self.heads, x.shape[1], x.shape[2] // self.heads)
-        cached = None if cache is None else cache.positions
-        plans = [AttentionPlan(each, positions, mask, like=heads, cached=cached) for each in self.schemes]  # type: ignore[arg-type]
+        heads, size = self.like
+        like = x.new_zeros((), dtype=lower).expand(x.shape[0], heads, x.shape[1], size)
+        plans = []
+        for number, (place, first, window) in enumerate(self._plans):
+            cached = cache.positions[number] if cache is not None and cache.positions else None
+            seen = mask if window is None else Mask(mask.causal, mask.keys, window)
+            plans.append(AttentionPlan(self.schemes[place], drawn[first], seen, like=like, cached=cached))  # type: ignore[arg-type]
         if cache is not None:
-            cache.positions = plans[0].k_positions
+            cache.positions = [plan.k_positions for plan in plans]
             cache.length += x.shape[1]
-        return x, [plans[layer % len(plans)] for layer in range(len(self.layers))]
+        return x, [plans[number] for number in self._plan_of_layer]
 
 
 class Encoder(Stack):
@@ -274,6 +320,10 @@ class Decoder(Stack):
         return layer.cross_attention_weights(x, plans[number], cache.cross[number][0], mask)
 
 
+def _embeds(scheme: nn.Module) -> bool:
+    return "embedding" in scheme.acts_on  # type: ignore[operator]
+
+
 def draw_initial_weights(model: nn.Module, d_model: int, output: nn.Linear, *, tied: bool) -> None:
     """Draw Xavier-uniform matrices, zero biases, and embeddings of standard deviation ``E^-0.5``.
 
@@ -286,7 +336,7 @@ def draw_initial_weights(model: nn.Module, d_model: int, output: nn.Linear, *, t
         tied: Whether ``output`` has the matrix of an embedding, which is then left as it was drawn there.
     """
     for module in model.modules():
-        if isinstance(module, nn.Linear) and module is not output:
+        if isinstance(module, nn.Linear) and module is not output and module.bias is not None:
             nn.init.zeros_(module.bias)
         match module:
             case SelfAttention():
@@ -299,7 +349,7 @@ def draw_initial_weights(model: nn.Module, d_model: int, output: nn.Linear, *, t
             case FeedForward():
                 _xavier_blocks(module.inner)
                 nn.init.xavier_uniform_(module.outer.weight)
-            case nn.LayerNorm() | PositionScheme():
+            case nn.LayerNorm() | nn.RMSNorm() | PositionScheme():
                 module.reset_parameters()
             case nn.Embedding():
                 # Times sqrt(E) at the input this has unit variance; untouched, it suits the tied output.
@@ -310,5 +360,5 @@ def draw_initial_weights(model: nn.Module, d_model: int, output: nn.Linear, *, t
 
 def _xavier_blocks(linear: StackedLinear) -> None:
     """Initialise the matrices stacked in one weight each for itself: Xavier's range depends on a matrix's own shape."""
-    for block in linear.weight.chunk(linear.blocks, dim=0):
+    for block in torch.split(linear.weight, list(linear.heights)):
         nn.init.xavier_uniform_(block)

@@ -3,21 +3,96 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from itertools import cycle, islice
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from locant.errors import ConfigError, nearest
 from locant.models.encoder_decoder import MOST_LAYERS, WIDEST, EncoderDecoderConfig
-from locant.positions import AttentionShape, check_options
+from locant.positions import SCHEMES, AttentionShape, check_options
 from locant.positions.registry import scheme_name
+from locant.settings import Settings
 
-FeedForwardKind = Literal["relu", "gelu", "silu", "glu", "reglu", "geglu", "swiglu"]
+FeedForwardKind = Literal["relu", "gelu", "gelu_tanh", "silu", "glu", "reglu", "geglu", "geglu_tanh", "swiglu"]
 
-Norm = Literal["post", "pre"]
+Norm = Literal["post", "pre", "both", "output"]
+NormKind = Literal["layer", "rms"]
+HeadNorm = Literal["none", "head", "all"]
 
 SchemeName = Annotated[str, AfterValidator(scheme_name)]
 """A positional scheme, by any of its names; what is kept is the registered one."""
+
+
+class LayerKind(Settings):
+    """What layers of a pattern have of their own: how they tell positions, and how far they see."""
+
+    position: SchemeName
+    position_options: dict[str, Any] = Field(default_factory=dict)
+    window: int | None = Field(
+        None, ge=1, description="Causal layers alone: a token sees itself and the window - 1 tokens before it"
+    )
+
+
+class BlockOptions(Settings):
+    """What today's models have otherwise than the paper's; every default is the paper's."""
+
+    kv_heads: int | None = Field(
+        None, ge=1, le=WIDEST, description="Heads of keys and values, each for several of queries; as many unless given"
+    )
+    head_size: int | None = Field(None, ge=1, le=WIDEST, description="Features of a head; d_model / heads unless given")
+    qk_norm: HeadNorm = Field(
+        "none", description="Norm of queries and keys: of each head (Qwen 3, Gemma 3) or over all (OLMo 3)"
+    )
+    norm_kind: NormKind = Field("layer", description="Layer norm or RMSNorm")
+    norm_epsilon: float = Field(1e-5, gt=0, description="Added to the variance in every norm")
+    bias: bool = Field(True, description="Whether linear maps and layer norms have biases")
+
+
+class LayerPattern(Settings):
+    """Positional schemes that differ by layer."""
+
+    pattern: str | None = Field(
+        None, min_length=1, description="A letter for each layer, repeated to the last: LLLG; in place of position"
+    )
+    kinds: dict[str, LayerKind] = Field(
+        default_factory=dict, description="What each letter of the pattern is: position, position_options, window"
+    )
+
+    @model_validator(mode="after")
+    def _check_place(self) -> Self:
+        if self.pattern and (given := sorted({"position", "position_options"} & self.model_fields_set)):
+            raise ConfigError(f"{given[0]} is said by the kinds where there is a pattern; leave it out")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_position(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = serialise(self)
+        if self.pattern:
+            data = {key: value for key, value in data.items() if key not in ("position", "position_options")}
+        return data
+
+    @property
+    def positions(self) -> str:
+        """The positional schemes in a few words: ``rotary``, or ``LLLG (L rotary, G none)``."""
+        kinds = ", ".join(f"{letter} {kind.position}" for letter, kind in self.kinds.items())
+        return f"{self.pattern} ({kinds})" if self.pattern else str(getattr(self, "position", ""))
+
+    def with_positions(self, where: str = "configuration", **positions: Any) -> Self:
+        """Return the configuration with other values of position, position_options, pattern and kinds, and no more.
+
+        Raises:
+            ConfigError: They do not fit, or a scheme cannot be built; ``where`` names them.
+        """
+        told = {"position", "position_options", *LayerPattern.model_fields}
+        return self.parse({**{k: v for k, v in self.to_dict().items() if k not in told}, **positions}, where)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,24 +113,76 @@ class BlockSettings:
     feed_forward: FeedForwardKind = "relu"
     position: str = "sinusoidal"
     position_options: dict[str, Any] = field(default_factory=dict)
+    pattern: str | None = None
+    kinds: dict[str, LayerKind] = field(default_factory=dict)
+    kv_heads: int | None = None
+    head_size: int | None = None
+    qk_norm: HeadNorm = "none"
+    norm_kind: NormKind = "layer"
+    norm_epsilon: float = 1e-5
+    bias: bool = True
+    parallel: bool = False
 
     def __post_init__(self) -> None:
         """Check what pairs of fields must fulfil."""
-        if self.d_model % self.heads:
+        if self.head_size is None and self.d_model % self.heads:
             raise ConfigError(f"d_model {self.d_model} is not a multiple of heads {self.heads}")
-        check_options(self.position, self.attention_shape(causal=True), self.position_options)
+        if self.heads % self.key_heads:
+            raise ConfigError(f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}")
+        if unknown := sorted(set(self.pattern or "") - self.kinds.keys()):
+            raise ConfigError(f"pattern {self.pattern} has '{unknown[0]}', but kinds does not say what that is")
+        if unused := sorted(self.kinds.keys() - set(self.pattern or "")):
+            raise ConfigError(f"kinds has '{unused[0]}', but no letter of pattern is that")
 
     @classmethod
     def of(cls, config: BaseModel) -> Self:
         """Return the fields of a model's configuration that its layers are built from."""
-        return cls(**{item.name: getattr(config, item.name) for item in fields(cls)})
+        return cls(**{item.name: getattr(config, item.name) for item in fields(cls) if hasattr(config, item.name)})
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.kv_heads or self.heads
+
+    @property
+    def head_features(self) -> int:
+        """Features of a head."""
+        return self.head_size or self.d_model // self.heads
 
     def attention_shape(self, *, causal: bool) -> AttentionShape:
         """Return the dimensions that a positional scheme is built for."""
-        return AttentionShape(self.d_model, self.heads, causal)
+        return AttentionShape(self.d_model, self.heads, causal, self.head_size, self.kv_heads)
+
+    def kinds_of_layers(self, layers: int, *, causal: bool) -> list[LayerKind]:
+        """Return the kind of each layer of a stack; layers of a kind have the same object.
+
+        Raises:
+            ConfigError: A positional scheme cannot be built for such a stack, or the pattern does not fit it.
+        """
+        if self.pattern is None:
+            kinds = {"": LayerKind.model_construct(position=self.position, position_options=self.position_options)}
+            pattern = [""]
+        else:
+            kinds, pattern = self.kinds, list(self.pattern)
+            if len(pattern) > layers:
+                raise ConfigError(f"pattern {self.pattern} names {len(pattern)} layers, but a stack has {layers}")
+        for kind in kinds.values():
+            check_options(kind.position, self.attention_shape(causal=causal), kind.position_options)
+            if kind.window and not causal:
+                raise ConfigError(
+                    "a window is for causal attention, and an encoder sees both sides; leave it out of the kinds"
+                )
+        told = [kind for kind in kinds.values() if "embedding" in SCHEMES[kind.position].acts_on]
+        for kind in told[1:]:
+            if (kind.position, kind.position_options) != (told[0].position, told[0].position_options):
+                raise ConfigError(
+                    f"kinds have two schemes that act on the embedding, {told[0].position} and {kind.position}, but "
+                    "there is one embedding; give both kinds the same one"
+                )
+        return [kinds[letter] for letter in islice(cycle(pattern), layers)]
 
 
-class TransformerConfig(EncoderDecoderConfig):
+class TransformerConfig(LayerPattern, BlockOptions, EncoderDecoderConfig):
     """Dimensions and choices of the encoder-decoder Transformer; the defaults are the paper's base model.
 
     Source of the names: Vaswani et al. 2017, Table 3 (``N``, ``d_model``, ``d_ff``, ``h``, ``P_drop``).
@@ -70,7 +197,10 @@ class TransformerConfig(EncoderDecoderConfig):
     dropout: float = Field(0.1, ge=0, lt=1, description="After every sub-layer and on the embeddings (section 5.4)")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="On attention weights; not in the paper")
     feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="Inside the feed-forward; not in the paper")
-    norm: Norm = Field("post", description="Layer norm after the residual (paper) or before")
+    norm: Norm = Field(
+        "post",
+        description="Norm after the residual (paper), before the sub-layer, on both sides of it, or on its output",
+    )
     feed_forward: FeedForwardKind = "relu"
     position: SchemeName = "sinusoidal"
     position_options: dict[str, Any] = Field(default_factory=dict)
@@ -85,7 +215,8 @@ class TransformerConfig(EncoderDecoderConfig):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self.blocks()
+        self.blocks().kinds_of_layers(self.encoder_layers, causal=False)
+        self.blocks().kinds_of_layers(self.decoder_layers, causal=True)
         if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:
             raise ConfigError(
                 f"share_embeddings needs one joint vocabulary, but source_vocab_size is {self.source_vocab_size} and "
@@ -96,6 +227,43 @@ class TransformerConfig(EncoderDecoderConfig):
     def blocks(self) -> BlockSettings:
         """Return what the layers are built from."""
         return BlockSettings.of(self)
+
+
+_SERVED_VALUES = {
+    "norm": ("post", "pre"),
+    "feed_forward": ("relu", "gelu", "silu", "glu", "reglu", "geglu", "swiglu"),
+}
+_SERVED_FIELDS = (
+    TransformerConfig.model_fields.keys() - BlockOptions.model_fields.keys() - LayerPattern.model_fields.keys()
+)
+"""What every engine and every export reads, or refuses itself; of any other field they know the default alone."""
+
+
+def unserved(config: TransformerConfig) -> dict[str, Any]:
+    """Return the settings that no engine but PyTorch and no export knows, each with the value that they know."""
+    found = {}
+    for name, item in TransformerConfig.model_fields.items():
+        default = item.get_default(call_default_factory=True)
+        known = _SERVED_VALUES.get(name, () if name in _SERVED_FIELDS else (default,))
+        if known and getattr(config, name) not in known:
+            found[name] = default
+    return found
+
+
+def require_served(config: TransformerConfig, what: str, instead: str) -> None:
+    """Check that a model has no settings which engines other than PyTorch and exports do not know.
+
+    Args:
+        config: Of the model.
+        what: What would read it: the beginning of a sentence, such as "Export to ONNX".
+        instead: What a user can do else: a sentence.
+
+    Raises:
+        ConfigError: It has some; all are named.
+    """
+    if found := unserved(config):
+        told = ", ".join(f"{name} {getattr(config, name)}" for name in found if name != "kinds")
+        raise ConfigError(f"Models with {told} run in PyTorch alone, without {what[0].lower()}{what[1:]}. {instead}")
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -13,15 +13,14 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from locant.models.attention import KeyValueCache, StackCache
+from locant.models.attention import StackCache
 from locant.models.blocks import SelfAttentionLayer, Stack, draw_initial_weights
-from locant.models.config import BlockSettings, FeedForwardKind, Norm, SchemeName
+from locant.models.config import BlockOptions, BlockSettings, FeedForwardKind, LayerPattern, Norm, SchemeName
 from locant.models.encoder_decoder import LARGEST_VOCABULARY, MOST_LAYERS, WIDEST
 from locant.positions import Mask
-from locant.settings import Settings
 
 
-class LanguageModelConfig(Settings):
+class LanguageModelConfig(LayerPattern, BlockOptions):
     """Dimensions and choices of the decoder-only Transformer; the fields mean what they mean in TransformerConfig.
 
     The defaults are a model that a CPU trains in minutes: the layers, width and heads of nanoGPT's small setting.
@@ -39,11 +38,13 @@ class LanguageModelConfig(Settings):
     feed_forward: FeedForwardKind = "gelu"
     position: SchemeName = "rotary"
     position_options: dict[str, Any] = Field(default_factory=dict)
+    parallel: bool = Field(False, description="Attention and feed-forward read the same norm, side by side (Cohere 2)")
+    scale_embeddings: bool = Field(True, description="Whether embeddings are multiplied by the root of d_model")
     tie_output: bool = True
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self.blocks()
+        self.blocks().kinds_of_layers(self.layers, causal=True)
         return self
 
     def blocks(self) -> BlockSettings:
@@ -119,7 +120,7 @@ class LanguageModel(nn.Module):
 
     def start(self) -> StackCache:
         """Return an empty cache for reading or generating step by step."""
-        return StackCache([KeyValueCache() for _ in self.stack.layers])
+        return StackCache(self.stack.caches())
 
     def step(self, ids: Tensor, cache: StackCache) -> Tensor:
         """Read the next ids ``[B, T]``, append them to the cache and return logits ``[B, T, V]``."""
@@ -129,7 +130,8 @@ class LanguageModel(nn.Module):
     @property
     def max_positions(self) -> int | None:
         """Longest sequence (in tokens) that the positional scheme allows, or ``None``."""
-        return self.stack.scheme(0).max_positions
+        return self.stack.max_positions
 
     def _embed(self, ids: Tensor) -> Tensor:
-        return self.embedding(ids) * math.sqrt(self.config.d_model)
+        x = self.embedding(ids)
+        return x * math.sqrt(self.config.d_model) if self.config.scale_embeddings else x

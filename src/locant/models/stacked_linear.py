@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import nn
 
 
@@ -10,11 +12,11 @@ class StackedLinear(nn.Linear):
 
     Args:
         in_features: Width of the input.
-        out_features: Width of all projections together.
-        blocks: How many projections the matrix ``[out_features, in_features]`` holds, each of the same height. Code
-            that treats a projection as a matrix of its own (an optimiser that orthogonalises updates) reads it.
+        heights: Width of each projection. Code that treats a projection as a matrix of its own (an optimiser that
+            orthogonalises updates) reads it.
+        bias: Whether they have biases.
     """
 
-    def __init__(self, in_features: int, out_features: int, *, blocks: int) -> None:
-        super().__init__(in_features, out_features)
-        self.blocks = blocks
+    def __init__(self, in_features: int, heights: Sequence[int], *, bias: bool = True) -> None:
+        super().__init__(in_features, sum(heights), bias=bias)
+        self.heights = tuple(heights)

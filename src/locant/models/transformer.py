@@ -138,7 +138,7 @@ class Transformer(EncoderDecoder[DecoderCache]):
     @property
     def max_positions(self) -> int | None:
         """Longest sequence (in tokens) that the positional scheme allows, or ``None``."""
-        return self.encoder.scheme(0).max_positions
+        return self.encoder.max_positions
 
     def _embed_target(self, target: Tensor) -> Tensor:
         return self.target_embedding(target) * math.sqrt(self.config.d_model)

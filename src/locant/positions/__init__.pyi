@@ -27,8 +27,11 @@ from locant.positions.relative import score_mod as score_mod
 from locant.positions.rotary.config import RotaryConfig as RotaryConfig
 from locant.positions.rotary.distant import RectifiedRotary as RectifiedRotary
 from locant.positions.rotary.distant import SelfExtend as SelfExtend
+from locant.positions.rotary.key_offset import PartialKeyOffset as PartialKeyOffset
+from locant.positions.rotary.mixed import MixedRotary as MixedRotary
 from locant.positions.rotary.multiaxis import AxialRotary as AxialRotary
 from locant.positions.rotary.multiaxis import MultimodalRotary as MultimodalRotary
+from locant.positions.rotary.polar import PoPE as PoPE
 from locant.positions.rotary.rotary import Rotary as Rotary
 from locant.positions.rotary.rotation import RotaryAngles as RotaryAngles
 from locant.positions.rotary.rotation import apply_rotation as apply_rotation
@@ -57,16 +60,21 @@ from locant.positions.scaling.yarn import NTKByParts as NTKByParts
 from locant.positions.scaling.yarn import YaRN as YaRN
 from locant.positions.scheme import AttentionShape as AttentionShape
 from locant.positions.scheme import PositionScheme as PositionScheme
+from locant.positions.scheme import Prepared as Prepared
 from locant.positions.scheme import ScoreMod as ScoreMod
 from locant.positions.scores.alibi import ALiBi as ALiBi
 from locant.positions.scores.cope import CoPE as CoPE
 from locant.positions.scores.deberta import DeBERTa as DeBERTa
 from locant.positions.scores.fire import FIRE as FIRE
+from locant.positions.scores.fox import DataDependentALiBi as DataDependentALiBi
+from locant.positions.scores.fox import FoX as FoX
 from locant.positions.scores.kerple import KERPLE as KERPLE
+from locant.positions.scores.relative_profiles import RelativeProfiles as RelativeProfiles
 from locant.positions.scores.sandwich import Sandwich as Sandwich
 from locant.positions.scores.shaw import Shaw as Shaw
 from locant.positions.scores.t5 import T5 as T5
 from locant.positions.scores.transformer_xl import TransformerXL as TransformerXL
+from locant.positions.temperature import Temperature as Temperature
 from locant.positions.torch_layers import PositionedAttention as PositionedAttention
 from locant.positions.torch_layers import add_positions as add_positions
 
@@ -82,10 +90,12 @@ __all__ = [
     "AxialRotary",
     "Binary",
     "CoPE",
+    "DataDependentALiBi",
     "DeBERTa",
     "DynamicNTK",
     "Extension",
     "ExtensionMethod",
+    "FoX",
     "Frequencies",
     "FrequencyScaling",
     "Index",
@@ -94,24 +104,30 @@ __all__ = [
     "Llama3",
     "LongRoPE",
     "Mask",
+    "MixedRotary",
     "MultimodalRotary",
     "NTKAware",
     "NTKByParts",
     "NoPositions",
     "NormalisedIndex",
+    "PartialKeyOffset",
+    "PoPE",
     "PositionCode",
     "PositionScheme",
     "PositionedAttention",
+    "Prepared",
     "Proportional",
     "Randomised",
     "RectifiedRotary",
     "RelativeBias",
+    "RelativeProfiles",
     "Rotary",
     "RotaryConfig",
     "Sandwich",
     "SelfExtend",
     "Shaw",
     "Sinusoidal",
+    "Temperature",
     "TransformerXL",
     "Unscaled",
     "XPos",

@@ -15,7 +15,7 @@ from locant.kernels import attention as kernel
 from locant.kernels.tensors import SMALLEST
 from locant.positions.position_range import position_range
 from locant.positions.relative import distance_score_mod
-from locant.positions.scheme import PositionScheme, Rotation, ScoreMod, require_fit
+from locant.positions.scheme import PositionScheme, Prepared, Rotation, ScoreMod, require_fit
 
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Which keys FlexAttention sees: a function of the indices of batch, head, query and key."""
@@ -29,10 +29,24 @@ class Mask:
         causal: A query sees only keys up to its own index. With more keys than queries, the queries are the last ones.
         keys: Boolean ``[B, 1, 1, K]``, true where a key is a real token, or ``None`` when all are. Rows that pack
             several texts need ``[B, 1, Q, K]``, true where query and key are of the same text (:meth:`packed`).
+        window: A query sees only the last so many keys up to its own index, itself included; ``None`` for all.
+
+    Raises:
+        DataError: A window is not causal, or sees nothing.
     """
 
     causal: bool = False
     keys: Tensor | None = None
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check what a window needs."""
+        if self.window is not None and (self.window < 1 or not self.causal):
+            raise DataError(f"A window is of 1 key or more, in causal attention; got {self.window}, {self.causal=}.")
+
+    def narrows(self, keys: int) -> bool:
+        """Return whether the window hides some of so many keys from the last query."""
+        return self.window is not None and self.window < keys
 
     @classmethod
     def from_lengths(cls, lengths: Tensor, size: int) -> Mask:
@@ -82,28 +96,33 @@ class Mask:
             queries: Number of queries, ``Q``.
             keys: Number of keys, ``K``.
         """
-        ahead, seen, causal = keys - queries, self.keys, self.causal
+        ahead, seen, causal, window = keys - queries, self.keys, self.causal, self.window
 
         def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             del h
             allowed = j <= i + ahead if causal else j >= 0
+            if window is not None:
+                allowed = allowed & (j > i + ahead - window)
             if seen is None:
                 return allowed
             return allowed & (seen[b, 0, 0, j] if seen.shape[2] == 1 else seen[b, 0, i, j])
 
         return mask_mod
 
-    def part(self, queries: slice, keys: int) -> Mask:
-        """Return the mask for a run of queries and the first keys."""
+    def part(self, queries: slice, keys: slice) -> Mask:
+        """Return the mask for a run of queries and a run of keys, which ends with the last query where it is causal."""
         if self.keys is None:
             return self
         rows = self.keys if self.keys.shape[2] == 1 else self.keys[:, :, queries]
-        return Mask(self.causal, rows[..., :keys])
+        return Mask(self.causal, rows[..., keys], self.window)
 
 
 # Scores of the queries that are attended at once where a scheme has a bias: 32 MB in float32 near a processor's caches,
 # 256 MB on a device that needs as many to be busy.
 _SCORES_AT_ONCE, _SCORES_ON_DEVICE = 1 << 23, 1 << 26
+
+# Queries that are attended at once where a window hides keys from them.
+_QUERIES_AT_ONCE = 256
 
 # Longest text whose bias is a feature, see _as_features.
 _MOST_TOKENS = 4096
@@ -137,12 +156,14 @@ def _seen(mask: Mask, bias: Tensor | None, queries: int, keys: Tensor) -> _Seen:
     """Return a mask and a bias in SDPA's terms, for the last of ``keys [..., K, D]``."""
     count = keys.shape[-2]
     # A single query is the newest: it sees every key, so being causal asks for nothing.
-    causal = mask.causal and queries > 1
-    if causal and queries == count and bias is None and mask.keys is None:
+    causal, narrow = mask.causal and queries > 1, mask.narrows(count)
+    if causal and queries == count and bias is None and mask.keys is None and not narrow:
         return None, True
     allowed = mask.keys
-    if causal:
+    if causal or narrow:
         lower = torch.ones(queries, count, dtype=torch.bool, device=keys.device).tril(count - queries)
+        if narrow and mask.window is not None:
+            lower = lower.triu(count - queries - mask.window + 1)
         allowed = lower if allowed is None else allowed & lower
     if bias is not None:
         allowed = bias if allowed is None else bias.masked_fill(~allowed, float("-inf"))
@@ -151,18 +172,44 @@ def _seen(mask: Mask, bias: Tensor | None, queries: int, keys: Tensor) -> _Seen:
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, seen: _Seen | None, dropout: float) -> Tensor:
     """Attend; ``seen`` is the mask in SDPA's terms with a bias in it, or ``None`` where it is not known and none is."""
-    groups = _groups(q, k)
+    groups, narrow = _groups(q, k), mask.narrows(k.shape[2])
+    if seen is None and narrow and not torch.compiler.is_compiling():
+        return _attend_in_window(q, k, v, mask, dropout)
     biased = seen is not None and seen[0] is not None and seen[0].is_floating_point()
-    if not biased and dropout == 0 and groups == 1 and kernel.serves(q, k, v, mask.keys):
+    if not biased and not narrow and dropout == 0 and groups == 1 and kernel.serves(q, k, v, mask.keys):
         return kernel.attend(q, k, v, key_mask=mask.keys, causal=mask.causal)
     allowed, causal = _seen(mask, None, q.shape[2], k) if seen is None else seen
     if q.shape[2] == 1 and _is_faster_wide(q, k):
         allowed = allowed.float() if biased and allowed is not None else allowed
         return _attend(q.float(), k.float(), v.float(), mask, (allowed, causal), dropout).to(q.dtype)
     allowed = allowed.to(q.dtype) if biased and allowed is not None else allowed
-    return nn.functional.scaled_dot_product_attention(
+    width = v.shape[-1]
+    if width < q.shape[-1]:  # fast kernels ask for values of the same width
+        v = nn.functional.pad(v, (0, q.shape[-1] - width))
+    out = nn.functional.scaled_dot_product_attention(
         q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=causal, **_grouped(groups)
     )
+    return out if width == out.shape[-1] else out[..., :width]
+
+
+def _attend_in_window(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float) -> Tensor:
+    """Attend with a window, block by block of queries, each to the keys that it sees: no work for any other pair."""
+    assert mask.window is not None
+    ahead, found = k.shape[2] - q.shape[2], []
+    runs = torch.split(q, _QUERIES_AT_ONCE, dim=2)
+    # Keys are cut where queries are, and joined again: a gradient is then as long as a block and its window.
+    sizes = [run.shape[2] for run in runs]
+    sizes[0] += ahead
+    keys, values = torch.split(k, sizes, dim=2), torch.split(v, sizes, dim=2)
+    before, end = -(-(mask.window - 1) // _QUERIES_AT_ONCE), ahead
+    for number, run in enumerate(runs):
+        start, end = end, end + run.shape[2]
+        first = max(0, start - mask.window + 1)
+        near = slice(max(0, number - before), number + 1)
+        seen_k, seen_v = (torch.cat(parts[near], dim=2)[:, :, first - end :] for parts in (keys, values))
+        part = mask.part(slice(start - ahead, end - ahead), slice(first, end))
+        found.append(_attend(run, seen_k, seen_v, part, _seen(part, None, run.shape[2], seen_k), dropout))
+    return torch.cat(found, dim=2)
 
 
 def _groups(q: Tensor, k: Tensor) -> int:
@@ -206,7 +253,7 @@ class AttentionPlan:
         cached: In their place, the positions of the keys in a cache, before those of the same tokens.
 
     Attributes:
-        k_positions: Positions of all keys.
+        k_positions: Positions of all keys, those of a cache first.
     """
 
     def __init__(
@@ -222,6 +269,9 @@ class AttentionPlan:
         self.scheme, self.mask, self.q_positions = scheme, mask, q_positions
         new = k_positions
         if cached is not None:
+            if mask.window is not None:  # a cache of keys gives no more
+                kept = cached_keys(scheme, mask.window)
+                cached = _some(cached, slice(max(0, length_of(cached) - kept), None))
             k_positions = torch.cat((cached, q_positions), dim=_axis(q_positions))
         self.k_positions = q_positions if k_positions is None else k_positions
         places = scheme.acts_on
@@ -240,85 +290,109 @@ class AttentionPlan:
             self._rotation = scheme.rotation(q_positions, new)
         self._features: tuple[Tensor, Tensor] | None = None
         self._score: ScoreMod | None = None
+        count = length_of(self.k_positions)
+        if mask.keys is not None and mask.keys.shape[-1] > count:  # a cache keeps the last keys alone
+            mask = self.mask = Mask(mask.causal, mask.keys[..., -count:], mask.window)
         is_plain = len(runs) == 1 and mask.keys is None and like.shape[2] > 1
-        if (
-            is_plain
-            and self._biases
-            and not scheme.bias_reads_content
-            and self._rotates_first == ("queries+keys" in places)
-        ):
+        is_plain = is_plain and self._rotates_first == ("queries+keys" in places)
+        if is_plain and self._biases and not scheme.bias_reads_content:
             self._by_distance(like, is_same=k_positions is None)
+        is_blocked = mask.narrows(count) and not torch.compiler.is_compiling()
+        self._is_fused = self._score is not None or (is_plain and is_blocked and like.is_cuda and not self._biases)
         self._blocks = [slice(None)] if self._features is not None else self._cut(runs, like)
         self._seen: _Seen | None = None
         if len(self._blocks) == 1 and self._features is None:
             if "queries+keys" in places and not self._rotates_first:
                 self._rotation = scheme.rotation(q_positions, k_positions)
-            keys = like.new_zeros(()).expand(*like.shape[:2], length_of(self.k_positions), like.shape[3])
+            keys = like.new_zeros(()).expand(*like.shape[:2], count, like.shape[3])
             if not self._biases:
-                self._seen = _seen(mask, None, like.shape[2], keys)
+                self._seen = None if is_blocked else _seen(mask, None, like.shape[2], keys)
             elif not scheme.bias_reads_content:
                 bias = scheme.score_bias(like, keys, q_positions, self.k_positions)
                 self._seen = _seen(mask, None if bias is None else bias.to(like.dtype), like.shape[2], keys)
 
-    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def prepare(self, x: Tensor) -> Prepared | None:
+        """Return what the tokens of a layer carry into attention, of a scheme that reads it: once in every layer.
+
+        Args:
+            x: What the layer's self-attention reads, ``[B, L, E]``; with a cache, of the new tokens.
+        """
+        return self.scheme.prepare(x, self.q_positions) if self.scheme.reads_state else None
+
+    def rotate(self, q: Tensor, k: Tensor, state: Prepared | None = None) -> tuple[Tensor, Tensor]:
         """Rotate queries and the keys of the same tokens (or all keys) as they go into a cache and to :meth:`attend`.
 
         Keys that a cache has to keep as they were pass, and their queries with them.
-        """
-        return self._rotation(q, k) if self._rotates_first and self._rotation is not None else (q, k)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, *, dropout: float = 0.0) -> Tensor:
+        Args:
+            q: Queries ``[B, H, Q, D]``.
+            k: Keys ``[B, H, L, D]``, or of fewer heads.
+            state: From :meth:`prepare`.
+        """
+        if not self._rotates_first or self._rotation is None:
+            return q, k
+        return self._rotation(q, k, *self.scheme.state_for("rotate", state))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, state: Prepared | None = None, *, dropout: float = 0.0) -> Tensor:
         """Attend with queries and keys from :meth:`rotate`.
 
         Args:
             q: Queries ``[B, H, Q, D]``.
             k: All keys ``[B, H, K, D]``, those of a cache first; or of fewer heads, as for :func:`attend`.
             v: Values, likewise.
+            state: From :meth:`prepare`, with the part of all keys, those of a cache first.
             dropout: Probability of dropping an attention weight.
 
         Returns:
             ``[B, H, Q, D]``, of the dtype of ``q``.
 
         Raises:
+            ConfigError: The scheme reads a state, and there is none.
             DataError: The heads of queries are no multiple of those of keys.
         """
         if self._features is not None:
             return _attend_with_features(q, k, v, self._features, dropout)
-        if self._score is not None and dropout == 0:
+        if self._is_fused and dropout == 0:
             from locant.positions.flex_attention import flex_attend  # takes long to import and serves CUDA alone
 
             return flex_attend(q, k, v, self._score, self.mask)
         if len(self._blocks) == 1:
             seen = self._seen
-            if seen is None:
-                bias = self._bias(q, k, self.q_positions, self.k_positions)
+            if seen is None and self._biases:
+                bias = self._bias(q, k, self.q_positions, self.k_positions, state)
                 seen = _seen(self.mask, None if bias is None else bias.to(q.dtype), q.shape[2], k)
             if self._rotation is not None and not self._rotates_first:
-                q, k = self._rotation(q, k)
+                q, k = self._rotation(q, k, *self.scheme.state_for("rotate", state))
             return _attend(q, k, v, self.mask, seen, dropout)
 
         def part(block: slice) -> Tensor:
-            return self._part(q, k, v, block, dropout)
+            return self._part(q, k, v, state, block, dropout)
 
         if torch.is_grad_enabled() and self._biases:
             return torch.cat([checkpoint(part, block, use_reentrant=False) for block in self._blocks], dim=2)
         return torch.cat([part(block) for block in self._blocks], dim=2)
 
-    def _part(self, q: Tensor, k: Tensor, v: Tensor, block: slice, dropout: float) -> Tensor:
+    def _part(self, q: Tensor, k: Tensor, v: Tensor, state: Prepared | None, block: slice, dropout: float) -> Tensor:
         # A causal block needs no keys beyond its own last one, and so its queries are the last ones again.
-        count = block.stop + k.shape[2] - q.shape[2] if self.mask.causal else k.shape[2]
-        q, k, v, mask = q[:, :, block], k[:, :, :count], v[:, :, :count], self.mask.part(block, count)
-        q_at, k_at = _some(self.q_positions, block), _some(self.k_positions, slice(count))
-        bias = self._bias(q, k, q_at, k_at) if self._biases else None
+        ahead, window = k.shape[2] - q.shape[2], self.mask.window
+        keys = slice(
+            0 if window is None else max(0, block.start + ahead - window + 1),
+            block.stop + ahead if self.mask.causal else k.shape[2],
+        )
+        q, k, v, mask = q[:, :, block], k[:, :, keys], v[:, :, keys], self.mask.part(block, keys)
+        q_at, k_at = _some(self.q_positions, block), _some(self.k_positions, keys)
+        state = None if state is None else state.part(block, keys)
+        bias = self._bias(q, k, q_at, k_at, state) if self._biases else None
         if "queries+keys" in self.scheme.acts_on and not self._rotates_first:
-            q, k = self.scheme.rotate(q, k, q_at, k_at)
-        return _attend(q, k, v, mask, _seen(mask, None if bias is None else bias.to(q.dtype), q.shape[2], k), dropout)
+            q, k = self.scheme.rotate(q, k, q_at, k_at, *self.scheme.state_for("rotate", state))
+        seen = None if bias is None else _seen(mask, bias.to(q.dtype), q.shape[2], k)
+        return _attend(q, k, v, mask, seen, dropout)
 
-    def _bias(self, q: Tensor, k: Tensor, q_at: Tensor, k_at: Tensor) -> Tensor | None:
+    def _bias(self, q: Tensor, k: Tensor, q_at: Tensor, k_at: Tensor, state: Prepared | None) -> Tensor | None:
         groups = _groups(q, k)
         if groups > 1:  # a bias that reads keys is given one for each head of queries
             k = k.repeat_interleave(groups, dim=1)
-        return self.scheme.score_bias(q, k, q_at, k_at)
+        return self.scheme.score_bias(q, k, q_at, k_at, *self.scheme.state_for("score_bias", state))
 
     def _by_distance(self, like: Tensor, *, is_same: bool) -> None:
         """Find a form of the bias without a number for any pair, where it depends on the distance alone."""
@@ -326,6 +400,7 @@ class AttentionPlan:
             return
         could_be_features = (
             self.mask.causal
+            and not self.mask.narrows(length_of(self.k_positions))
             and is_same
             and like.dtype == torch.float32
             and like.shape[2] <= _MOST_TOKENS
@@ -352,9 +427,13 @@ class AttentionPlan:
         if not self._biases or torch.compiler.is_compiling():  # a loop over lengths would be a graph for each of them
             return runs
         rows, heads, queries, _ = like.shape
-        by_row = self.scheme.bias_reads_content or self.mask.keys is not None
-        scores_of_a_query = (rows if by_row else 1) * heads * length_of(self.k_positions)
+        by_row, keys = self.scheme.bias_reads_content or self.mask.keys is not None, length_of(self.k_positions)
+        is_narrow = self.mask.narrows(keys)
+        if is_narrow and self.mask.window is not None:
+            keys = min(keys, _QUERIES_AT_ONCE + self.mask.window)
+        scores_of_a_query = (rows if by_row else 1) * heads * keys
         size = max(1, (_SCORES_AT_ONCE if like.is_cpu else _SCORES_ON_DEVICE) // max(1, scores_of_a_query))
+        size = min(size, _QUERIES_AT_ONCE) if is_narrow else size
         if len(runs) == 1 and queries <= size:
             return runs
         return [slice(i, min(i + size, run.stop)) for run in runs for i in range(run.start, run.stop, size)] or runs
@@ -369,6 +448,7 @@ def attend_with_positions(
     k_positions: Tensor,
     mask: Mask,
     *,
+    state: Prepared | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
     """Attention in which a scheme tells queries, keys and scores where they stand.
@@ -383,19 +463,28 @@ def attend_with_positions(
         q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
         k_positions: Integer positions ``[K]`` or ``[B, K]``.
         mask: Which keys are seen.
+        state: What ``scheme.prepare(x, positions)`` returned of the layer's input; only some schemes read it.
         dropout: Probability of dropping an attention weight.
 
     Returns:
         ``[B, H, Q, D]``, of the dtype of ``q``.
 
     Raises:
-        ConfigError: The scheme is made for other heads.
+        ConfigError: The scheme is made for other heads, or reads a state and there is none.
         DataError: There are more or fewer positions than tokens, or heads of keys do not share those of queries evenly.
     """
     require_fit(scheme, q, k, q_positions, k_positions)
     others = None if k_positions is q_positions else k_positions
     plan = AttentionPlan(scheme, q_positions, mask, like=q, k_positions=others)
-    return plan.attend(*plan.rotate(q, k), v, dropout=dropout)
+    return plan.attend(*plan.rotate(q, k, state), v, state, dropout=dropout)
+
+
+def cached_keys(scheme: PositionScheme, window: int) -> int:
+    """Return how many keys a cache must give to the next query of a window.
+
+    Those before it, and one more where a key's rotation needs other keys: the token before.
+    """
+    return window if scheme.caches_unrotated_keys else window - 1
 
 
 def length_of(positions: Tensor) -> int:
@@ -443,12 +532,11 @@ def _as_features(row: Tensor, lowest: int, positions: Tensor, like: Tensor) -> t
 
 def _attend_with_features(q: Tensor, k: Tensor, v: Tensor, features: tuple[Tensor, Tensor], dropout: float) -> Tensor:
     """Causal attention with further features of queries and keys, which do not change the scale of the scores."""
-    dim, groups = q.shape[-1], _groups(q, k)
+    dim, width, groups = q.shape[-1], v.shape[-1], _groups(q, k)
     of_keys = features[1].expand(*k.shape[:3], 1)
     q, k = torch.cat((q, features[0].to(q.dtype)), dim=-1), torch.cat((k, of_keys.to(k.dtype)), dim=-1)
-    # Fast kernels ask for values of the same width.
-    v = nn.functional.pad(v, (0, q.shape[-1] - dim))
+    v = nn.functional.pad(v, (0, q.shape[-1] - width))  # fast kernels ask for values of the same width
     out = nn.functional.scaled_dot_product_attention(
         q, k, v, dropout_p=dropout, is_causal=True, scale=dim**-0.5, **_grouped(groups)
     )
-    return out[..., :dim]
+    return out[..., :width]

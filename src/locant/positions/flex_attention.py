@@ -22,7 +22,7 @@ _BLOCK = 128
 
 
 def flex_attend(
-    q: Tensor, k: Tensor, v: Tensor, score: ScoreMod, mask: Mask, *, attention: Callable[..., Any] | None = None
+    q: Tensor, k: Tensor, v: Tensor, score: ScoreMod | None, mask: Mask, *, attention: Callable[..., Any] | None = None
 ) -> Tensor:
     """Attend with a bias that is computed pair by pair.
 
@@ -30,33 +30,34 @@ def flex_attend(
         q: Queries ``[B, H, Q, D]``, on CUDA unless ``attention`` is given.
         k: Keys ``[B, H, K, D]``, or of fewer heads.
         v: Values, likewise.
-        score: What is done to a score.
-        mask: Causal or not; without padding.
+        score: What is done to a score, if anything.
+        mask: Causal or not, perhaps with a window; without padding.
         attention: The kernel; FlexAttention, compiled, unless given.
 
     Returns:
         ``[B, H, Q, D]`` of the dtype of ``q``.
     """
-    blocks = _causal_blocks(q.shape[2], k.shape[2], str(q.device)) if mask.causal else None
+    blocks = _causal_blocks(q.shape[2], k.shape[2], mask.window, str(q.device)) if mask.causal else None
     return (attention or _compiled())(q, k, v, score_mod=score, block_mask=blocks, enable_gqa=q.shape[1] > k.shape[1])
 
 
 @lru_cache(maxsize=32)
-def _causal_blocks(queries: int, keys: int, device: str) -> BlockMask:
+def _causal_blocks(queries: int, keys: int, window: int | None, device: str) -> BlockMask:
     """Return what ``create_block_mask`` returns of a causal mask, which would write out all pairs first."""
-    ahead = keys - queries
+    ahead, window = keys - queries, window or keys
     rows, columns = -(-queries // _BLOCK), torch.arange(-(-keys // _BLOCK), device=device)
     first = _BLOCK * torch.arange(rows, device=device).unsqueeze(1)
     last = (first + _BLOCK - 1).clamp(max=queries - 1)
-    seen = columns <= (last + ahead) // _BLOCK
+    seen = (columns <= (last + ahead) // _BLOCK) & (columns >= (first + ahead - window + 1) // _BLOCK)
     # Keys that all queries of a block see need no mask; a block that the queries do not fill has one.
     whole = (columns < (first + ahead + 1) // _BLOCK) & (first + _BLOCK <= queries)
+    whole &= _BLOCK * columns > last + ahead - window
     masked, unmasked = (_numbered(blocks) for blocks in (seen & ~whole, whole))
     return BlockMask.from_kv_blocks(
         *masked,
         *unmasked,
         BLOCK_SIZE=_BLOCK,
-        mask_mod=lambda b, h, i, j: j <= i + ahead,
+        mask_mod=Mask(causal=True, window=window).mask_mod(queries, keys),
         seq_lengths=(queries, keys),
     )
 

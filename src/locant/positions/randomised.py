@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
-
 import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.positions.embeddings.position_code import require_positions
 from locant.positions.position_range import position_range
-from locant.positions.registry import build_scheme, register_scheme
-from locant.positions.scheme import AttentionShape, PositionScheme, Rotation
+from locant.positions.registry import register_scheme
+from locant.positions.scheme import PositionScheme
+from locant.positions.wrapper import SchemeWrapper
 
 
 @register_scheme("randomised")
-class Randomised(PositionScheme):
+class Randomised(SchemeWrapper):
     """Replaces positions by a random increasing choice from a longer range, and gives them to another scheme.
 
     Source: Ruoss et al. 2023, "Randomized Positional Encodings Boost Length Generalization of Transformers", section
@@ -61,7 +59,7 @@ class Randomised(PositionScheme):
     def __init__(
         self, scheme: PositionScheme, *, max_positions: int = 2048, evaluation_length: int = 512, seed: int = 0
     ) -> None:
-        super().__init__()
+        super().__init__(scheme)
         if not 1 <= evaluation_length <= max_positions:
             raise ConfigError(
                 f"evaluation_length must be between 1 and max_positions, {max_positions}; got {evaluation_length}."
@@ -72,9 +70,6 @@ class Randomised(PositionScheme):
                 f"The scheme knows {limit} positions but max_positions asks for {max_positions} to draw from. "
                 "Give both the same number."
             )
-        self.scheme = scheme
-        self.acts_on, self.axes = scheme.acts_on, scheme.axes
-        self.head_dim, self.num_heads = scheme.head_dim, scheme.num_heads
         self._range = max_positions
         self._evaluation_length = evaluation_length
         self.seed = seed
@@ -82,47 +77,10 @@ class Randomised(PositionScheme):
         drawn = torch.randperm(max_positions, generator=generator, device="cpu")[:evaluation_length]
         self._evaluation_draw = drawn.sort().values
 
-    @classmethod
-    def for_model(
-        cls,
-        shape: AttentionShape,
-        *,
-        scheme: str = "rotary",
-        scheme_options: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Self:
-        """Build the scheme around another that is given by its name and options."""
-        return cls(build_scheme(scheme, shape, scheme_options), **options)
-
-    @classmethod
-    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
-        """Return a range that covers the longest test, and its length for evaluation."""
-        del head_dim
-        return {"max_positions": max(4 * longest, 2 * trained), "evaluation_length": max(longest, trained)}
-
-    @property
-    def traceable(self) -> bool:  # type: ignore[override]
-        """Whether the wrapped scheme is."""
-        return self.scheme.traceable
-
-    @property
-    def bias_reads_content(self) -> bool:
-        """Whether the wrapped scheme's bias looks at the keys."""
-        return self.scheme.bias_reads_content
-
-    @property
-    def caches_unrotated_keys(self) -> bool:
-        """Whether the wrapped scheme needs unrotated keys."""
-        return self.scheme.caches_unrotated_keys
-
     @property
     def max_positions(self) -> int:
         """Longest text in tokens: in evaluation the declared length, in training all positions there are."""
         return self._range if self.training else self._evaluation_length
-
-    def reset_parameters(self) -> None:
-        """Draw the wrapped scheme's parameters anew."""
-        self.scheme.reset_parameters()
 
     def drawn(self, positions: Tensor) -> Tensor:
         """Return the drawn positions, of the same shape, that stand for integer ``positions``; in training, new ones.
@@ -141,23 +99,3 @@ class Randomised(PositionScheme):
         count = position_range(positions).high + 1
         draw = torch.randperm(self._range, device="cpu")[:count].sort().values
         return draw.to(positions.device)[positions.long()]
-
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Let the wrapped scheme act at drawn positions; shapes as in :meth:`PositionScheme.embed`."""
-        return self.scheme.embed(x, positions)
-
-    def rotation(self, q_positions: Tensor, k_positions: Tensor | None = None) -> Rotation:
-        """Return the wrapped scheme's rotation at drawn positions."""
-        return self.scheme.rotation(q_positions, k_positions)
-
-    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Let the wrapped scheme rotate at drawn positions; shapes as in :meth:`PositionScheme.rotate`."""
-        return self.scheme.rotate(q, k, q_positions, k_positions)
-
-    def query_blocks(self, q_positions: Tensor) -> list[slice]:
-        """Return the wrapped scheme's runs of queries."""
-        return self.scheme.query_blocks(q_positions)
-
-    def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
-        """Return the wrapped scheme's bias at drawn positions; shapes as in :meth:`PositionScheme.score_bias`."""
-        return self.scheme.score_bias(q, k, q_positions, k_positions)

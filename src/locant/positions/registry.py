@@ -25,7 +25,10 @@ _MODULES = (
     "locant.positions.rotary.rotary",
     "locant.positions.rotary.xpos",
     "locant.positions.rotary.multiaxis",
+    "locant.positions.rotary.mixed",
     "locant.positions.rotary.distant",
+    "locant.positions.rotary.polar",
+    "locant.positions.rotary.key_offset",
     "locant.positions.scores.shaw",
     "locant.positions.scores.transformer_xl",
     "locant.positions.scores.t5",
@@ -35,7 +38,10 @@ _MODULES = (
     "locant.positions.scores.sandwich",
     "locant.positions.scores.cope",
     "locant.positions.scores.deberta",
+    "locant.positions.scores.fox",
+    "locant.positions.scores.relative_profiles",
     "locant.positions.randomised",
+    "locant.positions.temperature",
 )
 """The modules of Locant's own schemes, in the order of every table."""
 

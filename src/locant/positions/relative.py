@@ -15,7 +15,7 @@ from torch import Tensor
 from locant.errors import ConfigError
 from locant.positions.angles import require_integer
 from locant.positions.position_range import position_range
-from locant.positions.scheme import AttentionShape, PositionScheme, ScoreMod, describes
+from locant.positions.scheme import AttentionShape, PositionScheme, Prepared, ScoreMod, describes
 
 
 def relative_positions(q_positions: Tensor, k_positions: Tensor) -> Tensor:
@@ -182,6 +182,7 @@ def score_mod(
     q_positions: Tensor,
     k_positions: Tensor | None = None,
     *,
+    state: Prepared | None = None,
     max_length: int | None = None,
 ) -> ScoreMod | None:
     """Return a scheme's bias as a function for ``torch.nn.attention.flex_attention``, which gets it as ``score_mod``.
@@ -195,6 +196,7 @@ def score_mod(
         k: Keys ``[B, H, K, D]``, before rotation.
         q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
         k_positions: Integer positions ``[K]`` or ``[B, K]``; may be left out where keys are those of the same tokens.
+        state: What ``scheme.prepare(x, positions)`` returned of the layer's input; only some schemes read it.
         max_length: A length in tokens that no distance between a query and a key which it sees reaches, where one is
             known. In a compiled graph, where no position can be read, it keeps a bias of distances from being written
             out for all pairs.
@@ -203,6 +205,7 @@ def score_mod(
         A function of a score and the indices of batch, head, query and key; ``None`` where the scheme adds nothing.
 
     Raises:
+        ConfigError: The scheme reads a state, and there is none.
         DataError: There are more or fewer positions than tokens.
     """
     k_positions = q_positions if k_positions is None else k_positions
@@ -210,7 +213,7 @@ def score_mod(
     if found is not None:
         row = found[0].to(torch.promote_types(q.dtype, torch.float32))
         return distance_score_mod(row, found[1], q_positions, k_positions)
-    bias = scheme.score_bias(q, k, q_positions, k_positions)
+    bias = scheme.score_bias(q, k, q_positions, k_positions, *scheme.state_for("score_bias", state))
     if bias is None:
         return None
     every = bias.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])

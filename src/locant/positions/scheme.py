@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, get_args
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args
 
 from torch import Tensor, nn
 
@@ -20,7 +21,7 @@ from locant.errors import ConfigError, DataError, nearest
 if TYPE_CHECKING:
     from locant.positions.rotary.config import RotaryConfig
 
-Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+Rotation = Callable[..., tuple[Tensor, Tensor]]
 """What rotates queries ``[B, H, Q, D]`` and keys ``[B, H, K, D]``, with all that depends on their positions in it."""
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -64,18 +65,39 @@ class AttentionShape:
 
     Attributes:
         model_dim: Width of the model, ``E``.
-        num_heads: Number of attention heads, ``H``; each has ``D = E / H`` features.
+        num_heads: Number of attention heads, ``H``.
         causal: Whether queries see only keys at or before their own index (a decoder's self-attention).
+        head_size: Features of a head where they are not ``E / H``.
+        key_heads: Heads of keys and values where they are fewer.
     """
 
     model_dim: int
     num_heads: int
     causal: bool
+    head_size: int | None = None
+    key_heads: int | None = None
 
     @property
     def head_dim(self) -> int:
         """Features of one head, ``D``."""
-        return self.model_dim // self.num_heads
+        return self.head_size or self.model_dim // self.num_heads
+
+
+class Prepared(NamedTuple):
+    """What tokens carry into attention beside queries and keys, as :meth:`PositionScheme.prepare` made it.
+
+    Attributes:
+        queries: What a token's queries carry, ``[B, H, Q, ...]``.
+        keys: What a token's keys carry, ``[B, H, K, ...]``; a cache keeps it with the keys.
+    """
+
+    queries: Tensor | None = None
+    keys: Tensor | None = None
+
+    def part(self, queries: slice, keys: slice) -> Prepared:
+        """Return what is carried by some of the queries and some of the keys."""
+        q, k = self
+        return Prepared(None if q is None else q[:, :, queries], None if k is None else k[:, :, keys])
 
 
 class PositionScheme(nn.Module):
@@ -83,8 +105,7 @@ class PositionScheme(nn.Module):
 
     A constructor takes the dimensions as positional arguments and its options as keyword-only arguments; the
     registry reads the option names from there. What tables, figures, exporters and comparisons have to know about a
-    scheme it says itself, in the facts below and in :meth:`options_for_lengths`, :meth:`code`, :meth:`distance_bias`
-    and :attr:`rotary_config`.
+    scheme it says itself, in the facts below and in :meth:`code`, :meth:`distance_bias` and :attr:`rotary_config`.
 
     A scheme is called like any torch module, with what it acts on (:meth:`forward`)::
 
@@ -92,6 +113,10 @@ class PositionScheme(nn.Module):
         q, k = rope(q, k, positions)                         # acts on queries and keys
         bias = alibi(q, k, positions)                        # acts on the scores
         q, k, bias = deberta(q, k, positions)                # acts on both
+        bias = fox(q, k, positions, state=fox.prepare(x, positions))
+
+    A scheme that reads the layer's input, as the last does, overrides :meth:`prepare` too. Its hooks that have an
+    argument ``state`` after the positions are then given what it returned.
     """
 
     name: ClassVar[str] = ""
@@ -108,6 +133,9 @@ class PositionScheme(nn.Module):
 
     acts_on: frozenset[Place] = frozenset()
     """The places where it acts; of a class, unless it says otherwise, those whose hooks it overrides."""
+
+    reads_state: frozenset[str] = frozenset()
+    """The hooks that read what :meth:`prepare` returns; of a class, those with an argument ``state``."""
 
     axes: int = 1
     """Coordinates that a token may have: positions are then ``[B, L, axes]`` as well."""
@@ -126,6 +154,8 @@ class PositionScheme(nn.Module):
                 place for hook, place in _HOOKS.items() if getattr(cls, hook) is not getattr(PositionScheme, hook)
             )
         _drop_claims(cls)
+        hooks = ("rotate", "score_bias")
+        cls.reads_state = frozenset(hook for hook in hooks if "state" in signature(getattr(cls, hook)).parameters)
         for hook in vars(cls).keys() & {"embed", "rotate", "score_bias"}:
             setattr(cls, hook, _guarded(hook, vars(cls)[hook]))
 
@@ -166,18 +196,6 @@ class PositionScheme(nn.Module):
         del shape
         return cls(**options)
 
-    @classmethod
-    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
-        """Return the options that follow from the lengths of a comparison, so that no scheme is at an advantage.
-
-        Args:
-            head_dim: Features of one head, ``D``.
-            trained: Longest training text, in tokens.
-            longest: Longest test text, in tokens.
-        """
-        del head_dim, trained, longest
-        return {}
-
     def reset_parameters(self) -> None:
         """Draw the scheme's parameters anew; a scheme without parameters has nothing to do."""
 
@@ -198,22 +216,6 @@ class PositionScheme(nn.Module):
         """
         del positions
         return None
-
-    @property
-    def wave_pairs(self) -> tuple[tuple[float, int, int], ...]:
-        """The pairs of features of :meth:`code` that are sine and cosine of the position, the fastest first.
-
-        Each is the tokens of a full turn, the index of the sine and that of the cosine; no pairs are the rule.
-        """
-        return ()
-
-    @property
-    def bit_features(self) -> tuple[int, ...]:
-        """The features of :meth:`code` that are the binary digits of the position, the lowest digit first.
-
-        No digits are the rule.
-        """
-        return ()
 
     def distance_bias(
         self, q_positions: Tensor, k_positions: Tensor, *, max_length: int | None = None
@@ -242,6 +244,7 @@ class PositionScheme(nn.Module):
         positions: Tensor | None = None,
         k_positions: Tensor | None = None,
         *,
+        state: Prepared | None = None,
         heads_last: bool = False,
     ) -> Tensor | tuple[Tensor | None, ...] | None:
         """Apply the scheme to what it acts on.
@@ -260,11 +263,12 @@ class PositionScheme(nn.Module):
             positions: Integer positions of the queries, ``[Q]`` or ``[B, Q]``.
             k_positions: Integer positions of the keys, ``[K]`` or ``[B, K]``; may be left out where the keys are those
                 of the same tokens.
+            state: What :meth:`prepare` returned, where the scheme reads the layer's input.
             heads_last: Whether queries and keys are ``[B, L, H, D]`` and not ``[B, H, L, D]``; a bias is
                 ``[B, H, Q, K]`` either way. Nothing is copied for that.
 
         Raises:
-            ConfigError: The scheme acts somewhere else, or is made for other heads.
+            ConfigError: The scheme acts somewhere else, is made for other heads, or lacks its state.
             DataError: There are more or fewer positions than tokens.
         """
         if positions is None:
@@ -275,13 +279,44 @@ class PositionScheme(nn.Module):
         rotates, biases = "queries+keys" in self.acts_on, "scores" in self.acts_on
         if heads_last:
             x, k = x.transpose(1, 2), k.transpose(1, 2)
-        bias = self.score_bias(x, k, positions, k_positions) if biases else None
+        given = (x, k, positions, k_positions)
+        bias = self.score_bias(*given, *self.state_for("score_bias", state)) if biases else None
         if biases and not rotates:
             return bias
-        rotated = self.rotate(x, k, positions, k_positions)
+        rotated = self.rotate(*given, *self.state_for("rotate", state))
         if heads_last:
             rotated = rotated[0].transpose(1, 2), rotated[1].transpose(1, 2)
         return (*rotated, bias) if biases else rotated
+
+    def prepare(self, x: Tensor, positions: Tensor) -> Prepared | None:
+        """Return what each token carries into attention beside its query and key.
+
+        A model calls it once in every layer, of schemes with a hook that has an argument ``state``. Each token's part
+        must come from its own ``x`` and position alone, because a cache keeps it. What depends on other tokens, as a
+        sum over those between a query and a key does, is for the hooks: they are given the parts of all keys, those
+        in a cache first. Where the mask is causal the queries are the last of them.
+
+        Args:
+            x: What the layer's self-attention reads, ``[B, L, E]``.
+            positions: Integer positions ``[L]`` or ``[B, L]``.
+
+        Returns:
+            What the tokens' queries and keys carry; ``None``, which is the rule, for nothing.
+        """
+        del x, positions
+        return None
+
+    def state_for(self, hook: str, state: Prepared | None) -> tuple[Prepared, ...]:
+        """Return the arguments that a hook takes after the positions: the state, of a hook that reads it.
+
+        Raises:
+            ConfigError: It reads one, and there is none.
+        """
+        if hook not in self.reads_state:
+            return ()
+        if state is None:
+            raise ConfigError(f"{type(self).__name__} reads a state: give state=scheme.prepare(x, positions).")
+        return (state,)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Tell the input embeddings where they stand.
@@ -299,6 +334,9 @@ class PositionScheme(nn.Module):
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
         """Tell queries and keys where they stand.
 
+        A scheme may have one more argument, ``state``: what :meth:`prepare` returned for these queries and keys. Where
+        a key's rotation depends on other tokens, :attr:`caches_unrotated_keys` says so.
+
         Args:
             q: Queries ``[B, H, Q, D]``.
             k: Keys ``[B, H, K, D]``.
@@ -306,7 +344,8 @@ class PositionScheme(nn.Module):
             k_positions: Integer positions ``[K]`` or ``[B, K]``.
 
         Returns:
-            Queries and keys of the same shapes and dtypes.
+            Queries and keys of the same shapes and dtypes. Both may have more features than before, as many as each
+            other: scores are their products over the square root of the features that they have then.
         """
         del q_positions, k_positions
         return q, k
@@ -322,7 +361,7 @@ class PositionScheme(nn.Module):
             k_positions: Integer positions ``[K]`` or ``[B, K]``; those of the queries unless given.
         """
         keys = q_positions if k_positions is None else k_positions
-        return lambda q, k: self.rotate(q, k, q_positions, keys)
+        return lambda q, k, *state: self.rotate(q, k, q_positions, keys, *state)
 
     def drawn(self, positions: Tensor) -> Tensor:
         """Return the positions that tokens take, of the same shape: what all hooks of a forward pass are given.
@@ -351,6 +390,8 @@ class PositionScheme(nn.Module):
 
     def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
         """Return what is added to the scaled attention scores.
+
+        A scheme may have one more argument, ``state``: what :meth:`prepare` returned for these queries and keys.
 
         Args:
             q: Queries ``[B, H, Q, D]``, before :meth:`rotate`.
@@ -387,9 +428,11 @@ def _guarded(hook: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return function(self, x, positions)
 
     @wraps(function)
-    def attend(self: PositionScheme, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Any:
+    def attend(
+        self: PositionScheme, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, *state: Any, **named: Any
+    ) -> Any:
         require_fit(self, q, k, q_positions, k_positions)
-        return function(self, q, k, q_positions, k_positions)
+        return function(self, q, k, q_positions, k_positions, *state, **named)
 
     return embed if hook == "embed" else attend
 

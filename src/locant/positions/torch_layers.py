@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import ConfigError
-from locant.positions.scheme import PositionScheme
+from locant.positions.scheme import PositionScheme, Prepared
+from locant.positions.wrapper import SchemeWrapper
 
 
 class PositionedAttention(nn.MultiheadAttention):
@@ -75,7 +76,8 @@ class PositionedAttention(nn.MultiheadAttention):
             raise ConfigError(
                 f"The scheme '{scheme.name}' acts on the embeddings: call it on the input of the first layer instead."
             )
-        if type(scheme).drawn is not PositionScheme.drawn:
+        own = (PositionScheme.drawn, SchemeWrapper.drawn)
+        if any(type(part).drawn not in own for part in scheme.modules() if isinstance(part, PositionScheme)):
             raise ConfigError(
                 f"The scheme '{scheme.name}' draws positions once for all layers, which torch's layers do not share."
             )
@@ -137,8 +139,14 @@ class PositionedAttention(nn.MultiheadAttention):
         if key_padding_mask is not None:
             padding = _added(key_padding_mask, q.dtype).view(rows, 1, 1, length)
             mask = padding if mask is None else mask + padding
+        state = self.scheme.prepare(x, positions) if self.scheme.reads_state else None
+        # A bias is that of all queries at once: a state says nothing of where a part of them stands among the keys.
+        bias = self.scheme.score_bias(q, k, positions, positions, *self.scheme.state_for("score_bias", state))
+        if bias is not None:
+            mask = bias if mask is None else bias + mask
         parts = [
-            self._attend(q, k, v, positions, mask, run, need_weights) for run in self.scheme.query_blocks(positions)
+            self._attend(q, k, v, positions, state, mask, run, need_weights)
+            for run in self.scheme.query_blocks(positions)
         ]
         out = self.out_proj(torch.cat([part[0] for part in parts], dim=2).transpose(1, 2).flatten(2))
         weights = torch.cat([part[1] for part in parts if part[1] is not None], dim=2) if need_weights else None
@@ -154,17 +162,16 @@ class PositionedAttention(nn.MultiheadAttention):
         k: Tensor,
         v: Tensor,
         positions: Tensor,
+        state: Prepared | None,
         mask: Tensor | None,
         run: slice,
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend with a run of queries; returns the output ``[B, H, n, D]`` and, where they are needed, the weights."""
         q, at = q[:, :, run], positions[..., run]
-        bias = self.scheme.score_bias(q, k, at, positions)
-        if mask is not None:
-            mask = mask[:, :, run] if mask.shape[2] > 1 else mask
-            bias = mask if bias is None else bias + mask
-        q, k = self.scheme.rotate(q, k, at, positions)
+        bias = mask[:, :, run] if mask is not None and mask.shape[2] > 1 else mask
+        state = None if state is None else state.part(run, slice(None))
+        q, k = self.scheme.rotate(q, k, at, positions, *self.scheme.state_for("rotate", state))
         dropout = self.dropout if self.training else 0.0
         if not need_weights:
             return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout), None

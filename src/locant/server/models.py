@@ -12,8 +12,7 @@ from pathlib import Path
 
 from locant.errors import ConfigError, UsageError
 from locant.languages import find_language, language_identifier, parse_language, require_language
-from locant.text.directions import Direction
-from locant.text.tokenizer_pair import Prefixes
+from locant.text.tokenizer_pair import Direction, Prefixes
 from locant.translation.glossary import Glossary
 from locant.translation.translator import Translator, load_translator
 

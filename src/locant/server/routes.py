@@ -32,7 +32,7 @@ from locant.server.requests import (
     read_body,
     read_request,
 )
-from locant.text.directions import Direction
+from locant.text.tokenizer_pair import Direction
 
 if TYPE_CHECKING:
     from locant.server.app import State

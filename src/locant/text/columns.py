@@ -29,10 +29,10 @@ _BLOCK = 1 << 16
 
 
 class GrowingColumns:
-    """Flat files of numbers that grow together, used in a ``with`` block.
+    """Flat files ``NAME.bin`` of numbers that grow together, used in a ``with`` block.
 
     Args:
-        folder: Of the files ``NAME.bin``; made anew unless it holds a beginning of the same.
+        folder: Made anew unless it holds a beginning of the same.
         columns: Type of the numbers of each column, by name.
         made_from: Plain data that says what the columns are of: only what was made from the same is gone on with.
 
@@ -44,10 +44,8 @@ class GrowingColumns:
     """
 
     def __init__(self, folder: Path, columns: Mapping[str, npt.DTypeLike], made_from: Any) -> None:
-        self.folder = folder
-        self._made_from = made_from
+        self._folder, self._made_from, self._marked = folder, made_from, time.monotonic()
         self._types = {name: np.dtype(kind) for name, kind in columns.items()}
-        self._marked = time.monotonic()
         paths = {name: folder / f"{name}.bin" for name in columns}
         self.state, sizes = None, dict.fromkeys(columns, 0)
         with suppress(CheckpointError, OSError, KeyError, TypeError):
@@ -67,7 +65,7 @@ class GrowingColumns:
 
     def append(self, name: str, values: npt.NDArray[Any]) -> None:
         """Append numbers to a column."""
-        with readable_errors(self.folder):
+        with readable_errors(self._folder):
             self._files[name].write(np.ascontiguousarray(values, self._types[name]).data)
 
     def size(self, name: str) -> int:
@@ -75,28 +73,23 @@ class GrowingColumns:
         return self._files[name].tell() // self._types[name].itemsize
 
     def mark(self, state: Any, *, now: bool = False) -> None:
-        """Note that all columns are whole up to here; on disk every few seconds, or now.
-
-        Args:
-            state: Plain data, from which the work can go on.
-            now: Whether it has to be on disk on return.
-        """
+        """Note, every few seconds or now, that all columns are whole up to here, and plain data to go on from."""
         if not now and time.monotonic() - self._marked < _SECONDS:
             return
-        with readable_errors(self.folder):
+        with readable_errors(self._folder):
             for file in self._files.values():
                 file.flush()
                 os.fsync(file.fileno())
         sizes = {name: file.tell() for name, file in self._files.items()}
-        write_json(self.folder / _MARK, {"made_from": self._made_from, "sizes": sizes, "state": state})
+        write_json(self._folder / _MARK, {"made_from": self._made_from, "sizes": sizes, "state": state})
         self._marked = time.monotonic()
 
     def finish(self) -> None:
         """Close the files for good: the folder holds nothing but them and their checksums then."""
         self.__exit__()
-        with readable_errors(self.folder):
-            (self.folder / _MARK).unlink(missing_ok=True)
-            for path in self.folder.glob("*.bin"):
+        with readable_errors(self._folder):
+            (self._folder / _MARK).unlink(missing_ok=True)
+            for path in self._folder.glob("*.bin"):
                 if path.stat().st_size:
                     write_checksums(path, np.memmap(path, np.uint8, "r"))
 
@@ -104,16 +97,16 @@ class GrowingColumns:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with readable_errors(self.folder):
+        with readable_errors(self._folder):
             self._stack.close()
 
 
 class CheckedNumbers:
-    """An array on disk, read by indexing; each block is compared with its checksum when it is first read.
+    """An array on disk, [N, ...], read by indexing; a block is compared with its checksum when it is first read.
 
     Args:
         path: Its file; beside it may be what :func:`write_checksums` wrote. Earlier versions wrote none.
-        numbers: The array, mapped; [N, ...].
+        numbers: The array, mapped.
 
     Raises:
         CheckpointError: There are not as many checksums as blocks; on reading, a block is not what was written.
@@ -136,13 +129,12 @@ class CheckedNumbers:
         Raises:
             CheckpointError: The file is missing or has another size.
         """
-        dtype = np.dtype(dtype)
+        expected = count * np.dtype(dtype).itemsize
         try:
             size = path.stat().st_size
         except OSError as error:
             raise CheckpointError(f"The token cache file {path} cannot be read: {error.strerror}.") from None
-        if size != count * dtype.itemsize:
-            expected = count * dtype.itemsize
+        if size != expected:
             raise CheckpointError(f"The token cache file {path} is damaged: {size} bytes, not {expected}.")
         # An empty file cannot be mapped.
         return cls(path, np.memmap(path, dtype=dtype, mode="r", shape=(count,)) if count else np.zeros(0, dtype))
@@ -156,8 +148,7 @@ class CheckedNumbers:
             blocks = np.arange(start * self._row // _BLOCK, -(-end * self._row // _BLOCK))
         else:
             blocks = np.atleast_1d(np.asarray(place, np.int64)) % max(1, len(self)) * self._row // _BLOCK
-        new = blocks[~self._checked[blocks]]
-        for block in np.unique(new).tolist() if len(new) else ():
+        for block in np.unique(blocks[~self._checked[blocks]]).tolist():
             if crc32(self._bytes[block * _BLOCK : (block + 1) * _BLOCK].data) != self._sums[block]:
                 raise self._damage()
             self._checked[block] = True

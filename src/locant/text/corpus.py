@@ -5,11 +5,13 @@ A corpus is read once when it is opened, so that mistakes surface before any lon
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from locant.errors import ConfigError, DataError
 from locant.languages import LanguageTag, parse_language
@@ -26,20 +28,11 @@ from locant.text.corpus_settings import (
     SourceCorpusSettings,
     TsvCorpus,
 )
-from locant.text.directions import Direction
 from locant.text.noise import NoiseSettings
-from locant.text.pairs import (
-    ParallelText,
-    concatenated,
-    count_different,
-    hold_out,
-    in_memory,
-    survey,
-    turned,
-)
+from locant.text.pairs import ParallelText, concatenated, hold_out, in_memory, survey, turned
 from locant.text.readers import Columns, DatasetSplit, JsonFields, ParallelLines, TextFiles, open_dataset
 from locant.text.store import TextStore
-from locant.text.tokenizer_pair import LanguageLayout
+from locant.text.tokenizer_pair import Direction, LanguageLayout
 
 _SHOWN_FILES = 4
 """Files that the description of a corpus names."""
@@ -76,20 +69,10 @@ class CorpusPart:
         """Whether this is a direction that is only measured."""
         return not len(self.train)
 
-    @property
-    def digest(self) -> str:
-        """A hash of all text of the three splits."""
-        return "-".join(split.digest for split in (self.train, self.valid, self.test) if split is not None)
-
 
 @dataclass(frozen=True)
 class CorpusStage:
-    """A stretch of training.
-
-    Attributes:
-        settings: Say when it ends.
-        weights: Of each part, in the order of the parts.
-    """
+    """A stretch of training: its settings say when it ends, the weights are of each part, in the order of the parts."""
 
     settings: MixtureStage
     weights: tuple[float, ...]
@@ -135,11 +118,9 @@ class Corpus:
     @property
     def languages(self) -> tuple[str, ...]:
         """The languages that have a token: with ``marian`` those that are translated into; none without tokens."""
-        if self.layout is None:
-            return ()
-        sources = [] if self.layout == "marian" else [part.source_language for part in self.parts]
-        codes = (*sources, *(part.target_language for part in self.parts))
-        return tuple(dict.fromkeys(code for code in codes if code is not None))
+        sources = [part.source_language for part in self.parts if self.layout == "fairseq"]
+        targets = [part.target_language for part in self.parts if self.layout]
+        return tuple(dict.fromkeys(code for code in (*sources, *targets) if code is not None))
 
     @property
     def weights(self) -> list[tuple[float, ...]]:
@@ -180,7 +161,8 @@ class Corpus:
     @property
     def digest(self) -> str:
         """A hash of all text of the three splits of all parts."""
-        return "+".join(part.digest for part in self.parts)
+        splits = ((part.train, part.valid, part.test) for part in self.parts)
+        return "+".join("-".join(split.digest for split in three if split is not None) for three in splits)
 
 
 def _common(values: Iterable[str | None]) -> str | None:
@@ -214,10 +196,8 @@ def load_corpus(settings: CorpusSettings, store: TextStore | None = None) -> Cor
 
 def _load_mixture(settings: MixtureCorpus, store: TextStore | None) -> Corpus:
     """Open the sources of a mixture, whose parts become its parts."""
-    given = any(
-        isinstance(source.corpus, BibleCorpus) or source.corpus.valid is not None
-        for source in settings.sources.values()
-    )
+    sources = settings.sources.values()
+    given = any(isinstance(one.corpus, BibleCorpus) or one.corpus.valid is not None for one in sources)
     corpora = {
         name: _load_plain(source.corpus, store, hold_out_some=not (given or source.tag))
         for name, source in settings.sources.items()
@@ -228,99 +208,85 @@ def _load_mixture(settings: MixtureCorpus, store: TextStore | None) -> Corpus:
                 f"The source '{name}' of the mixture has several languages, and a mixture has one pair of them. Use "
                 "kind 'languages', whose pairs may be mixtures."
             )
-    languages = [_agreed(side, corpora) for side in ("source_language", "target_language")]
+    languages: dict[str, Any] = {}
+    for side in ("source_language", "target_language"):
+        known = {name: language for name, corpus in corpora.items() if (language := getattr(corpus, side))}
+        if len(set(map(parse_language, known.values()))) > 1:
+            listed = ", ".join(f"{language} in '{name}'" for name, language in known.items())
+            raise ConfigError(
+                "The sources of a mixture must be of one pair of languages, but the "
+                f"{side.replace('_', ' ')} is {listed}."
+            )
+        languages[side] = next(iter(known.values()), None)
+    named = [(name, part) for name, corpus in corpora.items() for part in corpus.parts]
     parts = [
         replace(
             part,
-            name=name if len(corpus.parts) == 1 else f"{name}/{part.name}",
-            source_language=languages[0],
-            target_language=languages[1],
+            name=name if len(corpora[name].parts) == 1 else f"{name}/{part.name}",
+            **languages,
             weight=settings.sources[name].weight * part.weight,
             tag=settings.sources[name].tag,
             noise=noise if (noise := settings.sources[name].noise) and noise.any else None,
         )
-        for name, corpus in corpora.items()
-        for part in corpus.parts
+        for name, part in named
     ]
-
-    def weights(of_sources: Mapping[str, float]) -> tuple[float, ...]:
-        return tuple(of_sources[name] * part.weight for name, corpus in corpora.items() for part in corpus.parts)
-
     if not any(part.valid for part in parts):
         raise ConfigError("No source of the mixture has validation text: give one of them 'valid' or 'valid_size'.")
-    licences = {name: corpus.licence for name, corpus in corpora.items() if corpus.licence}
+    stages = []
+    for stage in settings.stages:
+        weights = settings.stage_weights(stage)
+        stages.append(CorpusStage(stage, tuple(weights[name] * part.weight for name, part in named)))
+    licences = [f"{corpus.licence} ({name})" for name, corpus in corpora.items() if corpus.licence]
     return Corpus(
         name=settings.name or f"mixture of {', '.join(corpora)}",
         description=" ".join(f"{name}: {corpus.description}" for name, corpus in corpora.items()),
         parts=tuple(parts),
-        licence="; ".join(f"{licence} ({name})" for name, licence in licences.items()) or None,
+        licence="; ".join(licences) or None,
         temperature=settings.temperature,
-        stages=tuple(CorpusStage(stage, weights(settings.stage_weights(stage))) for stage in settings.stages),
+        stages=tuple(stages),
     )
 
 
-def _agreed(side: str, corpora: Mapping[str, Corpus]) -> str | None:
-    """Return the language of one side that those sources agree on that know it.
-
-    Raises:
-        ConfigError: They do not agree.
-    """
-    known = {name: language for name, corpus in corpora.items() if (language := getattr(corpus, side))}
-    if len(set(map(parse_language, known.values()))) > 1:
-        listed = ", ".join(f"{language} in '{name}'" for name, language in known.items())
-        raise ConfigError(
-            f"The sources of a mixture must be of one pair of languages, but the {side.replace('_', ' ')} is {listed}."
-        )
-    return next(iter(known.values()), None)
-
-
 def _load_plain(settings: SourceCorpusSettings, store: TextStore | None, *, hold_out_some: bool) -> Corpus:
-    """Open a corpus of one kind.
-
-    Args:
-        settings: Of the corpus.
-        store: Where large files are kept.
-        hold_out_some: Whether to hold validation text out of the training text where the settings say nothing of it.
-    """
+    """Open a corpus of one kind; ``hold_out_some`` says what its settings do not: whether to hold validation out."""
     if isinstance(settings, BibleCorpus):
         from locant.text.bible import load_bible  # which makes a Corpus
 
         return load_bible(settings)
-    survey_split = partial(_survey_split, settings, store)
-    train = whole = survey_split("train", settings.train)
-    test = None if settings.test is None else survey_split("test", settings.test)
-    if settings.valid is not None:
-        valid: ParallelText | None = survey_split("valid", settings.valid)
-    else:
-        usual = max(1, min(1000, len(train) // 20)) if hold_out_some else 0
-        size = usual if settings.valid_size is None else settings.valid_size
-        valid = None
-        if size >= len(train):
-            raise DataError(
-                f"The training text has {len(train)} pair(s), too few to hold out {size} for validation. "
-                "Give 'valid', or a smaller 'valid_size'."
-            )
-        if size:
+    splits = {"train": settings.train, "test": settings.test, "valid": settings.valid}
+    texts = {
+        name: None if split is None else _survey_split(settings, store, name, split) for name, split in splits.items()
+    }
+    whole, valid = texts["train"], texts["valid"]
+    assert whole is not None
+    train, size = whole, settings.valid_size
+    if size is None:
+        size = max(1, min(1000, len(whole) // 20)) if hold_out_some else 0
+    if valid is None and size:
+        # Of a text that repeats itself so much as many as of what is different in it.
+        if size < len(whole):
             train, valid = hold_out(whole, size)
-            if settings.valid_size is None and 2 * len(train) < len(whole):  # so few are different
-                train, valid = hold_out(whole, max(1, count_different(whole) // 20))
-            if not len(train):
-                different = count_different(whole)
-                raise DataError(
-                    f"The training text has {different} different pair(s), too few to hold out {size} for validation. "
-                    "Give 'valid', or a smaller 'valid_size'."
-                )
+            if settings.valid_size is None and 2 * len(train) < len(whole):
+                train, valid = hold_out(whole, max(1, _count_different(whole) // 20))
+        if valid is None or not len(train):
+            raise DataError(
+                f"The training text has {_count_different(whole)} different pair(s), too few to hold out {size} for "
+                "validation. Give 'valid', or a smaller 'valid_size'."
+            )
     languages = f"{settings.source_language or 'source'}-{settings.target_language or 'target'}"
-    name = settings.name or f"{settings.kind} {languages}"
     if isinstance(settings, HuggingFaceCorpus):
         description = f"Dataset {settings.dataset}{f' ({settings.config})' if settings.config else ''}."
     else:
         files = settings.train
         paths = [*files.source, *files.target] if isinstance(files, FilePair) else files
-        place = "" if settings.folder == Path() else f" in {settings.folder}"
-        description = f"Local files {_shown(paths)}{place}."
-    part = CorpusPart(name, settings.source_language, settings.target_language, train, valid, test)
+        description = f"Local files {_shown(paths)}{'' if settings.folder == Path() else f' in {settings.folder}'}."
+    name = settings.name or f"{settings.kind} {languages}"
+    part = CorpusPart(name, settings.source_language, settings.target_language, train, valid, texts["test"])
     return Corpus(name, description, (part,), settings.licence)
+
+
+def _count_different(text: ParallelText) -> int:
+    return len(np.unique(np.concatenate([facts["pair"] for facts in text.open_facts()])))
 
 
 def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpus:
@@ -369,7 +335,7 @@ def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpu
             parts.append(replace(part, name=name, train=part.train if trained else in_memory([])))
     languages = ", ".join(dict.fromkeys(code for direction in texts for code in direction))
     description = " ".join(dict.fromkeys(corpus.description for corpus in corpora))
-    licences = list(dict.fromkeys(corpus.licence for corpus in corpora if corpus.licence))
+    licences = dict.fromkeys(corpus.licence for corpus in corpora if corpus.licence)
     licence = settings.licence or (", ".join(licences) or None)
     name = settings.name or f"languages {languages}"
     return Corpus(name, description, tuple(parts), licence, settings.temperature, settings.layout)
@@ -382,15 +348,7 @@ def _survey_split(
     folder = settings.folder.expanduser()
     reader: TextFiles | DatasetSplit
     if isinstance(settings, HuggingFaceCorpus):
-        reader = open_dataset(
-            settings.dataset,
-            folder=folder,
-            config=settings.config,
-            revision=settings.revision,
-            split=str(split),
-            source_field=settings.source_field,
-            target_field=settings.target_field,
-        )
+        reader = open_dataset(settings, str(split))
     else:
         format: ParallelLines | Columns | JsonFields = ParallelLines()
         if isinstance(settings, TsvCorpus):

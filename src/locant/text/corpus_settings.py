@@ -1,17 +1,23 @@
-"""Settings of corpora: the kinds of sources of parallel text and the keys of each."""
+"""Settings of corpora: the kinds of sources of parallel text and the keys of each.
+
+A direction is a pair of languages in one order, written ``en-de``. A zero-shot direction is never trained: the model
+has read its source language and written its target language in other directions only (Johnson et al. 2017, "Google's
+Multilingual Neural Machine Translation System", section 4.5).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from locant.errors import nearest
+from locant.errors import ConfigError, nearest
 from locant.settings import Settings
-from locant.text.directions import DirectionSettings
 from locant.text.noise import NoiseSettings
+from locant.text.tokenizer_pair import Direction, LanguageLayout
 
 
 def _as_list(value: Any) -> Any:
@@ -22,6 +28,8 @@ Paths = Annotated[tuple[Path, ...], BeforeValidator(_as_list), Field(min_length=
 """One path or a list of paths; several files are read one after the other."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1)]
 """One name or a list of names."""
+Directions = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
+"""One direction or a list of directions, such as ``en-de``."""
 
 
 class FileCorpus(Settings):
@@ -117,6 +125,53 @@ class HuggingFaceCorpus(FileCorpus):
     target_field: str = "target"
 
 
+class DirectionSettings(Settings):
+    """Keys of a corpus of several languages.
+
+    Attributes:
+        directions: ``all``, or the directions that are trained.
+        zero_shot: Directions that are never trained, but measured in validation and test.
+        layout: Where the tokens of the languages stand, see :class:`~locant.text.LanguageTokens`.
+        temperature: How much the sizes of the directions' texts count when pairs are drawn: 1 for all, more for less
+            (see :func:`~locant.text.epochs.sampling_shares`).
+    """
+
+    directions: Literal["all"] | Directions = "all"
+    zero_shot: Directions = ()
+    layout: LanguageLayout = "fairseq"
+    temperature: float = Field(default=1.0, gt=0)
+
+    def chosen(self, possible: Iterable[Direction]) -> dict[Direction, bool]:
+        """Return the directions that are used, in the order of those that have text, and whether each is trained.
+
+        Raises:
+            ConfigError: A direction has no text, is trained and zero-shot at once, or could not be measured fairly;
+                or none is trained.
+        """
+        known = {str(direction): direction for direction in possible}
+        every = self.directions == "all"
+        trained = [name for name in known if name not in self.zero_shot] if every else [*self.directions]
+        for name in (*trained, *self.zero_shot):
+            if name not in known:
+                more = " A zero-shot direction is measured on text of its own." if name in self.zero_shot else ""
+                raise ConfigError(
+                    f"The corpus has no text for the direction {name}.{nearest(name, known)} It has text for "
+                    f"{', '.join(known)}. Add some, or leave the direction out.{more}"
+                )
+        if not trained:
+            raise ConfigError("No direction is left to train on: all are in 'zero_shot'. Leave some of them out.")
+        for name in self.zero_shot:
+            if name in trained:
+                raise ConfigError(f"The direction {name} is in both 'directions' and 'zero_shot'. Name it in one.")
+            for side, does in (("source", "translates from"), ("target", "translates into")):
+                if (language := getattr(known[name], side)) not in {getattr(known[other], side) for other in trained}:
+                    raise ConfigError(
+                        f"The zero-shot direction {name} {does} '{language}', which no trained direction does, so the "
+                        "model never sees it there. Train one that does."
+                    )
+        return {one: name in trained for name, one in known.items() if name in {*trained, *self.zero_shot}}
+
+
 class BibleCorpus(DirectionSettings):
     """Bible translations in the public domain (see :func:`~locant.text.bible.bible_versions`).
 
@@ -158,7 +213,6 @@ SourceCorpusSettings = Annotated[
     FilesCorpus | TsvCorpus | JsonlCorpus | HuggingFaceCorpus | BibleCorpus, Field(discriminator="kind")
 ]
 """The settings of a corpus that may be a source of a mixture."""
-
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """How often text is drawn; 0 draws none."""
@@ -285,9 +339,7 @@ class MixtureCorpus(Settings):
         return {name: self.sources[name].weight if weight is None else weight for name, weight in own.items()}
 
 
-PairCorpusSettings = Annotated[
-    FilesCorpus | TsvCorpus | JsonlCorpus | HuggingFaceCorpus | BibleCorpus | MixtureCorpus, Field(discriminator="kind")
-]
+PairCorpusSettings = Annotated[SourceCorpusSettings | MixtureCorpus, Field(discriminator="kind")]
 """The settings of a corpus of one pair of languages."""
 
 
@@ -306,8 +358,5 @@ class LanguagesCorpus(DirectionSettings):
     pairs: tuple[PairCorpusSettings, ...] = Field(min_length=1)
 
 
-CorpusSettings = Annotated[
-    FilesCorpus | TsvCorpus | JsonlCorpus | HuggingFaceCorpus | BibleCorpus | MixtureCorpus | LanguagesCorpus,
-    Field(discriminator="kind"),
-]
+CorpusSettings = Annotated[PairCorpusSettings | LanguagesCorpus, Field(discriminator="kind")]
 """The settings of any corpus; the key ``kind`` tells which."""

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import compress
@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from locant.errors import TrainingError
-from locant.text.cache import CacheWriter, TokenCache, chunk_bounds
-from locant.text.encoding import Encoded, Encoder, flat_ids
+from locant.text.cache import Encoded, Encoder, TokenCache, write_encoded
 from locant.text.noise import NoiseSettings, add_noise
 from locant.text.pairs import RowNumbers, Rows
 from locant.text.tokenizer_pair import TokenizerPair
@@ -29,6 +28,8 @@ from locant.text.workers import in_order, usable_processes
 
 _SEVERAL_PROCESSES = 100_000
 """Pairs of an epoch from which other processes are started."""
+# Changing it changes what subword sampling draws: a chunk is sampled with one seed.
+_CHUNK = 8192
 
 
 def sampling_shares(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[float]:
@@ -64,11 +65,9 @@ class RowSampler:
     """
 
     def __init__(self, sizes: Sequence[int], weights: Sequence[float], temperature: float, *, seed: int) -> None:
-        self.shares = sampling_shares(sizes, weights, temperature)
-        self._sizes = sizes
-        self._seed = seed
+        self._sizes, self._seed = sizes, seed
         total = sum(size for size, weight in zip(sizes, weights, strict=True) if weight)
-        self._quotas = [share * total for share in self.shares]
+        self._quotas = [share * total for share in sampling_shares(sizes, weights, temperature)]
 
     def __call__(self, epoch: int, since: int = 0) -> RowNumbers | None:
         """Return the rows of an epoch in ascending order; None for all rows once.
@@ -77,56 +76,72 @@ class RowSampler:
             epoch: Counted from 0.
             since: The epoch with which these weights came to hold; the parts are read from their beginnings then.
         """
-        places, whole = [], True
         number = epoch - since
-        for size, quota in zip(self._sizes, self._quotas, strict=True):
-            start, end = round(number * quota), round((number + 1) * quota)
-            places.append((start, end))
-            # A zero-shot direction has no rows.
-            whole = whole and (not size or (end - start == size and start % size == 0))
-        if whole:
+        places = [(round(number * quota), round((number + 1) * quota)) for quota in self._quotas]
+        of_parts = list(zip(self._sizes, places, strict=True))
+        # A zero-shot direction has no rows.
+        if all(not size or (end - start == size and start % size == 0) for size, (start, end) in of_parts):
             return None
-        total = sum(self._sizes)
         count = sum(end - start for start, end in places)
-        drawn: RowNumbers = np.empty(count, np.uint32) if total < 1 << 32 else np.empty(count, np.int64)
+        drawn: RowNumbers = np.empty(count, np.uint32 if sum(self._sizes) < 1 << 32 else np.int64)
         first = filled = 0
-        for part, (size, (start, end)) in enumerate(zip(self._sizes, places, strict=True)):
-            into = drawn[filled : filled + end - start]
-            self._read(part, size, start, since, into)
-            into += drawn.dtype.type(first)
-            first, filled = first + size, filled + end - start
+        for part, (size, (start, end)) in enumerate(of_parts):
+            while start < end:
+                turn, place = divmod(start, size)
+                count = min(size - place, end - start)
+                rows = np.arange(first, first + size, dtype=drawn.dtype)
+                if count < size:
+                    # Five words: a seed is filled up with zeros to four, where it could equal that of another draw.
+                    np.random.default_rng([self._seed, turn, part, since, 1]).shuffle(rows)
+                drawn[filled : filled + count] = rows[place : place + count]
+                filled, start = filled + count, start + count
+            first += size
         drawn.sort()
         return drawn
 
-    def _read(self, part: int, size: int, start: int, since: int, into: RowNumbers) -> None:
-        """Write the rows of one part into an array: as many as it has room for, from a place in the part on."""
-        filled = 0
-        while filled < len(into):
-            number, place = divmod(start + filled, size)
-            count = min(size - place, len(into) - filled)
-            rows = np.arange(size, dtype=into.dtype)
-            if count < size:
-                # Five words: a seed is filled up with zeros to four, where it could equal that of another draw.
-                np.random.default_rng([self._seed, number, part, since, 1]).shuffle(rows)
-            into[filled : filled + count] = rows[place : place + count]
-            filled += count
+
+class StagePlace(NamedTuple):
+    """A stage of the corpus, from 0, and the first epoch that is drawn with its weights."""
+
+    number: int = 0
+    first_epoch: int = 0
 
 
-class _Chunk(NamedTuple):
-    """Pairs that are sampled with one seed.
+_FIRST_STAGE = StagePlace()
 
-    Attributes:
-        number: In the epoch, from 0.
-        part: Of the corpus.
-        rows: In the whole cache.
+
+class TrainingEpochs:
+    """The tokens of each epoch, which are drawn from those of a cache.
+
+    Args:
+        cache: All training text.
+        samplers: Draw the rows of an epoch, one for each stage; by default every epoch has all rows.
     """
 
-    number: int
-    part: int
-    rows: Rows
+    def __init__(self, cache: TokenCache, samplers: Sequence[RowSampler] = ()) -> None:
+        self.cache = cache
+        self._samplers = samplers
+
+    def drawn(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
+        """Return the rows of an epoch, counted from 0 over all stages, in their usual segmentation."""
+        rows = self._samplers[stage.number](epoch, stage.first_epoch) if self._samplers else None
+        return self.cache if rows is None else self.cache.select(rows)
+
+    def __call__(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
+        """Return the tokens of an epoch, counted from 0; those of the epoch asked for before may be removed."""
+        return self.drawn(epoch, stage)
+
+    def open(self) -> None:
+        """Begin to ask for epochs, for the first time or after an interruption."""
+
+    def interrupt(self) -> None:
+        """End what is waited for or done meanwhile: an epoch that is being asked for ends with an error."""
+
+    def close(self) -> None:
+        """End what is done meanwhile for the epoch that comes next."""
 
 
-class SampledEpochs:
+class SampledEpochs(TrainingEpochs):
     """Tokenises the training text anew for each epoch: random segmentations (subword regularisation), noise in sources.
 
     The tokens of an epoch depend on the seed and the epoch alone, so a resumed run sees the same ones, whatever the
@@ -136,6 +151,7 @@ class SampledEpochs:
 
     Args:
         cache: The usual segmentations, written with ``keep_text``.
+        samplers: As before.
         tokenizers: The tokenizers with which it was written.
         alpha: ``TokenizerSettings.sampling``; 0 segments as usual.
         seed: Any non-negative integer.
@@ -148,18 +164,18 @@ class SampledEpochs:
     def __init__(
         self,
         cache: TokenCache,
-        tokenizers: TokenizerPair,
+        samplers: Sequence[RowSampler] = (),
         *,
+        tokenizers: TokenizerPair,
         alpha: float,
         seed: int,
         noise: Sequence[NoiseSettings | None] = (),
         shared_by: tuple[int, int, int] = (0, 0, 1),
         processes: int | None = None,
     ) -> None:
-        self._cache = cache
-        self._tokenizers = tokenizers
+        super().__init__(cache, samplers)
+        self._tokenizers, self._alpha, self._seed = tokenizers, alpha, seed
         self._noise = list(noise) or [None] * len(cache.parts)
-        self._alpha, self._seed = alpha, seed
         node, self._rank, self._world_size = shared_by
         self._processes = processes
         self._ahead: threading.Thread | None = None
@@ -175,24 +191,18 @@ class SampledEpochs:
             if self._rank == 0:
                 weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
-    def __call__(self, epoch: int, drawn: TokenCache | None = None, *, stage: int = 0) -> TokenCache:
+    def __call__(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
         """Return the tokens of an epoch; those of epochs before the one asked for last are removed.
-
-        Args:
-            epoch: Counted from 0.
-            drawn: The rows of the cache that the epoch has; by default all.
-            stage: Of the corpus, which decides what is drawn.
 
         Raises:
             TrainingError: The training was interrupted.
         """
-        ahead, self._ahead = self._ahead, None
-        if ahead:
-            ahead.join()
+        if self._ahead:
+            self._ahead.join()
         earlier = list(self._folder.iterdir())
         folder = self._place(epoch, stage)
         if self._rank == 0 and not folder.exists():
-            self._write(folder, self._cache if drawn is None else drawn, epoch)
+            self._write(epoch, stage)
         while not folder.exists():
             if self._stopped.is_set():
                 raise TrainingError("The training has ended.")
@@ -202,26 +212,16 @@ class SampledEpochs:
             # Another process may open the epoch before this one only now.
             if old != folder and (self._world_size == 1 or int(old.name.strip(".").split(".")[0]) < epoch - 1):
                 shutil.rmtree(old, ignore_errors=True)
+        if self._rank == 0 and len(self.cache) >= _SEVERAL_PROCESSES:
+
+            def work() -> None:
+                # Whatever goes wrong does so again, and is said, when the epoch is asked for.
+                with suppress(Exception):
+                    self._write(epoch + 1, stage, meanwhile=True)
+
+            self._ahead = threading.Thread(target=work, name="locant-next-epoch", daemon=True)
+            self._ahead.start()
         return sampled
-
-    def begin(self, epoch: int, draw: Callable[[], TokenCache], *, stage: int = 0) -> None:
-        """Tokenise an epoch that will be asked for, meanwhile and in other processes, where it is large.
-
-        Args:
-            epoch: Counted from 0.
-            draw: Returns the rows of the cache that it has.
-            stage: As before.
-        """
-        if self._rank or self._ahead or len(self._cache) < _SEVERAL_PROCESSES:
-            return
-
-        def work() -> None:
-            # Whatever goes wrong does so again, and is said, when the epoch is asked for.
-            with suppress(Exception):
-                self._write(self._place(epoch, stage), draw(), epoch, meanwhile=True)
-
-        self._ahead = threading.Thread(target=work, name="locant-next-epoch", daemon=True)
-        self._ahead.start()
 
     def open(self) -> None:
         """Begin to ask for epochs, for the first time or after an interruption."""
@@ -242,47 +242,38 @@ class SampledEpochs:
             self._ahead.join()
         self._ahead = None
 
-    def _place(self, epoch: int, stage: int) -> Path:
-        return self._folder / f"{epoch}.{stage}"
+    def _place(self, epoch: int, stage: StagePlace) -> Path:
+        return self._folder / f"{epoch}.{stage.number}"
 
-    def _write(self, folder: Path, cache: TokenCache, epoch: int, *, meanwhile: bool = False) -> None:
-        """Tokenise an epoch into a folder."""
+    def _write(self, epoch: int, stage: StagePlace, *, meanwhile: bool = False) -> None:
+        """Tokenise an epoch into its folder."""
+        cache = self.drawn(epoch, stage)
         encoder = Encoder(self._tokenizers, [part.prefixes for part in cache.parts], cache.max_tokens)
-        work = _Sampling(self._cache, encoder, self._noise, self._alpha, self._seed, epoch)
+        work = _Sampling(self.cache, encoder, self._noise, self._alpha, self._seed, epoch)
         processes = self._processes or (usable_processes() if len(cache) >= _SEVERAL_PROCESSES else 1)
-        firsts = np.cumsum([0, *(about.pairs for about in cache.parts)]).tolist()
+        ends = np.cumsum([about.pairs for about in cache.parts]).tolist()
         bounds = (
-            (part, firsts[part] + start, firsts[part] + end)
-            for part, about in enumerate(cache.parts)
-            for start, end in chunk_bounds(about.pairs)
+            (part, start, min(start + _CHUNK, end))
+            for part, (about, end) in enumerate(zip(cache.parts, ends, strict=True))
+            for start in range(end - about.pairs, end, _CHUNK)
         )
         chunks = (
-            _Chunk(number, part, cache.whole_rows(np.arange(start, end)))
-            for number, (part, start, end) in enumerate(bounds)
+            (number, part, cache.whole_rows(np.arange(start, end))) for number, (part, start, end) in enumerate(bounds)
         )
-        with (
-            CacheWriter(folder, encoder) as writer,
-            closing(in_order(work, chunks, processes, meanwhile=meanwhile)) as results,
-        ):
-            for encoded in results:
-                if self._stopped.is_set():
-                    raise TrainingError("The training has ended.")
-                writer.append(encoded)
-            writer.finish()
+
+        def encoded(done: int) -> Generator[Encoded, None, None]:
+            with closing(in_order(work, chunks, processes, meanwhile=meanwhile)) as results:
+                for found in results:
+                    if self._stopped.is_set():
+                        raise TrainingError("The training has ended.")
+                    yield found
+
+        write_encoded(self._place(epoch, stage), encoder, encoded)
 
 
 @dataclass(frozen=True)
 class _Sampling:
-    """What is done with a chunk.
-
-    Attributes:
-        cache: All of it.
-        encoder: Holds tokenizers, prefixes and limits.
-        noise: Of the sources of each part, or None.
-        alpha: How random segmentations are.
-        seed: Of the run.
-        epoch: From 0.
-    """
+    """What is done with a chunk: pairs that are sampled with one seed, rows of the whole cache."""
 
     cache: TokenCache
     encoder: Encoder
@@ -291,90 +282,32 @@ class _Sampling:
     seed: int
     epoch: int
 
-    def __call__(self, chunk: _Chunk) -> Encoded:
-        pairs = self.cache.texts(chunk.rows)
+    def __call__(self, chunk: tuple[int, int, Rows]) -> Encoded:
+        number, part, rows = chunk
+        pairs = self.cache.texts(rows)
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        noise = self.noise[chunk.part]
+        noise, prefixes = self.noise[part], self.encoder.prefixes[part]
         # Of the chunk's seeds, 0 and 1 sample the sides.
-        noisy = add_noise(sources, noise, [self.seed, self.epoch, chunk.number, 2]) if noise else sources
+        noisy = add_noise(sources, noise, [self.seed, self.epoch, number, 2]) if noise else sources
         changed = [text != usual for text, usual in zip(noisy, sources, strict=True)]
-        prefixes = self.encoder.prefixes[chunk.part]
+        sides = (
+            (noisy, changed, prefixes.source, self.cache.source, self.encoder.tokenizers.source),
+            (targets, [False] * len(pairs), prefixes.target[1:], self.cache.target, self.encoder.tokenizers.target),
+        )
         columns = []
-        for side, (texts, before) in enumerate(((noisy, prefixes.source), (targets, prefixes.target[1:]))):
-            usual = (self.cache.source, self.cache.target)[side]
-            tokenizer = (self.encoder.tokenizers.source, self.encoder.tokenizers.target)[side]
+        for side, (texts, anew, before, usual, tokenizer) in enumerate(sides):
             own: Sequence[list[int] | None]
             if self.alpha:
-                seed = int(np.random.SeedSequence([self.seed, self.epoch, chunk.number, side]).generate_state(1)[0])
+                seed = int(np.random.SeedSequence([self.seed, self.epoch, number, side]).generate_state(1)[0])
                 own = tokenizer.encode_sampled(texts, alpha=self.alpha, seed=seed)
             else:
-                anew = changed if side == 0 else [False] * len(texts)
                 encoded = iter(tokenizer.encode(list(compress(texts, anew)), threads=1))
                 own = [next(encoded) if one else None for one in anew]
-            chosen = [
-                before + ids
-                if ids is not None and len(before) + len(ids) < self.encoder.max_tokens
-                else usual[row].tolist()
-                for row, ids in zip(chunk.rows.tolist(), own, strict=True)
-            ]
-            columns.append(flat_ids(chosen))
-        return self.encoder.packed(chunk.part, pairs, *columns)
-
-
-class StagePlace(NamedTuple):
-    """A stage of the corpus, and where it began.
-
-    Attributes:
-        number: From 0.
-        first_epoch: The first epoch drawn with its weights.
-    """
-
-    number: int = 0
-    first_epoch: int = 0
-
-
-_FIRST_STAGE = StagePlace()
-
-
-class TrainingEpochs:
-    """The tokens of each epoch.
-
-    Args:
-        cache: All training text.
-        samplers: Draw the rows of an epoch, one for each stage.
-        sampled: Tokenises them anew; None where the cache's tokens serve for every epoch.
-    """
-
-    def __init__(self, cache: TokenCache, samplers: Sequence[RowSampler], sampled: SampledEpochs | None = None) -> None:
-        self._cache = cache
-        self._samplers = samplers
-        self._sampled = sampled
-
-    def drawn(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
-        """Return the rows of an epoch, counted from 0 over all stages, in their usual segmentation."""
-        rows = self._samplers[stage.number](epoch, stage.first_epoch)
-        return self._cache if rows is None else self._cache.select(rows)
-
-    def __call__(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
-        """Return the tokens of an epoch, counted from 0; those of the epoch asked for before may be removed."""
-        drawn = self.drawn(epoch, stage)
-        if self._sampled is None:
-            return drawn
-        found = self._sampled(epoch, drawn, stage=stage.number)
-        self._sampled.begin(epoch + 1, lambda: self.drawn(epoch + 1, stage), stage=stage.number)
-        return found
-
-    def open(self) -> None:
-        """Begin to ask for epochs, for the first time or after an interruption."""
-        if self._sampled:
-            self._sampled.open()
-
-    def interrupt(self) -> None:
-        """End what is waited for or done meanwhile: an epoch that is being asked for ends with an error."""
-        if self._sampled:
-            self._sampled.interrupt()
-
-    def close(self) -> None:
-        """End what is done meanwhile for the epoch that comes next."""
-        if self._sampled:
-            self._sampled.close()
+            fits = self.encoder.max_tokens - len(before)
+            columns.append(
+                [
+                    usual[row].tolist() if ids is None or len(ids) >= fits else before + ids
+                    for row, ids in zip(rows.tolist(), own, strict=True)
+                ]
+            )
+        return self.encoder.packed(part, pairs, *columns)

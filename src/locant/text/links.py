@@ -9,7 +9,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from itertools import islice
+from collections.abc import Iterator
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -84,32 +85,36 @@ def write_links(cache: TokenCache, folder: Path, *, made_from: str = "", process
         CheckpointError: The disk is full or not writable.
     """
     command = aligner_command()
-    links: list[npt.NDArray[np.uint16]] = []
-    sides = zip(_skipped(cache), (cache.source.lengths, cache.target.lengths), strict=True)
-    bounds = [zip(before.tolist(), lengths.tolist(), strict=True) for before, lengths in sides]
+
+    def skipped() -> Iterator[tuple[int, int]]:
+        """Yield how many tokens stand before the text of each pair on each side: those that say languages."""
+        for part in cache.parts:  # rows do not hold the first of the target's, which the decoder reads first
+            yield from repeat((len(part.prefixes.source), len(part.prefixes.target) - 1), part.pairs)
+
     with workplace(folder.parent) as work:
         texts = [work / "source", work / "target"]
-        for path, column, skipped in zip(texts, (cache.source, cache.target), _skipped(cache), strict=True):
+        for side, (path, column) in enumerate(zip(texts, (cache.source, cache.target), strict=True)):
             with open_output(path) as file:
-                for number, before in enumerate(skipped.tolist()):
+                for number, before in enumerate(skipped()):
                     # eflomal wants a word in every line; links of one that is not there are left out afterwards.
-                    file.write((" ".join(map(str, column[number][before:].tolist())) or "-") + "\n")
+                    file.write((" ".join(map(str, column[number][before[side] :].tolist())) or "-") + "\n")
         directions = [work / "forward", work / "reverse"]
         arguments = ["-s", texts[0], "-t", texts[1], "-f", directions[0], "-r", directions[1]]
         run = subprocess.run([command, *map(str, arguments)], capture_output=True, text=True, check=False)
         if run.returncode or not all(path.exists() for path in directions):
             said = (run.stderr or run.stdout).strip().splitlines() or [f"it ended with {run.returncode}"]
             raise DataError(f"eflomal could not align the training text: {said[-1]}")
+        counts, links = list[int](), [np.empty((0, 2), np.uint16)]
         with directions[0].open(encoding="ascii") as forward, directions[1].open(encoding="ascii") as reverse:
-            rows = zip(forward, reverse, *bounds, strict=False)  # too few are counted in the end
-            for block in in_order(_symmetric, iter(lambda: list(islice(rows, _PAIRS)), []), processes):
-                links += block
-    ends = np.cumsum([0, *map(len, links)])
-    if len(links) != len(cache):
-        raise DataError(f"eflomal aligned {len(links)} pairs of the training text, which has {len(cache)}.")
+            lengths = (map(int, column.lengths) for column in (cache.source, cache.target))
+            rows = zip(forward, reverse, skipped(), *lengths, strict=False)  # too few are counted in the end
+            for of_block, found in in_order(_symmetric, iter(lambda: list(islice(rows, _PAIRS)), []), processes):
+                counts += of_block
+                links.append(found)
+    if len(counts) != len(cache):
+        raise DataError(f"eflomal aligned {len(counts)} pairs of the training text, which has {len(cache)}.")
     with replacing_folder(folder, "replace") as temporary:
-        arrays = {"ends": ends, "links": np.concatenate([*links, np.empty((0, 2), np.uint16)])}
-        for name, array in arrays.items():
+        for name, array in {"ends": np.cumsum([0, *counts]), "links": np.concatenate(links)}.items():
             np.save(path := temporary / f"{name}.npy", array)
             write_checksums(path, array)
         about = {"made_from": made_from, "pairs": len(cache), "aligner": "eflomal"}
@@ -166,30 +171,19 @@ def grow_diag_final_and(forward: Links, reverse: Links) -> Links:
     return found
 
 
-def _skipped(cache: TokenCache) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return how many tokens stand before the text of each pair on each side: those that say languages."""
-    counts = [part.pairs for part in cache.parts]
-    # The first of the target's is what the decoder reads first, which rows do not hold.
-    source = np.repeat([len(part.prefixes.source) for part in cache.parts], counts)
-    return source, np.repeat([len(part.prefixes.target) - 1 for part in cache.parts], counts)
-
-
-_Bounds = tuple[int, int]
-"""Where the text of a sentence begins and ends in its row."""
-_Block = list[tuple[str, str, _Bounds, _Bounds]]
-
-
-def _symmetric(block: _Block) -> list[npt.NDArray[np.uint16]]:
-    found = []
-    for forward, reverse, (first, end), (other_first, other_end) in block:
+def _symmetric(block: list[tuple[str, str, tuple[int, int], int, int]]) -> tuple[list[int], npt.NDArray[np.uint16]]:
+    """Return how many links each pair of a block has, and all of them, [N, 2]."""
+    found, counts = list[tuple[int, int]](), list[int]()
+    for *directions, (first, other_first), length, other_length in block:
+        forward, reverse = (
+            {(int(source), int(target)) for source, _, target in (link.partition("-") for link in line.split())}
+            for line in directions
+        )
         links = sorted(
             (first + source, other_first + target)
-            for source, target in grow_diag_final_and(_parsed(forward), _parsed(reverse))
-            if first + source < end and other_first + target < other_end
+            for source, target in grow_diag_final_and(forward, reverse)
+            if first + source < length and other_first + target < other_length
         )
-        found.append(np.array(links, np.uint16).reshape(-1, 2))
-    return found
-
-
-def _parsed(line: str) -> Links:
-    return {(int(source), int(target)) for source, _, target in (link.partition("-") for link in line.split())}
+        found += links
+        counts.append(len(links))
+    return counts, np.array(found, np.uint16).reshape(-1, 2)

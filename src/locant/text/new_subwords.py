@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
-from typing import Any
 
 from locant.lazy import optional_package
 from locant.text.sentencepiece_model import model_proto
@@ -40,12 +39,12 @@ class NewSubword:
     Attributes:
         piece: Its characters; ``▁`` stands for a space.
         score: Its logarithm of probability in a unigram model; a BPE model ranks it after all others instead.
-        replaces: Ids of the tokens that spelled it until now.
+        replaces: Ids of the tokens that spelled it until now; none for a tag, which stands for no text.
     """
 
     piece: str
-    score: float
-    replaces: tuple[int, ...]
+    score: float = 0.0
+    replaces: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,72 +62,45 @@ class ExtendedTokenizers:
     target: list[tuple[int, ...]]
 
 
-def extend_tokenizers(pair: TokenizerPair, text: Pairs, count: int, *, shared: bool) -> ExtendedTokenizers:
-    """Add the subwords that a text needs most.
+def extend_tokenizers(
+    pair: TokenizerPair, text: Pairs, count: int, *, shared: bool, tags: Sequence[str] = ()
+) -> ExtendedTokenizers:
+    """Add the subwords that a text needs most, and tags.
 
     Args:
         pair: The tokenizers; they stay as they are.
         text: Sentence pairs of the new text.
         count: The most subwords that a vocabulary gets; fewer where the text has no more that occur twice.
         shared: Whether an id means the same token on both sides, as with one matrix of embeddings for both: then both
-            get the same subwords.
+            get the same tokens.
+        tags: Tokens before a source that stand for no text, which it lacks.
 
     Raises:
         MissingExtraError: The package ``protobuf`` is not installed.
     """
-    if pair.joint:
-        found = learn_subwords(pair.source, (sentence for two in text for sentence in two), count)
-        joint = with_subwords(pair.source, found)
-        replaced = [new.replaces for new in found]
-        return ExtendedTokenizers(TokenizerPair(joint, joint, pair.languages), replaced, replaced)
-    sides = [
-        learn_subwords(tokenizer, (two[side] for two in text), count)
-        for side, tokenizer in enumerate((pair.source, pair.target))
-    ]
-    if shared:
-        known = {
-            tokenizer.token(index) for tokenizer in (pair.source, pair.target) for index in range(tokenizer.vocab_size)
-        }
-        both: dict[str, NewSubword] = {}
-        # By turns, so that what a merge is made of comes before it.
-        for new in chain.from_iterable(zip_longest(*sides)):
-            if new is not None and new.piece not in known and len(both) < count:
-                both.setdefault(new.piece, new)
-        sides = [list(both.values())] * 2
-    tokenizers = [with_subwords(one, new) for one, new in zip((pair.source, pair.target), sides, strict=True)]
-    replaced_ids = [[new.replaces for new in side] for side in sides]
-    return ExtendedTokenizers(TokenizerPair(tokenizers[0], tokenizers[1], pair.languages), *replaced_ids)
-
-
-def add_tags(extended: ExtendedTokenizers, tags: Sequence[str], *, shared: bool) -> ExtendedTokenizers:
-    """Add tags, tokens before a source that stand for no text.
-
-    Args:
-        extended: The tokenizers.
-        tags: What the source lacks.
-        shared: As for :func:`extend_tokenizers`; then the target gets them too.
-
-    Raises:
-        MissingExtraError: The package ``protobuf`` is not installed.
-    """
-    pair, nothing = extended.pair, [()] * len(tags)
-    source = _with_tags(pair.source, tags)
-    target = source if pair.joint else _with_tags(pair.target, tags) if shared else pair.target
-    both = pair.joint or shared
-    return ExtendedTokenizers(
-        TokenizerPair(source, target, pair.languages),
-        [*extended.source, *nothing],
-        [*extended.target, *nothing] if both else extended.target,
-    )
-
-
-def _with_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
-    kind = model_proto(tokenizer.model, extending=True).SentencePiece
-    return _with_pieces(tokenizer, [kind(piece=tag, score=0.0, type=kind.CONTROL) for tag in tags])
+    old = [pair.source] if pair.joint else [pair.source, pair.target]
+    of_source = [NewSubword(tag) for tag in tags]
+    sides: list[list[NewSubword]] = [[] for _ in old]
+    if count and pair.joint:
+        sides = [learn_subwords(pair.source, chain.from_iterable(text), count)]
+    elif count:
+        sides = [learn_subwords(one, (two[side] for two in text), count) for side, one in enumerate(old)]
+        if shared:
+            known = {tokenizer.token(index) for tokenizer in old for index in range(tokenizer.vocab_size)}
+            both: dict[str, NewSubword] = {}
+            # By turns, so that what a merge is made of comes before it.
+            for new in chain.from_iterable(zip_longest(*sides)):
+                if new is not None and new.piece not in known and len(both) < count:
+                    both.setdefault(new.piece, new)
+            sides = [list(both.values())] * 2
+    sides = [[*new, *(of_source if shared or side == 0 else ())] for side, new in enumerate(sides)]
+    tokenizers = [with_subwords(one, new) if new else one for one, new in zip(old, sides, strict=True)]
+    replaced = [[new.replaces for new in side] for side in sides]
+    return ExtendedTokenizers(TokenizerPair(tokenizers[0], tokenizers[-1], pair.languages), replaced[0], replaced[-1])
 
 
 def with_subwords(tokenizer: Tokenizer, new: Sequence[NewSubword]) -> Tokenizer:
-    """Return a tokenizer that has new subwords after its own.
+    """Return a tokenizer that has new subwords, and tags behind them, after its own.
 
     Raises:
         MissingExtraError: The package ``protobuf`` is not installed.
@@ -137,14 +109,9 @@ def with_subwords(tokenizer: Tokenizer, new: Sequence[NewSubword]) -> Tokenizer:
     kind = proto.SentencePiece
     bpe = proto.trainer_spec.model_type == proto.trainer_spec.BPE
     lowest = min((piece.score for piece in proto.pieces if piece.type == kind.NORMAL), default=0.0)
-    scores = (lowest - 1 - rank if bpe else one.score for rank, one in enumerate(new))
-    pieces = [kind(piece=one.piece, score=score, type=kind.NORMAL) for one, score in zip(new, scores, strict=True)]
-    return _with_pieces(tokenizer, pieces)
-
-
-def _with_pieces(tokenizer: Tokenizer, pieces: Sequence[Any]) -> Tokenizer:
-    proto = model_proto(tokenizer.model, extending=True)
-    proto.pieces.extend(pieces)
+    for rank, one in enumerate(new):
+        score = lowest - 1 - rank if bpe and one.replaces else one.score
+        proto.pieces.append(kind(piece=one.piece, score=score, type=kind.NORMAL if one.replaces else kind.CONTROL))
     proto.trainer_spec.vocab_size = len(proto.pieces)
     proto.DiscardUnknownFields()  # samples for a self-test, which show the old segmentation
     return Tokenizer(proto.SerializeToString(), lowercase=tokenizer.lowercase)
@@ -182,7 +149,11 @@ def learn_subwords(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> li
     replaces |= {new.piece: new.replaces for new in found}
     scores |= {new.piece: new.score for new in found}
     # SentencePiece joins letters alone.
-    letters = [one for one in symbols if one in scores and all(map(_is_letter, one.removeprefix(_SPACE)))]
+    letters = [
+        one
+        for one in symbols
+        if one in scores and all(unicodedata.category(each)[0] in "LM" for each in one.removeprefix(_SPACE))
+    ]
     codes = {symbol: chr(_FIRST_CODE + number) for number, symbol in enumerate(letters[:_CODES])}
     parts = Counter[str]()
     for word, times in words.items():
@@ -216,18 +187,11 @@ def _words(
         word += [token] if token in known else token
 
 
-def _is_letter(character: str) -> bool:
-    return unicodedata.category(character)[0] in "LM"
-
-
 def _merges(parts: Counter[str], characters: int, count: int, *, used: bool) -> Iterator[tuple[str, int]]:
-    """Yield what byte-pair encoding joins in words that are counted, and how often it occurs, twice at least.
+    """Yield about ``count`` merges of byte-pair encoding in words that are counted, each with how often it occurs.
 
-    Args:
-        parts: The words.
-        characters: How many different characters they have, at most.
-        count: How many merges are wanted, about.
-        used: Whether to leave out those that longer ones replace.
+    They occur twice at least; ``used`` leaves out those that longer ones replace. The words have so many different
+    ``characters`` at most.
     """
     if not any(len(part) > 1 and times >= _LEAST for part, times in parts.items()):
         return

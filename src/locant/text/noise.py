@@ -76,19 +76,14 @@ def add_noise(texts: Sequence[str], settings: NoiseSettings, seed: Sequence[int]
             changed = _other_punctuation(changed, random)
         if typos < settings.typos:
             changed = _with_typos(changed, random)
-        if case < settings.changes_case:
-            changed = _other_case(changed, case, settings)
+        if case < settings.lowercase:
+            changed = changed.lower()
+        elif case < settings.lowercase + settings.uppercase:
+            changed = changed.upper()
+        elif case < settings.changes_case:
+            changed = re.sub(r"\S+", lambda word: word[0][0].upper() + word[0][1:], changed)
         noisy.append(changed if changed.strip() else text)
     return noisy
-
-
-def _other_case(text: str, drawn: float, settings: NoiseSettings) -> str:
-    """Return a text in the case that a random number below the share of all cases stands for."""
-    if drawn < settings.lowercase:
-        return text.lower()
-    if drawn < settings.lowercase + settings.uppercase:
-        return text.upper()
-    return re.sub(r"\S+", lambda word: word[0][0].upper() + word[0][1:], text)
 
 
 def _other_punctuation(text: str, random: np.random.Generator) -> str:

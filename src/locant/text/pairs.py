@@ -1,20 +1,25 @@
-"""Parallel text: (source, target) sentence pairs in blocks, which any process can read, as often as needed."""
+"""Parallel text: (source, target) sentence pairs in blocks, and the facts by which they are cleaned and held out.
+
+A block can be read by any process, as often as needed; nothing else of a text has to be in memory.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
 from locant.errors import DataError
 from locant.files import explaining_damage, read_json, sealed, write_json
-from locant.text.facts import Facts, encoded, facts_of, turned_facts
 
 Pair = tuple[str, str]
 Rows = npt.NDArray[np.int64]
@@ -23,6 +28,70 @@ RowNumbers = npt.NDArray[np.integer[Any]]
 
 _BLOCK = 8192
 _CHANGED = "The text of the corpus was changed while it was being read. Begin again."
+
+# Scripts written without spaces (Thai, Lao, Burmese, Khmer, kana, Han): each character counts as a word.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
+_UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
+_FIRST_BYTE = 0xE0
+"""All of these are from U+0800 on, of which the first byte is at least this."""
+
+FACTS = np.dtype([("pair", "<u8"), ("stripped", "<u8"), ("words", "<u4", 2), ("folded", "<u4", 2)])
+"""Of a pair: 64-bit hash; the same without white space around its sides; number of words of source and of target;
+CRC-32 of both, as :func:`folded` writes them."""
+Facts = npt.NDArray[np.void]
+"""Of n pairs; [n] of ``FACTS``."""
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words; each character of a script without spaces is one."""
+    return _WORD.findall(text)
+
+
+def folded(sentence: str) -> str:
+    """Return a sentence without differences of case and white space."""
+    return " ".join(sentence.split()).casefold()
+
+
+def utf8(texts: Iterable[str]) -> Iterator[bytes]:
+    """Yield texts as bytes, lone surrogates too."""
+    return (text.encode("utf-8", "surrogatepass") for text in texts)
+
+
+def hashes(texts: Iterable[bytes]) -> npt.NDArray[np.uint64]:
+    """Return a 64-bit hash of each text, the same in every process and on every machine."""
+    return np.frombuffer(b"".join([blake2b(text, digest_size=8).digest() for text in texts]), dtype="<u8")
+
+
+def encoded(pairs: Sequence[Pair]) -> list[bytes]:
+    """Return all sentences in UTF-8, source and target in turns."""
+    sentences = list(chain.from_iterable(pairs))
+    found = "\n".join(sentences).encode("utf-8", "surrogatepass").split(b"\n")
+    # One call for all, but where a sentence has several lines.
+    return found if len(found) == len(sentences) else list(utf8(sentences))
+
+
+def facts_of(pairs: Sequence[Pair], data: Sequence[bytes] | None = None) -> Facts:
+    """Return the facts of some pairs; ``data`` is what :func:`encoded` makes of them, where that is known."""
+    data = encoded(pairs) if data is None else data
+    sentences = list(chain.from_iterable(pairs))
+    lines = "".join([" ".join(sentence.split()) + "\n" for sentence in sentences])
+    letters = np.frombuffer(lines.encode("utf-8", "surrogatepass"), dtype=np.uint8)
+    ends = np.flatnonzero(letters == ord("\n"))
+    spaces = np.searchsorted(np.flatnonzero(letters == ord(" ")), ends)
+    words = np.diff(spaces, prepend=0) + (np.diff(ends, prepend=-1) > 1)
+    for row in np.unique(np.searchsorted(ends, np.flatnonzero(letters >= _FIRST_BYTE))).tolist():
+        if _UNSPACED_CHARACTER.search(sentences[row]):
+            words[row] = len(split_words(sentences[row]))
+    found = np.empty(len(pairs), FACTS)
+    found["words"] = words.reshape(-1, 2)
+    plain = lines.casefold().encode("utf-8", "surrogatepass").split(b"\n")
+    found["folded"] = np.fromiter(map(crc32, plain), np.uint32, len(sentences)).reshape(-1, 2)
+    found["pair"] = found["stripped"] = hashes(map(b"\n".join, zip(data[::2], data[1::2], strict=True)))
+    bare = [(source.strip(), target.strip()) for source, target in pairs]
+    rows = [row for row, (pair, other) in enumerate(zip(pairs, bare, strict=True)) if pair != other]
+    found["stripped"][rows] = hashes(utf8("\n".join(bare[row]) for row in rows))
+    return found
 
 
 class Block(Protocol):
@@ -43,13 +112,7 @@ class MemoryBlock(NamedTuple):
 
 
 class ChangedBlock(NamedTuple):
-    """Some pairs of a block, or all of them with source and target exchanged.
-
-    Attributes:
-        block: The block.
-        rows: Which of its pairs, in ascending order; None for all.
-        is_turned: Whether sides are exchanged.
-    """
+    """Some pairs of a block, in ascending order, or all; with source and target exchanged where it is turned."""
 
     block: Block
     rows: Rows | None = None
@@ -80,20 +143,18 @@ def memory_blocks(pairs: Iterable[Pair]) -> Iterator[Block]:
 class ParallelText:
     """A counted stream of sentence pairs; every ``iter()`` reads it again from the start.
 
-    Nothing is held in memory but a block, unless the blocks themselves are there.
-
     Attributes:
         open_blocks: Returns a fresh iterator over blocks of the pairs.
         sizes: How many pairs each block has.
         digest: A hash of the text; two streams with the same digest hold the same pairs in the same order.
-        open_facts: Returns the facts of each block, where they are known; else they are found anew.
+        open_facts: Returns the facts of each block.
         folder: Where something may be kept that is found of the text; None for nowhere.
     """
 
     open_blocks: Callable[[], Iterator[Block]] = field(repr=False)
     sizes: Sequence[int] = field(repr=False)
     digest: str
-    open_facts: Callable[[], Iterator[Facts]] | None = field(default=None, repr=False)
+    open_facts: Callable[[], Iterator[Facts]] = field(repr=False)
     folder: Path | None = None
 
     def __iter__(self) -> Iterator[Pair]:
@@ -102,44 +163,29 @@ class ParallelText:
     def __len__(self) -> int:
         return sum(self.sizes)
 
-    def blocks(self) -> Iterator[tuple[Block, int]]:
-        """Yield the blocks, each with the number of its pairs.
+    def blocks(self) -> Iterator[tuple[Block, Facts]]:
+        """Yield the blocks, each with the facts of its pairs.
 
         Raises:
             DataError: The text is no longer what it was.
         """
-        for block, size in zip_longest(self.open_blocks(), self.sizes):
-            if block is None or size is None:
+        for block, facts, size in zip_longest(self.open_blocks(), self.open_facts(), self.sizes):
+            if block is None or facts is None or len(facts) != size:
                 raise DataError(_CHANGED)
-            yield block, size
-
-    def facts(self) -> Iterator[Facts]:
-        """Yield the facts of each block.
-
-        Raises:
-            DataError: The text is no longer what it was.
-        """
-        found = self.open_facts() if self.open_facts else (facts_of(block.read()) for block in self.open_blocks())
-        for facts, size in zip_longest(found, self.sizes):
-            if facts is None or len(facts) != size:
-                raise DataError(_CHANGED)
-            yield facts
+            yield block, facts
 
     def select(self, keep: npt.NDArray[np.bool_], digest: str) -> ParallelText:
-        """Return a stream of some of the pairs.
-
-        Args:
-            keep: Which; [n].
-            digest: Of what is left.
-        """
+        """Return a stream of some of the pairs: those that ``keep`` tells, [n], of which ``digest`` is the hash."""
         shares = np.split(keep, np.cumsum(self.sizes)[:-1]) if self.sizes else []
 
         def blocks() -> Iterator[Block]:
-            for (block, _), kept in zip(self.blocks(), shares, strict=True):
+            for block, kept in zip_longest(self.open_blocks(), shares):
+                if block is None or kept is None:
+                    raise DataError(_CHANGED)
                 yield ChangedBlock(block, np.flatnonzero(kept))
 
         def facts() -> Iterator[Facts]:
-            return (found[kept] for found, kept in zip(self.facts(), shares, strict=True))
+            return (found[kept] for found, kept in zip(self.open_facts(), shares, strict=False))
 
         return ParallelText(blocks, [int(kept.sum()) for kept in shares], digest, facts, self.folder)
 
@@ -147,15 +193,23 @@ class ParallelText:
 def survey(open_blocks: Callable[[], Iterator[Block]]) -> ParallelText:
     """Read a text once, so that every mistake in it surfaces now, and return it with its sizes and digest.
 
+    Its facts are found when they are first asked for, and kept.
+
     Raises:
         DataError: Whatever is wrong in the files behind the blocks.
     """
-    sizes, digest = [], hashlib.sha256()
+    sizes, digest, known = [], hashlib.sha256(), list[Facts]()
     for block in open_blocks():
         pairs = block.read()
         sizes.append(len(pairs))
         digest.update(b"\n".join([*encoded(pairs), b""]))
-    return ParallelText(open_blocks, sizes, digest.hexdigest())
+
+    def facts() -> Iterator[Facts]:
+        if len(known) < len(sizes):
+            known[:] = [facts_of(block.read()) for block in open_blocks()]
+        return iter(known)
+
+    return ParallelText(open_blocks, sizes, digest.hexdigest(), facts)
 
 
 def hold_out(text: ParallelText, size: int) -> tuple[ParallelText, ParallelText]:
@@ -179,19 +233,17 @@ def hold_out(text: ParallelText, size: int) -> tuple[ParallelText, ParallelText]
             keep[np.array(kept["rows"], dtype=np.int64)] = False
     else:
         smallest = np.zeros(0, dtype=np.uint64)
-        hashes = []  # 8 bytes a pair
-        for facts in text.facts():
-            hashes.append(facts["pair"].copy())
-            smallest = np.unique(np.concatenate((smallest, hashes[-1])))[:size]
+        for _, facts in text.blocks():
+            smallest = np.unique(np.concatenate((smallest, facts["pair"])))[:size]
         chosen: dict[Pair, None] = {}
-        places, start = [np.zeros(0, dtype=np.int64)], 0
-        for (block, count), found in zip(text.blocks(), hashes, strict=True):
-            inside = np.flatnonzero(among(found, smallest))
+        start = 0
+        for block, facts in text.blocks():
+            inside = np.flatnonzero(among(facts["pair"], smallest))
             if len(inside):
                 chosen.update(dict.fromkeys(ChangedBlock(block, inside).read()))
-                places.append(inside + start)
-            start += count
-        keep[np.concatenate(places)], held = False, list(chosen)
+                keep[inside + start] = False
+            start += len(facts)
+        held = list(chosen)
         if path:
             write_json(path, sealed({"rows": np.flatnonzero(~keep).tolist(), "pairs": held}))
     return text.select(keep, f"{text.digest}-{size}"), in_memory(held)
@@ -201,14 +253,8 @@ def among(values: npt.NDArray[Any], known: npt.NDArray[Any]) -> npt.NDArray[np.b
     """Return which values occur in a sorted array."""
     if not len(known):
         return np.zeros(len(values), dtype=bool)
-    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    found: npt.NDArray[np.bool_] = known[places] == values
+    found: npt.NDArray[np.bool_] = known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
     return found
-
-
-def count_different(text: ParallelText) -> int:
-    """Return how many pairs of a text are different, in 8 bytes of memory for each pair."""
-    return len(np.unique(np.concatenate([np.zeros(0, np.uint64), *(facts["pair"] for facts in text.facts())])))
 
 
 def in_memory(pairs: Iterable[Pair]) -> ParallelText:
@@ -225,15 +271,22 @@ def concatenated(texts: Sequence[ParallelText]) -> ParallelText:
         lambda: chain.from_iterable(text.open_blocks() for text in texts),
         [size for text in texts for size in text.sizes],
         hashlib.sha256("+".join(text.digest for text in texts).encode()).hexdigest(),
-        lambda: chain.from_iterable(text.facts() for text in texts),
+        lambda: chain.from_iterable(text.open_facts() for text in texts),
     )
 
 
 def turned(text: ParallelText) -> ParallelText:
-    """Return a stream of the same pairs with source and target exchanged."""
+    """Return a stream of the same pairs with source and target exchanged; equal pairs still have equal hashes."""
+
+    def facts() -> Iterator[Facts]:
+        for found in map(np.copy, text.open_facts()):
+            for name in ("words", "folded"):
+                found[name] = found[name][:, ::-1].copy()
+            yield found
+
     return replace(
         text,
         open_blocks=lambda: (ChangedBlock(block, is_turned=True) for block in text.open_blocks()),
         digest=f"{text.digest}-turned",
-        open_facts=lambda: map(turned_facts, text.facts()),
+        open_facts=facts,
     )

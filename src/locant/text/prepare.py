@@ -16,7 +16,7 @@ from typing import Any
 from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, read_json, sealed, write_json
 from locant.text.cache import TextPart, TokenCache, write_parts
-from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
+from locant.text.cleaning import REASONS, TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
 from locant.text.corpus import Corpus, CorpusPart
 from locant.text.epochs import RowSampler, SampledEpochs, TrainingEpochs
 from locant.text.noise import NoiseSettings
@@ -99,15 +99,15 @@ class PreparedData:
         samplers = [RowSampler(self.sizes, weights, self.temperature, seed=seed) for weights in self.weights]
         if not self.sampling and not any(self.noise):
             return TrainingEpochs(self.train, samplers)
-        sampled = SampledEpochs(
+        return SampledEpochs(
             self.train,
-            self.tokenizers,
+            samplers,
+            tokenizers=self.tokenizers,
             alpha=self.sampling,
             seed=seed,
             noise=self.noise,
             shared_by=(node, rank, processes),
         )
-        return TrainingEpochs(self.train, samplers, sampled)
 
 
 def prepare(
@@ -170,11 +170,11 @@ def prepare(
             )
         record.unlink(missing_ok=True)
         progress("cleaning", 0.0)
-        several = len(corpus.parts) > 1
+        nothing = CleaningReport(0, dict.fromkeys(REASONS.values(), 0))
         texts = [
-            CleanText.nothing(part.train)
+            CleanText(part.train, nothing)
             if part.zero_shot
-            else clean(part.train, held_out(corpus, part), cleaning, of=part.name if several else "")
+            else clean(part.train, held_out(corpus, part), cleaning, of=part.name if len(corpus.parts) > 1 else "")
             for part in corpus.parts
         ]
         if make_tokenizers:
@@ -184,28 +184,24 @@ def prepare(
             tokenizers = _learned(corpus, texts, tokenizer, folder, fingerprint)
         tokenizers.save(folder)
         prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
-        if processes is None:
-            processes = usable_processes() if sum(map(len, texts)) >= _SEVERAL_PROCESSES else 1
-        keep_text = tokenizer.sampling > 0 or any(part.noise for part in corpus.parts)
         tagged = [
-            before if part.tag is None else before._replace(source=[*before.source, tokenizers.tag(part.tag)])
+            before._replace(source=[*before.source, *([tokenizers.tag(part.tag)] if part.tag else ())])
             for part, before in zip(corpus.parts, prefixes, strict=True)
         ]
+        many = sum(map(len, texts)) >= _SEVERAL_PROCESSES
         train = write_parts(
             [TextPart(text.text, before) for text, before in zip(texts, tagged, strict=True)],
             tokenizers,
             cache / "train",
             max_tokens=max_tokens,
-            keep_text=keep_text,
-            processes=processes,
-            made_from=[fingerprint, tokenizers.digest, list(chain.from_iterable(text.text.sizes for text in texts))],
+            keep_text=tokenizer.sampling > 0 or any(part.noise for part in corpus.parts),
+            processes=processes or (usable_processes() if many else 1),
+            made_from=[fingerprint, tokenizers.digest, [size for text in texts for size in text.text.sizes]],
             progress=partial(progress, "tokenising"),
         )
+        held = [() if part.zero_shot else part.valid or () for part in corpus.parts]
         valid = write_parts(
-            [
-                TextPart(() if part.zero_shot else part.valid or (), before)
-                for part, before in zip(corpus.parts, prefixes, strict=True)
-            ],
+            [TextPart(text, before) for text, before in zip(held, prefixes, strict=True)],
             tokenizers,
             cache / "valid",
             max_tokens=max_tokens,
@@ -216,11 +212,9 @@ def prepare(
                 f"{valid.dropped:,} of {len(valid) + valid.dropped:,} pairs of the validation text have {max_tokens} "
                 "tokens or more on a side, so they are left out of the validation loss."
             )
-        reports = [
-            text.report.with_removed(TOO_MANY_TOKENS, rows.dropped)
-            for text, rows in zip(texts, train.parts, strict=True)
-        ]
-        for part, rows in zip(corpus.parts, train.parts, strict=True):
+        reports = []
+        for part, text, rows in zip(corpus.parts, texts, train.parts, strict=True):
+            reports.append(text.report.with_removed(TOO_MANY_TOKENS, rows.dropped))
             if not rows.pairs and not part.zero_shot:
                 raise DataError(
                     f"All {rows.dropped} pairs of '{part.name}' have {max_tokens} tokens or more on a side, so "
@@ -263,12 +257,9 @@ def _learned(
             used.append(text.text)
         if len(text):
             seen.add((part.source_language, part.target_language))
+    layout = corpus.layout or "fairseq"
     tokenizers = train_tokenizers(
-        concatenated(used),
-        settings,
-        tags=corpus.tags,
-        languages=corpus.languages,
-        layout=corpus.layout or "fairseq",
+        concatenated(used), settings, tags=corpus.tags, languages=corpus.languages, layout=layout
     )
     tokenizers.save(folder)
     write_json(note, {"fingerprint": fingerprint, "tokenizers": tokenizers.digest})

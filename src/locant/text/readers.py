@@ -11,17 +11,20 @@ import hashlib
 import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from locant.errors import DataError, nearest
 from locant.lazy import require_package
 from locant.parsing import parse_json
 from locant.text.pairs import Pair
+
+if TYPE_CHECKING:
+    from locant.text.corpus_settings import HuggingFaceCorpus
 
 LONGEST_LINE = 64 << 20
 """Bytes of the longest line that is read."""
@@ -69,12 +72,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def require_line_feeds(start: bytes, name: str) -> None:
-    r"""Raise DataError where a file ends its lines with ``\r`` alone, which would make one line of all of it.
-
-    Args:
-        start: The first line of the file or more.
-        name: Of the file.
-    """
+    r"""Raise DataError where a file, given its start, ends its lines with ``\r`` alone: all were one line."""
     if b"\n" not in start and b"\r" in start.rstrip(b"\r"):
         raise DataError(
             f"{name} has no line feeds, but carriage returns, so all of it would be one line. End its lines with line "
@@ -102,14 +100,7 @@ def decode_line(line: bytes, name: str, number: int) -> str:
 
 
 class LineBlock(NamedTuple):
-    """Whole lines of a file, or as many of each of two files.
-
-    Attributes:
-        names: Of the files, for messages.
-        first: The number of the first line, from 1.
-        data: The bytes of each file.
-        format: How the lines say pairs.
-    """
+    """Whole lines of a file, or as many of each of two files, and the number of the first, from 1."""
 
     names: tuple[str, ...]
     first: int
@@ -225,12 +216,7 @@ LineFormat = ParallelLines | Columns | JsonFields
 
 @dataclass(frozen=True)
 class TextFiles:
-    """Text files of one split, that follow one another.
-
-    Attributes:
-        paths: Files that are read side by side, one or two of them, in their order.
-        format: How their lines say pairs.
-    """
+    """Text files of one split, that follow one another: one or two each time, which are read side by side."""
 
     paths: tuple[tuple[Path, ...], ...]
     format: LineFormat
@@ -269,77 +255,65 @@ def _blocks(paths: Sequence[Path], format: LineFormat) -> Iterator[LineBlock]:
     names, first = tuple(map(str, paths)), 1
     with ExitStack() as stack:
         files = [stack.enter_context(open_bytes(path)) for path in paths]
-        while any(sides := [_next_lines(*each, first) for each in zip(paths, files, strict=True)]):
-            data = tuple(map(b"".join, sides))
-            for name, start in zip(names, data, strict=True) if first == 1 else ():
-                require_line_feeds(start, name)
+        while True:
+            sides: list[list[bytes]] = []
+            for path, file in zip(paths, files, strict=True):
+                with _reading(path):
+                    sides.append(list(islice(iter(partial(file.readline, LONGEST_LINE + 1), b""), _LINES)))
+                for number, line in enumerate(sides[-1], start=first):
+                    if len(line) > LONGEST_LINE:
+                        raise DataError(
+                            f"{path}, line {number}: the line has more than {LONGEST_LINE:,} bytes, so this is no text."
+                        )
+                if first == 1:
+                    require_line_feeds(b"".join(sides[-1]), str(path))
             if len({len(side) for side in sides}) > 1:
-                break
-            yield LineBlock(names, first, data, format)
+                counts = [first - 1 + len(side) + sum(1 for _ in file) for side, file in zip(sides, files, strict=True)]
+                raise DataError(
+                    f"{names[0]} has {counts[0]} lines but {names[1]} has {counts[1]}. "
+                    "Parallel files need one translation on each line, so the same number of lines."
+                )
+            if not sides[0]:
+                return
+            yield LineBlock(names, first, tuple(map(b"".join, sides)), format)
             first += len(sides[0])
-        if any(sides):
-            source, target = (
-                first - 1 + len(side) + sum(1 for _ in file) for side, file in zip(sides, files, strict=True)
-            )
-            raise DataError(
-                f"{names[0]} has {source} lines but {names[1]} has {target}. "
-                "Parallel files need one translation on each line, so the same number of lines."
-            )
-
-
-def _next_lines(path: Path, file: IO[bytes], first: int) -> list[bytes]:
-    """Return the lines that make the next block; ``first`` is the number of the first one."""
-    with _reading(path):
-        lines = list(islice(iter(partial(file.readline, LONGEST_LINE + 1), b""), _LINES))
-    for number, line in enumerate(lines, start=first):
-        if len(line) > LONGEST_LINE:
-            raise DataError(
-                f"{path}, line {number}: the line has more than {LONGEST_LINE:,} bytes, so this is no text."
-            )
-    return lines
 
 
 def _version(path: Path) -> tuple[int, int]:
     """Return the size of a file and when it was written; zeros where there is none."""
-    try:
+    with suppress(OSError):
         found = path.stat()
-    except OSError:
-        return 0, 0
-    return found.st_size, found.st_mtime_ns
+        return found.st_size, found.st_mtime_ns
+    return 0, 0
 
 
-@dataclass(frozen=True)
 class MonolingualText:
     """A counted stream of lines; every ``iter()`` reads it again from the start, and nothing is held in memory.
 
+    It is read once when it is made, so that every mistake in it surfaces then.
+
+    Args:
+        open_lines: Returns a fresh iterator over the lines, without their line ends.
+
     Attributes:
-        open: Returns a fresh iterator over the lines, without their line ends.
-        count: The number of lines.
         digest: A hash of the text; two streams with the same digest hold the same lines in the same order.
-    """
-
-    open: Callable[[], Iterator[str]] = field(repr=False)
-    count: int
-    digest: str
-
-    def __iter__(self) -> Iterator[str]:
-        return self.open()
-
-    def __len__(self) -> int:
-        return self.count
-
-
-def survey_lines(open_lines: Callable[[], Iterator[str]]) -> MonolingualText:
-    """Read a stream once, so that every mistake in it surfaces now, and return it with its count and digest.
 
     Raises:
         DataError: Whatever is wrong in the files behind the stream.
     """
-    count, digest = 0, hashlib.sha256()
-    for line in open_lines():
-        count += 1
-        digest.update(f"{line}\n".encode("utf-8", "surrogatepass"))
-    return MonolingualText(open_lines, count, digest.hexdigest())
+
+    def __init__(self, open_lines: Callable[[], Iterator[str]]) -> None:
+        self._open, self._count, digest = open_lines, 0, hashlib.sha256()
+        for line in open_lines():
+            self._count += 1
+            digest.update(f"{line}\n".encode("utf-8", "surrogatepass"))
+        self.digest = digest.hexdigest()
+
+    def __iter__(self) -> Iterator[str]:
+        return self._open()
+
+    def __len__(self) -> int:
+        return self._count
 
 
 def read_monolingual(paths: Sequence[Path]) -> MonolingualText:
@@ -348,7 +322,7 @@ def read_monolingual(paths: Sequence[Path]) -> MonolingualText:
     Raises:
         DataError: A file is missing, unreadable or not UTF-8 (with the line number), or there is no text in them.
     """
-    text = survey_lines(lambda: chain.from_iterable(map(read_lines, paths)))
+    text = MonolingualText(lambda: chain.from_iterable(map(read_lines, paths)))
     if not len(text):
         named = ", ".join(map(str, paths))
         raise DataError(f"{named} {'is' if len(paths) == 1 else 'are'} empty; there is nothing to translate.")
@@ -356,14 +330,7 @@ def read_monolingual(paths: Sequence[Path]) -> MonolingualText:
 
 
 class RowBlock(NamedTuple):
-    """Rows of a dataset that follow one another.
-
-    Attributes:
-        name: Of the dataset and its split, for messages.
-        first: The number of the first row, from 1.
-        columns: What the rows hold, by field.
-        fields: Which are the source and the target; dots descend.
-    """
+    """Rows of a dataset that follow one another: what they hold by field, and which fields are source and target."""
 
     name: str
     first: int
@@ -386,13 +353,7 @@ class RowBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class DatasetSplit:
-    """One split of a dataset, that is read as :class:`TextFiles` are.
-
-    Attributes:
-        name: Of the dataset and its split, for messages.
-        fields: Which fields are the source and the target; dots descend.
-        rows: The fields in question, as the library gives them.
-    """
+    """The rows of one split of a dataset, read as :class:`TextFiles` are; ``name`` is for messages."""
 
     name: str
     fields: tuple[str, str]
@@ -412,46 +373,28 @@ class DatasetSplit:
         return {"files": [[[self.name, self.rows._fingerprint, len(self.rows)]]], "format": list(self.fields)}
 
 
-def open_dataset(
-    dataset: str,
-    *,
-    folder: Path,
-    config: str | None,
-    revision: str | None,
-    split: str,
-    source_field: str,
-    target_field: str,
-) -> DatasetSplit:
-    """Load one split of a dataset.
-
-    Args:
-        dataset: A folder (absolute, or relative to ``folder``) or an identifier such as ``wmt/wmt14``.
-        folder: Where relative folders start.
-        config: The configuration of the dataset, such as ``de-en``.
-        revision: The branch, tag or commit of the dataset on the Hub.
-        split: The name of the split, such as ``train``; slices such as ``train[:10000]`` work too.
-        source_field: The field of the source text; dots descend, as in ``translation.de``.
-        target_field: The field of the target text.
+def open_dataset(settings: HuggingFaceCorpus, split: str) -> DatasetSplit:
+    """Load one split of a dataset, such as ``train``; slices such as ``train[:10000]`` work too.
 
     Raises:
         MissingExtraError: The package `datasets` is not installed.
         DataError: The dataset, configuration, split or field does not exist or cannot be fetched.
     """
     datasets = require_package("datasets", "A corpus of kind 'huggingface'")
-    local = folder / Path(dataset).expanduser()
+    name, local = settings.dataset, settings.folder.expanduser() / Path(settings.dataset).expanduser()
     try:
         loaded = datasets.load_dataset(
-            str(local) if local.is_dir() else dataset, config, split=split, revision=revision
+            str(local) if local.is_dir() else name, settings.config, split=split, revision=settings.revision
         )
     # The library and the network code below it raise errors of many unrelated classes.
     except Exception as error:
-        raise DataError(f"The dataset '{dataset}' (split '{split}') cannot be loaded: {error}") from error
-
-    columns = {source_field.split(".")[0], target_field.split(".")[0]}
-    for column in sorted(columns - set(loaded.column_names)):
-        raise DataError(
-            f"The dataset '{dataset}' has no field '{column}'.{nearest(column, loaded.column_names)} "
-            f"Fields found: {', '.join(loaded.column_names)}."
-        )
-    selected = loaded.select_columns(sorted(columns))
-    return DatasetSplit(f"Dataset '{dataset}', split '{split}'", (source_field, target_field), selected)
+        raise DataError(f"The dataset '{name}' (split '{split}') cannot be loaded: {error}") from error
+    fields = (settings.source_field, settings.target_field)
+    columns = sorted({field.split(".")[0] for field in fields})
+    for column in columns:
+        if column not in loaded.column_names:
+            raise DataError(
+                f"The dataset '{name}' has no field '{column}'.{nearest(column, loaded.column_names)} "
+                f"Fields found: {', '.join(loaded.column_names)}."
+            )
+    return DatasetSplit(f"Dataset '{name}', split '{split}'", fields, loaded.select_columns(columns))

@@ -8,17 +8,11 @@ its seed, so a resumed run would see other text than an uninterrupted one.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-
-from locant.text.sentencepiece_model import model_type
-
-if TYPE_CHECKING:
-    import sentencepiece
 
 _SPACE = "▁"
 _BLOCK = 4096  # Random numbers are drawn in blocks: one at a time takes many times as long.
@@ -32,31 +26,31 @@ Edge = tuple[float, int, int]
 """A last subword of a prefix: the probability of it or one listed before it, the character it begins at, and its id."""
 
 
-class Sampler(ABC):
+class Sampler:
     """Draws segmentations; no subword reaches over a space, so each word is segmented by itself.
 
     A word with a character that is not a subword keeps its usual segmentation.
 
     Args:
-        processor: The model.
+        processor: The ``SentencePieceProcessor`` of the model.
         alpha: The smoothing exponent (unigram) or dropout probability (BPE).
+        bpe: Whether it is a BPE model.
     """
 
-    def __init__(self, processor: sentencepiece.SentencePieceProcessor, alpha: float) -> None:
+    def __init__(self, processor: Any, alpha: float, *, bpe: bool) -> None:
         self.alpha = alpha
-        self._processor = processor
+        self._processor, self._segment = processor, self._merged if bpe else self._drawn
         others = processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused
         size = processor.get_piece_size()
         # Those that spell text.
         self._ids = {processor.id_to_piece(one): one for one in range(size) if not any(is_it(one) for is_it in others)}
+        self._subwords = {index: subword for subword, index in self._ids.items()}
+        self._scores = {index: processor.get_score(index) for index in self._subwords}
+        self._longest = max(map(len, self._ids), default=0)
+        self._known_lattice, self._known_merges = lru_cache(_CACHED)(self._lattice), lru_cache(_CACHED)(self._merges)
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
-        """Return token ids of one segmentation of each text, which must be normalised.
-
-        Args:
-            texts: The texts.
-            seed: Any non-negative integer.
-        """
+        """Return token ids of one segmentation of each text, which must be normalised, from any non-negative seed."""
         uniform = _uniforms(seed).__next__
         sampled = []
         for text in texts:
@@ -64,36 +58,19 @@ class Sampler(ABC):
             # As SentencePiece reads text: a space is "▁", so is a "▁", and at the end of the text neither counts.
             stripped = text.replace(" ", _SPACE).rstrip(_SPACE)
             for word in stripped.split(_SPACE) if stripped else ():
-                ids += self._segment(_SPACE + word, uniform)
+                spelled = all(character in self._ids for character in _SPACE + word)
+                # SentencePiece puts the "▁" back.
+                ids += self._segment(_SPACE + word, uniform) if spelled else self._processor.encode(word)
             sampled.append(ids)
         return sampled
 
-    @abstractmethod
-    def _segment(self, word: str, uniform: Uniform) -> Sequence[int]:
-        """Return the ids of one segmentation of a word, which begins with ``▁``."""
+    def _drawn(self, word: str, uniform: Uniform) -> list[int]:
+        """Draw a segmentation with probability proportional to the product of its subwords' ``exp(alpha * score)``.
 
-    def _usual(self, word: str) -> list[int]:
-        ids: list[int] = self._processor.encode(word[1:])  # SentencePiece puts the "▁" back.
-        return ids
-
-
-class UnigramSampler(Sampler):
-    """Draws each segmentation with probability proportional to the product of its subwords' ``exp(alpha * score)``.
-
-    Kudo (2018), section 3.3, with all segmentations as candidates (l = ∞): probabilities are summed forwards through
-    the lattice of subwords, then subwords are drawn backwards from the end of the word.
-    """
-
-    def __init__(self, processor: sentencepiece.SentencePieceProcessor, alpha: float) -> None:
-        super().__init__(processor, alpha)
-        self._weights = {piece: alpha * processor.get_score(index) for piece, index in self._ids.items()}
-        self._longest = max(map(len, self._ids), default=0)
-        self._known_lattice = lru_cache(_CACHED)(self._lattice)
-
-    def _segment(self, word: str, uniform: Uniform) -> Sequence[int]:
+        Kudo (2018), section 3.3, with all segmentations as candidates (l = ∞): probabilities are summed forwards
+        through the lattice of subwords, then subwords are drawn backwards from the end of the word.
+        """
         lattice = (self._known_lattice if len(word) <= _LONGEST_CACHED else self._lattice)(word)
-        if lattice is None:
-            return self._usual(word)
         ids = []
         end = len(word)
         while end:
@@ -110,15 +87,13 @@ class UnigramSampler(Sampler):
         ids.reverse()
         return ids
 
-    def _lattice(self, word: str) -> list[list[Edge]] | None:
-        """Return the possible last subwords of each prefix of a word; None if a character is not a subword."""
-        if not all(character in self._ids for character in word):
-            return None
+    def _lattice(self, word: str) -> list[list[Edge]]:
+        """Return the possible last subwords of each prefix of a word."""
         totals = [0.0]  # The logarithm of the summed weight of all segmentations of each prefix.
         lattice: list[list[Edge]] = [[]]
         for end in range(1, len(word) + 1):
             found = [
-                (totals[start] + self._weights[piece], start, self._ids[piece])
+                (totals[start] + self.alpha * self._scores[self._ids[piece]], start, self._ids[piece])
                 for start in range(max(0, end - self._longest), end)
                 if (piece := word[start:end]) in self._ids
             ]
@@ -133,24 +108,12 @@ class UnigramSampler(Sampler):
             lattice.append(edges)
         return lattice
 
+    def _merged(self, word: str, uniform: Uniform) -> Sequence[int]:
+        """Merge symbols as BPE does, but drop each possible merge with probability ``alpha`` at each step.
 
-class BpeSampler(Sampler):
-    """Merges symbols as BPE does, but drops each possible merge with probability ``alpha`` at each step.
-
-    Provilkov et al. (2020), Algorithm 1: the best merge that is left is applied, until a step leaves none.
-    """
-
-    def __init__(self, processor: sentencepiece.SentencePieceProcessor, alpha: float) -> None:
-        super().__init__(processor, alpha)
-        self._subwords = {index: subword for subword, index in self._ids.items()}
-        self._ranks = {index: -processor.get_score(index) for index in self._subwords}
-        self._known_merges = lru_cache(_CACHED)(self._merges)
-
-    def _segment(self, word: str, uniform: Uniform) -> Sequence[int]:
-        try:
-            state = tuple([self._ids[character] for character in word])
-        except KeyError:
-            return self._usual(word)
+        Provilkov et al. (2020), Algorithm 1: the best merge that is left is applied, until a step leaves none.
+        """
+        state = tuple([self._ids[character] for character in word])
         while True:
             # To drop every merge independently and take the best left is to take the first, in order, not dropped.
             for place, index in (self._known_merges if len(state) <= _LONGEST_CACHED else self._merges)(state):
@@ -169,13 +132,7 @@ class BpeSampler(Sampler):
             if (merged := subwords[place] + subwords[place + 1]) in self._ids
         ]
         # Of equal merges the leftmost stays first.
-        return sorted(merges, key=lambda merge: self._ranks[merge[1]])
-
-
-def make_sampler(processor: sentencepiece.SentencePieceProcessor, alpha: float) -> Sampler:
-    """Return the sampler for a model's algorithm, see :class:`Sampler`."""
-    is_bpe = model_type(processor.serialized_model_proto()) == "bpe"
-    return BpeSampler(processor, alpha) if is_bpe else UnigramSampler(processor, alpha)
+        return sorted(merges, key=lambda merge: -self._scores[merge[1]])
 
 
 def _uniforms(seed: int) -> Iterator[float]:

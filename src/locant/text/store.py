@@ -1,6 +1,6 @@
 """Large texts, of which what is found by reading them is kept while a run is prepared.
 
-A text has a folder with the facts of its pairs (``facts.bin``, see :mod:`locant.text.facts`) until all is prepared, and
+A text has a folder with the facts of its pairs (``facts.bin``, see :mod:`locant.text.pairs`) until all is prepared, and
 what it is known by: ``text.json``. Files that change in size or time are read again.
 """
 
@@ -23,18 +23,13 @@ from locant.errors import CheckpointError, DataError
 from locant.files import read_json, readable_errors, sealed, write_json
 from locant.locks import FileLock
 from locant.text.columns import GrowingColumns
-from locant.text.facts import FACTS, Facts, encoded, facts_of
-from locant.text.pairs import ParallelText
+from locant.text.pairs import FACTS, Facts, ParallelText, encoded, facts_of
 from locant.text.readers import DatasetSplit, TextFiles
 from locant.text.workers import in_order, usable_processes
 
 _FORMAT = 3  # Raise it when what is on disk, or what is found of a text, changes.
-_LARGE = 32 << 20
 FACTS_FILE = "facts.bin"
 """Of a text in the store; it is of no use when all is prepared."""
-
-PairFiles = TextFiles | DatasetSplit
-"""What is read into a store."""
 
 Progress = Callable[[str, float], None]
 """Is told what is being done and how much of it is done, 0 to 1."""
@@ -58,11 +53,11 @@ class TextStore:
 
     folder: Path
     processes: int | None = None
-    large: int = _LARGE
+    large: int = 32 << 20
     progress: Progress = no_progress
     reads: bool = True
 
-    def open(self, files: PairFiles) -> ParallelText | None:
+    def open(self, files: TextFiles | DatasetSplit) -> ParallelText | None:
         """Return a text, read now or earlier; None where it is not noted.
 
         Raises:
@@ -75,11 +70,11 @@ class TextStore:
         names = [[path for path, *_ in paths] for paths in made_from["files"]]
         key = hashlib.sha256(json.dumps([names, made_from["format"]]).encode()).hexdigest()
         folder = self.folder / key[:16]
-        lock = FileLock(folder.with_suffix(".lock"))
         about = _known(folder, made_from)
-        if about is None and not self.reads:
-            return None
         if about is None:
+            if not self.reads:
+                return None
+            lock = FileLock(folder.with_suffix(".lock"))
             with readable_errors(folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
             with suppress(OSError):  # where the file system has no locks, nothing keeps other processes from it
@@ -89,9 +84,7 @@ class TextStore:
             finally:
                 lock.path.unlink(missing_ok=True)
                 lock.release()
-        sizes = about["sizes"]
-
-        path = folder / FACTS_FILE
+        sizes, path = about["sizes"], folder / FACTS_FILE
 
         def facts() -> Iterator[Facts]:
             if not path.exists() or path.stat().st_size != sum(sizes) * FACTS.itemsize:
@@ -102,7 +95,7 @@ class TextStore:
 
         return ParallelText(files.blocks, sizes, about["digest"], facts, folder)
 
-    def _read(self, files: PairFiles, folder: Path, made_from: Any) -> dict[str, Any]:
+    def _read(self, files: TextFiles | DatasetSplit, folder: Path, made_from: Any) -> dict[str, Any]:
         """Read a text, from its beginning or from where a killed process was, and return what it is."""
         digest, done, total = hashlib.sha256(), 0, files.text_size()
         try:

@@ -16,8 +16,7 @@ from pydantic import Field
 from locant.errors import CheckpointError
 from locant.lazy import optional_package
 from locant.settings import Settings
-from locant.text.encoding import END, FlatIds, WordTable, flat_ids
-from locant.text.sampling import Sampler, make_sampler
+from locant.text.sampling import Sampler
 from locant.text.sentencepiece_model import model_type
 
 sentencepiece = optional_package("sentencepiece", "Cutting text into subwords")
@@ -25,9 +24,7 @@ sentencepiece = optional_package("sentencepiece", "Cutting text into subwords")
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""
 
-
-# Texts that are encoded one by one: SentencePiece begins threads for every list, which takes longer than these do.
-_FEW = 32
+_FEW = 32  # encoded one by one: SentencePiece begins threads for every list, which takes longer than these do
 
 
 class TokenizerSettings(Settings):
@@ -57,16 +54,11 @@ class TokenizerSettings(Settings):
 
 def normalize(text: str, *, lowercase: bool) -> str:
     """Return text as it is tokenised: Unicode NFC, single spaces, no NUL, lower case if so set."""
-    return " ".join(_words(text, lowercase))
-
-
-def _words(text: str, lowercase: bool) -> list[str]:
-    """Return what stands between the spaces of a text as it is tokenised."""
     if lowercase:
         text = text.lower()
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
-    return text.replace("\0", " ").split()
+    return " ".join(text.replace("\0", " ").split())
 
 
 class Tokenizer:
@@ -88,7 +80,6 @@ class Tokenizer:
         self.model = model
         self.lowercase = lowercase
         self._sampler: Sampler | None = None
-        self._table: WordTable | Literal[False] | None = None  # not looked for, or not possible
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
@@ -155,16 +146,6 @@ class Tokenizer:
             for one in encoded
         ]
 
-    def encode_flat(self, texts: Sequence[str]) -> FlatIds:
-        """Return the same token ids in flat arrays, in one thread; for many texts in which words come again."""
-        if self._table is None:
-            self._table = WordTable(self._processor) if WordTable.suits(self._processor) else False
-        # All texts at once: what is done to a text does not look beyond a space.
-        joined = f" {END} ".join([*texts, ""])
-        if not self._table or joined.count(END) > len(texts):
-            return flat_ids(self.encode(texts, threads=1))
-        return self._table.encode(_words(joined, self.lowercase))
-
     def encode_sampled(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Return token ids of one random segmentation of each text (see ``TokenizerSettings.sampling``).
 
@@ -178,7 +159,7 @@ class Tokenizer:
         """
         sampler = self._sampler
         if sampler is None or sampler.alpha != alpha:
-            sampler = self._sampler = make_sampler(self._processor, alpha)
+            sampler = self._sampler = Sampler(self._processor, alpha, bpe=self.algorithm == "bpe")
         return sampler.sample([self.normalize(text) for text in texts], seed)
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:

@@ -16,6 +16,16 @@ from locant.settings import Settings
 from locant.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
 
+class Direction(NamedTuple):
+    """One direction of translation: two language codes."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.source}-{self.target}"
+
+
 class Prefixes(NamedTuple):
     """Ids that stand before the tokens of a sentence.
 

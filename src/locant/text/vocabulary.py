@@ -6,7 +6,7 @@ import io
 import math
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Protocol
 
 from locant.errors import ConfigError, DataError
@@ -98,32 +98,21 @@ def train_tokenizers(
     if settings.joint:
         source = target = _train(pairs, (0, 1), settings, reserved)
     else:
+        learned: list[Tokenizer] = []
+        errors: list[VocabularyTooLargeError] = []
         # Both vocabularies reserve the same ids for the languages.
-        source, target = _train_two(pairs, settings, reserved, of_languages)
+        for side, names in enumerate((reserved, of_languages)):
+            try:
+                learned.append(_train(pairs, (side,), settings, names))
+            except VocabularyTooLargeError as error:  # it has what this side can fill, if the other can fill all
+                smaller = settings.model_copy(update={"vocab_size": error.largest})
+                learned.append(_train(pairs, (side,), smaller, names))
+                errors.append(error)
+        if len(errors) == 2:
+            raise max(errors, key=lambda error: error.largest)
+        source, target = learned
     ids = {code: source.id(name) for code, name in zip(languages, of_languages, strict=True)}
     return TokenizerPair(source, target, LanguageTokens(layout=layout, ids=ids) if ids else None)
-
-
-def _train_two(
-    pairs: Pairs, settings: TokenizerSettings, of_source: Sequence[str], of_target: Sequence[str]
-) -> list[Tokenizer]:
-    """Learn a vocabulary for each side; where one side cannot fill as much as the other, it has what it can fill.
-
-    Raises:
-        VocabularyTooLargeError: Neither side can fill it; with the larger of the two limits.
-    """
-    learned: list[Tokenizer] = []
-    errors: list[VocabularyTooLargeError] = []
-    for side, reserved in enumerate((of_source, of_target)):
-        try:
-            learned.append(_train(pairs, (side,), settings, reserved))
-        except VocabularyTooLargeError as error:
-            smaller = settings.model_copy(update={"vocab_size": error.largest})
-            learned.append(_train(pairs, (side,), smaller, reserved))
-            errors.append(error)
-    if len(errors) == 2:
-        raise max(errors, key=lambda error: error.largest)
-    return learned
 
 
 def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, reserved: Sequence[str]) -> Tokenizer:
@@ -132,8 +121,13 @@ def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, rese
 
     def sentences() -> Iterator[str]:
         try:
-            thinned = (normalize(text, lowercase=settings.lowercase) for text in _sample(pairs, sides))
-            yield from chain.from_iterable(_in_parts(text) for text in thinned if text)
+            for sentence in _sample(pairs, sides):
+                text = normalize(sentence, lowercase=settings.lowercase)
+                # SentencePiece leaves out what is too long; it cuts at spaces too.
+                if 4 * len(text) > _LONGEST_BYTES and len(text.encode()) > _LONGEST_BYTES:
+                    yield from (part for each in _PART.findall(text) if (part := each.strip()))
+                elif text:
+                    yield text
         except (Exception, KeyboardInterrupt) as error:
             stopped.append(error)  # SentencePiece makes a RuntimeError of it
             raise
@@ -157,39 +151,29 @@ def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, rese
             minloglevel=4,
         )
     except RuntimeError as error:
-        raise stopped[0] if stopped else _readable(str(error), settings) from None
+        said = str(error)
+        if stopped:
+            raise stopped[0] from None
+        if found := re.search(r"value <= (\d+)", said):
+            raise VocabularyTooLargeError(settings.vocab_size, int(found[1])) from None
+        if found := re.search(r"required_chars\. \d+ vs (\d+)", said):
+            raise VocabularyTooSmallError(settings.vocab_size, int(found[1])) from None
+        if "sentences_.empty()" in said:
+            said = "it holds no sentence"
+        raise DataError(f"A tokenizer could not be learned from the training text: {said}.") from None
     return Tokenizer(model.getvalue(), lowercase=settings.lowercase)
-
-
-def _in_parts(text: str) -> list[str]:
-    """Cut a text at spaces, where SentencePiece cuts too, into parts that it does not leave out as too long."""
-    if 4 * len(text) <= _LONGEST_BYTES or len(text.encode()) <= _LONGEST_BYTES:
-        return [text]
-    return [part for each in _PART.findall(text) if (part := each.strip())]
 
 
 def _sample(pairs: Pairs, sides: Sequence[int]) -> Iterator[str]:
     """Yield the sentences of some sides, or of a large text some of them."""
+
+    def spaced(step: int) -> Iterator[str]:
+        """Return every n-th sentence, with an odd n, so that source and target sentences alternate."""
+        return islice((pair[side] for pair in pairs for side in sides), 0, None, step | 1)
+
     count = len(sides) * len(pairs)
     step = count // _TRAINING_SENTENCES
     if count >= _MANY:
-        lengths = list(map(len, _spaced(pairs, sides, count // _MEASURED)))
+        lengths = list(map(len, spaced(count // _MEASURED)))
         step = max(step, math.ceil(count * sum(lengths) / len(lengths) / _TRAINING_CHARACTERS))
-    return _spaced(pairs, sides, step)
-
-
-def _spaced(pairs: Pairs, sides: Sequence[int], step: int) -> Iterator[str]:
-    """Return every n-th sentence, with an odd n, so that source and target sentences alternate."""
-    sentences = (pair[side] for pair in pairs for side in sides)
-    return islice(sentences, 0, None, step | 1)
-
-
-def _readable(message: str, settings: TokenizerSettings) -> ConfigError | DataError:
-    """Turn SentencePiece's message into one that names the key and the possible values."""
-    if found := re.search(r"value <= (\d+)", message):
-        return VocabularyTooLargeError(settings.vocab_size, int(found[1]))
-    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        return VocabularyTooSmallError(settings.vocab_size, int(found[1]))
-    if "sentences_.empty()" in message:
-        return DataError("The training text holds no sentence from which a tokenizer could be learned.")
-    return DataError(f"The tokenizer could not be learned from the training text: {message}")
+    return spaced(step)

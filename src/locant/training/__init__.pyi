@@ -8,6 +8,8 @@ from locant.training.callback import StepReport as StepReport
 from locant.training.callback import TrainingCallback as TrainingCallback
 from locant.training.callback import ValidationReport as ValidationReport
 from locant.training.callback import read_metrics as read_metrics
+from locant.training.defaults import Choice as Choice
+from locant.training.defaults import TrainingPlan as TrainingPlan
 from locant.training.evaluation import Evaluation as Evaluation
 from locant.training.evaluation import PartScores as PartScores
 from locant.training.evaluation import evaluate as evaluate
@@ -19,8 +21,6 @@ from locant.training.loop import TrainingLoop as TrainingLoop
 from locant.training.losses import LanguageModelBatch as LanguageModelBatch
 from locant.training.losses import LanguageModelLoss as LanguageModelLoss
 from locant.training.losses import TranslatorLoss as TranslatorLoss
-from locant.training.plan import Choice as Choice
-from locant.training.plan import TrainingPlan as TrainingPlan
 from locant.training.recipe import Recipe as Recipe
 from locant.training.recipe import builtin_recipes as builtin_recipes
 from locant.training.recipe import load_recipe as load_recipe

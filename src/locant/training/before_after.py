@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from locant.analysis.scores import bleu_tokenizer
 from locant.analysis.significance import PairedComparison, paired_bootstrap
@@ -14,26 +15,22 @@ from locant.files import explaining_damage, read_json, sealed, write_json
 from locant.text import Corpus, Pair
 from locant.text.readers import read_files
 from locant.training.checkpoint import from_plain_data
-from locant.training.parent import Parent
 from locant.training.recipe import run_text_store
 from locant.training.settings import FineTuningSettings
 from locant.translation.engines import fastest_engine
 from locant.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from locant.training.finetuning import Parent
 
 _BEFORE, _COMPARISON = Path("cache") / "before.json", "finetuning.json"
 
 
 @dataclass(frozen=True)
 class TestSet:
-    """Held-out text.
+    """Held-out text of the corpus that is named: of the ``parent``, the ``new`` one or ``both``.
 
-    Attributes:
-        name: Of the corpus that it belongs to.
-        of: ``parent``, ``new`` or ``both``.
-        pairs: Sentences and their translations.
-        source_language: Code, where it is known.
-        target_language: Likewise.
-        before: The parent's translations of the sentences.
+    ``before`` are the parent's translations of the sentences.
     """
 
     name: str
@@ -42,15 +39,6 @@ class TestSet:
     source_language: str | None
     target_language: str | None
     before: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class _Before:
-    """What is kept of the parent until its run is trained."""
-
-    parent: str
-    tests: list[TestSet]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -84,13 +72,7 @@ class BeforeAfter:
 
 
 def measure_before(folder: Path, parent: Parent, corpus: Corpus, settings: FineTuningSettings) -> None:
-    """Translate the test sets by the parent and keep what it says in the run folder.
-
-    Args:
-        folder: The run folder.
-        parent: The model to start from.
-        corpus: The new text.
-        settings: How many sentences, and the parent's test set where it is given.
+    """Translate the test sets of the parent and of the new text by the parent, and keep that in the run folder.
 
     Raises:
         DataError: The parent's test set that the settings name cannot be read.
@@ -98,15 +80,29 @@ def measure_before(folder: Path, parent: Parent, corpus: Corpus, settings: FineT
     if not settings.test_sentences:
         return
     found, notes = parent.found, list[str]()
+    own: list[TestSet] = []
+    if settings.parent_test:
+        name = ", ".join(path.name for path in settings.parent_test.source)
+        own = [TestSet(name, "parent", named_test(settings), found.source_language, found.target_language)]
+    elif parent.recipe is None:
+        notes.append(
+            "The parent is no run and has no test set of its own; finetuning.parent_test names one (source and target)."
+        )
+    else:
+        try:
+            text = parent.recipe.open_corpus(run_text_store(Path(parent.name)))
+            own = list(_tests_of(text, "parent", settings.test_sentences))
+        except LocantError as error:
+            notes.append(f"The parent's own test set cannot be read: {error}")
     tests: dict[tuple[Pair, ...], TestSet] = {}  # each text once
-    for test in (*_own_tests(parent, settings, notes), *_tests_of(corpus, "new", settings.test_sentences)):
+    for test in (*own, *_tests_of(corpus, "new", settings.test_sentences)):
         known = tests.setdefault(tuple(test.pairs), test)
         of = test.of if known.of == test.of else "both"
         tests[tuple(test.pairs)] = replace(test, of=of)
     translator = Translator(found.model, found.tokenizers, found.decoding, engine=fastest_engine(found.model))
     translator.source_language, translator.target_language = found.source_language, found.target_language
-    kept = [replace(test, before=_translate(translator, test)) for test in tests.values()]
-    write_json(folder / _BEFORE, sealed(asdict(_Before(parent.name, kept, tuple(notes)))))
+    kept = [asdict(replace(test, before=_translate(translator, test))) for test in tests.values()]
+    write_json(folder / _BEFORE, sealed({"parent": parent.name, "tests": kept, "notes": notes}))
 
 
 def named_test(settings: FineTuningSettings) -> list[Pair]:
@@ -117,24 +113,6 @@ def named_test(settings: FineTuningSettings) -> list[Pair]:
     """
     files = settings.parent_test
     return list(islice(read_files(files.source, files.target), settings.test_sentences)) if files else []
-
-
-def _own_tests(parent: Parent, settings: FineTuningSettings, notes: list[str]) -> list[TestSet]:
-    if settings.parent_test:
-        name = ", ".join(path.name for path in settings.parent_test.source)
-        languages = parent.found.source_language, parent.found.target_language
-        return [TestSet(name, "parent", named_test(settings), *languages)]
-    if parent.recipe is None:
-        notes.append(
-            "The parent is no run and has no test set of its own; finetuning.parent_test names one (source and target)."
-        )
-        return []
-    try:
-        corpus = parent.recipe.open_corpus(run_text_store(Path(parent.name)))
-        return list(_tests_of(corpus, "parent", settings.test_sentences))
-    except LocantError as error:
-        notes.append(f"The parent's own test set cannot be read: {error}")
-        return []
 
 
 def _tests_of(corpus: Corpus, of: str, most: int) -> Iterator[TestSet]:
@@ -154,28 +132,25 @@ def _translate(translator: Translator, test: TestSet) -> list[str]:
 def compare_after(folder: Path) -> BeforeAfter | None:
     """Translate the test sets by the run's model, compare with what the parent said, and write ``finetuning.json``.
 
-    Args:
-        folder: The run folder, with the model in it.
-
-    Returns:
-        The comparison, or ``None`` where the run measured nothing before.
+    Returns ``None`` where the run measured nothing before.
     """
     path = folder / _BEFORE
     if not path.is_file():
         return None
     data = read_json(path)
     with explaining_damage(path):
-        kept = from_plain_data(_Before, data)
-        if any(len(test.before) != len(test.pairs) for test in kept.tests):
+        kept = from_plain_data(list[TestSet], data["tests"])
+        parent, notes = from_plain_data(tuple[str, tuple[str, ...]], (data["parent"], data["notes"]))
+        if any(len(test.before) != len(test.pairs) for test in kept):
             raise ValueError("it has not as many translations as sentences")
     translator = Translator.from_pretrained(folder, engine="auto")
     tests = []
-    for test in kept.tests:
+    for test in kept:
         references = [translator.tokenizers.target.cased(target) for _, target in test.pairs]
         tokenize = bleu_tokenizer(test.target_language or translator.target_language, references)
         scores = paired_bootstrap(test.before, _translate(translator, test), references, tokenize=tokenize)
         tests.append(TestComparison(test.name, test.of, scores))
-    result = BeforeAfter(kept.parent, tuple(tests), kept.notes)
+    result = BeforeAfter(parent, tuple(tests), notes)
     write_json(folder / _COMPARISON, asdict(result))
     return result
 

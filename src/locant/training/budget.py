@@ -94,11 +94,7 @@ class Budget(Settings):
 
 
 class Clock:
-    """The seconds trained, in all sessions together.
-
-    Args:
-        seconds: Of the sessions before.
-    """
+    """The seconds trained, in all sessions together; it begins with those of the sessions before."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._started = perf_counter() - seconds

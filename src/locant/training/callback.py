@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from locant.files import append_line, write_text
 from locant.parsing import parse_json
+from locant.training.checkpoint import ValidationScores
 
 if TYPE_CHECKING:
-    from locant.training.plan import Choice, TrainingPlan
+    from locant.training.defaults import Choice, TrainingPlan
 
 _logger = logging.getLogger("locant")
 
@@ -44,27 +45,19 @@ class StepReport:
     seconds: float
 
 
-@dataclass(frozen=True)
-class ValidationReport:
+@dataclass(kw_only=True)
+class ValidationReport(ValidationScores):
     """The result of a validation.
 
     Attributes:
         step: Updates done.
-        loss: Negative log-likelihood of the validation set, in nats a token.
-        bleu: Of greedy translations, or ``None`` when none were made.
-        chrf: Likewise.
         seconds: Time trained.
         best: Whether this is the best so far.
-        parts: BLEU of each part of a corpus that has several, by name.
     """
 
     step: int
-    loss: float
-    bleu: float | None
-    chrf: float | None
     seconds: float
     best: bool
-    parts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,7 +105,7 @@ class PreparedReport:
         languages: The languages that have a token, in a model for several.
         zero_shot: Directions that are only measured.
         fingerprint: Identifies the text and the settings from which all is prepared.
-        doubts: What is likely not meant about the text; see :class:`locant.text.doubts.Doubt`.
+        doubts: What is likely not meant about the text; see :class:`locant.text.samples.Doubt`.
     """
 
     corpus: str
@@ -166,15 +159,10 @@ class TrainingCallback:
 
 
 class MetricsLog:
-    """Appends rows to ``metrics.jsonl`` and, where it is installed, to TensorBoard.
+    """Appends rows to ``metrics.jsonl`` and, where it is installed, to TensorBoard; ``rows`` says how many there are.
 
-    Args:
-        run: The run folder.
-        step: Rows after this step, written by a session that was killed before its next checkpoint, are removed.
-        rows: How many there were up to this step, where that is known; a warning says when some are missing.
-
-    Attributes:
-        rows: How many there are.
+    Rows after ``step``, written by a session that was killed before its next checkpoint, are removed. Where it is known
+    how many there were until then, a warning says when some are missing.
     """
 
     def __init__(self, run: Path, step: int, rows: int | None = None) -> None:

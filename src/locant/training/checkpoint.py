@@ -15,7 +15,7 @@ import json
 import logging
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,11 +49,7 @@ Record = TypeVar("Record")
 
 
 def from_plain_data(kind: type[Record], data: Any) -> Record:
-    """Return a dataclass from plain data.
-
-    Raises:
-        ValueError: A value is missing, or of another kind.
-    """
+    """Return a dataclass from plain data, or raise ValueError where a value is missing or of another kind."""
     try:
         return TypeAdapter(kind).validate_python(data)
     except ValidationError as error:
@@ -61,21 +57,7 @@ def from_plain_data(kind: type[Record], data: Any) -> Record:
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-@dataclass
-class Snapshot:
-    """Weights saved at a validation, how good they were, and the digest of the file that holds them."""
-
-    __pydantic_config__ = ConfigDict(allow_inf_nan=False)
-
-    step: Count
-    loss: float
-    bleu: float | None = None
-    chrf: float | None = None
-    parts: dict[str, float] = field(default_factory=dict)
-    sha256: str = ""
-
-
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class ValidationScores:
     """How good a model is on the validation set.
 
@@ -87,10 +69,20 @@ class ValidationScores:
         parts: BLEU of each part of a corpus that has several, by name.
     """
 
+    __pydantic_config__ = ConfigDict(allow_inf_nan=False)
+
     loss: float
     bleu: float | None = None
     chrf: float | None = None
     parts: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Snapshot(ValidationScores):
+    """Weights saved at a validation, how good they were, and the digest of the file that holds them."""
+
+    step: Count
+    sha256: str = ""
 
 
 @dataclass
@@ -132,32 +124,31 @@ class Progress(LoopProgress):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:
-        """Build from plain data.
-
-        Raises:
-            KeyError: The step is missing.
-            ValueError: A value is of another kind or out of range.
-        """
+        """Build from plain data; raises KeyError without a step, and ValueError for a value of another kind."""
         # Earlier versions saved at validations alone, and an average counted the updates of its own run.
         return from_plain_data(cls, {"validated": data["step"], "averaged": data["step"], **data})
 
 
 @dataclass
 class Checkpoint:
-    """The content of a checkpoint.
+    """The content of a checkpoint: weights by the names of the parameters, what the optimiser keeps, and the progress.
 
-    Attributes:
-        weights: By the names of the parameters.
-        optimizer: What the optimiser keeps of them, random states and the moving average, by name.
-        progress: Where the run stands.
-        evaluated: Whether the weights are those that are validated and published; else those at which gradients are
-            computed, which differ for schedule-free optimisers.
+    ``optimizer`` also holds random states and the moving average of the weights. ``evaluated`` says whether the weights
+    are those that are validated and published; a schedule-free optimiser computes gradients at others. Of one that was
+    found in a ``folder`` on the disk, the tensors are there when it is read.
     """
 
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     progress: Progress
     evaluated: bool = True
+    folder: Path | None = None
+
+    def read(self) -> Checkpoint:
+        """Return it with the tensors that its folder holds."""
+        assert self.folder is not None
+        weights, optimizer = _tensors(self.folder)
+        return replace(self, weights=weights, optimizer=optimizer)
 
 
 AVERAGE = "average/"
@@ -171,31 +162,8 @@ def average_in(checkpoint: Checkpoint) -> dict[str, Tensor]:
     }
 
 
-@dataclass(frozen=True)
-class StoredCheckpoint:
-    """A checkpoint on the disk that is as it was written.
-
-    Attributes:
-        folder: Where it is.
-        progress: Where the run stood.
-        evaluated: As of a :class:`Checkpoint`.
-    """
-
-    folder: Path
-    progress: Progress
-    evaluated: bool
-
-    def read(self) -> Checkpoint:
-        """Read all of it."""
-        return Checkpoint(*_tensors(self.folder), self.progress, self.evaluated)
-
-
 def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint, then remove all but the newest two, and later ones, of a training that was gone back from.
-
-    Raises:
-        CheckpointError: The disk is full or not writable; earlier checkpoints stay.
-    """
+    """Write a checkpoint, then remove all but the newest two, and later ones, of a training that was gone back from."""
     folder = run / "checkpoints" / step_name(checkpoint.progress.step)
     about = {"progress": asdict(checkpoint.progress), "evaluated": checkpoint.evaluated}
     write_state(folder, checkpoint.weights, checkpoint.optimizer, about)
@@ -206,12 +174,8 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
     return folder
 
 
-def find_checkpoint(folder: Path) -> StoredCheckpoint:
-    """Verify a checkpoint, and read where the run stood.
-
-    Raises:
-        CheckpointError: A file is missing, or its content is not what was written.
-    """
+def find_checkpoint(folder: Path) -> Checkpoint:
+    """Verify a checkpoint, and read where the run stood; raises CheckpointError where it is damaged."""
     about = _verified(folder)
     try:
         progress = Progress.from_dict(about["progress"])
@@ -219,13 +183,11 @@ def find_checkpoint(folder: Path) -> StoredCheckpoint:
             raise ValueError(f"it is of step {progress.step}")
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(folder, f"{STATE_FILE} lacks what it should say ({error})") from None
-    return StoredCheckpoint(folder, progress, about.get("evaluated", True))
+    return Checkpoint({}, {}, progress, about.get("evaluated", True), folder)
 
 
-def find_newest_checkpoint(run: Path) -> StoredCheckpoint | None:
-    """Find the newest checkpoint of a run that is whole; ``None`` where there is none at all.
-
-    Of each that is damaged a warning says so.
+def find_newest_checkpoint(run: Path) -> Checkpoint | None:
+    """Find the newest checkpoint of a run that is whole, with a warning of each that is damaged; ``None`` without any.
 
     Raises:
         CheckpointError: All are damaged.
@@ -251,11 +213,7 @@ def find_newest_checkpoint(run: Path) -> StoredCheckpoint | None:
 def write_state(
     folder: Path, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor], about: Mapping[str, Any]
 ) -> None:
-    """Write weights, the optimiser's tensors and plain data as one folder, which appears when all is on the disk.
-
-    Raises:
-        CheckpointError: The disk is full or not writable.
-    """
+    """Write weights, the optimiser's tensors and plain data as one folder, which appears when all is on the disk."""
     # A training that was resumed from an earlier checkpoint finds what it wrote before.
     with replacing_folder(folder, existing="replace") as temporary:
         write_tensors(temporary / _WEIGHTS, weights)
@@ -266,21 +224,13 @@ def write_state(
 
 
 def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`write_state` wrote, and verify it.
-
-    Raises:
-        CheckpointError: A file is missing, or its content is not what was written.
-    """
+    """Read what :func:`write_state` wrote, and verify it; raises CheckpointError where it is damaged."""
     about = _verified(folder)
     return *_tensors(folder), about
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """Read the plain data that :func:`write_state` wrote, and verify it; the tensors are not looked at.
-
-    Raises:
-        CheckpointError: The file is missing, or its content is not what was written.
-    """
+    """Read the plain data that :func:`write_state` wrote; raises CheckpointError where it is damaged."""
     state = read_json(folder / STATE_FILE)
     if not isinstance(state, dict) or not isinstance(state.get("format", 1), int):
         raise _damaged(folder, f"{STATE_FILE} is not what was written")
@@ -371,10 +321,7 @@ def prune_snapshots(run: Path, kept: list[Snapshot]) -> None:
 
 
 def average_snapshots(run: Path, snapshots: list[Snapshot]) -> dict[str, Tensor]:
-    """Return the mean of the snapshots' weights, computed in float64.
-
-    Source: checkpoint averaging as in Vaswani et al. 2017, section 6.1.
-    """
+    """Return the mean of the snapshots' weights, computed in float64 (Vaswani et al. 2017, section 6.1)."""
     total: dict[str, Tensor] = {}
     dtypes = {}
     for snapshot in snapshots:

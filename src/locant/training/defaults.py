@@ -1,15 +1,16 @@
-"""Settings that a recipe leaves open, chosen from the text, the machine and the budget.
+"""What a training will be: settings that a recipe leaves open, its speed by a few updates on made-up text, its memory.
 
-The rules are stated where they are computed, and together in docs/training.md; docs/results/quality.md has the
-comparisons behind some of them. A key that the recipe or the command line sets is never changed, and the others
-follow it.
+The settings are chosen from the text, the machine and the budget. The rules are stated where they are computed, and
+together in docs/training.md; docs/results/quality.md has the comparisons behind some of them. A key that the recipe or
+the command line sets is never changed, and the others follow it.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -17,26 +18,18 @@ import numpy as np
 import torch
 
 from locant.analysis.scores import bleu_tokenizer
-from locant.models.architectures import ModelConfig
+from locant.kernels.projected_cross_entropy import CHUNK_BYTES
+from locant.models.architectures import ModelConfig, build_model
 from locant.models.config import TransformerConfig
-from locant.runtime import explaining_memory
-from locant.text import Corpus, TokenCache, TokenizerPair, TokenizerSettings
-from locant.text.pairs import ParallelText
-from locant.text.statistics import TextStatistics, TokenStatistics, text_statistics, token_statistics
+from locant.models.transformer import count_parameters
+from locant.runtime import explaining_memory, usable_memory
+from locant.text import EOS, Batch, Corpus, TokenCache, TokenizerPair, TokenizerSettings
+from locant.text.samples import TokenStatistics, text_statistics, token_statistics
 from locant.text.vocabulary import VocabularyTooSmallError
-from locant.training.plan import (
-    Choice,
-    MeasureSpeed,
-    Speed,
-    TrainingPlan,
-    format_passes,
-    measure_speed,
-    memory_needed,
-    memory_warning,
-    passes_warning,
-)
+from locant.training.losses import TranslatorLoss
+from locant.training.optimizers import build_optimizer
 from locant.training.recipe import Recipe, merged
-from locant.training.settings import OptimizerName, TrainingSettings
+from locant.training.settings import OptimizerName, TrainingSettings, training_precision
 
 _MINUTES = 60.0
 """Time to train for where the recipe says neither minutes nor steps."""
@@ -75,7 +68,7 @@ SHAPES = (
 """The sizes that are tried, small ones first."""
 _SIZES = {"preset", "d_model", "encoder_layers", "decoder_layers", "d_ff"}
 """Keys of the model that give its size; where one is given, none is chosen."""
-_POSITIONS = {"position", "position_options"}
+_POSITIONS = {"position", "position_options", "pattern", "kinds"}
 """Keys of the model that say its scheme; options alone are those of the usual one."""
 _TOKENS_PER_WEIGHT = 2.0
 """Target tokens that the budget must allow for every weight of the layers, or a smaller shape learns more in it."""
@@ -108,6 +101,61 @@ _ROWS = 1 << 20
 """Rows that are looked at at once, so that a large text needs no memory."""
 _LEAST_USUAL = 24
 """Tokens that a sentence of a document may have in any case: parts would be too short to be understood."""
+_TIMED_UPDATES = 2
+_MOST_PASSES, _MOST_OF_NEW = 50, 200
+"""Passes over the text beyond which fine-tuning, and the training of a new model, are told to be shorter."""
+_SMALL_BATCH = 1024
+_BASE_MEMORY = 450e6
+"""Bytes of Python, PyTorch and the tokenised text's buffers, whatever the model."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A setting that the recipe left open.
+
+    Attributes:
+        key: With dots for sections.
+        value: What was chosen.
+        reason: Why, in a few words.
+    """
+
+    key: str
+    value: bool | int | float | str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a training will be, before any of it is done.
+
+    Attributes:
+        recipe: Complete.
+        choices: What the recipe left open.
+        pairs: Training pairs; of a large text an estimate of those that cleaning keeps.
+        removed: Pairs of the text that cleaning removes; of a large text likewise an estimate.
+        tokens_per_pair: Target tokens, EOS included.
+        parameters: Of the model.
+        tokens_per_second: Target tokens, measured here by a few updates.
+        steps: Updates that the budget allows.
+        epochs: Passes over the text.
+        seconds: Time of all updates and validations.
+        memory: Most memory, in bytes.
+        warnings: What to lower, in sentences, where there is less memory than that, or the budget is too short for the
+            warm-up or very long for the text.
+    """
+
+    recipe: Recipe
+    choices: tuple[Choice, ...]
+    pairs: int
+    removed: int
+    tokens_per_pair: float
+    parameters: int
+    tokens_per_second: float
+    steps: int
+    epochs: float
+    seconds: float
+    memory: float
+    warnings: tuple[str, ...] = ()
 
 
 def leaves_open(recipe: Recipe) -> bool:
@@ -139,9 +187,8 @@ def complete_recipe(
     *,
     processes: int = 1,
     tokenizers: TokenizerPair | None = None,
-    measure: MeasureSpeed = measure_speed,
 ) -> TrainingPlan:
-    """Complete a recipe and forecast its training.
+    """Complete a recipe for a text and a device, and forecast its training.
 
     Args:
         recipe: What it was not given is chosen.
@@ -149,38 +196,31 @@ def complete_recipe(
         device: Where the training will run.
         processes: How many train together.
         tokenizers: Those of the model that is fine-tuned.
-        measure: Measures how fast a model trains.
 
     Raises:
         ConfigError: What the recipe sets cannot go together.
         LocantError: The memory does not suffice to measure the model.
     """
     with explaining_memory("Give smaller batches.tokens, or a smaller model by model.preset or model.d_model."):
-        return _Planner(recipe, corpus, device, processes, tokenizers, measure).plan()
+        return _Planner(recipe, corpus, device, processes, tokenizers).plan()
 
 
 class _Planner:
     """The rules, applied one after the other; later ones read what was given or chosen before."""
 
     def __init__(
-        self,
-        recipe: Recipe,
-        corpus: Corpus,
-        device: torch.device,
-        processes: int,
-        tokenizers: TokenizerPair | None,
-        measure: MeasureSpeed,
+        self, recipe: Recipe, corpus: Corpus, device: torch.device, processes: int, tokenizers: TokenizerPair | None
     ) -> None:
         self._data = recipe.model_dump(mode="json", exclude_unset=True)
-        self._device, self._processes, self._measure = device, processes, measure
+        self._device, self._processes = device, processes
         self._choices: list[Choice] = []
         self._largest_batch = _LARGEST_BATCH
-        self._text = self._drawn = _statistics(corpus, corpus.train, recipe)
-        drawn = corpus.drawn
+        held_out, drawn = list(chain(corpus.valid, corpus.test or ())), corpus.drawn
+        self._text = self._drawn = text_statistics(corpus.train, recipe.cleaning, held_out)
         self._all_pairs = len(drawn)
         if len(drawn) < len(corpus.train):
             # The vocabulary is of all, so that weights may be raised when the run goes on.
-            self._drawn = _statistics(corpus, drawn, recipe)
+            self._drawn = text_statistics(drawn, recipe.cleaning, held_out)
         words = sum(len(target.split()) for _, target in self._text.sample)
         tokenizer = bleu_tokenizer(corpus.target_language, [target for _, target in self._text.sample])
         self._spaceless = words < 2 * len(self._text.sample) and tokenizer == "13a"
@@ -193,23 +233,23 @@ class _Planner:
 
     def plan(self) -> TrainingPlan:
         """Return the complete recipe with a forecast."""
-        recipe, speed = self._recipe(), self._speed
-        steps = self._target_tokens() / self._update_tokens(recipe.batches.tokens)
-        memory = self._model(), recipe.training, recipe.batches.tokens
+        recipe, model, tokens, passes = self._recipe(), self._model(), self._target_tokens(), self._epochs()
+        settings, batch = recipe.training, recipe.batches.tokens
+        device = self._device if self._processes == 1 else None
+        tuned = recipe.finetuning is not None
         return TrainingPlan(
             recipe=recipe,
             choices=tuple(self._choices),
             pairs=self._drawn.pairs,
             removed=self._all_pairs - self._drawn.pairs,
             tokens_per_pair=self._tokens.lengths[1],
-            parameters=speed.parameters,
-            tokens_per_second=speed.tokens_per_second,
-            steps=max(1, round(steps)),
-            epochs=self._epochs(),
-            seconds=self._target_tokens() / speed.tokens_per_second / _SHARE_OF_UPDATES,
-            memory=memory_needed(*memory),
-            memory_warning=memory_warning(*memory, self._device) if self._processes == 1 else "",
-            passes_warning=passes_warning(recipe.training, self._epochs(), finetuning=recipe.finetuning is not None),
+            parameters=_parameters(model),
+            tokens_per_second=self._speed,
+            steps=max(1, round(tokens / self._update_tokens(batch))),
+            epochs=passes,
+            seconds=tokens / self._speed / _SHARE_OF_UPDATES,
+            memory=memory_needed(model, settings, batch),
+            warnings=training_warnings(model, settings, batch, device, passes=passes, finetuning=tuned),
         )
 
     def _vocabulary(self, tokenizers: TokenizerPair | None) -> TokenStatistics:
@@ -223,9 +263,17 @@ class _Planner:
         longest = next((limit for limit in (128, 256, 512) if statistics.longest <= limit), 1024)
         reason = f"99.5% of the sentences have at most {statistics.longest} tokens"
         options = self._get("model.position_options") or {}
+        kinds = (self._get("model.kinds") or {}).items()
         for key, most in (
             ("batches.tokens", self._get("batches.tokens")),
             ("model.position_options.max_positions", options.get("max_positions")),
+            *(
+                (
+                    f"model.kinds.{name}.position_options.max_positions",
+                    kind.get("position_options", {}).get("max_positions"),
+                )
+                for name, kind in kinds
+            ),
         ):
             if most and most < longest:
                 longest, reason = most, f"{key} is {most}"
@@ -254,8 +302,8 @@ class _Planner:
         self._choose("tokenizer.vocab_size", found, f"the different sentences have {_count(words)} words{full}")
         return statistics
 
-    def _shape(self) -> Speed:
-        """Choose the size of the model: the largest that the budget can train and the text can fill."""
+    def _shape(self) -> float:
+        """Choose the largest model that the budget can train and the text can fill; return its speed."""
         model = self._data.setdefault("model", {})
         if not self._is_transformer():
             return self._measured()
@@ -268,8 +316,9 @@ class _Planner:
         if model.keys() & _SIZES:
             return self._measured()
         text = self._text_tokens()
-        speed, chosen, largest_batch = None, SHAPES[0], _LARGEST_BATCH
-        for shape in SHAPES:
+        fitting = [shape for shape in SHAPES if len(model.get("pattern") or "") <= shape.encoder_layers]
+        speed, chosen, largest_batch = None, fitting[0], _LARGEST_BATCH
+        for shape in fitting:
             self._data["model"] = {**model, **shape._asdict()}
             weights = shape.layer_weights
             if speed is not None and weights > _WEIGHTS_PER_TOKEN * text:
@@ -355,8 +404,10 @@ class _Planner:
         if model.keys() & _SIZES:
             config = self._model()
             assert isinstance(config, TransformerConfig)
-            return config.d_model // config.heads % 2 == 0
+            return config.blocks().head_features % 2 == 0
         heads = model.get("heads")
+        if size := model.get("head_size"):
+            return size % 2 == 0
         return heads is None or all(shape.d_model // heads % 2 == 0 for shape in SHAPES)
 
     def _optimizer(self, width: int) -> OptimizerName:
@@ -370,7 +421,7 @@ class _Planner:
         """Return the fewest tokens of a batch: Muon takes as long for a small one as for a large one."""
         return max(_SMALLEST_BATCH, 8 * width) if self._optimizer(width) == "muon" else _SMALLEST_BATCH
 
-    def _measured(self) -> Speed:
+    def _measured(self) -> float:
         """Return the speed of the model; on a GPU, which needs large batches to be fast, with the one to be chosen."""
         batch, self._largest_batch = self._smallest_batch(self._model().d_model), _LARGEST_BATCH
         if self._device.type == "cpu":
@@ -391,12 +442,11 @@ class _Planner:
             batch, speed = 2 * batch, larger
         return speed
 
-    def _measured_with(self, batch: int) -> Speed:
+    def _measured_with(self, batch: int) -> float:
         model = self._model()
         optimizer = self._optimizer(model.d_model)
         training = TrainingSettings.parse({**self._data.get("training", {}), "optimizer": optimizer}, "training")
-        speed = self._measure(model, training, self._device, self._tokens.lengths, batch)
-        return replace(speed, tokens_per_second=self._processes * speed.tokens_per_second)
+        return self._processes * measure_speed(model, training, self._device, self._tokens.lengths, batch)
 
     def _model(self) -> ModelConfig:
         """Return the model as far as it is chosen."""
@@ -408,12 +458,12 @@ class _Planner:
             data = merged(data, {"batches": {"tokens": max(4096, self._get("max_tokens"))}})
         return Recipe.parse(data, "recipe")
 
-    def _target_tokens(self, speed: Speed | None = None) -> float:
+    def _target_tokens(self, speed: float | None = None) -> float:
         """Return the target tokens that the budget allows."""
         minutes, steps = self._get("training.minutes"), self._get("training.steps")
         limits = []
         if minutes:
-            limits.append(60 * minutes * _SHARE_OF_UPDATES * (speed or self._speed).tokens_per_second)
+            limits.append(60 * minutes * _SHARE_OF_UPDATES * (speed or self._speed))
         if steps:
             limits.append(steps * self._update_tokens(self._get("batches.tokens") or _STEPS_BATCH))
         return float(min(limits))
@@ -454,12 +504,7 @@ class _Planner:
 def choose_usual_length(recipe: Recipe, train: TokenCache) -> tuple[Recipe, tuple[Choice, ...]]:
     """Choose ``decoding.usual_source_length``: as many tokens as many training sentences have, or more of them.
 
-    Args:
-        recipe: Complete but for that.
-        train: The tokenised training text.
-
-    Returns:
-        The complete recipe, and what was chosen; nothing where the recipe says it, ``null`` included.
+    Returns the complete recipe, and what was chosen; nothing where the recipe says it, ``null`` included.
     """
     if "usual_source_length" in recipe.decoding.model_fields_set:
         return recipe, ()
@@ -482,8 +527,134 @@ def choose_usual_length(recipe: Recipe, train: TokenCache) -> tuple[Recipe, tupl
     return recipe.model_copy(update={"decoding": decoding}), (chosen,)
 
 
-def _statistics(corpus: Corpus, text: ParallelText, recipe: Recipe) -> TextStatistics:
-    return text_statistics(text, recipe.cleaning, chain(corpus.valid, corpus.test or ()))
+def measure_speed(
+    config: ModelConfig,
+    settings: TrainingSettings,
+    device: torch.device,
+    lengths: tuple[float, float],
+    batch_tokens: int,
+    *,
+    updates: int = _TIMED_UPDATES,
+) -> float:
+    """Train a model on random ids, one update and those that are timed, and return the latter's target tokens a second.
+
+    ``lengths`` are the mean tokens of a source and of a target sentence, EOS included, and ``batch_tokens`` those of a
+    batch on the longer side.
+    """
+    waits = torch.cuda.synchronize if device.type == "cuda" else lambda device: None
+    state = torch.random.get_rng_state()
+    try:
+        model = build_model(config).to(device)
+        loss = TranslatorLoss(
+            model, settings.label_smoothing, training_precision(settings, device), r_drop=settings.r_drop
+        )
+        optimizer = build_optimizer(model, settings)
+        optimizer.set_learning_rate(1e-6)
+        source_length, target_length = (max(2, round(length)) for length in lengths)
+        rows = max(1, batch_tokens // max(source_length, target_length))
+        source = torch.randint(EOS + 1, config.source_vocab_size, (rows, source_length))
+        target = torch.randint(EOS + 1, config.target_vocab_size, (rows, target_length))
+        counts = (torch.full((rows,), source_length), torch.full((rows,), target_length))
+        batch = Batch(source, counts[0], target, target, counts[1], source.numel(), target.numel()).to(device)
+        for update in range(1 + updates):
+            if update == 1:
+                waits(device)
+                started = time.perf_counter()
+            loss(batch)[0].backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        waits(device)
+        seconds = (time.perf_counter() - started) / updates
+    finally:
+        torch.random.set_rng_state(state)
+    return batch.target_tokens / seconds
+
+
+def memory_needed(config: ModelConfig, settings: TrainingSettings, batch_tokens: int) -> float:
+    """Return an estimate of the most memory that training takes, in bytes; on CUDA it is memory of the device.
+
+    Weights, gradients and the optimiser's two moments; what the layers keep for the backward pass of one batch; some
+    rows of logits.
+    """
+    copies = 4 + (1 if settings.ema_decay else 0)
+    passes = 2 if settings.r_drop else 1
+    if isinstance(config, TransformerConfig):
+        # Inputs of products and norms: attention keeps about ten rows of d_model, twice in the decoder.
+        encoder = config.encoder_layers * (12 * config.d_model + 2 * config.d_ff)
+        decoder = config.decoder_layers * (22 * config.d_model + 2 * config.d_ff)
+        kept = 4 * (encoder + decoder)
+    else:
+        kept = 4 * 40 * config.d_model
+    return _BASE_MEMORY + 4 * copies * _parameters(config) + passes * batch_tokens * kept + 3 * CHUNK_BYTES
+
+
+def training_warnings(
+    config: ModelConfig,
+    settings: TrainingSettings,
+    batch_tokens: int,
+    device: torch.device | None,
+    *,
+    passes: float = 0.0,
+    finetuning: bool = False,
+) -> tuple[str, ...]:
+    """Return sentences on what to lower: where memory does not suffice, or where the budget does not fit.
+
+    Args:
+        config: Of the model.
+        settings: Of training; a budget in minutes holds the warm-up to a tenth of the time.
+        batch_tokens: Tokens of a batch on the longer side.
+        device: Where it will train; ``None`` where several processes share the memory.
+        passes: Passes over the text in the budget; with very many it is learned by heart.
+        finetuning: Whether the model knows another text, which it may forget meanwhile.
+    """
+    found = []
+    limit, needed = usable_memory(device) if device else None, memory_needed(config, settings, batch_tokens)
+    if device and limit is not None and needed > limit:
+        if memory_needed(config, settings, min(batch_tokens, _SMALL_BATCH)) <= limit:
+            lower = f"lower batches.tokens, now {batch_tokens}, and raise training.gradient_accumulation_steps instead"
+        else:
+            lower = "choose a smaller model, by model.preset or model.d_model"
+        place = "the device" if device.type == "cuda" else "this machine or its control group"
+        found.append(
+            f"Training needs an estimated {needed / 1e9:.1f} GB of memory, and {place} has {limit / 1e9:.1f} GB: "
+            f"{lower}."
+        )
+    most = _MOST_PASSES if finetuning else _MOST_OF_NEW
+    if passes > most:
+        share = most / passes
+        minutes = [f"training.minutes={settings.minutes * share:.2g}"] if settings.minutes else []
+        updates = [f"training.steps={max(1, round(settings.steps * share))}"] if settings.steps else []
+        if finetuning:
+            why = "which fine-tuning learns by heart. A lower one may do"
+        else:
+            why = "which a new model learns by heart. More text helps it more than more time, and a lower one may do"
+        found.append(
+            f"The budget is {format_passes(passes)} passes over the text, {why}: {' and '.join(minutes + updates)} is "
+            f"{most} passes."
+        )
+    steps = settings.budget().steps
+    if not settings.minutes and steps and settings.warmup_steps > steps:
+        found.append(
+            f"training.warmup_steps is {settings.warmup_steps:,} and training.steps {steps:,}, so the learning rate "
+            f"ends at {steps / settings.warmup_steps:.2g} of its peak. A tenth of the updates is usual: "
+            f"training.warmup_steps={max(1, round(0.1 * steps))}."
+        )
+    return tuple(found)
+
+
+def _parameters(config: ModelConfig) -> int:
+    with torch.device("meta"):
+        return count_parameters(build_model(config))
+
+
+def format_passes(passes: float) -> str:
+    """Return a number of passes over a text as people say it.
+
+    Example:
+        >>> [format_passes(passes) for passes in (0.42, 27.51, 1392.5)]
+        ['0.4', '27.5', '1,392']
+    """
+    return f"{passes:.1f}" if passes < 100 else f"{passes:,.0f}"
 
 
 def _count(number: float) -> str:

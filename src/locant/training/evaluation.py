@@ -17,8 +17,8 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_card import weights_digest
 from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, plan_batches
-from locant.text.doubts import tokenised_texts
 from locant.text.readers import read_files
+from locant.text.samples import tokenised_texts
 from locant.training.checkpoint import ValidationScores, from_plain_data
 from locant.training.losses import TranslatorLoss
 from locant.training.recipe import Recipe, load_run_recipe, run_text_store
@@ -152,42 +152,32 @@ def evaluate(
                 translator.choose_languages(one.source_language if takes_source else None, one.target_language)
             name = f"{one.name if part else corpus.name}, {split} split"
             results[one.name] = _evaluate(translator, list(texts[one.name]), name, tokenize, overrides)
-    zero_shot = {one.name for one in corpus.parts if one.zero_shot}
-    result = _pooled(results, translator, corpus, zero_shot, tokenize)
+    result, *others = results.values()
+    if others:
+        sources, references, hypotheses = (
+            [text for one in results.values() for text in getattr(one, name)]
+            for name in ("sources", "references", "hypotheses")
+        )
+        words = tokenize or bleu_tokenizer(translator.target_language, references)
+        copied = [translator.tokenizers.target.cased(source) for source in sources]
+        of_parts = {name: one.scores for name, one in results.items()}
+        of_copies = {name: one.copy_scores for name, one in results.items()}
+        zero_shot = {one.name for one in corpus.parts if one.zero_shot}
+        result = replace(
+            result,
+            scores=_pooled_scores(corpus, of_parts, hypotheses, references, words),
+            copy_scores=_pooled_scores(corpus, of_copies, copied, references, words),
+            seconds=sum(one.seconds for one in results.values()),
+            sources=sources,
+            references=references,
+            hypotheses=hypotheses,
+            notes=list(dict.fromkeys(note for one in results.values() for note in one.notes)),
+            parts={name: PartScores(one.scores, one.copy_scores, name in zero_shot) for name, one in results.items()},
+        )
     if not part:
         # Scores belong to weights, which may be trained on.
         write_json(_evaluation_path(folder, split), {**asdict(result), "weights": weights})
     return result
-
-
-def _pooled(
-    results: dict[str, Evaluation], translator: Translator, corpus: Corpus, zero_shot: set[str], tokenize: str | None
-) -> Evaluation:
-    """Return the evaluation of all parts together."""
-    first, *others = results.values()
-    if not others:
-        return first
-    sources, references, hypotheses = (
-        [text for result in results.values() for text in getattr(result, name)]
-        for name in ("sources", "references", "hypotheses")
-    )
-    tokenize = tokenize or bleu_tokenizer(translator.target_language, references)
-    copied = [translator.tokenizers.target.cased(source) for source in sources]
-    of_parts = {name: result.scores for name, result in results.items()}
-    of_copies = {name: result.copy_scores for name, result in results.items()}
-    return replace(
-        first,
-        scores=_pooled_scores(corpus, of_parts, hypotheses, references, tokenize),
-        copy_scores=_pooled_scores(corpus, of_copies, copied, references, tokenize),
-        seconds=sum(result.seconds for result in results.values()),
-        sources=sources,
-        references=references,
-        hypotheses=hypotheses,
-        notes=list(dict.fromkeys(note for result in results.values() for note in result.notes)),
-        parts={
-            name: PartScores(result.scores, result.copy_scores, name in zero_shot) for name, result in results.items()
-        },
-    )
 
 
 def _pooled_scores(
@@ -275,7 +265,7 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
             total += float(cross_entropy(batch)[1])
             tokens += batch.target_tokens
         if not texts or not math.isfinite(total):
-            return ValidationScores(total / tokens)
+            return ValidationScores(loss=total / tokens)
         found: dict[str, Scores] = {}
         hypotheses: list[str] = []
         references: list[str] = []
@@ -297,7 +287,7 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
         tokenize = bleu_tokenizer(corpus.target_language, references)
         scores = _pooled_scores(corpus, found, hypotheses, references, tokenize)
         parts = {name: one.bleu for name, one in found.items()} if len(found) > 1 else {}
-        return ValidationScores(total / tokens, scores.bleu, scores.chrf, parts)
+        return ValidationScores(loss=total / tokens, bleu=scores.bleu, chrf=scores.chrf, parts=parts)
 
     return measure
 

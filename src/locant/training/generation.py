@@ -36,7 +36,6 @@ from locant.parsing import parse_json
 from locant.text import (
     CorpusPart,
     MonolingualText,
-    Pair,
     ParallelText,
     TranslationFilters,
     clean,
@@ -44,7 +43,6 @@ from locant.text import (
     read_monolingual,
 )
 from locant.text.prepare import held_out
-from locant.text.readers import survey_lines
 from locant.training.recipe import differences, load_recipe, load_run_recipe, run_text_store
 from locant.translation.translator import Translator, load_translator
 
@@ -54,8 +52,6 @@ Direction = Literal["forward", "back"]
 
 CorpusFormat = Literal["tsv", "tsv.gz", "jsonl", "jsonl.gz"]
 """Columns with a tab between them, or one JSON object a line; both perhaps compressed."""
-
-FORMATS: tuple[CorpusFormat, ...] = ("tsv", "tsv.gz", "jsonl", "jsonl.gz")
 
 EMPTY, TOO_LONG = "empty line", "too long"
 """Why a line is not translated."""
@@ -100,40 +96,20 @@ class GenerationReport:
         return self.log_probability / max(1, self.tokens)
 
 
-class GeneratedCorpus:
-    """The folder of a generated corpus.
+class _GeneratedCorpus:
+    """The folder of a generated corpus, a new one or one whose generation was stopped or is finished.
 
-    Args:
-        folder: A new folder, or one whose generation was stopped or is finished.
-        form: How pairs are written.
-        made_from: Text, model and settings, as plain data; a folder that was begun with others is refused.
-        lines: Lines of the text.
-        others: Further splits, by name; written when the folder is made.
-
-    Attributes:
-        path: The file of generated pairs of a finished corpus.
-        report: What has been done so far.
-
-    Raises:
-        CheckpointError: The folder holds something else, or is damaged, or cannot be written.
+    ``made_from`` are text, model and settings as plain data; a folder that was begun with others is refused. ``others``
+    are further splits by name, which are written when the folder is made.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        form: CorpusFormat,
-        made_from: Mapping[str, Any],
-        *,
-        lines: int,
-        others: Mapping[str, Iterable[Pair]],
+        self, folder: Path, form: CorpusFormat, made_from: Mapping[str, Any], lines: int, others: Mapping[str, Any]
     ) -> None:
-        self.folder = folder
-        self.path = folder / f"train.{form}"
-        self._form = form
+        self.folder, self.path, self._form = folder, folder / f"train.{form}", form
         self._partial = folder / f"{self.path.name}.partial"
         self._made_from = parse_json(json.dumps(made_from).encode())
-        self._bytes = 0
-        self.report = GenerationReport(lines)
+        self._bytes, self.report = 0, GenerationReport(lines)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             self.go_on()
             return
@@ -145,23 +121,18 @@ class GeneratedCorpus:
             self._write_record(new)
 
     def append(self, rows: Iterable[tuple[str, str, float | None]], report: GenerationReport) -> None:
-        """Add pairs with their scores, and what is then done.
-
-        Raises:
-            CheckpointError: The disk is full or not writable; what was there before stays.
-        """
+        """Add pairs with their scores, and what is then done; on a full disk, what was there before stays."""
         data = _encoded(rows, self._form)
         append_at(self._partial, self._bytes, data)
-        self._bytes += len(data)
-        self.report = report
+        self._bytes, self.report = self._bytes + len(data), report
         self._write_record(self.folder)
 
-    def finish(self, report: GenerationReport) -> None:
+    def finish(self) -> None:
         """Give the file its name."""
         if self._partial.exists():
             append_at(self._partial, self._bytes, b"")
             publish(self._partial, self.path)
-        self.report = report
+        self.report = replace(self.report, finished=True)
         self._write_record(self.folder)
 
     def _write_record(self, folder: Path) -> None:
@@ -169,19 +140,15 @@ class GeneratedCorpus:
         write_json(folder / RECORD, record)
 
     def go_on(self) -> None:
-        """Go on where the record says; once more when the folder is held, for what was done until then.
-
-        Raises:
-            CheckpointError: The folder holds something else, or is damaged.
-        """
+        """Go on where the record says; once more when the folder is held, for what was done until then."""
         if self.folder.exists() and not self.folder.is_dir():
             raise CheckpointError(f"{self.folder} is a file, and a generated corpus is a folder. Name a new folder.")
         if not (self.folder / RECORD).is_file():
             raise CheckpointError(f"{self.folder} is not empty and holds no generated corpus. Name a new folder.")
         record = read_json(self.folder / RECORD)
         with explaining_damage(self.folder / RECORD):
-            made_from, size = dict(record["made_from"]), int(record["bytes"])
-            report = GenerationReport(**record["report"])
+            made_from, self._bytes = dict(record["made_from"]), int(record["bytes"])
+            self.report = GenerationReport(**record["report"])
         changes = list(differences(made_from, self._made_from))
         if changes:
             said = [f"another {each.key}" if each.key in ("text", "model") else str(each) for each in changes]
@@ -189,7 +156,6 @@ class GeneratedCorpus:
                 f"{self.folder} holds a corpus that was begun otherwise. Now there is {'; '.join(said)}. Name a new "
                 "folder, or repeat what it was begun with."
             )
-        self._bytes, self.report = size, report
         # The last thing before a corpus is finished is its renaming.
         complete = self.report.done == self.report.lines and self.path.exists()
         file = self.path if complete else self._partial
@@ -268,7 +234,10 @@ def generate_corpus(
     """
     if bool(files) == bool(corpus):
         raise UsageError("Give either text files to translate, or a run or recipe whose training text is translated.")
-    for value, known, what in ((direction, get_args(Direction), "direction"), (form, FORMATS, "form of a corpus")):
+    for value, known, what in (
+        (direction, get_args(Direction), "direction"),
+        (form, get_args(CorpusFormat), "form of a corpus"),
+    ):
         if value not in known:
             raise UsageError(f"Unknown {what} '{value}'.{nearest(value, known)} Known: {', '.join(known)}.")
     if chunk < 1:
@@ -282,9 +251,14 @@ def generate_corpus(
         text, others = _corpus_text(Path(corpus), translator, direction)
     else:
         text = read_monolingual([Path(each) for each in ([files] if isinstance(files, str | Path) else files)])
+    if (folder := translator.origin) is None:
+        raise CheckpointError("The model is not saved yet. Save it (save_pretrained), load it, and generate.")
+    digest = hashlib.sha256()  # of all that decides about its translations
+    for path in sorted([folder / "config.json", folder / "model.safetensors", *folder.glob("tokenizer.*")]):
+        digest.update(file_digest(path).encode())
     made_from = {
         "text": text.digest,
-        "model": _digest(translator),
+        "model": digest.hexdigest(),
         "direction": direction,
         "source language": translator.source_language,
         "target language": translator.target_language,
@@ -294,7 +268,7 @@ def generate_corpus(
         "form": form,
         "chunk": chunk,
     }
-    result = GeneratedCorpus(Path(output), form, made_from, lines=len(text), others=others)
+    result = _GeneratedCorpus(Path(output), form, made_from, len(text), others)
     with holding(result.folder, "generating text"):
         result.go_on()  # another process may have gone on with it until now
         report, started = result.report, time.perf_counter()
@@ -308,7 +282,7 @@ def generate_corpus(
             result.append([(b, a, score) if direction == "back" else (a, b, score) for a, b, score in pairs], report)
             if callback:
                 callback(report)
-        result.finish(replace(report, finished=True))
+        result.finish()
     return GeneratedText(result.path, result.report)
 
 
@@ -334,7 +308,13 @@ def _corpus_text(
     side, made = (1, "source") if direction == "back" else (0, "target")
     source, target = translator.source_language, translator.target_language
     ours = (target, source) if direction == "back" else (source, target)
-    parts = [part for part in corpus.parts if _fits(ours, part) and not part.zero_shot]
+
+    def fits(part: CorpusPart) -> bool:
+        """Whether a part of the corpus may be in these languages, as far as they are known."""
+        known = zip(ours, (part.source_language, part.target_language), strict=True)
+        return all(one is None or other is None or find_language(one, [other]) is not None for one, other in known)
+
+    parts = [part for part in corpus.parts if fits(part) and not part.zero_shot]
     if not parts:
         pairs = ", ".join(sorted({_shown(part.source_language, part.target_language) for part in corpus.parts}))
         raise ConfigError(
@@ -343,30 +323,13 @@ def _corpus_text(
         )
     chosen = replace(corpus, parts=tuple(parts))
     texts = [clean(part.train, held_out(corpus, part), recipe.cleaning) for part in parts]
-    text = survey_lines(lambda: (pair[side] for cleaned in texts for pair in cleaned))
+    text = MonolingualText(lambda: (pair[side] for cleaned in texts for pair in cleaned))
     splits = {"valid": chosen.valid, "test": chosen.test}
     return text, {split: pairs for split, pairs in splits.items() if pairs is not None and len(pairs)}
 
 
 def _shown(source: str | None, target: str | None) -> str:
     return f"{source or 'a language that is not named'} to {target or 'one that is not named'}"
-
-
-def _fits(languages: tuple[str | None, str | None], part: CorpusPart) -> bool:
-    """Whether a part of a corpus may be in these languages, as far as they are known."""
-    known = zip(languages, (part.source_language, part.target_language), strict=True)
-    return all(one is None or other is None or find_language(one, [other]) is not None for one, other in known)
-
-
-def _digest(translator: Translator) -> str:
-    """Return a hash of all that decides about a model's translations."""
-    folder = translator.origin
-    if folder is None:
-        raise CheckpointError("The model is not saved yet. Save it (save_pretrained), load it, and generate.")
-    digest = hashlib.sha256()
-    for path in sorted([folder / "config.json", folder / "model.safetensors", *folder.glob("tokenizer.*")]):
-        digest.update(file_digest(path).encode())
-    return digest.hexdigest()
 
 
 def _translated(
@@ -382,14 +345,12 @@ def _translated(
     sentences = [line for line, length in zip(lines, lengths, strict=True) if 0 < length <= limit]
     skipped = Counter(report.skipped)
     skipped.update({EMPTY: lengths.count(0), TOO_LONG: len(lines) - len(sentences) - lengths.count(0)})
-    removed, pairs = Counter(report.removed), []
-    translations, tokens, total = 0, 0, 0.0
+    removed, pairs = Counter(report.removed), list[tuple[str, str, float]]()
+    tokens, total = report.tokens, report.log_probability
     found = translator.translate_n_best(sentences, **settings.to_dict())
     for sentence, each in ((sentence, each) for sentence, best in zip(sentences, found, strict=True) for each in best):
-        translations += 1
         score = each.log_probability_per_token
-        reason = filters.reason_to_remove(sentence, each.text, score)
-        if reason:
+        if reason := filters.reason_to_remove(sentence, each.text, score):
             removed[reason] += 1
             continue
         pairs.append((sentence, each.text, score))
@@ -399,8 +360,8 @@ def _translated(
         report,
         done=report.done + len(lines),
         skipped=dict(skipped),
-        translations=report.translations + translations,
+        translations=report.translations + sum(map(len, found)),
         removed=dict(removed),
-        tokens=report.tokens + tokens,
-        log_probability=report.log_probability + total,
+        tokens=tokens,
+        log_probability=total,
     )

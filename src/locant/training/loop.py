@@ -41,13 +41,9 @@ Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 @dataclass
 class LoopProgress:
-    """How far the loop is.
+    """How far the loop is: updates, target tokens, and seconds in all sessions together.
 
-    Attributes:
-        step: Updates done.
-        seconds: Time trained, in all sessions together.
-        first: Seconds until the first update was done.
-        target_tokens: Target tokens trained on.
+    ``first`` are the seconds until the first update was done.
     """
 
     step: Count = 0
@@ -76,12 +72,7 @@ class Update:
 
 
 class DivergedError(TrainingError):
-    """The loss or the gradient was not finite.
-
-    Attributes:
-        step: The update.
-        found: What was found, in words.
-    """
+    """The loss or the gradient was not finite: at which update, and what was found, in words."""
 
     def __init__(self, step: int, found: str) -> None:
         super().__init__(f"{found} at step {step}")

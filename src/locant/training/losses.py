@@ -184,12 +184,7 @@ def _loss_and_gradients(
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Return loss and negative log-likelihood ``[2]`` and the gradients of the two logits ``[R, V]``.
 
-    Args:
-        p: Log-probabilities ``[R, V]`` of the first pass.
-        q: Those of the second.
-        labels: Right ids ``[R]``.
-        smoothing: Of the labels.
-        alpha: Weight of the divergence.
+    ``p`` and ``q`` are the log-probabilities ``[R, V]`` of the two passes.
     """
     y, vocabulary = labels.unsqueeze(1), p.shape[1]
     nll = -(p.gather(1, y) + q.gather(1, y)).sum(dtype=torch.float64) / 2

@@ -30,11 +30,7 @@ _SMALLEST_NORM = 1e-7
 
 
 class OptimizerSet:
-    """The optimisers of one model, each with its own parameters, used as one.
-
-    Args:
-        optimizers: No parameter belongs to two of them.
-    """
+    """The optimisers of one model, used as one; no parameter belongs to two of them."""
 
     def __init__(self, optimizers: Iterable[Optimizer]) -> None:
         self.optimizers = list(optimizers)
@@ -111,13 +107,10 @@ def build_optimizer(
     sharded: bool = False,
     lr_scales: Mapping[str, float] | None = None,
 ) -> OptimizerSet:
-    """Return the optimiser of a model's weights that require gradients.
+    """Return the optimiser of a model's weights that require gradients, on their device.
 
-    Args:
-        model: On its device.
-        settings: Name and constants of the optimiser.
-        sharded: Whether each process holds a part of every weight (FSDP).
-        lr_scales: Factor of the learning rate of each parameter by its name; 1 where it is not named.
+    ``sharded`` says whether each process holds a part of every weight (FSDP). ``lr_scales`` are factors of the learning
+    rate by the names of parameters; 1 where one is not named.
 
     Raises:
         ConfigError: The optimiser cannot be used with sharded weights.
@@ -162,16 +155,16 @@ def _adamw(parameters: list[nn.Parameter], settings: TrainingSettings) -> Optimi
 
 def _muon(model: EncoderDecoder[Any], parameters: list[nn.Parameter], settings: TrainingSettings) -> list[Optimizer]:
     """Return Muon for the matrices of hidden layers, and AdamW for embeddings, output projection and vectors."""
-    groups: dict[int, list[Tensor]] = {}
+    groups: dict[tuple[int, ...], list[Tensor]] = {}
     schemes = [module for module in model.modules() if isinstance(module, PositionScheme)]
     apart = {id(model.output.weight)} | {id(parameter) for scheme in schemes for parameter in scheme.parameters()}
     for module in model.modules():
         if isinstance(module, nn.Linear) and module.weight.requires_grad and id(module.weight) not in apart:
-            blocks = module.blocks if isinstance(module, StackedLinear) else 1
-            groups.setdefault(blocks, []).append(module.weight)
+            heights = module.heights if isinstance(module, StackedLinear) and len(module.heights) > 1 else ()
+            groups.setdefault(heights, []).append(module.weight)
     matrices = {id(matrix) for group in groups.values() for matrix in group}
     rest = [parameter for parameter in parameters if id(parameter) not in matrices]
-    muon = [{"params": group, "blocks": blocks} for blocks, group in groups.items()]
+    muon = [{"params": group, "heights": heights} for heights, group in groups.items()]
     optimizers: list[Optimizer] = [Muon(muon, weight_decay=settings.weight_decay)] if muon else []
     return optimizers + ([_adamw(rest, settings)] if rest else [])
 
@@ -218,8 +211,8 @@ class Muon(Optimizer):
     are stacked in one parameter each for itself.
 
     Args:
-        params: Groups whose ``params`` are matrices. A group may say in ``blocks`` how many matrices are stacked in
-            each of its parameters.
+        params: Groups whose ``params`` are matrices. A group may say in ``heights`` how many rows each of the matrices
+            has that are stacked in each of its parameters.
         lr: Learning rate.
         weight_decay: Decoupled, times the learning rate.
         momentum: Decay of the momentum, which is Nesterov's.
@@ -233,7 +226,7 @@ class Muon(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.95,
     ) -> None:
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "blocks": 1})
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "heights": ()})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -247,8 +240,9 @@ class Muon(Optimizer):
                 if "momentum_buffer" not in state:
                     state["momentum_buffer"] = torch.zeros_like(parameter)
                 buffer = state["momentum_buffer"].lerp_(parameter.grad, 1 - group["momentum"])
-                update, blocks = parameter.grad.lerp(buffer, group["momentum"]), group["blocks"]
-                for block, change in zip(parameter.chunk(blocks), update.chunk(blocks), strict=True):
+                update = parameter.grad.lerp(buffer, group["momentum"])
+                heights = group["heights"] or len(parameter)
+                for block, change in zip(parameter.split(heights), update.split(heights), strict=True):
                     waiting[tuple(block.shape)].append((block, change, group))
         for shape, members in waiting.items():
             updates = orthogonalized(torch.stack([change for _, change, _ in members]))
@@ -276,11 +270,7 @@ class WeightAverage:
         self.tensors: dict[str, Tensor] = {name: parameter.detach().clone() for name, parameter in named.items()}
 
     def update(self, number: int) -> None:
-        """Take in the weights after an update.
-
-        Args:
-            number: Updates taken in, this one included.
-        """
+        """Take in the weights after an update; ``number`` counts those taken in, this one included."""
         decay = min(self.decay, (1 + number) / (10 + number))
         take_in = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
         take_in(list(self.tensors.values()), self._parameters, number)

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -73,28 +73,18 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-class NodePlace(NamedTuple):
-    """Where a process stands among those of its machine.
+def node_place() -> tuple[int, int, int]:
+    """Return the number of this process's machine and its own on it, both from 0, and how many it has, by torchrun.
 
-    Attributes:
-        node: Number of the machine, from 0.
-        rank: Number of the process on it, from 0.
-        size: How many processes it has.
+    Where nothing is told, a process is alone on its machine.
     """
-
-    node: int = 0
-    rank: int = 0
-    size: int = 1
-
-
-def node_place() -> NodePlace:
-    """Return this process's place on its machine, as torchrun tells it; alone where nothing is told."""
     if not dist.is_initialized():
-        return NodePlace()
+        return 0, 0, 1
     told = [os.environ.get(name) for name in ("GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
     if None in told:
-        return NodePlace(node=rank())
-    return NodePlace(*(int(number or 0) for number in told))
+        return rank(), 0, 1
+    node, own, size = (int(number or 0) for number in told)
+    return node, own, size
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
@@ -129,11 +119,7 @@ def from_first_process(compute: Callable[[], Result]) -> Result:
 
 
 def tensors_from_first_process(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of the first process on every process, one after the other, on CPU with several processes.
-
-    Args:
-        tensors: Of the first process; what others give is not looked at.
-    """
+    """Yield the tensors of the first process on every process, one by one, on CPU with several processes."""
     if not dist.is_initialized():
         yield from tensors.items()
         return
@@ -167,14 +153,7 @@ def gather(value: Result) -> list[Result]:
 
 
 def require_same(facts: Mapping[str, str]) -> None:
-    """Refuse processes that would train differently.
-
-    Args:
-        facts: What must be the same on all, by name.
-
-    Raises:
-        ConfigError: Something is not; on which process.
-    """
+    """Refuse processes that would train differently: ConfigError says which of the named facts is not the same."""
     host, first = platform.node(), from_first_process(lambda: dict(facts))
     found = gather(next((name for name in facts if facts[name] != first[name]), None))
     hosts = gather(host)
@@ -187,12 +166,7 @@ def require_same(facts: Mapping[str, str]) -> None:
 
 
 def is_sharded(model: nn.Module, mode: str) -> bool:
-    """Whether a model is to be sharded over the processes.
-
-    Args:
-        model: On any device, also ``meta``.
-        mode: ``auto``, which shards a large model, ``ddp`` or ``fsdp``.
-    """
+    """Whether a model, on any device, is to be sharded over the processes; ``auto`` shards a large one."""
     large = count_parameters(model) >= _FSDP_FROM_PARAMETERS
     return dist.is_initialized() and (mode == "fsdp" or (mode == "auto" and large))
 

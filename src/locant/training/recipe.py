@@ -6,6 +6,7 @@ A recipe is the same in Python (:class:`Recipe`), in a file, and on the command 
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +34,7 @@ from locant.text import (
     TokenizerSettings,
     load_corpus,
 )
-from locant.text.found_languages import with_found_languages
+from locant.text.samples import with_found_languages
 from locant.text.store import Progress, no_progress
 from locant.training.settings import FineTuningSettings, TrainingSettings
 
@@ -151,10 +152,11 @@ class Recipe(Settings):
             )
         if self.training.guided_alignment:
             self._check_alignment(model)
-        limit = model.position_options.get("max_positions") if isinstance(model, TransformerConfig) else None
-        if asked and limit and limit < self.max_tokens:
+        told: list[Any] = [model, *model.kinds.values()] if isinstance(model, TransformerConfig) else []
+        limit = min((kind.position_options.get("max_positions") or math.inf for kind in told), default=math.inf)
+        if asked and limit < self.max_tokens:
             raise ConfigError(
-                f"max_tokens is {self.max_tokens}, but model.position_options.max_positions is {limit}; "
+                f"max_tokens is {self.max_tokens}, but max_positions of the model's position_options is {limit}; "
                 "raise the one or lower the other"
             )
         return self
@@ -259,7 +261,12 @@ def with_changes(
     """
     found = merged(apply_overrides(data, overrides), changes)
     if found.get("finetuning") and not data.get("finetuning"):
-        rest = _without_new_model(data)
+        kept = {
+            section: {key: data[section][key] for key in keys if key in data.get(section, {})}
+            for section, keys in _OF_NEW_MODELS.items()
+        }
+        kept["training"] = {key: value for key, value in data.get("training", {}).items() if key not in _SCHEDULE}
+        rest = {key: value for key, value in {**data, **kept}.items() if value or key not in kept}
         found = merged(apply_overrides(rest, overrides), changes)
         missing = [
             f"{section}.{key}"
@@ -274,17 +281,6 @@ def with_changes(
                 "all of it stands in the recipe, with finetuning.parent."
             )
     return found
-
-
-def _without_new_model(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a recipe's plain data without what suits a new model alone."""
-    kept = {
-        section: {key: data.get(section, {})[key] for key in keys if key in data.get(section, {})}
-        for section, keys in _OF_NEW_MODELS.items()
-    }
-    training = {key: value for key, value in data.get("training", {}).items() if key not in _SCHEDULE}
-    sections = {key: value for key, value in {**kept, "training": training}.items() if value}
-    return {**{key: value for key, value in data.items() if key not in (*kept, "training")}, **sections}
 
 
 _FILE_KEYS = {
@@ -336,19 +332,13 @@ def load_run_recipe(run: Path | str) -> Recipe:
 def run_text_store(run: Path, progress: Progress | None = None) -> TextStore:
     """Return where a run keeps large texts while it is prepared, and what it knows of them later.
 
-    Args:
-        run: The run folder.
-        progress: Is told how far the reading is; where there is none, only what is known already is of use.
+    Without ``progress``, which is told how far the reading is, only what is known already is of use.
     """
     return TextStore(run / "cache" / "text", progress=progress or no_progress, reads=progress is not None)
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return plain data, which stays as it is, with ``section.key=value`` overrides.
-
-    Raises:
-        ConfigError: An override is not of that form.
-    """
+    """Return plain data, which stays as it is, with ``section.key=value`` overrides; others are a ConfigError."""
     for override in overrides:
         key, equals, value = override.partition("=")
         parts = key.split(".")
@@ -388,13 +378,7 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
 
 
 class Change(NamedTuple):
-    """One key that is not what it was.
-
-    Attributes:
-        key: With dots for sections.
-        before: Its value when the run began, ``None`` where it had none.
-        now: What it shall be.
-    """
+    """One key, with dots for sections, that is not what it was when the run began; ``None`` stands for no value."""
 
     key: str
     before: Any
@@ -407,10 +391,7 @@ class Change(NamedTuple):
 def continued_recipe(saved: Recipe, wanted: Mapping[str, Any], run: str) -> tuple[Recipe, list[tuple[Change, str]]]:
     """Return the recipe with which a run goes on, and what differs from before, each with what it changes.
 
-    Args:
-        saved: Of the run.
-        wanted: Plain data: what is given of the recipe now. What it does not name stays.
-        run: The run, for messages.
+    ``wanted`` is what is given of the recipe now; what it does not name stays.
 
     Raises:
         ConfigError: A key is unknown, a value is wrong, or something differs that may not change.

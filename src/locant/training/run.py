@@ -20,7 +20,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ import torch
 
 from locant.files import replacing_file, workplace
 from locant.languages import require_language
-from locant.models.architectures import ModelConfig, build_model
+from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
 from locant.models.transformer import count_parameters
@@ -46,18 +46,24 @@ from locant.text import (
     sampling_shares,
     summarize_plan,
 )
-from locant.text.doubts import Doubt, corpus_doubts
+from locant.text.samples import Doubt, corpus_doubts
 from locant.text.vocabulary import Pairs
 from locant.text.workers import usable_processes
 from locant.training import parallel, run_folder
 from locant.training.before_after import BeforeAfter, compare_after
 from locant.training.callback import PartReport, PreparedReport, TrainingCallback
 from locant.training.checkpoint import find_newest_checkpoint
-from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
+from locant.training.defaults import (
+    Choice,
+    TrainingPlan,
+    choose_usual_length,
+    complete_recipe,
+    leaves_open,
+    training_warnings,
+)
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
 from locant.training.losses import TranslatorLoss
-from locant.training.plan import Choice, TrainingPlan, memory_warning, warmup_warning
 from locant.training.recipe import (
     Recipe,
     apply_overrides,
@@ -242,19 +248,34 @@ class Run:
     def open(self, wanted: Recipe | Mapping[str, Any], *, begins: bool, goes_on: bool) -> None:
         """Hold the folder, and read the recipe, the corpus and the model to start from.
 
-        Args:
-            wanted: The recipe; of a run that goes on what is given of it.
-            begins: Whether there may be no run yet.
-            goes_on: Whether there may be one.
+        ``wanted`` is the recipe, or of a run that goes on what is given of it; ``begins`` and ``goes_on`` say whether
+        there may be no run yet, and whether there may be one.
         """
         given = wanted.model_dump(mode="json", exclude_unset=True) if isinstance(wanted, Recipe) else wanted
         digest = hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
         parallel.require_same({"the version of Locant": __version__, "the recipe": digest})
-        recipe, self.resume, seen = parallel.from_first_process(
-            lambda: _start(self.held, wanted, self.folder, begins, goes_on)
-        )
+
+        def start() -> tuple[Recipe, bool, str]:
+            """Hold the folder; the name is of something in it by which other machines see whether they share it."""
+            may = {"may_begin": begins, "may_go_on": goes_on}
+            exists = run_folder.goes_on(self.folder, **may)  # before anything is written
+            if not exists and isinstance(wanted, Recipe):
+                _require_languages(wanted.model_dump(exclude_unset=True))
+            self.held.enter_context(run_folder.hold(self.folder))
+            resume = run_folder.goes_on(self.folder, **may)  # another process may have trained until it was held
+            run_folder.begin(self.folder)
+            seen = self.held.enter_context(workplace(self.folder)).name if parallel.world_size() > 1 else ""
+            if not resume:
+                assert isinstance(wanted, Recipe)
+                return wanted, False, seen
+            recipe, changes = continued_recipe(load_run_recipe(self.folder), given, str(self.folder))
+            for change, effect in changes:
+                _logger.info(f"The run goes on with {change}; that changes {effect}.")
+            return recipe, True, seen
+
+        recipe, self.resume, seen = parallel.from_first_process(start)
         # One process prepares the text on each machine that does not share the folder.
-        self._prepares = not (self.folder / seen).exists() and parallel.node_place().rank == 0
+        self._prepares = not (self.folder / seen).exists() and parallel.node_place()[1] == 0
         if recipe.training.guided_alignment and not self.resume:
             self._once_a_folder(aligner_command)  # before long work
         self.device = choose_device(recipe.training.device)
@@ -289,8 +310,6 @@ class Run:
             plan = self.forecast()
             self.recipe, self.choices = plan.recipe, plan.choices
             self.callback.on_plan(plan)
-        else:
-            _warn(warmup_warning(self.recipe.training))
 
     def forecast(self) -> TrainingPlan:
         """Return the complete recipe with a forecast, and warn of what is likely not meant."""
@@ -301,7 +320,7 @@ class Run:
                 self.recipe, self.corpus, self.device, processes=parallel.world_size(), tokenizers=tokenizers
             )
         )
-        _warn(plan.memory_warning, plan.passes_warning, warmup_warning(plan.recipe.training))
+        _warn(*plan.warnings)
         return plan
 
     def prepare(self) -> PreparedData:
@@ -361,8 +380,9 @@ class Run:
         checkpoint = parallel.from_first_process(lambda: find_newest_checkpoint(folder)) if self.resume else None
         torch.manual_seed(recipe.seed)
         config = recipe.sized_model(data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size)
-        if not self.choices and parallel.world_size() == 1:
-            _warn(memory_warning(config, recipe.training, recipe.batches.tokens, device))
+        if not self.choices:
+            alone = device if parallel.world_size() == 1 else None
+            _warn(*training_warnings(config, recipe.training, recipe.batches.tokens, alone))
         links = None
         if recipe.training.guided_alignment:
             place, text, digest = folder / "cache" / "links", data.train, data.fingerprint
@@ -371,7 +391,11 @@ class Run:
             self._once_a_folder(lambda: prepared_links(text, place, made_from=digest, processes=processes))
             links = TokenLinks(place, len(text), digest)
             config = config.model_copy(update={"alignment_head": True})
-        model = new_model(config, recipe.training.parallel)
+        # Of a model that will be sharded, the first process alone has the weights, the others the shapes.
+        with torch.device("meta") if parallel.rank() else nullcontext():
+            model = build_model(config)
+        if parallel.rank() and not parallel.is_sharded(model, recipe.training.parallel):
+            model = build_model(config)
         kept = finetuning.prepare_model(model, begins=checkpoint is None) if finetuning else None
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
         stream = BatchStream(
@@ -405,7 +429,7 @@ class Run:
         if start := checkpoint or kept:
             trainer.resume(start)
         if parallel.rank() == 0:
-            report = _report_data(recipe, corpus, self.doubts, data, model)
+            report = self._report(data, model)
             run_folder.record(recipe, folder, report, (*self.choices, *lengths), trainer.progress.step)
             self.callback.on_prepared(report)
         reason = trainer.train()
@@ -414,40 +438,50 @@ class Run:
         languages = known.told(learned.source_language, learned.target_language) if known else {}
         return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds, before_after, languages)
 
-
-def _start(
-    held: ExitStack, wanted: Recipe | Mapping[str, Any], folder: Path, begins: bool, goes_on: bool
-) -> tuple[Recipe, bool, str]:
-    """Hold a run folder until the stack is closed.
-
-    Returns:
-        The recipe, whether the run goes on, and the name of something in the folder by which processes of other
-        machines see whether they share it.
-    """
-
-    def check() -> bool:
-        exists = run_folder.has_run(folder)
-        if not exists and not begins:
-            run_folder.require_run(folder)
-        if not exists and isinstance(wanted, Recipe):
-            _require_languages(wanted.model_dump(exclude_unset=True))
-        if not (exists and goes_on):
-            run_folder.require_new(folder)
-        return exists
-
-    check()  # before anything is written
-    held.enter_context(run_folder.hold(folder))
-    resume = check()  # another process may have begun and ended until the folder was held
-    run_folder.begin(folder)
-    seen = held.enter_context(workplace(folder)).name if parallel.world_size() > 1 else ""
-    if not resume:
-        assert isinstance(wanted, Recipe)
-        return wanted, False, seen
-    given = wanted.model_dump(mode="json", exclude_unset=True) if isinstance(wanted, Recipe) else wanted
-    recipe, changes = continued_recipe(load_run_recipe(folder), given, str(folder))
-    for change, effect in changes:
-        _logger.info(f"The run goes on with {change}; that changes {effect}.")
-    return recipe, True, seen
+    def _report(self, data: PreparedData, model: EncoderDecoder[Any]) -> PreparedReport:
+        """Return what will be trained on what."""
+        first = data.epochs(self.recipe.seed).drawn(0)
+        plan = summarize_plan(
+            first.source.lengths, first.target.lengths, self.recipe.batches, seed=self.recipe.seed, epoch=0
+        )
+        stages = [sampling_shares(data.sizes, weights, data.temperature) for weights in data.weights]
+        columns = {"source": data.train.source.lengths, "target": data.train.target.lengths}
+        parts, end = [], 0
+        for number, (part, rows) in enumerate(zip(self.corpus.parts, data.train.parts, strict=True)):
+            start, end = end, end + rows.pairs
+            parts.append(
+                PartReport(
+                    name=part.name,
+                    cleaning=data.reports[part.name].to_dict(),
+                    valid_pairs=data.valid.parts[number].pairs,
+                    test_pairs=len(data.tests.get(part.name, ())),
+                    train_tokens={side: int(column[start:end].sum()) for side, column in columns.items()},
+                    shares=[shares[number] for shares in stages],
+                )
+            )
+        tokenizers = data.tokenizers
+        return PreparedReport(
+            corpus=self.corpus.name,
+            description=self.corpus.description,
+            licence=self.corpus.licence,
+            source_language=self.corpus.source_language,
+            target_language=self.corpus.target_language,
+            cleaning=data.report.to_dict(),
+            train_pairs=len(data.train),
+            valid_pairs=len(data.valid),
+            test_pairs=len(data.test_pairs or ()),
+            train_tokens={side: sum(part.train_tokens[side] for part in parts) for side in ("source", "target")},
+            vocabulary={"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size},
+            batches_per_epoch=plan.batches,
+            padding_waste={"source": plan.padding_waste[0], "target": plan.padding_waste[1]},
+            parameters=count_parameters(model),
+            trained_parameters=sum(one.numel() for one in model.parameters() if one.requires_grad),
+            parts=parts,
+            languages=self.corpus.languages,
+            zero_shot=tuple(part.name for part in self.corpus.parts if part.zero_shot),
+            fingerprint=data.fingerprint,
+            doubts=[asdict(doubt) for doubt in self.doubts],
+        )
 
 
 def _require_languages(data: Mapping[str, Any], where: str = "") -> None:
@@ -466,59 +500,3 @@ def _warn(*messages: str) -> None:
     for message in messages:
         if message and parallel.rank() == 0:
             _logger.warning(message)
-
-
-def new_model(config: ModelConfig, mode: str) -> EncoderDecoder[Any]:
-    """Return a new model; where it will be sharded, the first process alone has its weights, the others its shapes."""
-    if parallel.rank():
-        with torch.device("meta"):
-            shapes = build_model(config)
-        if parallel.is_sharded(shapes, mode):
-            return shapes
-    return build_model(config)
-
-
-def _report_data(
-    recipe: Recipe, corpus: Corpus, doubts: Sequence[Doubt], data: PreparedData, model: EncoderDecoder[Any]
-) -> PreparedReport:
-    """Return what will be trained on what."""
-    first = data.epochs(recipe.seed).drawn(0)
-    plan = summarize_plan(first.source.lengths, first.target.lengths, recipe.batches, seed=recipe.seed, epoch=0)
-    stages = [sampling_shares(data.sizes, weights, data.temperature) for weights in data.weights]
-    columns = {"source": data.train.source.lengths, "target": data.train.target.lengths}
-    parts, end = [], 0
-    for number, (part, rows) in enumerate(zip(corpus.parts, data.train.parts, strict=True)):
-        start, end = end, end + rows.pairs
-        parts.append(
-            PartReport(
-                name=part.name,
-                cleaning=data.reports[part.name].to_dict(),
-                valid_pairs=data.valid.parts[number].pairs,
-                test_pairs=len(data.tests.get(part.name, ())),
-                train_tokens={side: int(column[start:end].sum()) for side, column in columns.items()},
-                shares=[shares[number] for shares in stages],
-            )
-        )
-    tokenizers = data.tokenizers
-    return PreparedReport(
-        corpus=corpus.name,
-        description=corpus.description,
-        licence=corpus.licence,
-        source_language=corpus.source_language,
-        target_language=corpus.target_language,
-        cleaning=data.report.to_dict(),
-        train_pairs=len(data.train),
-        valid_pairs=len(data.valid),
-        test_pairs=len(data.test_pairs or ()),
-        train_tokens={side: sum(part.train_tokens[side] for part in parts) for side in ("source", "target")},
-        vocabulary={"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size},
-        batches_per_epoch=plan.batches,
-        padding_waste={"source": plan.padding_waste[0], "target": plan.padding_waste[1]},
-        parameters=count_parameters(model),
-        trained_parameters=sum(one.numel() for one in model.parameters() if one.requires_grad),
-        parts=parts,
-        languages=corpus.languages,
-        zero_shot=tuple(part.name for part in corpus.parts if part.zero_shot),
-        fingerprint=data.fingerprint,
-        doubts=[asdict(doubt) for doubt in doubts],
-    )

@@ -26,7 +26,7 @@ from locant.locks import LOCK_FILE, holding
 from locant.runtime import environment
 from locant.training import parallel
 from locant.training.callback import PreparedReport
-from locant.training.plan import Choice
+from locant.training.defaults import Choice
 from locant.training.recipe import Recipe, save_recipe
 from locant.version import __version__
 
@@ -59,34 +59,45 @@ def has_run(folder: Path) -> bool:
     Raises:
         CheckpointError: A later version of Locant has written it.
     """
-    _check_format(folder)
+    if (folder / _MARK).exists():
+        found = read_json(folder / _MARK)
+        number = found.get("format") if isinstance(found, dict) else None
+        if not isinstance(number, int):
+            raise CheckpointError(f"{folder / _MARK} is not Locant's: it says no format. Choose another folder.")
+        if number > FORMAT:
+            raise CheckpointError(
+                f"The run in {folder} was written by Locant {found.get('locant')} in format {number}; this is Locant "
+                f"{__version__}, which reads formats up to {FORMAT}. Go on with it by that version or a later one."
+            )
     return (folder / _RECIPE).exists()
 
 
-def require_run(folder: Path) -> None:
-    """Raise CheckpointError unless a folder holds a run that this version can go on with."""
-    if has_run(folder):
-        return
-    if (folder / _MARK).exists():
-        raise CheckpointError(
-            f"The run in {folder} was stopped before it had begun to train. Start it again with the command that it "
-            f"was started with, --output {folder}."
-        )
-    raise CheckpointError(f"There is no run to resume in {folder}: it holds no {_RECIPE}.")
+def goes_on(folder: Path, *, may_begin: bool, may_go_on: bool) -> bool:
+    """Return whether a folder holds a run that is gone on with; else it is empty, or holds what never began.
 
-
-def require_new(folder: Path) -> None:
-    """Raise CheckpointError where a folder holds something that is not left by a run that never began."""
+    Raises:
+        CheckpointError: It holds no run and none may begin, or a run with which may not be gone on, or something else.
+    """
     if has_run(folder):
+        if may_go_on:
+            return True
         raise CheckpointError(
             f"{folder} already holds a run. Go on with it by `{resume_command(folder)}`, or choose another folder for "
             "--output; --resume-if-exists begins or goes on, whichever it is."
         )
-    if (folder / _MARK).exists() or not folder.exists():
-        return
-    foreign = [each.name for each in folder.iterdir() if each.name != LOCK_FILE and not is_workplace(each)]
-    if foreign:
-        raise CheckpointError(f"{folder} is not empty (it holds {foreign[0]}). Choose a new folder for --output.")
+    began = (folder / _MARK).exists()
+    if not may_begin and began:
+        raise CheckpointError(
+            f"The run in {folder} was stopped before it had begun to train. Start it again with the command that it "
+            f"was started with, --output {folder}."
+        )
+    if not may_begin:
+        raise CheckpointError(f"There is no run to resume in {folder}: it holds no {_RECIPE}.")
+    if not began and folder.exists():
+        foreign = [each.name for each in folder.iterdir() if each.name != LOCK_FILE and not is_workplace(each)]
+        if foreign:
+            raise CheckpointError(f"{folder} is not empty (it holds {foreign[0]}). Choose a new folder for --output.")
+    return False
 
 
 def begin(folder: Path) -> None:
@@ -99,14 +110,7 @@ def begin(folder: Path) -> None:
 
 
 def record(recipe: Recipe, folder: Path, report: PreparedReport, choices: Sequence[Choice], step: int) -> None:
-    """Write what a run is made of; once this is done, it can be gone on with.
-
-    Args:
-        recipe: Complete.
-        folder: The run folder.
-        report: What is trained on what.
-        choices: What the recipe left open; none when the run goes on.
-        step: Updates done so far.
+    """Write what a run is made of; once this is done, it can be gone on with from so many updates on.
 
     Raises:
         CheckpointError: The disk is full or not writable.
@@ -114,7 +118,12 @@ def record(recipe: Recipe, folder: Path, report: PreparedReport, choices: Sequen
     write_json(folder / _DATA, asdict(report))
     if choices:
         write_json(folder / "choices.json", [asdict(choice) for choice in choices])
-    write_json(folder / _ENVIRONMENT, _environments(folder, step))
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    session = {"since": since, "step": step, "processes": parallel.world_size(), **environment()}
+    first = _informing(folder / _ENVIRONMENT) if (folder / _RECIPE).exists() else {}
+    before = first.get("resumed", [])
+    resumed = {**first, "resumed": [*(before if isinstance(before, list) else []), session]}
+    write_json(folder / _ENVIRONMENT, resumed if first else session)
     save_recipe(recipe, folder / _RECIPE)
 
 
@@ -136,31 +145,6 @@ def _informing(path: Path) -> dict[str, Any]:
         said = str(error)
     _logger.warning(f"{said} The run goes on; the file is written anew.")
     return {}
-
-
-def _environments(folder: Path, step: int) -> dict[str, Any]:
-    """Return the environment in which a run began, with those in which it went on under ``resumed``."""
-    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    now = {"since": since, "step": step, "processes": parallel.world_size(), **environment()}
-    if not (folder / _RECIPE).exists():
-        return now
-    first = _informing(folder / _ENVIRONMENT)
-    before = first.get("resumed", [])
-    return {**first, "resumed": [*(before if isinstance(before, list) else []), now]} if first else now
-
-
-def _check_format(folder: Path) -> None:
-    if not (folder / _MARK).exists():
-        return
-    found = read_json(folder / _MARK)
-    number = found.get("format") if isinstance(found, dict) else None
-    if not isinstance(number, int):
-        raise CheckpointError(f"{folder / _MARK} is not Locant's: it says no format. Choose another folder.")
-    if number > FORMAT:
-        raise CheckpointError(
-            f"The run in {folder} was written by Locant {found.get('locant')} in format {number}; this is Locant "
-            f"{__version__}, which reads formats up to {FORMAT}. Go on with it by that version or a later one."
-        )
 
 
 def translate_command(model: Path, text: str | None, languages: Mapping[str, str]) -> str:

@@ -32,17 +32,12 @@ _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.")
 def part_parameters(model: nn.Module, part: str) -> set[str]:
     """Return the names of the parameters of a part, under the names of ``model.named_parameters()``.
 
-    Args:
-        model: The model.
-        part: A key of :data:`NAMED_PARTS`, or names of modules one below the other, as in ``encoder`` or
-            ``decoder.layers.0`` or ``cross_attention.query``.
-
-    Raises:
-        ConfigError: The model has no such part.
+    A part is a key of :data:`NAMED_PARTS`, or names of modules one below the other, as in ``encoder`` or
+    ``decoder.layers.0`` or ``cross_attention.query``; ConfigError where the model has none.
     """
     match part:
         case "embeddings" | "norms":
-            kind: type[nn.Module] = nn.Embedding if part == "embeddings" else nn.LayerNorm
+            kind = nn.Embedding if part == "embeddings" else (nn.LayerNorm, nn.RMSNorm)
             found = [one for module in model.modules() if isinstance(module, kind) for one in module.parameters()]
         case "output":
             found = list(model.get_submodule("output").parameters())
@@ -69,15 +64,10 @@ def part_parameters(model: nn.Module, part: str) -> set[str]:
 
 
 def freeze(model: nn.Module, frozen: Sequence[str], only: Sequence[str] = ()) -> None:
-    """Leave parts of a model as they are: their parameters get no gradients.
+    """Leave parts of a model, all of which is trained until now, as they are: they get no gradients.
 
-    Args:
-        model: The model; all its parameters are trained until now.
-        frozen: Parts to freeze.
-        only: Parts to train, where all others are to be frozen; ``frozen`` is taken from them.
-
-    Raises:
-        ConfigError: The model has no such part, or nothing is left to train.
+    ``only`` names parts to train, where all others are to be frozen; ``frozen`` is taken from them. ConfigError where
+    the model has no such part, or nothing is left to train.
     """
     names = {name for name, _ in model.named_parameters()}
     trained = set[str]().union(*(part_parameters(model, part) for part in only)) if only else names
@@ -92,19 +82,12 @@ def freeze(model: nn.Module, frozen: Sequence[str], only: Sequence[str] = ()) ->
 
 
 def learning_rate_scales(model: nn.Module, decay: float) -> dict[str, float]:
-    """Return the factor of each parameter's learning rate: lower layers learn more slowly.
+    """Return the factor of each parameter's learning rate, by its name: lower layers learn more slowly.
 
     The last layer of each stack, norms behind it and an output that is not tied have 1; each layer below has ``decay``
     times the factor of the one above, and the embeddings ``decay`` times that of the lowest layer of all.
 
     Source: Howard and Ruder 2018, "Universal Language Model Fine-tuning for Text Classification", section 3.1.
-
-    Args:
-        model: An encoder-decoder model.
-        decay: From above 0 to 1; 1 gives all the same.
-
-    Returns:
-        Factors by the names of ``model.named_parameters()``.
     """
     layers = {name: found for name, _ in model.named_parameters() if (found := _LAYER.match(name))}
     depth: dict[str, int] = {}
@@ -142,27 +125,15 @@ class LoraSettings(Settings):
 
 
 def require_peft() -> Any:
-    """Return the library.
-
-    Raises:
-        MissingExtraError: It is not installed.
-    """
+    """Return the library, or raise MissingExtraError."""
     return require_package("peft", "Fine-tuning with finetuning.lora")
 
 
 def add_adapters(model: EncoderDecoder[Any], settings: LoraSettings, seed: int) -> None:
-    """Put adapters beside linear maps of a Transformer, in place.
+    """Put adapters beside linear maps of a Transformer, in place: the names of its parameters change.
 
-    Adapters go where the weights are trained until now; afterwards nothing but the adapters is.
-
-    Args:
-        model: The model; the names of its parameters change.
-        settings: Rank, scale and where.
-        seed: Of their initial weights.
-
-    Raises:
-        ConfigError: The model is no Transformer, has no such modules, or all of them are frozen.
-        MissingExtraError: peft is not installed.
+    Adapters go where the weights are trained until now; afterwards nothing but the adapters is. ConfigError where the
+    model is no Transformer, has no such modules, or all of them are frozen.
     """
     require_transformer(model, "LoRA")
     linear = [
@@ -190,15 +161,9 @@ def add_adapters(model: EncoderDecoder[Any], settings: LoraSettings, seed: int) 
 def merged_weights(
     config: EncoderDecoderConfig, settings: LoraSettings, weights: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the weights of the plain model, in which the adapters are added to the matrices.
+    """Return the weights of the plain model, on the CPU, in which the adapters are added to the matrices.
 
-    Args:
-        config: Of the model.
-        settings: Those of the adapters.
-        weights: Of the model with adapters, by parameter name.
-
-    Returns:
-        Weights by the parameter names of a model without adapters, on the CPU.
+    ``weights`` are those of the model with adapters, by parameter name.
     """
     with skip_init():
         model = build_model(config)

@@ -27,7 +27,6 @@ from locant.training.checkpoint import (
     Checkpoint,
     Progress,
     Snapshot,
-    StoredCheckpoint,
     ValidationScores,
     average_in,
     average_snapshots,
@@ -116,7 +115,7 @@ class Trainer:
         self._saved = 0.0  # seconds trained at the newest checkpoint
         self._metrics: MetricsLog | None = None
 
-    def resume(self, checkpoint: Checkpoint | StoredCheckpoint) -> None:
+    def resume(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint, the tensors of which are those of the first process.
 
         Raises:
@@ -129,14 +128,12 @@ class Trainer:
                 "now. Leave the stages that are begun in the recipe."
             )
         self.progress = progress
-        if isinstance(checkpoint, StoredCheckpoint):
-            read, mine = checkpoint.read, list[Checkpoint]()
-            parallel.from_first_process(lambda: mine.append(read()))
-            # The others get the tensors one by one when they are put in their places.
-            checkpoint = mine[0] if mine else Checkpoint({}, {}, progress, checkpoint.evaluated)
-        shapes = {name: list(weight.shape) for name, weight in checkpoint.weights.items()}
-        parallel.from_first_process(lambda: _require_same_model(self.model, shapes))
+        if checkpoint.folder:
+            mine = [checkpoint]  # the others get the tensors one by one when they are put in their places
+            parallel.from_first_process(lambda: mine.append(checkpoint.read()))
+            checkpoint = mine[-1]
         parameters = dict(self.model.named_parameters())
+        parallel.from_first_process(lambda: _require_same_model(parameters, checkpoint.weights))
         kept: dict[str, dict[str, Tensor]] = {}
         counters, random = dict[str, Tensor](), dict[str, Tensor]()
         with torch.no_grad(), self.optimizer.evaluated_weights() if checkpoint.evaluated else nullcontext():
@@ -157,9 +154,10 @@ class Trainer:
             for name, states in kept.items():
                 self.optimizer.restore(parameters[name], states)
             self.optimizer.restore_counters(counters)
-        rank = parallel.rank()
-        own = {kind: random[f"{kind}/{rank}"] for kind in ("cpu", "cuda") if f"{kind}/{rank}" in random}
-        restore_random_states(own, self.device)
+        # A generator that earlier versions did not keep stays as it is.
+        for name, generator in self._generators():
+            if (state := random.get(f"{name}/{parallel.rank()}")) is not None:
+                generator.set_state(state)
 
     def _content(self, *, evaluated: bool) -> Checkpoint:
         """Return what a checkpoint holds, on the first process; every process must call this.
@@ -177,9 +175,18 @@ class Trainer:
         if self.average:
             states |= {f"{AVERAGE}{name}": tensor for name, tensor in self.average.tensors.items()}
         weights, states = parallel.gathered(parameters), parallel.gathered(states)
-        for number, generators in enumerate(parallel.gather(random_states(self.device))):
+        own = {kind: generator.get_state() for kind, generator in self._generators()}
+        for number, generators in enumerate(parallel.gather(own)):
             states |= {f"random/{kind}/{number}": state for kind, state in generators.items()}
         return Checkpoint(weights, states, self.progress, evaluated)
+
+    def _generators(self) -> list[tuple[str, torch.Generator]]:
+        """Return the generators that a training draws from; some positions are drawn on the CPU wherever it runs."""
+        found = [("cpu", torch.default_generator)]
+        if self.device.type == "cuda":
+            index = torch.cuda.current_device() if self.device.index is None else self.device.index
+            found.append(("cuda", torch.cuda.default_generators[index]))
+        return found
 
     def train(self) -> str:
         """Train until the budget is used or validation stops improving, and publish the best or the averaged model.
@@ -239,7 +246,10 @@ class Trainer:
                 while (stage := due()) == self.progress.stage:
                     self.progress.epoch, index, batch = next(ahead)
                     self.progress.batch = index + 1
-                    yield _at_least_one_row(batch)
+                    if not len(batch):  # a small one may lack rows for a process: padding counts for nothing
+                        pad, one = torch.full((1, 1), PAD), torch.ones(1, dtype=torch.long)
+                        batch = Batch(pad, one, pad, pad, one, source_tokens=0, target_tokens=0)
+                    yield batch
             progress = self.progress
             progress.stage, progress.stage_epoch = stage, progress.epoch + 1  # it has epochs of its own
             progress.epoch, progress.batch = progress.stage_epoch, 0
@@ -335,7 +345,7 @@ class Trainer:
             return None
         finally:
             self.model.train()
-        snapshot = Snapshot(progress.step, **asdict(scores))
+        snapshot = Snapshot(step=progress.step, **asdict(scores))
         if not math.isfinite(snapshot.loss):
             raise TrainingError(self._not_finite(progress.step, f"the validation loss was {snapshot.loss:g}"))
         better = progress.best is None or self._rank(snapshot) < self._rank(progress.best)
@@ -355,7 +365,7 @@ class Trainer:
         progress.validation_ended, progress.validation_seconds = progress.seconds, progress.seconds - before
         # Validating is no part of the speed of training.
         progress.interval["since"] = progress.interval.get("since", 0.0) + progress.validation_seconds
-        report = ValidationReport(progress.step, **asdict(scores), seconds=progress.seconds, best=better)
+        report = ValidationReport(step=progress.step, **asdict(scores), seconds=progress.seconds, best=better)
         self._log("validation", asdict(report))
         return progress, report
 
@@ -374,10 +384,10 @@ class Trainer:
             better = False
             if len(kept) > 1:
                 model = self._with_weights(average_snapshots(self.run, kept)).eval()
-                scores = asdict(self.validate(model))
-                better = self._rank(Snapshot(self.progress.step, **scores)) < self._rank(best)
-                steps = [item.step for item in kept]
-                self._log("average", {"step": self.progress.step, **scores, "steps": steps, "published": better})
+                scores = self.validate(model)
+                better = self._rank(scores) < self._rank(best)
+                row = {"step": self.progress.step, **asdict(scores), "steps": [each.step for each in kept]}
+                self._log("average", {**row, "published": better})
             if not better:
                 if best not in whole:
                     with suppress(LocantError):
@@ -397,15 +407,10 @@ class Trainer:
         model.load_state_dict(weights, strict=False)  # tied matrices are stored once
         return model.to(self.device)
 
-    def _rank(self, snapshot: Snapshot) -> float:
-        """Return a number that is smaller for a better snapshot."""
-        match self.settings.best:
-            case "loss":
-                return snapshot.loss
-            case "bleu":
-                return -(snapshot.bleu or 0.0)
-            case "chrf":
-                return -(snapshot.chrf or 0.0)
+    def _rank(self, scores: ValidationScores) -> float:
+        """Return a number that is smaller for better scores."""
+        decides = self.settings.best
+        return scores.loss if decides == "loss" else -(getattr(scores, decides) or 0.0)
 
     def _validation_due(self) -> bool:
         progress, settings = self.progress, self.settings
@@ -433,9 +438,9 @@ class Trainer:
         )
 
 
-def _require_same_model(model: EncoderDecoder[Any], before: Mapping[str, list[int]]) -> None:
+def _require_same_model(parameters: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
     """Raise ConfigError where a checkpoint's weights are not those of a model, by names and shapes."""
-    now = {name: list(weight.shape) for name, weight in model.named_parameters()}
+    now, before = ({name: list(each.shape) for name, each in tensors.items()} for tensors in (parameters, weights))
     different = [name for name in (*before, *now) if before.get(name) != now.get(name)]
     if different:
         name = different[0]
@@ -444,31 +449,3 @@ def _require_same_model(model: EncoderDecoder[Any], before: Mapping[str, list[in
             f"{now.get(name, 'missing')} in the model of the recipe. A resumed run keeps its model: leave the sizes in "
             "model.* and the tokenizer as they were, or begin a new run."
         )
-
-
-def random_states(device: torch.device) -> dict[str, Tensor]:
-    """Return the states of the generators that a training draws from, by the type of their device.
-
-    Some positions are drawn on the CPU wherever the model is.
-    """
-    states = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    return states
-
-
-def restore_random_states(states: Mapping[str, Tensor], device: torch.device) -> None:
-    """Set what :func:`random_states` returned; a generator that earlier versions did not keep stays as it is."""
-    if "cpu" in states:
-        torch.set_rng_state(states["cpu"])
-    if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"], device)
-
-
-def _at_least_one_row(batch: Batch) -> Batch:
-    """Give a process that got no rows of a small batch one row of padding, which counts for nothing."""
-    if len(batch):
-        return batch
-    pad = torch.full((1, 1), PAD)
-    one = torch.ones(1, dtype=torch.long)
-    return Batch(pad, one, pad, pad, one, source_tokens=0, target_tokens=0)

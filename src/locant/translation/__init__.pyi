@@ -14,8 +14,8 @@ from locant.translation.engines import fastest_engine as fastest_engine
 from locant.translation.engines import load_engine as load_engine
 from locant.translation.glossary import Glossary as Glossary
 from locant.translation.hypotheses import Hypothesis as Hypothesis
+from locant.translation.hypotheses import Translation as Translation
 from locant.translation.hypotheses import length_penalty as length_penalty
-from locant.translation.results import Translation as Translation
 from locant.translation.search import ancestral_sampling as ancestral_sampling
 from locant.translation.search import beam_search as beam_search
 from locant.translation.search import greedy_search as greedy_search

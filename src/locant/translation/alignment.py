@@ -63,21 +63,6 @@ class _Side:
     spans: list[Span]
 
 
-@dataclass(frozen=True)
-class AlignmentLimits:
-    """The longest pairs that are aligned.
-
-    Attributes:
-        source: Most tokens of a source.
-        target: Most tokens of a translation.
-        reason: What sets the limits.
-    """
-
-    source: int
-    target: int
-    reason: str
-
-
 def align(
     model: EncoderDecoder[Any],
     tokenizers: TokenizerPair,
@@ -85,7 +70,7 @@ def align(
     sources: Sequence[str],
     translations: Sequence[str],
     *,
-    limits: AlignmentLimits,
+    limits: tuple[int, int, str],
     batch_tokens: int,
     layer: int | None = None,
     step: AlignmentStep | None = None,
@@ -93,8 +78,8 @@ def align(
 ) -> list[Alignment]:
     """Align sentences with their translations, in one pass of the model that reads both.
 
-    Arguments and errors are those of :meth:`locant.translation.Translator.align`; besides, the model has its weights,
-    and pairs are no longer than the limits.
+    Arguments and errors are those of :meth:`locant.translation.Translator.align`; besides, the model has its weights.
+    The limits are the most tokens of a source and of a translation, and what sets them.
     """
     if isinstance(sources, str) or isinstance(translations, str):  # whose letters would be taken for sentences
         raise DataError("Sources and translations are lists of sentences; put one sentence into a list.")
@@ -120,10 +105,10 @@ def align(
     found = [_alignment(source, target, []) for source, target in pairs]
     possible = []
     for index, (source, target) in enumerate(pairs):
-        if len(source.ids) > limits.source or len(target.ids) > limits.target:
+        if len(source.ids) > limits[0] or len(target.ids) > limits[1]:
             message = (
-                f"Pair {index + 1} has {len(source.ids)} and {len(target.ids)} tokens, but at most {limits.source} and "
-                f"{limits.target} can be aligned ({limits.reason})."
+                f"Pair {index + 1} has {len(source.ids)} and {len(target.ids)} tokens, but at most {limits[0]} and "
+                f"{limits[1]} can be aligned ({limits[2]})."
             )
             if say is None:
                 raise DataError(f"{message} Split it into shorter sentences.")

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError, LocantError, nearest
-from locant.kernels.outcomes import require_done
+from locant.kernels.library import require_done
 from locant.kernels.translation import KERNEL, PRECISIONS, nanoseconds, supports
 from locant.locks import thread_lock
 from locant.models.architectures import require_transformer
@@ -28,7 +28,7 @@ from locant.text.tokenizer import EOS
 from locant.translation.hypotheses import NOT_A_NUMBER, Hypothesis, hypothesis_of
 from locant.translation.kernel_weights import kernel_weights
 from locant.translation.search import batches, require_ids, require_sentences
-from locant.translation.threads import ThreadLimit, side_by_side
+from locant.translation.threads import side_by_side, useful_threads
 
 Outcome: TypeAlias = list[Hypothesis] | LocantError
 """The hypotheses of a sentence, best first, or why there are none."""
@@ -92,9 +92,8 @@ class CompiledEngine:
         require_sentences(sources, max_lengths, prefix)
 
         def searched(group: list[int], threads: int, wanted: Callable[[], bool]) -> list[tuple[int, Outcome]]:
-            running = CompiledSearch(self.model, threads)
             sentences = {index: Searched(sources[index], max_lengths[index], prefix, settings) for index in group}
-            return running.run(wanted) if running.join(sentences, wanted) else []
+            return CompiledSearch(self.model, threads).run(sentences, wanted)
 
         # One batch after the other: together they may take more memory than there is.
         for batch in batches([len(source) for source in sources], settings):
@@ -110,13 +109,7 @@ class CompiledEngine:
     def _groups(self, batch: list[int], rows: int, threads: int) -> list[list[int]]:
         """Cut a batch into groups that threads translate side by side, each to its end without waiting for another.
 
-        Args:
-            batch: The sentences.
-            rows: Of a sentence.
-            threads: That there are.
-
-        Returns:
-            One group, which all threads share, or at least one for each.
+        Returns one group, which all threads share, or at least one for each.
         """
         least, best = self.model.rows_of_a_thread
         total = rows * len(batch)
@@ -169,7 +162,6 @@ class CompiledTransformer:
             )
         self.precision = precision
         self.vocabulary, self.source_vocabulary = model.config.target_vocab_size, model.config.source_vocab_size
-        self._limit = ThreadLimit(torch.get_num_threads())
         weights = kernel_weights(model, "Compiled translation", "Use the engine pytorch.")
         self._kinds = weights.positions
         decoder = weights.positions[1]
@@ -207,17 +199,12 @@ class CompiledTransformer:
     @property
     def threads(self) -> int:
         """The most threads that a search has: PyTorch's, or as many as the system feeds now."""
-        return self._limit.of(torch.get_num_threads())
+        return useful_threads(torch.get_num_threads())
 
     def positions(self, stack: int, count: int) -> Tensor | None:
         """Return the rows of at least ``count`` positions, float32, which are to be kept while they are read.
 
-        Args:
-            stack: 0 for the encoder, 1 for the decoder.
-            count: Positions that are needed.
-
-        Raises:
-            DataError: The model knows fewer.
+        ``stack`` is 0 for the encoder and 1 for the decoder. DataError where the model knows fewer.
         """
         kind = self._kinds[stack]
         if kind is None:
@@ -236,13 +223,10 @@ class CompiledTransformer:
 
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """A sentence to be searched for.
+    """A sentence to be searched for: source ids as the encoder reads them, EOS included, and how to search.
 
-    Attributes:
-        source: Source ids as the encoder reads them, EOS included.
-        max_length: Most target tokens, EOS included, at least 1.
-        prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypotheses.
-        settings: Beam, length penalty and number of hypotheses; or how to sample.
+    It may have so many target tokens, EOS included, at least 1. The decoder reads the ids of the prefix, at least one,
+    before it writes; they are no part of the hypotheses.
     """
 
     source: list[int]
@@ -254,15 +238,9 @@ class Searched:
 class CompiledSearch:
     """Sentences that join a search by the kernels at any step, and leave it when they are finished.
 
-    It finds what :func:`~locant.translation.search.search` finds. A hypothesis that has ended takes no more of the
-    steps.
-
-    Args:
-        model: What is compiled.
-        threads: The most threads.
-
-    Raises:
-        MemoryError: Memory does not suffice.
+    It finds what :func:`~locant.translation.search.search` finds, in so many threads at most. A hypothesis that has
+    ended takes no more of the steps. Whatever goes wrong in a call, the search stays as it was before that; everything
+    raises MemoryError where memory does not suffice.
     """
 
     def __init__(self, model: CompiledTransformer, threads: int) -> None:
@@ -272,7 +250,6 @@ class CompiledSearch:
         self._search = made.value
         self._sizes, self._unfinished = (ctypes.c_int64 * 2)(), ctypes.c_int64()
         self._limits: dict[int, tuple[int, float]] = {}  # by number: greatest length, and length penalty's exponent
-        self._joining: set[int] = set()  # the numbers of those that are not encoded yet
         self._read: Tensor | None = None  # the table of positions that they read
         weakref.finalize(self, self._library.locant_search_free, self._search).atexit = False
 
@@ -284,38 +261,16 @@ class CompiledSearch:
         """Let the next calls have so many threads at most, at least 1."""
         require_done(self._library.locant_search_threads(self._search, threads), _TOO_LARGE)
 
-    def join(self, sentences: Mapping[int, Searched], wanted: Callable[[], bool] = lambda: True) -> bool:
-        """Encode sentences, at least one, whose translations begin at the next step.
+    def begin(self, sentences: Mapping[int, Searched]) -> None:
+        """Begin to encode sentences, at least one, which :meth:`encode` does; steps translate them from then on.
 
-        After each :data:`INTERVAL` other Python threads and signals have their turn. Whatever goes wrong, the search
-        stays as it was.
-
-        Args:
-            sentences: By numbers that no others have; of one that is sampled it is its place in the text.
-            wanted: Asked after each interval whether to go on; if not, the search stays as it was.
-
-        Returns:
-            Whether the sentences have joined.
+        The numbers are such as no others have; of a sentence that is sampled it is its place in the text.
 
         Raises:
             ConfigError: An id is outside the vocabulary, a number is taken, a greatest length is too large, or a
                 sentence is drawn from all tokens beside one that is not.
             DataError: A sentence is longer than the positions that the model knows.
-            MemoryError: Memory does not suffice.
         """
-        self.begin(sentences)
-        try:
-            while not self.encode(INTERVAL):
-                if not wanted():
-                    self.abandon()
-                    return False
-        except BaseException:
-            self.abandon()
-            raise
-        return True
-
-    def begin(self, sentences: Mapping[int, Searched]) -> None:
-        """Begin to encode sentences, which :meth:`encode` does; arguments and errors are those of :meth:`join`."""
         described = [self._options(number, sentence) for number, sentence in sentences.items()]
         options = array("b", b"".join(described))
         lengths, tokens, prefixes = array("q"), array("q"), array("q")
@@ -342,7 +297,7 @@ class CompiledSearch:
             len(prefixes),
         )
         require_done(said, _TOO_LARGE)
-        self._joining, self._read = set(sentences), positions
+        self._read = positions
         for number, of in sentences.items():
             self._limits[number] = of.max_length, of.settings.length_penalty
 
@@ -360,53 +315,29 @@ class CompiledSearch:
             raise ConfigError(f"There is no translation of {limit} tokens.") from None
 
     def encode(self, seconds: float) -> bool:
-        """Go on encoding the sentences that join; returns whether it is done, and their translations begin.
+        """Go on encoding the sentences that join, for so many seconds; returns whether it is done.
 
         Until then the others may take steps, and all can be removed, but no more can join.
-
-        Args:
-            seconds: After which to pause.
-
-        Raises:
-            MemoryError: Memory does not suffice; the sentences are still to be encoded.
         """
         require_done(
             self._library.locant_search_encode(self._search, nanoseconds(seconds), ctypes.byref(self._unfinished)),
             _TOO_LARGE,
         )
         if not self._unfinished.value:
-            self._joining, self._read = set(), None
+            self._read = None
         return not self._unfinished.value
-
-    def abandon(self) -> None:
-        """Drop the sentences that join and are not encoded yet."""
-        for number in tuple(self._joining):
-            self.remove(number)
-        self._read = None
 
     def remove(self, number: int) -> None:
         """Drop a sentence; a number that is not known is ignored."""
         self._library.locant_search_remove(self._search, number)
         self._limits.pop(number, None)
-        self._joining.discard(number)
 
     def step(self, most: int = 1, enough: int = 1, seconds: float = math.inf) -> list[tuple[int, Outcome]]:
-        """Take a decoding step of all sentences, or more of them until some sentences are finished.
+        """Take a decoding step of all sentences, or several: at most so many, until enough are finished or time is up.
 
-        Whatever goes wrong, the search stays as it was before the step that failed.
-
-        Args:
-            most: The most steps.
-            enough: How many sentences that are finished end them.
-            seconds: After which they end.
-
-        Returns:
-            The numbers of the sentences that are finished, and their hypotheses, best first, or an error where the
-            model's output was not a number.
-
-        Raises:
-            DataError: The translation is longer than the positions that the model knows.
-            MemoryError: Memory does not suffice.
+        Returns the numbers of the sentences that are finished, and their hypotheses, best first, or an error where the
+        model's output was not a number. DataError where a translation is longer than the positions that the model
+        knows.
         """
         library = self._library
         positions = self._model.positions(1, library.locant_search_length(self._search) + 1)
@@ -415,15 +346,19 @@ class CompiledSearch:
         require_done(said, _TOO_LARGE)
         return self._take(*self._sizes) if self._sizes[0] else []
 
-    def run(self, wanted: Callable[[], bool] = lambda: True) -> list[tuple[int, Outcome]]:
-        """Take steps until all sentences are finished; see :meth:`step`. Python is hardly needed meanwhile.
+    def run(
+        self, sentences: Mapping[int, Searched], wanted: Callable[[], bool] = lambda: True
+    ) -> list[tuple[int, Outcome]]:
+        """Let sentences join, and take steps until all are finished; Python is hardly needed meanwhile.
 
-        After each :data:`INTERVAL` other Python threads and signals have their turn.
-
-        Args:
-            wanted: Asked there whether to go on.
+        After each :data:`INTERVAL` other Python threads and signals have their turn, and it is asked whether the result
+        is still ``wanted``; if not, what is found by then is returned. Errors are those of the other methods.
         """
         outcomes: list[tuple[int, Outcome]] = []
+        self.begin(sentences)
+        while not self.encode(INTERVAL):
+            if not wanted():
+                return outcomes
         while len(self) and wanted():
             outcomes += self.step(_ALL, _ALL, INTERVAL)
         return outcomes

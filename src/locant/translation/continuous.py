@@ -54,9 +54,6 @@ def searches_at_once(engine: Engine) -> int:
 
     Where there are many sentences, each search has its own ones and a part of the processors, and none waits for the
     others or for what Python does between two steps of theirs.
-
-    Args:
-        engine: What computes.
     """
     return min(engine.model.threads, _MOST_SEARCHES) if isinstance(engine, CompiledEngine) else 1
 
@@ -66,10 +63,6 @@ def rows_at_once(engine: Engine, searches: int) -> int | None:
 
     More would be decoded more slowly one by one, and sentences that wait meanwhile are finished sooner. These are half
     as many again as the kernels take together: places are empty until several sentences make room for others.
-
-    Args:
-        engine: What computes.
-        searches: How many there are.
     """
     if not isinstance(engine, CompiledEngine):
         return None
@@ -77,11 +70,7 @@ def rows_at_once(engine: Engine, searches: int) -> int | None:
 
 
 class _Room:
-    """The room that there is for sentences, and what those that are in it take of it.
-
-    Args:
-        rows: How many rows there are.
-    """
+    """The room of so many rows that there is for sentences, and what those that are in it take of it."""
 
     def __init__(self, rows: int) -> None:
         self._most = rows

@@ -32,6 +32,7 @@ from locant.lazy import require_package
 from locant.locks import thread_lock
 from locant.models.architectures import require_transformer
 from locant.models.blocks import Decoder, Encoder
+from locant.models.config import require_served
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_card import weights_digest
 from locant.models.model_folder import ModelFolder, load_model_folder
@@ -124,10 +125,15 @@ class CTranslate2Engine:
                     )
                 import ctranslate2
 
-                kind = self._compute_type
+                kind, (device, _, index) = self._compute_type, self._device.partition(":")
                 try:
+                    options: dict[str, Any] = {"device_index": int(index)} if index else {}
+                    if "int8" in kind:
+                        # So fast that threads of one sentence wait for each other: several sentences run side by side.
+                        threads = int(os.environ.get("OMP_NUM_THREADS", 0)) or torch.get_num_threads()
+                        options |= {"inter_threads": threads, "intra_threads": 1}
                     self._loaded = ctranslate2.Translator(
-                        str(self._converted), **_device(self._device), compute_type=kind, **_threads(kind)
+                        str(self._converted), device=device, compute_type=kind, **options
                     )
                 except (RuntimeError, ValueError) as error:
                     where = f"{kind} on the device '{self._device}'"
@@ -244,42 +250,19 @@ def _conversion(folder: Path, engine_version: str) -> Path:
             write_model(load_model_folder(folder, device="cpu"), temporary)
     with suppress(OSError):  # not every cache can be written
         os.utime(converted)
-        _remove_unused(cache)
+        oldest = time.time() - _UNUSED_DAYS * 86_400
+        for path in cache.iterdir():
+            with suppress(FileNotFoundError):  # another process may have removed it
+                if path.stat().st_mtime < oldest:
+                    shutil.rmtree(path, ignore_errors=True)
     return converted
 
 
-def _remove_unused(cache: Path) -> None:
-    oldest = time.time() - _UNUSED_DAYS * 86_400
-    for path in cache.iterdir():
-        with suppress(FileNotFoundError):  # another process may have removed it
-            if path.stat().st_mtime < oldest:
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def _device(name: str) -> dict[str, Any]:
-    kind, _, index = name.partition(":")
-    return {"device": kind, **({"device_index": int(index)} if index else {})}
-
-
-def _threads(compute_type: str) -> dict[str, int]:
-    """Return how CTranslate2 shares the processor.
-
-    int8 arithmetic is so fast that threads of one sentence wait for each other; several sentences run side by side.
-    """
-    if "int8" not in compute_type:
-        return {}
-    workers = int(os.environ.get("OMP_NUM_THREADS", 0)) or torch.get_num_threads()
-    return {"inter_threads": workers, "intra_threads": 1}
-
-
 def write_model(found: ModelFolder, folder: Path, quantization: str | None = None, *, least_positions: int = 0) -> None:
-    """Write a model in CTranslate2's format into an empty folder.
+    """Write a model, with its weights, and its tokenizers in CTranslate2's format into an empty folder.
 
-    Args:
-        found: The model, with its weights, and its tokenizers.
-        folder: Where to write.
-        quantization: One of :data:`QUANTIZATIONS`; ``None`` keeps float32.
-        least_positions: Positions that the tables have at least; else as many as the search settings of the model need.
+    ``quantization`` is one of :data:`QUANTIZATIONS`; ``None`` keeps float32. The tables of positions have at least
+    ``least_positions``; else as many as the search settings of the model need.
 
     Raises:
         ConfigError: CTranslate2 cannot express the model.
@@ -308,6 +291,7 @@ def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
         ConfigError: CTranslate2 cannot express the model's positions.
     """
     config = model.config
+    require_served(config, "Export to CTranslate2", "Use the engine pytorch.")
     activation, gated = _ACTIVATIONS[config.feed_forward]
     shared = {
         "num_heads": config.heads,
@@ -344,11 +328,8 @@ def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
 def module_names(stack: str, layers: int, *, gated: bool, norm: str) -> Iterator[tuple[str, list[str]]]:
     """Yield Locant's name of each module of a stack, and CTranslate2's names of those whose rows it stacks.
 
-    Args:
-        stack: ``encoder`` or ``decoder``.
-        layers: How many it has.
-        gated: Whether the feed-forward has gates.
-        norm: ``pre`` where the stack ends in a layer norm.
+    The stack, ``encoder`` or ``decoder``, has so many layers, perhaps with gates, and ends in a norm where that is
+    ``pre``.
     """
     for index in range(layers):
         part, own = f"{stack}/layer_{index}", f"{stack}.layers.{index}"
@@ -382,7 +363,8 @@ def _node(spec: Any, path: str) -> Any:
 
 
 def require_positions(model: Transformer) -> None:
-    """Raise ConfigError unless CTranslate2 can express a model's positions, which is all that it may lack."""
+    """Raise ConfigError unless CTranslate2 can express a model: its positions, and no blocks beyond the paper's."""
+    require_served(model.config, "Export to CTranslate2", "Use the engine pytorch.")
     for stack in (model.encoder, model.decoder):
         if _rotation(stack) is None:
             _position_table(stack, 1)

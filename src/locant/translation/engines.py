@@ -159,39 +159,31 @@ def load_engine(
         raise UsageError(f"A dtype goes with the engine pytorch; the type of {engine} is said by compute_type.")
     chosen = choose_device(str(device))
     place = chosen if str(device) == "auto" else device
-    if engine == "pytorch":
-        return _load_pytorch(folder, place, dtype)
-    if engine == "compiled":
-        return _load_compiled(folder, place, compute_type)
-    if engine == "ctranslate2":
-        return _load_ctranslate2(folder, place, compute_type)
+
+    def load(engine: str) -> LoadedEngine:
+        if engine == "ctranslate2":
+            from locant.translation.ctranslate2 import CTranslate2Engine  # the last resort: not worth its import
+
+            found = load_model_folder(folder, device="meta")
+            made: Engine = CTranslate2Engine(found, device=str(place), compute_type=compute_type or "default")
+            return LoadedEngine(made, found)
+        found = load_model_folder(folder, device=place, dtype=dtype)
+        compiled = engine == "compiled"
+        return LoadedEngine(
+            CompiledEngine(found.model, compute_type or "float32") if compiled else PyTorchEngine(found.model), found
+        )
+
+    if engine != "auto":
+        return load(engine)
     reasons: list[str] = []
     if chosen.type != "cpu":
         reasons.append(f"the other engines are for CPUs, and the device is {chosen.type}")
     else:
-        fastest = (_load_compiled, _load_ctranslate2) if compute_type in (None, *PRECISIONS) else (_load_ctranslate2,)
-        for load in fastest:
+        for fast in ("compiled", "ctranslate2") if compute_type in (None, *PRECISIONS) else ("ctranslate2",):
             try:
-                return replace(load(folder, place, compute_type), reasons=tuple(reasons))
+                return replace(load(fast), reasons=tuple(reasons))
             except (ConfigError, MissingExtraError) as error:
                 reasons.append(str(error))
     if compute_type:
         raise ConfigError(f"No engine can translate this model in {compute_type}. {' '.join(reasons)}")
-    return replace(_load_pytorch(folder, place, dtype), reasons=tuple(reasons))
-
-
-def _load_pytorch(folder: Path | str, device: str | torch.device, dtype: torch.dtype) -> LoadedEngine:
-    found = load_model_folder(folder, device=device, dtype=dtype)
-    return LoadedEngine(PyTorchEngine(found.model), found)
-
-
-def _load_compiled(folder: Path | str, device: str | torch.device, compute_type: str | None) -> LoadedEngine:
-    found = load_model_folder(folder, device=device)
-    return LoadedEngine(CompiledEngine(found.model, compute_type or "float32"), found)
-
-
-def _load_ctranslate2(folder: Path | str, device: str | torch.device, compute_type: str | None) -> LoadedEngine:
-    from locant.translation.ctranslate2 import CTranslate2Engine  # the last resort: not worth its import
-
-    found = load_model_folder(folder, device="meta")
-    return LoadedEngine(CTranslate2Engine(found, device=str(device), compute_type=compute_type or "default"), found)
+    return replace(load("pytorch"), reasons=tuple(reasons))

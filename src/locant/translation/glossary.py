@@ -23,13 +23,9 @@ _SENTENCE_ENDS = ".!?\u2026"
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A term in a sentence.
+    """A term between two offsets of a sentence, and what the translation of the sentence has to have.
 
-    Attributes:
-        start: Offset of its first character.
-        end: Offset behind its last one.
-        words: What the translation of the sentence has to have.
-        may_begin: Whether these are written with a capital letter where they begin a sentence.
+    ``may_begin`` says whether these words are written with a capital letter where they begin a sentence.
     """
 
     start: int

@@ -1,4 +1,4 @@
-"""Hypotheses: outputs of a model, and what they are ranked by."""
+"""Hypotheses, which a model writes and which are ranked by their scores, and translations, which are their texts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from locant.errors import LocantError
+from locant.models.decoding_settings import DecodingSettings
 from locant.text.tokenizer import EOS
 
 Array = NDArray[Any]
@@ -51,18 +52,49 @@ def length_penalty(length: int | Tensor | Array, alpha: float | Array) -> Any:
 
 
 def hypothesis_of(tokens: list[int], total: float, limit: int, alpha: float) -> Hypothesis:
-    """Return the hypothesis of what was written.
+    """Return the hypothesis of the ids that were written, those from the first EOS on left out.
 
-    Args:
-        tokens: Target ids; those from the first EOS on are no part of the hypothesis.
-        total: Log-probability (natural) of the tokens up to EOS.
-        limit: Most tokens that might have been written, EOS included.
-        alpha: Exponent of the length penalty.
-
-    Raises:
-        LocantError: The log-probability is not a finite number.
+    ``total`` is the log-probability (natural) of the tokens up to EOS, ``limit`` the most tokens that might have been
+    written, EOS included, and ``alpha`` the exponent of the length penalty. LocantError where the total is not finite.
     """
     if not math.isfinite(total):
         raise LocantError(NOT_A_NUMBER)
     length = next((place for place, token in enumerate(tokens) if token == EOS), len(tokens))
     return Hypothesis(tokens[:length], total / length_penalty(min(length + 1, limit), alpha), total)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation with what the model makes of it.
+
+    Attributes:
+        text: The translation.
+        score: Log-probability (natural) divided by the length penalty; of what the model wrote, before terms of a
+            glossary were put in.
+        log_probability: Log-probability (natural) of its tokens.
+        tokens: Number of target tokens that have a part in it, EOS included; 0 where nothing was translated.
+    """
+
+    text: str
+    score: float
+    log_probability: float = 0.0
+    tokens: int = 0
+
+    @property
+    def log_probability_per_token(self) -> float:
+        """Mean log-probability (natural) of a token; 0 where nothing was translated."""
+        return self.log_probability / max(1, self.tokens)
+
+
+def joined(parts: list[list[Translation]], settings: DecodingSettings) -> list[Translation]:
+    """Return the translations of a sentence from those of its parts: the best of all, the second of all, ..."""
+    if not parts:
+        return [Translation("", 0.0)]
+    if len(parts) == 1:
+        return parts[0]
+    whole = []
+    for chosen in zip(*(part[: min(map(len, parts))] for part in parts), strict=True):
+        total, tokens = sum(each.log_probability for each in chosen), sum(each.tokens for each in chosen)
+        text = " ".join(each.text for each in chosen if each.text)
+        whole.append(Translation(text, total / length_penalty(tokens, settings.length_penalty), total, tokens))
+    return whole

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from locant.errors import ConfigError
 from locant.models.blocks import Decoder, Encoder
-from locant.models.config import TransformerConfig
+from locant.models.config import TransformerConfig, require_served
 from locant.models.transformer import Transformer
 from locant.positions import PositionScheme, Rotary, RotaryConfig
 from locant.text.tokenizer import BOS, PAD
@@ -30,12 +30,7 @@ _ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class PositionCodes:
-    """Codes of positions that are added to the embeddings.
-
-    Attributes:
-        scheme: What makes them.
-        width: Features of the model, E.
-    """
+    """Codes of positions that are added to the embeddings of so many features, and the scheme that makes them."""
 
     scheme: PositionScheme
     width: int
@@ -48,9 +43,7 @@ class PositionCodes:
     def table(self, count: int) -> Tensor:
         """Return the codes of the first positions ``[count, E]``, float32.
 
-        Raises:
-            ConfigError: They are of another width.
-            DataError: There are fewer positions.
+        ConfigError where they are of another width, DataError where there are fewer.
         """
         codes = self.scheme.code(torch.arange(count, device="cpu"))
         if codes is None or codes.shape != (count, self.width):
@@ -63,12 +56,7 @@ class PositionCodes:
 
 @dataclass(frozen=True)
 class PositionRotations:
-    """Angles by which positions rotate queries and keys.
-
-    Attributes:
-        config: The rotation, whose angles depend on nothing but the position.
-        most: The most positions that there are; ``None`` for any number.
-    """
+    """Angles that depend on the position alone, by which queries and keys are rotated; ``most`` positions, if known."""
 
     config: RotaryConfig
     most: int | None
@@ -116,16 +104,14 @@ class KernelWeights:
 def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights:
     """Return what the kernel is made from.
 
-    Args:
-        model: The model.
-        what: What wants it, for messages: the beginning of a sentence.
-        instead: What a user can do else, for messages: a sentence.
+    ``what`` wants it, the beginning of a sentence for messages; ``instead`` is a sentence on what a user can do else.
 
     Raises:
-        ConfigError: The model's positions are neither added to the embeddings nor plain rotations, or a weight has not
-            the shape that the configuration says.
+        ConfigError: The model has settings that the kernel does not know, its positions are neither added to the
+            embeddings nor plain rotations, or a weight has not the shape that the configuration says.
     """
     config = model.config
+    require_served(config, what, instead)
     positions = [_positions(stack, config.d_model, what, instead) for stack in (model.encoder, model.decoder)]
     # Both stacks are made from the same settings.
     rotation = positions[1] if isinstance(positions[1], PositionRotations) else None

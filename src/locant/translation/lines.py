@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Semaphore, Thread
+from queue import Empty, Queue
+from threading import Thread
 from typing import IO, Literal
 
 from locant.errors import DataError
@@ -34,12 +34,7 @@ _PAUSE = 0.05  # seconds until an input that does not block is asked again
 
 @dataclass(frozen=True)
 class Line:
-    """A line of an input.
-
-    Attributes:
-        text: Without its end.
-        fault: Why it could not be read, in a sentence, and the text is empty; empty where it could.
-    """
+    """A line of an input without its end, or why it could not be read, in a sentence; its text is empty then."""
 
     text: str
     fault: str = ""
@@ -78,14 +73,12 @@ def arriving_windows(raw: IO[bytes], name: str) -> Iterator[list[Line]]:
     Raises:
         DataError: It cannot be read, or a line is not UTF-8, after the lines before have been yielded.
     """
-    blocks: SimpleQueue[bytes | Exception] = SimpleQueue()
-    room = Semaphore(_MOST_BLOCKS)
+    blocks: Queue[bytes | Exception] = Queue(_MOST_BLOCKS)
 
     def read() -> None:
         try:
             block = b" "
             while block:
-                room.acquire()
                 while (found := raw.read(_BLOCK)) is None:
                     time.sleep(_PAUSE)
                 blocks.put(block := found)
@@ -102,7 +95,6 @@ def arriving_windows(raw: IO[bytes], name: str) -> Iterator[list[Line]]:
             except Empty:
                 yield None
                 block = blocks.get()
-            room.release()
             if isinstance(block, Exception):
                 raise DataError(f"{name} cannot be read: {block}")
             if not block:
@@ -137,54 +129,28 @@ def _windows(lines: Iterable[Line | None], most: int) -> Iterator[list[Line]]:
 
 
 def _lines(blocks: Iterable[bytes | None], name: str, *, returns_end_lines: bool) -> Iterator[Line | None]:
-    """Yield the lines of blocks, and ``None`` where a block is."""
-    assembler = _Assembler(name)
-    start = b""
+    r"""Yield the lines of blocks, which end at ``\n`` or ``\r\n``, and ``None`` where a block is."""
+
+    def line(raw: bytes, number: int) -> Line:
+        if len(raw) <= LONGEST_LINE:
+            return Line(decode_line(raw, name, number))
+        return Line("", f"{name}, line {number} is longer than {LONGEST_LINE:,} bytes, so it is not translated.")
+
+    begun, number = b"", 0
     for block in blocks:
         if block is None:
             yield None
             continue
-        yield from assembler.feed(block)
-        if not assembler.number and len(start) <= LONGEST_LINE:
-            start += block
-    if not assembler.number and not returns_end_lines:
-        require_line_feeds(start, name)
-    yield from assembler.end()
-
-
-class _Assembler:
-    r"""Makes lines, which end at ``\n`` or ``\r\n``, of blocks of bytes; holds no more than the longest line."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.number = name, 0
-        self.begun, self.is_too_long = b"", False
-
-    def feed(self, block: bytes) -> Iterator[Line]:
-        """Yield the lines that end in a block."""
         *ends, rest = block.split(b"\n")
         for end in ends:
-            yield self._line(end)
-        self._add(rest)
-
-    def end(self) -> Iterator[Line]:
-        """Yield the last line where the input does not end in a line end."""
-        if self.begun or self.is_too_long:
-            yield self._line(b"")
-
-    def _add(self, part: bytes) -> None:
-        self.begun += part
-        if len(self.begun) > LONGEST_LINE:
-            self.begun, self.is_too_long = b"", True
-
-    def _line(self, end: bytes) -> Line:
-        self._add(end)
-        raw, is_too_long = self.begun, self.is_too_long
-        self.begun, self.is_too_long = b"", False
-        self.number += 1
-        if is_too_long:
-            fault = f"{self.name}, line {self.number} is longer than {LONGEST_LINE:,} bytes, so it is not translated."
-            return Line("", fault)
-        return Line(decode_line(raw, self.name, self.number))
+            number += 1
+            yield line(begun + end, number)
+            begun = b""
+        begun = (begun + rest)[: LONGEST_LINE + 1]  # the rest of one that is too long is not kept
+    if begun:
+        if not number and not returns_end_lines:
+            require_line_feeds(begun, name)
+        yield line(begun, number + 1)
 
 
 # After the end of a sentence, after a clause, between words.
@@ -240,34 +206,27 @@ Part = tuple[str, list[int]]
 """A text and its token ids, at least one."""
 
 
-@dataclass(frozen=True)
-class LongSentences:
-    """What becomes of sentences that are too long.
-
-    Attributes:
-        most: Tokens of the longest sentence that is translated whole.
-        reason: What sets that limit.
-        on_long: What becomes of longer ones; see :meth:`locant.translation.Translator.translate_chunks`.
-        say: Called with a line about each of them that is not an error.
-        whole: Returns what is not cut in a sentence that is split; ``None`` for nothing.
-    """
-
-    most: int
-    reason: str
-    on_long: OnLong = "error"
-    say: Callable[[str], None] = lambda sentence: None
-    whole: WholeSpans | None = None
-
-
 def parts_of(
-    sentences: Sequence[str], encode: Callable[[Sequence[str]], list[list[int]]], long: LongSentences, *, first: int = 1
+    sentences: Sequence[str],
+    encode: Callable[[Sequence[str]], list[list[int]]],
+    *,
+    most: int,
+    reason: str,
+    on_long: OnLong,
+    say: Callable[[str], None],
+    whole: WholeSpans | None = None,
+    first: int = 1,
 ) -> list[list[Part]]:
     """Return of each sentence its parts: itself, more where it is split, none where its translation is empty.
 
     Args:
         sentences: Texts.
         encode: Returns the token ids of each text.
-        long: What becomes of those that are too long.
+        most: Tokens of the longest sentence that is translated whole.
+        reason: What sets that limit.
+        on_long: What becomes of longer ones; see :meth:`locant.translation.Translator.translate_chunks`.
+        say: Called with a line about each of them that is not an error.
+        whole: Returns what is not cut in a sentence that is split; ``None`` for nothing.
         first: Number of the first sentence in messages.
 
     Raises:
@@ -283,18 +242,18 @@ def parts_of(
     parts: list[list[Part]] = []
     for number, (sentence, source) in enumerate(zip(sentences, encode(sentences), strict=True), start=first):
         parts.append([(sentence, source)] if source else [])
-        if len(source) <= long.most:
+        if len(source) <= most:
             continue
-        message = f"Sentence {number} has {len(source)} tokens, but at most {long.most} can be translated"
-        message += f" ({long.reason})."
-        if long.on_long == "error":
+        message = f"Sentence {number} has {len(source)} tokens, but at most {most} can be translated"
+        message += f" ({reason})."
+        if on_long == "error":
             raise DataError(f"{message} Split it into shorter sentences.")
         parts[-1] = []
-        if long.on_long == "split":
-            texts = split_to_fit(sentence, lambda part: len(encode([part])[0]) <= long.most, long.whole)
+        if on_long == "split":
+            texts = split_to_fit(sentence, lambda part: len(encode([part])[0]) <= most, whole)
             pieces = [(text, ids) for text, ids in zip(texts, encode(texts), strict=True) if ids]
-            if all(len(ids) <= long.most for _, ids in pieces):
+            if all(len(ids) <= most for _, ids in pieces):
                 parts[-1] = pieces
         how = f"It is translated in {len(parts[-1])} parts." if parts[-1] else "It is not translated."
-        long.say(f"{message} {how}")
+        say(f"{message} {how}")
     return parts

@@ -282,15 +282,11 @@ class _Beams:
         self._ended = [ended for ended, stays in zip(self._ended, kept.tolist(), strict=True) if stays]
 
     def advance(self, gains: Array, candidates: Array) -> Array:
-        """Take a step in all sentences.
+        """Take a step in all sentences, by candidates for the next token of each hypothesis, largest first.
 
-        Args:
-            gains: Log-probabilities of the candidates for the next token of each hypothesis, float32 ``[N, K, M]``,
-                largest first; those where there is no hypothesis count for nothing.
-            candidates: Their ids, int64 ``[N, K, M]``.
-
-        Returns:
-            The place in its sentence's beam that each hypothesis goes on from, int64 ``[N, K]``.
+        Their log-probabilities are float32 ``[N, K, M]``, which count for nothing where there is no hypothesis, and
+        their ids int64 ``[N, K, M]``. Returns the place in its sentence's beam that each hypothesis goes on from, int64
+        ``[N, K]``.
         """
         first = np.arange(len(self.last))
         if self._length == self._tokens.shape[2]:

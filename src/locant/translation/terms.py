@@ -23,16 +23,9 @@ _JOINS = " -\u2010\u2011\u2013'\u2019"  # what stands between words that a term 
 
 
 def place_terms(glossary: Glossary, sources: Sequence[str], translations: Sequence[str], align: Align) -> list[str]:
-    """Return translations that have the terms of their sources.
+    """Return translations in each of which every term of a glossary stands at least as often as in its source.
 
-    Args:
-        glossary: The terms.
-        sources: Sentences.
-        translations: The translation of each.
-        align: Aligns them; called at most once, with those pairs alone that lack a term.
-
-    Returns:
-        The translations, in each of which every term stands at least as often as in its source.
+    ``align`` aligns them; it is called at most once, with those pairs alone that lack a term.
     """
     placed = list(translations)
     matches = {source: glossary.find(source) for source in set(sources)}
@@ -51,13 +44,7 @@ def place_terms(glossary: Glossary, sources: Sequence[str], translations: Sequen
 
 @dataclass(frozen=True)
 class _Edit:
-    """Words that take the place of others, or stand between them.
-
-    Attributes:
-        start: Offset of what they replace.
-        end: Offset behind it; ``start`` for what stands between words.
-        match: The term.
-    """
+    """A term that takes the place of the words between two offsets, or stands between words where they are the same."""
 
     start: int
     end: int
@@ -65,13 +52,7 @@ class _Edit:
 
 
 class _Places:
-    """Where the terms of a source stand in its translation, or could.
-
-    Args:
-        source: The sentence.
-        translation: Its translation.
-        matches: The terms of the source, in their order.
-    """
+    """Where the terms of a source, which are given in their order, stand in its translation, or could."""
 
     def __init__(self, source: str, translation: str, matches: Sequence[Match]) -> None:
         self._source, self._text, self._matches = source, translation, matches
@@ -96,11 +77,7 @@ class _Places:
         return any(len(spans) < len(numbers) for numbers, spans in self._groups)
 
     def filled(self, links: Sequence[tuple[Span, Span]]) -> str:
-        """Return the translation with all terms in it.
-
-        Args:
-            links: Which parts of the source and of the translation belong together.
-        """
+        """Return the translation with all terms in it; links are the parts of both that belong together."""
         words = ((source, whole_words(self._text, *target)) for source, target in links)
         self._links = [(source, target) for source, target in words if target]
         gaps = pairwise([0, *(edge for match in self._matches for edge in (match.start, match.end)), len(self._source)])

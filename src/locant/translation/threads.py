@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from functools import partial
-from pathlib import Path
+from functools import lru_cache, partial
 from threading import Event
 from typing import TypeAlias, TypeVar
 
@@ -27,58 +26,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
-class ThreadLimit:
-    """How many threads the system feeds, which may change while a process runs: by its cores and by its quota.
+@lru_cache(maxsize=1)
+def _granted(look: int) -> int | None:
+    """Return how many threads the system feeds by its cores and its quota; another ``look`` has it found out again."""
+    return min((count for count in (usable_cores(), most_threads()) if count), default=None)
 
-    A process that has as many threads as it was granted at first follows what it is granted, down and up. Where another
-    number was chosen there are no more than that, whatever is granted. What the system grants is looked up every other
-    second.
 
-    Args:
-        threads: That the process has at first, such as PyTorch's.
-        system: Where the file system begins.
+def useful_threads(threads: int) -> int:
+    """Return how many of so many threads the system feeds now, which may change while a process runs.
+
+    It is looked up every other second. What the user has said by ``OMP_NUM_THREADS`` stays as it is.
     """
-
-    def __init__(self, threads: int, system: Path = Path("/")) -> None:
-        self._system = system
-        self._cores, self._quota = self._first = usable_cores(), most_threads(system)
-        self._looked = time.monotonic()
-        self._default = threads if threads == self._granted else None
-
-    def of(self, threads: int) -> int:
-        """Return the most threads of use.
-
-        Args:
-            threads: That the process has now.
-        """
-        if time.monotonic() - self._looked >= _LOOK:
-            self._cores, self._quota = usable_cores(), most_threads(self._system)
-            self._looked = time.monotonic()
-        if threads_are_fixed():
-            return threads
-        if (self._cores, self._quota) != self._first and threads == self._default:
-            return self._granted or threads
-        # More threads than cores are the user's choice, unless there were more cores then.
-        limit = self._quota if self._cores == self._first[0] else self._granted
-        return min(threads, limit or threads)
-
-    @property
-    def _granted(self) -> int | None:
-        return min((count for count in (self._cores, self._quota) if count), default=None)
+    if threads_are_fixed():
+        return threads
+    return min(threads, _granted(int(time.monotonic() / _LOOK)) or threads)
 
 
 def side_by_side(work: Sequence[Piece[Result]], threads: int) -> Iterator[Result]:
     """Run pieces of work in threads and yield their results in the order in which they finish.
 
-    Where one fails, or the caller wants no more, those that have not begun never do.
-
-    There are twice as many threads as cores. Where something else keeps a core busy, a system that gives each program
-    its turn may let as many threads as cores share the other ones and leave that one alone; of twice as many some share
-    it too. Two quiet cores were no slower with them (docs/results/speed.md).
-
-    Args:
-        work: The pieces; one alone is done by the caller.
-        threads: As many as there are cores for.
+    One alone is done by the caller. Where one fails, or the caller wants no more, those that have not begun never do.
+    For so many cores there are twice as many threads: where something else keeps a core busy, a system that gives each
+    program its turn may let as many threads as cores share the other ones and leave that one alone; of twice as many
+    some share it too. Two quiet cores were no slower with them (docs/results/speed.md).
     """
     if threads == 1 or len(work) == 1:
         yield from (piece(lambda: True) for piece in work)

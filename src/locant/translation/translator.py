@@ -20,11 +20,11 @@ from locant.models.hub import upload
 from locant.models.model_card import write_card
 from locant.models.model_folder import check_vocabularies, load_model_folder, save_model_folder
 from locant.text.tokenizer_pair import Prefixes, TokenizerPair
-from locant.translation.alignment import Alignment, AlignmentLimits, align
+from locant.translation.alignment import Alignment, align
 from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
 from locant.translation.glossary import Glossary
-from locant.translation.lines import LongSentences, OnLong, parts_of
-from locant.translation.results import Translation, joined, of_hypotheses
+from locant.translation.hypotheses import Translation, joined
+from locant.translation.lines import OnLong, parts_of
 from locant.translation.terms import place_terms
 
 
@@ -343,7 +343,7 @@ class Translator:
             prefixes,
             sources,
             translations,
-            limits=AlignmentLimits(limit, min(longest, known - len(prefixes.target)) if known else longest, reason),
+            limits=(limit, min(longest, known - len(prefixes.target)) if known else longest, reason),
             batch_tokens=settings.batch_tokens,
             layer=layer,
             step=step,
@@ -437,17 +437,27 @@ class Translator:
     ) -> tuple[list[list[Translation]], int]:
         """Translate sentences, numbered from ``first`` in messages; also return how many sources the engine had."""
         prefixes = self.prefixes
-        long = LongSentences(
-            *self._longest_source(settings, prefixes), on_long, say, whole=glossary.spans if glossary else None
+        most, reason = self._longest_source(settings, prefixes)
+        parts = parts_of(
+            sentences,
+            self.tokenizers.source.encode,
+            most=most,
+            reason=reason,
+            on_long=on_long,
+            say=say,
+            whole=glossary.spans if glossary else None,
+            first=first,
         )
-        parts = parts_of(sentences, self.tokenizers.source.encode, long, first=first)
         sources = [part for of_sentence in parts for part in of_sentence]
         given = [self.search_input(ids, settings, prefixes) for _, ids in sources]
         rows, max_lengths = [row for row, _ in given], [longest for _, longest in given]
         results: list[list[Translation]] = [[] for _ in sources]
         for place, found in self.engine.translate(rows, max_lengths, prefixes.target, settings):
             texts = self.tokenizers.target.decode([hypothesis.tokens for hypothesis in found])
-            results[place] = of_hypotheses(found, texts, max_lengths[place])
+            results[place] = [
+                Translation(text, each.score, each.log_probability, min(len(each.tokens) + 1, max_lengths[place]))
+                for text, each in zip(texts, found, strict=True)
+            ]
         if glossary:
             of_each = [text for (text, _), found in zip(sources, results, strict=True) for _ in found]
             written = [translation.text for found in results for translation in found]

@@ -200,6 +200,7 @@ def test_what_is_refused_changes_nothing() -> None:
         {"config": dict.fromkeys("ab", RotaryConfig(head_dim=16))},
         {"config": RotaryConfig(head_dim=16), "scheme": "alibi"},
         {"scheme": "sinusoidal"},
+        {"scheme": "fox"},
         {"scheme": "alibbi"},
         {"scheme_options": {"window": 3}},
     ):

@@ -18,8 +18,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "self-extend": {"group": 2, "window": 4},
     "rerope": {"window": 5},
     "randomised": {"scheme": "alibi", "max_positions": 100, "evaluation_length": 40},
+    "temperature": {"length": 4},
+    "key-offset": {"rotary_dim": 8},
 }
-SERVED = [name for name in SCHEMES if name not in ("sinusoidal", "learned", "index", "normalised-index", "binary")]
+READERS = ("data-dependent-alibi", "fox", "relative-profiles")
+EMBEDDED = ("sinusoidal", "learned", "index", "normalised-index", "binary")
+SERVED = [name for name in SCHEMES if name not in EMBEDDED + READERS]
 
 
 def without_rotation(model: Any) -> Any:
@@ -32,7 +36,8 @@ def without_rotation(model: Any) -> Any:
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SERVED)
 def test_a_cache_changes_nothing(name: str) -> None:
-    model, tokens = causal_model("llama", **{"head_dim": 16}), some_tokens(24, rows=2)
+    heads = {"num_key_value_heads": 4} if name == "mixed-rotary" else {}  # which has frequencies for each head of keys
+    model, tokens = causal_model("llama", head_dim=16, **heads), some_tokens(24, rows=2)
     before = logits(model, tokens)
     torch.manual_seed(0)
     install(model, scheme=name, scheme_options=OPTIONS.get(name))

@@ -200,9 +200,8 @@ def test_xpos_in_blocks_and_without_decay() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_what_a_device_computes_is_what_the_processor_computes(dtype: torch.dtype) -> None:
-    """The forms of the layout ``half`` for a GPU, here without one."""
+    """What a compiler gets for a GPU, here without one."""
     rope = Rotary(16)
     x, angles = torch.randn(2, 3, 9, 16, dtype=dtype), rope.sine_cosine(torch.arange(9))
     sine, cosine = (part.double() if dtype == torch.float64 else part for part in angles)
-    for form in (rotation._at_once, rotation._fused_on_device):
-        torch.testing.assert_close(form(x, cosine, sine), rotation._in_blocks(x, cosine, sine))
+    torch.testing.assert_close(rotation._fused_on_device(x, cosine, sine), rotation._halves(x, cosine, sine))

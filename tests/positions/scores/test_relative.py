@@ -13,7 +13,18 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from locant.errors import ConfigError
-from locant.positions import FIRE, KERPLE, T5, ALiBi, AttentionShape, PositionScheme, Sandwich, Shaw
+from locant.positions import (
+    FIRE,
+    KERPLE,
+    T5,
+    ALiBi,
+    AttentionShape,
+    FoX,
+    PositionScheme,
+    RelativeProfiles,
+    Sandwich,
+    Shaw,
+)
 from locant.positions.relative import expand_relative, relative_positions
 
 BATCH, HEADS, DIM = 2, 4, 8
@@ -260,15 +271,17 @@ class Allocations(TorchDispatchMode):
 def measure(scheme: PositionScheme, length: int) -> tuple[int, int, int]:
     """Return the bytes of the result, of everything made on the way and of the largest tensor among it."""
     q, k, positions = torch.zeros(1, 8, length, 1), torch.zeros(1, 8, length, 1), torch.arange(length)
+    with torch.no_grad():
+        state = scheme.prepare(torch.zeros(1, length, 16), positions)
     with torch.no_grad(), Allocations() as made:
-        bias = scheme.score_bias(q, k, positions, positions)
+        bias = scheme.score_bias(q, k, positions, positions, *scheme.state_for("score_bias", state))
     assert bias is not None
     assert bias.is_contiguous()
     return bias.numel() * 4, sum(made.sizes.values()), max(made.sizes.values())
 
 
 @pytest.mark.parametrize(
-    "scheme", [T5(8, 8, causal=True), ALiBi(8), KERPLE(8), FIRE(8, threshold=1024.0), Sandwich(8)], ids=repr
+    "scheme", [T5(8, 8, causal=True), ALiBi(8), KERPLE(8), FIRE(8, threshold=1024.0), Sandwich(8), FoX(16, 8)], ids=repr
 )
 def test_little_is_allocated_beyond_the_result(scheme: PositionScheme) -> None:
     result, everything, largest = measure(scheme, 1024)
@@ -277,9 +290,15 @@ def test_little_is_allocated_beyond_the_result(scheme: PositionScheme) -> None:
 
 
 def test_what_the_others_allocate() -> None:
-    """Shaw: an index beside the scores. FIRE beyond its threshold: never the hidden units of all pairs."""
+    """Shaw: an index beside the scores. FIRE beyond its threshold: never the hidden units of all pairs.
+
+    Relative profiles: three indices of pairs for all rows and heads, and the products with the profiles.
+    """
     result, everything, largest = measure(Shaw(1), 1024)
     assert largest == result
     assert everything <= 1.4 * result
     result, _, largest = measure(FIRE(8, threshold=100.0), 1024)
     assert largest == result
+    result, everything, largest = measure(RelativeProfiles(16, 8, reach=128), 1024)
+    assert largest == result
+    assert everything <= 2.2 * result

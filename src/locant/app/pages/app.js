@@ -10,9 +10,11 @@ import { translate } from "./translate.js";
 const PAGES = { positions, order, context, translate };
 const main = document.querySelector("main");
 
-function figure({ title, say, drawn }, first) {
-  return element("figure", { class: first ? "first" : "" }, element(first ? "h2" : "h3", {}, title), element("div", { class: "drawn" }, drawn),
-    element("figcaption", {}, say));
+// A picture is drawn when it is shown. style: colour and stroke of the scheme that it belongs to.
+function figure({ title, say, drawn, style }, first) {
+  const sign = style && element("span", { class: "key", style: `--c: ${style.color}; --d: ${style.dash}` });
+  return element("figure", { class: first ? "first" : "" }, element(first ? "h2" : "h3", {}, sign, title),
+    element("div", { class: "drawn" }, drawn()), element("figcaption", {}, say));
 }
 
 // Shows a page in a place; as a card with its first picture, without the knobs behind "More" and the address.
@@ -29,11 +31,13 @@ function show(place, name, card) {
     try {
       found = await page.pictures({ ...state, set, mark: (position) => set({ position }) });
     } catch (error) {
-      found = [{ title: "That cannot be shown", say: error.message, drawn: element("div") }];
+      found = [{ title: "That cannot be shown", say: error.message, drawn: () => element("div") }];
     }
     if (number !== drawing) return;
     drawn.replaceChildren(figure(found[0], true));
     if (card) return;
+    await new Promise((resume) => setTimeout(resume)); // the first picture is shown before the others are drawn
+    if (number !== drawing) return;
     rest.replaceChildren(...found.slice(1).map((one) => (one.keep ? (kept = kept || figure(one, false)) : figure(one, false))));
   }
 
@@ -94,8 +98,9 @@ function route() {
 const nav = document.querySelector("nav");
 nav.append(element("a", { href: "#" }, "Start"), ...Object.entries(PAGES).map(([name, { title }]) => element("a", { href: `#${name}` }, title)));
 document.getElementById("colours").addEventListener("click", () => {
-  const dark = getComputedStyle(document.documentElement).colorScheme.includes("dark");
-  document.documentElement.dataset.colours = dark ? "light" : "dark";
+  const { dataset } = document.documentElement;
+  const dark = dataset.colours ? dataset.colours === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  dataset.colours = dark ? "light" : "dark";
 });
 addEventListener("hashchange", route);
 route();

@@ -1,10 +1,11 @@
 // The page of longer contexts: what each scaling does to every pair of a rotary model.
 
-import { count, element, lines } from "./draw.js";
+import { STYLES, count, element, lines } from "./draw.js";
 import { SCALINGS, firstUnseen, frequencies } from "./formulas.js";
 import { button, select, slider, within } from "./knobs.js";
 import { ask, extra } from "./served.js";
 
+const styles = Object.fromEntries(Object.entries(SCALINGS).map(([name, { title }]) => [title, STYLES.scalings[name]]));
 const titles = Object.fromEntries(Object.entries(SCALINGS).map(([name, { title }]) => [name, title]));
 
 // The chosen method last, so that it is drawn on top.
@@ -74,20 +75,22 @@ export const context = {
       {
         title: `Reading ${count(wanted)} tokens, ${Number((wanted / trained).toPrecision(3))} times as many`,
         say: "How many times slower each pair turns. 1 leaves a pair as it was trained.",
-        drawn: lines(of((frequency, after) => frequency / after), {
+        drawn: () => lines(of((frequency, after) => frequency / after), {
+          styles,
           xTitle: "pair, fastest first", yTitle: "slowed by", label: "How much each pair is slowed down", logarithmic: wanted / trained > 30,
         }),
       },
       {
         title: "Tokens per turn",
         say: "A pair below the trained length showed every angle in training. One above it meets new angles, unless it is slowed down.",
-        drawn: lines(of((frequency, after) => (2 * Math.PI) / after), {
+        drawn: () => lines(of((frequency, after) => (2 * Math.PI) / after), {
+          styles,
           xTitle: "pair, fastest first", yTitle: "tokens per turn", label: "Tokens per turn", logarithmic: true,
           references: { "trained length": trained, "wanted length": wanted },
         }),
       },
-      { title: "Where angles are new", say: "The first token that turns a pair to an angle unseen in training.", drawn: table(state) },
-      ...(extra.served ? [{ title: "Your config.json", say: "Paste it: Locant says what it means and what is wrong with it.", drawn: reading(), keep: true }] : []),
+      { title: "Where angles are new", say: "The first token that turns a pair to an angle unseen in training.", drawn: () => table(state) },
+      ...(extra.served ? [{ title: "Your config.json", say: "Paste it: Locant says what it means and what is wrong with it.", drawn: () => reading(), keep: true }] : []),
     ];
   },
 };

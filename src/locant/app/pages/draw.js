@@ -3,12 +3,18 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// The colours and strokes that figures have too: of the first line, the second ...; of schemes by name; and of heads.
+export const STYLES = JSON.parse(document.getElementById("styles").textContent);
+
+const NARROW = matchMedia("(max-width: 50rem)").matches; // of a phone, where letters must not shrink with the picture
+const WIDE = NARROW ? 380 : 560;
+
 // An element with attributes and children: strings become text; "on..." attributes are listeners.
 export function element(tag, attributes = {}, ...children) {
   const svg = ["svg", "g", "path", "rect", "circle", "line", "text", "title"].includes(tag);
   const made = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) value && made.addEventListener(name.slice(2), value);
     else if (value === true) made.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
   }
@@ -37,22 +43,23 @@ function ticks(lowest, highest, most) {
 }
 
 // A matrix as coloured cells. rows and columns name them; without names they are counted from 0. Blue is positive,
-// orange negative. marked: a row with a frame; plain: without names.
+// orange negative, in 32 steps, and all cells of a step are one shape: a picture of a thousand cells is drawn at once.
+// marked: a row with a frame; plain: without names.
 export function matrix(values, { rows = null, columns = null, rowTitle, columnTitle, label, marked = null, onrow = null, plain = false }) {
   const [height, width] = [values.length, values[0].length];
   const longest = rows ? Math.max(...rows.map((name) => name.length)) : 3;
   const [left, top] = plain ? [2, 2] : [18 + 7 * longest, columns ? 16 + 5 * Math.max(...columns.map((name) => name.length)) : 24];
-  const cell = columns ? Math.max(24, Math.min(44, 460 / width)) : Math.min(460 / width, 12);
+  const cell = columns ? Math.max(24, Math.min(44, (WIDE - 100) / width)) : Math.min((WIDE - 100) / width, 12);
   const tall = rows ? Math.max(22, Math.min(44, 400 / height)) : Math.min(400 / height, 12);
-  const largest = Math.max(1e-12, ...values.flat().map(Math.abs));
-  const cells = [];
+  const largest = values.reduce((most, row) => row.reduce((found, value) => Math.max(found, Math.abs(value)), most), 1e-12);
+  const steps = new Map();
   values.forEach((row, y) => row.forEach((value, x) => {
-    const share = Math.abs(value) / largest;
-    cells.push(element("rect", {
-      x: left + x * cell, y: top + y * tall, width: cell + 0.5, height: tall + 0.5,
-      class: value < 0 ? "negative" : "positive", "fill-opacity": share.toFixed(3),
-    }, element("title", {}, `${rows ? rows[y] : y}, ${columns ? columns[x] : x}: ${short(value)}`)));
+    const step = Math.round((32 * value) / largest);
+    const shape = `M${(left + x * cell).toFixed(2)} ${(top + y * tall).toFixed(2)}h${cell.toFixed(2)}v${tall.toFixed(2)}h${-cell.toFixed(2)}z`;
+    if (step) steps.set(step, (steps.get(step) || "") + shape);
   }));
+  const cells = [...steps].map(([step, shapes]) =>
+    element("path", { d: shapes, class: step < 0 ? "negative" : "positive", "fill-opacity": Math.abs(step) / 32 }));
   const names = [];
   const every = (named, size) => (named ? 1 : Math.ceil(40 / size));
   const [everyRow, everyColumn] = [every(rows, tall), every(columns, cell)];
@@ -71,19 +78,32 @@ export function matrix(values, { rows = null, columns = null, rowTitle, columnTi
   const [right, bottom] = [left + width * cell, top + height * tall];
   const frame = marked === null || marked >= height ? null
     : element("rect", { x: left, y: top + marked * tall, width: width * cell, height: tall, class: "frame" });
-  const click = onrow && ((event) => {
-    const place = event.currentTarget.getBoundingClientRect();
-    onrow(Math.min(height - 1, Math.max(0, Math.floor(((event.clientY - place.top) / place.height) * height))));
-  });
+  const said = element("title"); // of the cell that is pointed at
+  const place = (event) => {
+    const box = event.currentTarget.getBoundingClientRect();
+    const of = (share, all) => Math.min(all - 1, Math.max(0, Math.floor(share * all)));
+    return [of((event.clientY - box.top) / box.height, height), of((event.clientX - box.left) / box.width, width)];
+  };
+  const tell = (event) => {
+    const [y, x] = place(event);
+    said.textContent = `${rows ? rows[y] : y}, ${columns ? columns[x] : x}: ${short(values[y][x])}`;
+  };
+  const click = onrow && ((event) => onrow(place(event)[0]));
+  const whole = element("rect", { x: left, y: top, width: width * cell, height: tall * height, class: "whole" });
   return picture(right + (plain ? 2 : 40), bottom + (plain ? 2 : 22), label,
-    element("g", click ? { onclick: click, class: "clickable" } : {}, cells), frame, names,
+    element("g", { "shape-rendering": "crispEdges", onpointermove: tell, onclick: click, class: click ? "clickable" : null }, said, whole, cells),
+    frame, names,
     text(columnTitle, left + (width * cell) / 2, bottom + 16, { "text-anchor": "middle", class: "axis" }),
     text(rowTitle, 0, 0, { transform: `translate(10 ${top + (height * tall) / 2}) rotate(-90)`, "text-anchor": "middle", class: "axis" }));
 }
 
-// Lines over 0, 1, 2 ... series: {name: numbers}; the last is drawn on top. references: {name: number}, level lines.
-export function lines(series, { xTitle, yTitle, label, logarithmic = false, references = {}, marked = null }) {
-  const [width, height, left, top, right, bottom] = [560, 340, 62, 14, 14, 44];
+const stroke = ({ color, dash }) => `--c: ${color}; --d: ${dash}`;
+
+// Lines over 0, 1, 2 ... series: {name: numbers}; the last is drawn on top. styles: {name: {color, dash}}; a line without
+// one has that of its place. references: {name: number}, level lines.
+export function lines(series, { xTitle, yTitle, label, styles = {}, logarithmic = false, references = {}, marked = null }) {
+  const styleOf = (name, index) => stroke(styles[name] || STYLES.lines[index % STYLES.lines.length]);
+  const [width, height, left, top, right, bottom] = [WIDE, 340, logarithmic ? 82 : 62, 14, 14, 44];
   const names = Object.keys(series);
   const last = series[names[0]].length - 1;
   const scale = (value) => (logarithmic ? Math.log10(value) : value);
@@ -100,33 +120,33 @@ export function lines(series, { xTitle, yTitle, label, logarithmic = false, refe
     parts.push(element("line", { x1: left, x2: width - right, y1: y(level), y2: y(level), class: "grid" }),
       text(logarithmic ? count(level) : short(level), left - 6, y(level), { "text-anchor": "end", "dominant-baseline": "central" }));
   }
-  for (const place of ticks(0, last, 8)) {
+  for (const place of ticks(0, last, NARROW ? 5 : 8)) {
     parts.push(text(count(place), x(place), height - bottom + 16, { "text-anchor": "middle" }));
   }
   for (const [name, level] of Object.entries(references)) {
     parts.push(element("line", { x1: left, x2: width - right, y1: y(level), y2: y(level), class: "reference" }),
-      text(name, width - right, y(level) - 4, { "text-anchor": "end" }));
+      text(name, left + 4, y(level) - 4));
   }
   names.forEach((name, index) => {
     const path = series[name].map((value, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
-    parts.push(element("path", { d: path, class: `line line-${index % 6}` }, element("title", {}, name)));
+    parts.push(element("path", { d: path, class: "line", style: styleOf(name, index) }, element("title", {}, name)));
   });
   if (marked !== null) parts.push(element("line", { x1: x(marked), x2: x(marked), y1: top, y2: height - bottom, class: "frame" }));
   parts.push(text(xTitle, (left + width - right) / 2, height - 8, { "text-anchor": "middle", class: "axis" }),
     text(yTitle, 0, 0, { transform: `translate(12 ${(top + height - bottom) / 2}) rotate(-90)`, "text-anchor": "middle", class: "axis" }));
   const legend = names.length < 2 ? null : element("div", { class: "legend" },
-    names.map((name, index) => element("span", { class: `key key-${index % 6}` }, name)));
+    names.map((name, index) => element("span", { class: "key", style: styleOf(name, index) }, name)));
   return element("div", {}, picture(width, height, label, parts), legend);
 }
 
-// One clock per pair of features: its hand at the angle of the position.
+// One clock per pair of features: its hand runs clockwise from 12, by the angle of the position.
 export function clocks(angles, label) {
-  const columns = Math.min(8, angles.length);
+  const columns = Math.min(NARROW ? 4 : 8, angles.length);
   const rows = Math.ceil(angles.length / columns);
   const size = 70;
   return picture(columns * size, rows * (size + 8), label, angles.map((angle, pair) => {
     const [x, y] = [(pair % columns) * size + size / 2, Math.floor(pair / columns) * (size + 8) + size / 2];
-    const [tipX, tipY] = [x + 27 * Math.cos(angle), y - 27 * Math.sin(angle)];
+    const [tipX, tipY] = [x + 27 * Math.sin(angle), y - 27 * Math.cos(angle)];
     return element("g", {},
       element("circle", { cx: x, cy: y, r: 30, class: "dial" }),
       element("line", { x1: x, y1: y, x2: tipX, y2: tipY, class: "hand" }),

@@ -48,7 +48,7 @@ export const order = {
   },
   async pictures(state) {
     const wrong = problem(state.sentence);
-    if (wrong) return [{ title: "Swap two words", say: wrong, drawn: element("div") }];
+    if (wrong) return [{ title: "Swap two words", say: wrong, drawn: () => element("div") }];
     const { list, first, second } = places(state);
     const other = swapped(list, first, second);
     const [before, after] = [await read(list.join(" "), state), await read(other.join(" "), state)];
@@ -58,7 +58,7 @@ export const order = {
       : `Without positions the model ${same ? "cannot tell the two sentences apart" : "writes two translations"}.`;
     const found = [{
       title: verdict, say: "Marked words changed places.",
-      drawn: element("div", {}, shown(list, [first, second], before.translation), shown(other, [first, second], after.translation)),
+      drawn: () => element("div", {}, shown(list, [first, second], before.translation), shown(other, [first, second], after.translation)),
     }];
     if (before.source.length === list.length + 1 && after.source.length === before.source.length) {
       // Where each word of the first sentence stands in the second.
@@ -66,7 +66,7 @@ export const order = {
       found.push({
         title: "How far every word's vector moves",
         say: "Encoder, layer by layer, each word compared with itself in the other sentence. Row 0 is the word with its position.",
-        drawn: matrix(before.states.map((states, layer) => list.map((_, index) => distance(states[index], after.states[layer][place[index]]))), {
+        drawn: () => matrix(before.states.map((states, layer) => list.map((_, index) => distance(states[index], after.states[layer][place[index]]))), {
           rows: before.states.map((_, layer) => (layer ? `layer ${layer}` : "input")), columns: list, rowTitle: "", columnTitle: "word", label: "Movement of vectors",
         }),
       });

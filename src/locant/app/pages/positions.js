@@ -1,6 +1,6 @@
 // The page of single schemes: what each one tells a Transformer about positions.
 
-import { clocks, count, element, lines, matrix } from "./draw.js";
+import { STYLES, clocks, count, element, lines, matrix } from "./draw.js";
 import { BIASES, alibiSlopes, frequencies, range, rotaryScore, sinusoids, t5Bucket } from "./formulas.js";
 import { select, slider, within } from "./knobs.js";
 import { ask, extra } from "./served.js";
@@ -21,7 +21,7 @@ const SAYS = {
 const hands = ({ width, base, position }) => ({
   title: `Clock hands at position ${position}`,
   say: "One hand per pair of features. The first hand needs 6.28 tokens per turn, the last one almost stands still.",
-  drawn: clocks(frequencies(width, base).slice(0, 16).map((frequency) => position * frequency), `Clock hands at position ${position}`),
+  drawn: () => clocks(frequencies(width, base).slice(0, 16).map((frequency) => position * frequency), `Clock hands at position ${position}`),
 });
 
 function biases(scheme, { length }) {
@@ -29,13 +29,14 @@ function biases(scheme, { length }) {
   return [
     {
       title: "Bias by distance", say: "What is added to the score of a key that many tokens before the query; one line per head.",
-      drawn: lines(Object.fromEntries(values.map((row, head) => [`head ${head + 1}`, row])), {
+      drawn: () => lines(Object.fromEntries(values.map((row, head) => [`head ${head + 1}`, row])), {
         xTitle: "distance in tokens", yTitle: "added to the score", label: "Bias by distance",
+        styles: Object.fromEntries(STYLES.heads.map((color, head) => [`head ${head + 1}`, { color, dash: "none" }])),
       }),
     },
     {
       title: "Every head", say: scheme === "alibi" ? `Slopes: ${alibiSlopes(HEADS).map((slope) => `1/${1 / slope}`).join(", ")}.` : "The same numbers as a heat map.",
-      drawn: matrix(values, { rows: range(HEADS).map((head) => `${head + 1}`), rowTitle: "head", columnTitle: "distance in tokens", label: "Bias of every head" }),
+      drawn: () => matrix(values, { rows: range(HEADS).map((head) => `${head + 1}`), rowTitle: "head", columnTitle: "distance in tokens", label: "Bias of every head" }),
     },
   ];
 }
@@ -48,11 +49,11 @@ const OF_SCHEME = {
     return [hands(state),
       {
         title: "The code of every position", say: "Row p is added to the vector of the word at position p. Click a row.",
-        drawn: matrix(codes, { rowTitle: "position", columnTitle: "feature", label: "Sinusoidal code", marked: position, onrow: state.mark }),
+        drawn: () => matrix(codes, { rowTitle: "position", columnTitle: "feature", label: "Sinusoidal code", marked: position, onrow: state.mark }),
       },
       {
         title: `How much other positions resemble position ${position}`, say: "The dot product of their codes: neighbours are most alike.",
-        drawn: lines({ "dot product": products }, { xTitle: "position", yTitle: "dot product", label: "Dot products", marked: position }),
+        drawn: () => lines({ "dot product": products }, { styles: { "dot product": STYLES.schemes.sinusoidal }, xTitle: "position", yTitle: "dot product", label: "Dot products", marked: position }),
       }];
   },
   rotary(state) {
@@ -60,13 +61,14 @@ const OF_SCHEME = {
     return [hands(state),
       {
         title: "Score by distance", say: "The score of an equal query and key, as a share of the score at distance 0.",
-        drawn: lines({ score: range(length).map((distance) => rotaryScore(distance, width, base)) }, {
+        drawn: () => lines({ score: range(length).map((distance) => rotaryScore(distance, width, base)) }, {
+          styles: { score: STYLES.schemes.rotary },
           xTitle: "distance in tokens", yTitle: "share of the score at 0", label: "Score by distance", marked: position,
         }),
       },
       {
         title: "Cosine of every angle", say: "Row p: by how much each pair is turned at position p.",
-        drawn: matrix(range(length).map((place) => frequencies(width, base).map((frequency) => Math.cos(place * frequency))), {
+        drawn: () => matrix(range(length).map((place) => frequencies(width, base).map((frequency) => Math.cos(place * frequency))), {
           rowTitle: "position", columnTitle: "pair", label: "Cosines", marked: position, onrow: state.mark,
         }),
       }];
@@ -75,9 +77,9 @@ const OF_SCHEME = {
   sandwich: (state) => biases("sandwich", state),
   t5: ({ length }) => [{
     title: "Bucket of every distance", say: "Up to 15 tokens every distance has a bias of its own; farther ones share it, ever more of them.",
-    drawn: lines({ bucket: range(length).map(t5Bucket) }, { xTitle: "distance in tokens", yTitle: "bucket", label: "Buckets" }),
+    drawn: () => lines({ bucket: range(length).map(t5Bucket) }, { styles: { bucket: STYLES.schemes.t5 }, xTitle: "distance in tokens", yTitle: "bucket", label: "Buckets" }),
   }],
-  none: () => [{ title: "Nothing to draw", say: "A model without positions reads a bag of words. See “Swap two words”.", drawn: element("div") }],
+  none: () => [{ title: "Nothing to draw", say: "A model without positions reads a bag of words. See “Swap two words”.", drawn: () => element("div") }],
 };
 
 // Of a scheme that Locant computes: by how much it changes the scores of fixed contents.
@@ -86,11 +88,11 @@ async function computed(scheme, { width, length }) {
   return [
     {
       title: "Change of every score", say: "By how much positions change the score of a query and a key whose contents are the same everywhere. Trained values are as they begin.",
-      drawn: matrix(changes, { rowTitle: "query's position", columnTitle: "key's position", label: "Change of every score" }),
+      drawn: () => matrix(changes, { rowTitle: "query's position", columnTitle: "key's position", label: "Change of every score" }),
     },
     {
       title: "Change by distance", say: "From the last position backwards.",
-      drawn: lines({ change: changes[length - 1].slice().reverse() }, { xTitle: "distance in tokens", yTitle: "added to the score", label: "Change by distance" }),
+      drawn: () => lines({ change: changes[length - 1].slice().reverse() }, { styles: { change: STYLES.schemes[scheme] }, xTitle: "distance in tokens", yTitle: "added to the score", label: "Change by distance" }),
     },
   ];
 }
@@ -138,7 +140,7 @@ export const positions = {
     if (!state.beside) return found;
     const other = await pictures(state.beside, state);
     const name = (scheme) => COMMON[scheme] || scheme;
-    const named = (some, scheme) => some.map((one) => ({ ...one, title: `${name(scheme)}: ${one.title}` }));
+    const named = (some, scheme) => some.map((one) => ({ ...one, title: `${name(scheme)}: ${one.title}`, style: STYLES.schemes[scheme] }));
     const [left, right] = [named(found, state.scheme), named(other, state.beside)];
     return range(Math.max(left.length, right.length)).flatMap((index) => [left[index], right[index]]).filter(Boolean);
   },

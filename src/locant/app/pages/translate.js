@@ -50,7 +50,7 @@ export const translate = {
   },
   async pictures(state) {
     const wrong = problem(state.sentence);
-    if (wrong) return [{ title: "Translate", say: wrong, drawn: element("div") }];
+    if (wrong) return [{ title: "Translate", say: wrong, drawn: () => element("div") }];
     const found = await read(state.sentence, state);
     last = found;
     const word = Math.min(state.word, found.written.length - 1);
@@ -62,21 +62,21 @@ export const translate = {
       {
         title: found.translation || "(nothing)",
         say: `Writing “${found.written[word]}”: the thicker a link, the more the decoder reads from that word.`,
-        drawn: links(found.source, found.written, cross, { label: "Cross-attention", marked: word, onword: mark }),
+        drawn: () => links(found.source, found.written, cross, { label: "Cross-attention", marked: word, onword: mark }),
       },
       {
         title: "Candidates for this word", say: "Shares of probability, after the temperature.",
-        drawn: bars(found.candidates[word], "Candidates"),
+        drawn: () => bars(found.candidates[word], "Candidates"),
       },
       {
         title: `${PARTS[now.part]}, layer ${now.layer}, ${now.head ? `head ${now.head}` : "mean of all heads"}`,
         say: now.part === "cross" ? "A row is the word that is being written, a column the word read; rows sum to 1."
           : "A row is the word that looks, a column the word it reads; rows sum to 1.",
-        drawn: matrix(now.weights, { rows: below, columns: above, rowTitle: "", columnTitle: "", label: "Attention", marked: now.part === "cross" ? word : null }),
+        drawn: () => matrix(now.weights, { rows: below, columns: above, rowTitle: "", columnTitle: "", label: "Attention", marked: now.part === "cross" ? word : null }),
       },
       {
         title: `All heads of ${PARTS[now.part]}`, say: "Layer and head, counted from 1. Click one to see it above.",
-        drawn: element("div", { class: "heads" }, now.layers.map((heads, layer) => element("div", { class: "layer" },
+        drawn: () => element("div", { class: "heads" }, now.layers.map((heads, layer) => element("div", { class: "layer" },
           heads.map((weights, head) => element("button", {
             type: "button", class: "head", "aria-label": `layer ${layer + 1}, head ${head + 1}`, onclick: () => state.set({ layer: layer + 1, head: head + 1 }),
           }, matrix(weights, { plain: true, rowTitle: "", columnTitle: "", label: `layer ${layer + 1}, head ${head + 1}` }), `${layer + 1}.${head + 1}`))))),

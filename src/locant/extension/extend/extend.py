@@ -16,6 +16,7 @@ from locant.extension.extend.gguf import extend_gguf, write_extended_gguf
 from locant.extension.extend.methods import (
     AUTO,
     DEFAULT,
+    DROPE,
     Extended,
     check_request,
     extend_config,
@@ -103,6 +104,8 @@ def extend_model(
     require_new_folder(output)
     if finetuning is not None:
         check_finetuning(finetuning)
+    elif method == DROPE:
+        raise UsageError("A model that no longer rotates reads nothing before it is trained: give drope --finetune.")
     source = load_source(resolve_model(model))
     if format is None:
         format = "gguf" if source.kind == "gguf" and finetuning is None else "huggingface"
@@ -185,7 +188,8 @@ def _train(
 ) -> ExtensionReport:
     import torch
 
-    content, length = mark_trained(extended.content), settings.length or report.target_length
+    content = mark_trained(extended.content)
+    length = settings.length or (report.original_length if report.method == DROPE else report.target_length)
     settings = replace(settings, length=length)
     if length > report.target_length:
         raise ConfigError(

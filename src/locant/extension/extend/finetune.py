@@ -96,7 +96,7 @@ class FineTuning:
     Args:
         texts: Files of UTF-8 text.
         steps: Number of updates; each one reads one piece of text.
-        length: Tokens of a piece; the target length of the extension where it is ``None``.
+        length: Tokens of a piece; where it is ``None`` the target length of the extension, of ``drope`` the original.
         kind: ``lora`` or ``full``.
         rank: Of LoRA's matrices.
         learning_rate: After the warm-up; 2e-4 for LoRA and 2e-5 in full where it is ``None``.

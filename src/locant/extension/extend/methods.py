@@ -9,7 +9,8 @@ from typing import Any
 
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import SCALINGS
+from locant.positions.scaling import SCALINGS, Linear
+from locant.positions.scaling.checks import require_longer
 from locant.positions.scaling.frequency import ExtensionMethod
 from locant.rotary_configs.config_json import read_huggingface, text_config, text_config_path, write_huggingface
 from locant.rotary_configs.reading import UNREADABLE, NoRotaryPositionsError, ParsedConfig, turn_alike
@@ -22,6 +23,17 @@ DEFAULT = "yarn"
 GOES_ON = "longrope"
 """The method that goes on from any scaling, because its lists can hold any frequencies."""
 
+DROPE = "drope"
+"""The method that stops all rotation, after which the model is trained again at its old length."""
+
+_DROPE = ExtensionMethod(
+    "the rotation is dropped, and the model trained again at its old length; Gelberg et al. 2025, arXiv:2512.12167",
+    "No layer rotates: config.json says so by a linear scaling whose factor leaves no angle. Engines that make a table "
+    "of all positions times that factor cannot load it.",
+    comparable=False,
+)
+_STILL = float(1 << 40)  # a linear factor by which a million tokens turn the fastest pair by a millionth of a radian
+
 _LONGEST = 1 << 31
 _SLIDING = "sliding_attention"
 
@@ -29,8 +41,9 @@ Read = Callable[[Mapping[str, Any]], ParsedConfig]
 
 
 def extension_methods() -> dict[str, ExtensionMethod]:
-    """Return the scalings that are offered as methods, by name."""
-    return {name: scaling.method for name, scaling in SCALINGS.items() if scaling.method is not None}
+    """Return the scalings that are offered as methods, and :data:`DROPE`, by name."""
+    found = {name: scaling.method for name, scaling in SCALINGS.items() if scaling.method is not None}
+    return {**found, DROPE: _DROPE}
 
 
 def main_layer(configs: Mapping[str, RotaryConfig]) -> str:
@@ -48,7 +61,7 @@ def check_request(method: str, target_length: int) -> None:
 
 
 def extend_configs(configs: Mapping[str, RotaryConfig], method: str, target_length: int) -> dict[str, RotaryConfig]:
-    """Return a model's rotary configurations by layer type, extended; those of sliding attention stay.
+    """Return a model's rotary configurations by layer type, extended; those of sliding attention only drop rotation.
 
     Args:
         configs: What they are now.
@@ -63,7 +76,7 @@ def extend_configs(configs: Mapping[str, RotaryConfig], method: str, target_leng
     if set(configs) == {_SLIDING}:
         raise ConfigError("All layers of this model have sliding attention, which needs no scaling for longer texts.")
     extended = {
-        layer: config if layer == _SLIDING else _extended(config, method, target_length)
+        layer: config if layer == _SLIDING and method != DROPE else _extended(config, method, target_length)
         for layer, config in configs.items()
     }
     length = extended[main_layer(configs)].max_length
@@ -74,6 +87,9 @@ def _extended(config: RotaryConfig, method: str, target_length: int) -> RotaryCo
     in_training = config.scaling.in_training()
     if in_training != config.scaling:
         config = replace(config, scaling=in_training, max_length=config.present_length())
+    if method == DROPE:
+        require_longer(config.present_length(), target_length)
+        return replace(config, scaling=Linear(factor=_STILL), max_length=target_length)
     assert config.rotary_dim is not None
     scaling = SCALINGS[method].extending(
         config.scaling, config.rotary_dim, config.base, config.present_length(), target_length
@@ -88,7 +104,7 @@ def first_possible(
 
     The other one is never taken in the place of the scaling that the model has already.
     """
-    is_last = not may_go_on or method in (GOES_ON, configs[main_layer(configs)].scaling.name)
+    is_last = not may_go_on or method in (GOES_ON, DROPE, configs[main_layer(configs)].scaling.name)
     try:
         return make(method)
     except ConfigError as error:
@@ -220,6 +236,10 @@ def read_by_class(content: Mapping[str, Any]) -> ParsedConfig:
     except NoClassError:
         return read_huggingface(content)
     if not reading.configs:
+        with suppress(ConfigError):
+            stated = read_huggingface(content)
+            if all(float(max(config.frequencies())) < 1e-9 for config in stated.configs.values()):
+                return replace(stated, source=reading.source)  # turns so slow show in no text: rotation is dropped
         raise NoRotaryPositionsError(f"{reading.source} rotates no queries and keys, so that nothing can be extended.")
     return reading
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -85,12 +83,6 @@ class NormalisedIndex(Index):
             raise ConfigError(f"max_positions of a normalised index must be at least 2; got {max_positions}.")
         self._max_positions = max_positions
 
-    @classmethod
-    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
-        """Return the trained length as the declared one."""
-        del head_dim, longest
-        return {"max_positions": max(2, trained)}
-
     @property
     def max_positions(self) -> int:
         """The declared length in tokens."""
@@ -135,11 +127,6 @@ class Binary(PositionCode):
 
     def __init__(self, dim: int, *, combine: Combination = "add", features: int | None = None) -> None:
         super().__init__(dim, combine, features)
-
-    @property
-    def bit_features(self) -> tuple[int, ...]:
-        """All features of the code, one a digit."""
-        return tuple(range(self.features))
 
     @property
     def max_positions(self) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -50,12 +48,6 @@ class Learned(PositionCode):
             raise ConfigError(f"max_positions of learned positions must be at least 1; got {max_positions}.")
         self.weight = nn.Parameter(torch.empty(max_positions, self.features))
         self.reset_parameters()
-
-    @classmethod
-    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
-        """Return a table that ends at the trained length."""
-        del head_dim, longest
-        return {"max_positions": max(2, trained)}
 
     def reset_parameters(self) -> None:
         """Draw the table from a normal distribution of standard deviation ``E^-0.5``, like token embeddings."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal, get_args
 
 import torch
@@ -140,14 +139,3 @@ class Sinusoidal(PositionCode):
         if self.start:
             positions = (positions if positions.is_floating_point() else positions.long()) + self.start
         return self._table(positions)
-
-    @property
-    def wave_pairs(self) -> tuple[tuple[float, int, int], ...]:
-        """Every pair of features: its tokens of a full turn, and the indices of its sine and cosine."""
-        half, found = self.features // 2, []
-        for pair, radians in enumerate(self.frequencies.radians):
-            sine, cosine = (2 * pair, 2 * pair + 1) if self.dialect == "paper" else (pair, half + pair)
-            if self.cosine_first:
-                sine, cosine = cosine, sine
-            found.append((2 * math.pi / float(radians), sine, cosine))
-        return tuple(found)

@@ -197,6 +197,11 @@ def _require_unrotated(parts: ModelParts, scheme: PositionScheme | None) -> None
             f"The scheme '{scheme.name}' acts on the embeddings; install serves schemes that act on queries and keys "
             "or on scores."
         )
+    if scheme is not None and scheme.reads_state:
+        raise ConfigError(
+            f"The scheme '{scheme.name}' reads the input of every layer, which install cannot hand it; choose one that "
+            "reads positions, queries and keys alone."
+        )
     if isinstance(scheme, Rotary) and scheme.config.layout not in parts.layouts:
         raise ConfigError(
             f"The scheme '{scheme.name}' pairs features as '{scheme.config.layout}', but the weights of "

@@ -225,7 +225,7 @@ def _attend(
     needs_mask = is_causal and (has_bias or len(blocks) > 1 or "eager" in name)
     parts = []
     for block in blocks or [slice(0, queries)]:
-        q, q_at, seen, allowed = query[:, :, block], at[..., block], keys, mask
+        q, q_at, seen, allowed, given = query[:, :, block], at[..., block], keys, mask, kwargs
         if needs_mask:
             # Without a mask the first query sees the first key alone: a static cache has room behind the last ones.
             seen = min(block.stop, keys)
@@ -242,7 +242,10 @@ def _attend(
                 if allowed is not None and allowed.dtype == torch.bool:
                     allowed = _added(allowed, q.dtype)
                 allowed = bias if allowed is None else allowed + bias
-        parts.append(function(module, *scheme.rotate(q, k, q_at, k_at), v, allowed, **kwargs))
+        turned_q, turned_k = scheme.rotate(q, k, q_at, k_at)
+        if (wider := turned_q.shape[-1] / q.shape[-1]) != 1:  # schemes count on scores divided by the root of that size
+            given = {**kwargs, "scaling": (kwargs.get("scaling") or q.shape[-1] ** -0.5) * wider**-0.5}
+        parts.append(function(module, turned_q, turned_k, v, allowed, **given))
     if len(parts) == 1:
         return parts[0]
     weights = None if parts[0][1] is None else torch.cat([part[1] for part in parts], dim=2)

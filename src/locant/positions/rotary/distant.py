@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -110,13 +109,6 @@ class SelfExtend(_NearAndFar):
             raise ConfigError(f"group must be at least 1 token; got {group}.")
         self.group = group
 
-    @classmethod
-    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
-        """Return near distances as they are; the farthest one of the longest test becomes one that was trained."""
-        del head_dim
-        window = max(1, trained // 2)
-        return {"window": window, "group": max(1, -(-(longest - window) // max(1, trained - window)))}
-
     def far_positions(self, q_positions: Tensor, k_positions: Tensor, *, behind: bool) -> tuple[Tensor, Tensor]:
         """Return grouped positions, the queries' shifted so that the distances join those of the window."""
         shift = self.window - self.window // self.group
@@ -165,12 +157,6 @@ class RectifiedRotary(_NearAndFar):
         layout: RotaryLayout = "half",
     ) -> None:
         super().__init__(head_dim, window, base, rotary_dim, layout)
-
-    @classmethod
-    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
-        """Return the trained length as the largest distance."""
-        del head_dim, longest
-        return {"window": trained}
 
     def far_positions(self, q_positions: Tensor, k_positions: Tensor, *, behind: bool) -> tuple[Tensor, Tensor]:
         """Return a constant distance: all queries at the window, all keys at 0."""

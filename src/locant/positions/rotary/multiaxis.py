@@ -19,27 +19,21 @@ from locant.positions.rotary.rotation import RotaryAngles, apply_rotation
 from locant.positions.scheme import AttentionShape, PositionScheme, Rotation, describes, require_choice
 
 
-class _MultiAxisRotary(PositionScheme):
-    """RoPE in which every pair turns by one of several coordinates.
+class MultiAxisRotary(PositionScheme):
+    """RoPE of tokens with several coordinates.
 
     Args:
         head_dim: Features of one head.
-        frequencies: Radians per unit of the pairs' coordinates.
-        axis_of_pair: Which coordinate each pair turns by.
+        axes: Number of coordinates.
         layout: Which features form a pair.
     """
 
     traceable = True
 
-    def __init__(
-        self, head_dim: int, frequencies: Sequence[Decimal], axis_of_pair: Sequence[int], layout: RotaryLayout
-    ) -> None:
+    def __init__(self, head_dim: int, axes: int, layout: RotaryLayout) -> None:
         super().__init__()
         require_choice("layout", layout, ("half", "interleaved"))
-        self.head_dim = head_dim
-        self.frequencies = Frequencies(frequencies)
-        self.axis_of_pair = tuple(axis_of_pair)
-        self.axes = max(axis_of_pair) + 1
+        self.head_dim, self.axes = head_dim, axes
         self.layout: RotaryLayout = layout
 
     @classmethod
@@ -49,6 +43,10 @@ class _MultiAxisRotary(PositionScheme):
 
     def coordinates(self, positions: Tensor) -> Tensor:
         """Return the coordinates ``[..., A]`` of integer positions ``[...]`` in running text."""
+        raise NotImplementedError
+
+    def sine_cosine(self, coordinates: Tensor) -> tuple[Tensor, Tensor]:
+        """Return sines and cosines of coordinates ``[L, A]`` or ``[B, L, A]``, to broadcast with ``[B, H, L, n]``."""
         raise NotImplementedError
 
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,15 +83,45 @@ class _MultiAxisRotary(PositionScheme):
                 f"Coordinates need {self.axes} numbers a token, for the shape [B, L, {self.axes}]; "
                 f"got {list(positions.shape)}."
             )
-        axis = torch.tensor(self.axis_of_pair, device=coordinates.device)
-        sine, cosine = self.frequencies.sine_cosine(coordinates.index_select(-1, axis), each=True)
-        if sine.dim() == 3:
-            sine, cosine = sine.unsqueeze(1), cosine.unsqueeze(1)
+        sine, cosine = self.sine_cosine(coordinates)
         return RotaryAngles(cosine, sine, self.layout)
 
 
+class _OneAxisForEachPair(MultiAxisRotary):
+    """RoPE in which every pair turns by one of several coordinates.
+
+    Args:
+        head_dim: Features of one head.
+        frequencies: Radians per unit of the pairs' coordinates.
+        axis_of_pair: Which coordinate each pair turns by.
+        layout: Which features form a pair.
+    """
+
+    def __init__(
+        self, head_dim: int, frequencies: Sequence[Decimal], axis_of_pair: Sequence[int], layout: RotaryLayout
+    ) -> None:
+        super().__init__(head_dim, max(axis_of_pair) + 1, layout)
+        self.frequencies = Frequencies(frequencies)
+        self.axis_of_pair = tuple(axis_of_pair)
+
+    def sine_cosine(self, coordinates: Tensor) -> tuple[Tensor, Tensor]:
+        """Return sines and cosines as :meth:`MultiAxisRotary.sine_cosine`, those of a pair by its own coordinate."""
+        axis = torch.tensor(self.axis_of_pair, device=coordinates.device)
+        sine, cosine = self.frequencies.sine_cosine(coordinates.index_select(-1, axis), each=True)
+        return (sine.unsqueeze(1), cosine.unsqueeze(1)) if sine.dim() == 3 else (sine, cosine)
+
+
+def grid_coordinates(positions: Tensor, grid: Sequence[int]) -> Tensor:
+    """Return the coordinates ``[..., A]`` of flat positions ``[...]`` in a grid of ``A`` axes, the last the fastest.
+
+    The first axis may be exceeded.
+    """
+    steps = [torch.div(positions, math.prod(grid[axis + 1 :]), rounding_mode="floor") for axis in range(len(grid))]
+    return torch.stack([steps[0], *(s % size for s, size in zip(steps[1:], grid[1:], strict=True))], dim=-1)
+
+
 @register_scheme("axial-rotary")
-class AxialRotary(_MultiAxisRotary):
+class AxialRotary(_OneAxisForEachPair):
     """RoPE on a grid: the pairs are shared out between the axes, each with frequencies of its own.
 
     Source: Heo et al. 2024, "Rotary Position Embedding for Vision Transformer", section 3.2 (RoPE-Axial); the first
@@ -161,13 +189,11 @@ class AxialRotary(_MultiAxisRotary):
 
     def coordinates(self, positions: Tensor) -> Tensor:
         """Return the coordinates ``[..., A]`` of flat positions ``[...]``."""
-        strides = [math.prod(self.grid[axis + 1 :]) for axis in range(self.axes)]
-        steps = [torch.div(positions, stride, rounding_mode="floor") for stride in strides]
-        return torch.stack([steps[0], *(s % size for s, size in zip(steps[1:], self.grid[1:], strict=True))], dim=-1)
+        return grid_coordinates(positions, self.grid)
 
 
 @register_scheme("multimodal-rotary")
-class MultimodalRotary(_MultiAxisRotary):
+class MultimodalRotary(_OneAxisForEachPair):
     """M-RoPE: the pairs of one head are shared between time, height and width.
 
     Source: Wang et al. 2024, "Qwen2-VL", section 2.1. The frequencies are those of plain RoPE; ``sections`` says how

@@ -125,7 +125,7 @@ def _rotate_one(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> T
         return _fused(x, cosine, sine)
     if _fuses and x.device.type != "cpu":
         return _compiled_fused()(x, cosine, sine)
-    return _in_blocks(x, cosine, sine) if x.is_cpu else _at_once(x, cosine, sine)
+    return _halves(x, cosine, sine)
 
 
 @cache
@@ -153,26 +153,20 @@ def _fused_on_device(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return (wide * torch.cat((cosine, cosine), dim=-1) + turned * torch.cat((sine, sine), dim=-1)).to(x.dtype)
 
 
-def _in_blocks(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    result = torch.empty_like(x)
-    pairs = cosine.shape[-1]
-    step = max(1, _ELEMENTS_AT_ONCE // max(1, x[:, :1].numel()))
-    for start in range(0, x.shape[1], step):
-        part, turned = x[:, start : start + step].to(cosine.dtype), result[:, start : start + step]
+def _halves(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Rotate halves in as few passes as PyTorch's own operations allow; on the CPU so many heads as its caches hold."""
+    pairs, heads, result = cosine.shape[-1], x.shape[1], torch.empty_like(x)
+    step = max(1, _ELEMENTS_AT_ONCE // max(1, x[:, :1].numel()) if x.is_cpu else heads)
+    for block in (slice(start, start + step) for start in range(0, heads, step)):
+        part, turned = x[:, block].to(cosine.dtype) if x.is_cpu else x[:, block], result[:, block]
+        cos, sin = (t[..., block, :, :] if t.dim() > 2 and t.shape[-3] > 1 else t for t in (cosine, sine))
+        wide = turned if x.dtype == cosine.dtype else torch.empty_like(part, dtype=cosine.dtype)
         a, b = part[..., :pairs], part[..., pairs:]
-        turned[..., :pairs] = (a * cosine).addcmul_(b, sine, value=-1)
-        turned[..., pairs:] = (b * cosine).addcmul_(a, sine)
+        torch.mul(a, cos, out=wide[..., :pairs]).addcmul_(b, sin, value=-1)
+        torch.mul(b, cos, out=wide[..., pairs:]).addcmul_(a, sin)
+        if wide is not turned:
+            turned.copy_(wide)
     return result
-
-
-def _at_once(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotate halves in as few passes over the device's memory as PyTorch's own operations allow."""
-    pairs = cosine.shape[-1]
-    a, b = x[..., :pairs], x[..., pairs:]
-    result = torch.empty_like(x, dtype=cosine.dtype)
-    torch.mul(a, cosine, out=result[..., :pairs]).addcmul_(b, sine, value=-1)
-    torch.mul(b, cosine, out=result[..., pairs:]).addcmul_(a, sine)
-    return result.to(x.dtype)
 
 
 def layout_order(head_dim: int, *, rotary_dim: int | None = None, source: RotaryLayout, target: RotaryLayout) -> Tensor:

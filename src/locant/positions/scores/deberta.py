@@ -47,6 +47,7 @@ class DeBERTa(PositionScheme):
     Args:
         model_dim: Width of the model, ``E``.
         num_heads: Number of heads, ``H``.
+        head_dim: Features of a head, ``D``, where they are not ``E / H``.
         max_distance: Distance ``k`` in tokens from which on all distances look the same.
         buckets: Number of buckets for each direction, even; 0 for a bucket of each distance.
 
@@ -69,7 +70,15 @@ class DeBERTa(PositionScheme):
     traceable = True
     num_heads: int
 
-    def __init__(self, model_dim: int, num_heads: int, *, max_distance: int = 512, buckets: int = 0) -> None:
+    def __init__(
+        self,
+        model_dim: int,
+        num_heads: int,
+        head_dim: int | None = None,
+        *,
+        max_distance: int = 512,
+        buckets: int = 0,
+    ) -> None:
         super().__init__()
         if max_distance < 1:
             raise ConfigError(f"max_distance of DeBERTa positions must be at least 1; got {max_distance}.")
@@ -78,18 +87,18 @@ class DeBERTa(PositionScheme):
                 "buckets of DeBERTa positions must be 0, or an even number from 4 to 2 (max_distance - 2), so that "
                 f"distances are left for logarithmic buckets; got buckets={buckets}, max_distance={max_distance}."
             )
-        self.num_heads, self.head_dim = num_heads, model_dim // num_heads
+        self.num_heads, self.head_dim = num_heads, head_dim or model_dim // num_heads
         self.span = buckets or max_distance
         self._buckets = _logarithmic_buckets(buckets // 2, max_distance) if buckets else None
         self.embeddings = nn.Parameter(torch.empty(2 * self.span, model_dim))
-        self.query_projection = nn.Parameter(torch.empty(model_dim, model_dim))
-        self.key_projection = nn.Parameter(torch.empty(model_dim, model_dim))
+        self.query_projection = nn.Parameter(torch.empty(model_dim, num_heads * self.head_dim))
+        self.key_projection = nn.Parameter(torch.empty(model_dim, num_heads * self.head_dim))
         self.reset_parameters()
 
     @classmethod
     def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
         """Build the scheme for the width and the heads of a model."""
-        return cls(shape.model_dim, shape.num_heads, **options)
+        return cls(shape.model_dim, shape.num_heads, shape.head_dim, **options)
 
     def reset_parameters(self) -> None:
         """Draw projections Xavier-uniformly, and ``P`` from a normal distribution of deviation 0.02 (authors' code)."""

@@ -44,6 +44,7 @@ class TransformerXL(PositionScheme):
     Args:
         model_dim: Width of the model, ``E``; even.
         num_heads: Number of heads, ``H``.
+        head_dim: Features of a head, ``D``, where they are not ``E / H``.
 
     Raises:
         ConfigError: ``model_dim`` is odd, or positions are not integers.
@@ -61,10 +62,10 @@ class TransformerXL(PositionScheme):
     per_layer: ClassVar[bool] = True
     traceable = True
 
-    def __init__(self, model_dim: int, num_heads: int) -> None:
+    def __init__(self, model_dim: int, num_heads: int, head_dim: int | None = None) -> None:
         super().__init__()
         self.frequencies = sinusoid_frequencies(model_dim)
-        self.num_heads, self.head_dim = num_heads, model_dim // num_heads
+        self.num_heads, self.head_dim = num_heads, head_dim or model_dim // num_heads
         self.content_bias = nn.Parameter(torch.empty(num_heads, self.head_dim))
         self.position_bias = nn.Parameter(torch.empty(num_heads, self.head_dim))
         self.projection = nn.Parameter(torch.empty(model_dim, num_heads * self.head_dim))
@@ -73,7 +74,7 @@ class TransformerXL(PositionScheme):
     @classmethod
     def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
         """Build the scheme for the width and the heads of a model."""
-        return cls(shape.model_dim, shape.num_heads, **options)
+        return cls(shape.model_dim, shape.num_heads, shape.head_dim, **options)
 
     def reset_parameters(self) -> None:
         """Draw ``W`` Xavier-uniformly, and the biases from a normal distribution of deviation 0.02 (authors' code)."""

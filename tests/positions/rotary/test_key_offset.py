@@ -1,0 +1,56 @@
+"""Keys whose features without rotation stand one token later, against the formulas of modded-nanogpt."""
+
+import torch
+from torch import Tensor
+
+from locant.positions import Mask, PartialKeyOffset, attend_with_positions
+
+
+def some(seed: int, length: int = 10) -> Tensor:
+    return torch.randn(2, 3, length, 16, generator=torch.Generator().manual_seed(seed))
+
+
+def written_out(q: Tensor, k: Tensor) -> Tensor:
+    """Scores of heads ``[B, H, L, D]`` as modded-nanogpt computes them, before their scale, in float64."""
+    length, dim = q.shape[-2:]
+    frequencies = (1 / 1024) ** torch.linspace(0, 1, dim // 4, dtype=torch.float64)
+    angles = torch.outer(torch.arange(length), torch.cat((frequencies, torch.zeros(dim // 4))))
+    cosine, sine = angles.cos().repeat_interleave(2, dim=-1), angles.sin().repeat_interleave(2, dim=-1)
+    sine[..., 1::2] *= -1
+
+    def rotated(x: Tensor) -> Tensor:
+        return x * cosine + x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2) * sine
+
+    q, k = rotated(q.double()), rotated(k.double())
+    k[:, :, 1:, dim // 2 :] = k[:, :, :-1, dim // 2 :].clone()
+    return q @ k.mT
+
+
+def test_modded_nanogpt() -> None:
+    q, k, at = some(1), some(2), torch.arange(10)
+    scheme = PartialKeyOffset(16, base=1024 ** (4 / 3), layout="interleaved")
+    # It turns the other way: first and second of a pair change places.
+    first, second = scheme.rotate(*(x.unflatten(-1, (8, 2)).flip(-1).flatten(-2) for x in (q, k)), at, at)
+    torch.testing.assert_close((first @ second.mT).double(), written_out(q, k), rtol=1e-5, atol=1e-5)
+
+
+def test_each_text_of_a_row_is_as_alone() -> None:
+    scheme, sizes = PartialKeyOffset(16), [4, 1, 1, 4]
+    q, k, v = (some(seed) for seed in range(3))
+    rows = torch.cat([torch.arange(size) for size in sizes]).expand(2, -1)
+    found = attend_with_positions(q, k, v, scheme, rows, rows, Mask.packed(rows))
+    for *parts, found_part in zip(*(x.split(sizes, dim=2) for x in (q, k, v, found)), strict=True):
+        at = torch.arange(parts[0].shape[2])
+        alone = attend_with_positions(*parts, scheme, at, at, Mask(causal=True))
+        torch.testing.assert_close(found_part, alone, rtol=1e-5, atol=1e-5)
+
+
+def test_every_head_finds_what_came_next() -> None:
+    """One layer of attention copies the token that followed an earlier occurrence of the present one."""
+    tokens = torch.tensor([5, 2, 7, 3, 2])
+    content = torch.nn.functional.one_hot(tokens, 8).float()
+    q = torch.cat((torch.zeros(5, 8), 30 * content), dim=-1)[None, None]
+    at = torch.arange(5)
+    values = torch.nn.functional.pad(content, (0, 8))[None, None]
+    out = attend_with_positions(q, q, values, PartialKeyOffset(16), at, at, Mask(causal=True))
+    assert int(out[0, 0, -1].argmax()) == 7
