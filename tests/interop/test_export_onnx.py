@@ -14,7 +14,7 @@ from small_models import build, padded
 
 from locant.errors import ConfigError
 from locant.interop import export_onnx
-from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph
+from locant.interop.onnx_export import CachedDecoderGraph, DecoderGraph, EncoderGraph
 from locant.models import DecodingSettings, Transformer
 from locant.positions import SCHEMES
 from locant.text import BOS, EOS, PAD
