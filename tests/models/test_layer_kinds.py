@@ -81,25 +81,26 @@ def test_nothing_beyond_the_windows_reaches_a_token(position: str) -> None:
     before=st.integers(0, 300),
     window=st.integers(1, 800),
     name=st.sampled_from(["none", "alibi", "t5", "cope", "rotary"]),
-    padded=st.booleans(),
+    real=st.sampled_from(["all", "padded", "packed"]),
     gradients=st.booleans(),
 )
 def test_blocks_give_what_the_mask_gives(
-    queries: int, before: int, window: int, name: str, padded: bool, gradients: bool
+    queries: int, before: int, window: int, name: str, real: str, gradients: bool
 ) -> None:
     torch.manual_seed(queries)
     keys = queries + before
     scheme = build_scheme(name, AttentionShape(32, 4, causal=True))
     q, k, v = (torch.randn(2, heads, length, 8) for heads, length in ((4, queries), (2, keys), (2, keys)))
-    real = (torch.arange(keys) >= torch.tensor([[0], [keys // 3]]))[:, None, None] if padded else None
+    seen = {
+        "all": None,
+        "padded": (torch.arange(keys) >= torch.tensor([[0], [keys // 3]]))[:, None, None],
+        "packed": Mask.packed(texts=torch.arange(keys) // 90).keys[:, :, before:].expand(2, -1, -1, -1),
+    }[real]
     positions = torch.arange(keys)
     everything = torch.ones(queries, keys, dtype=torch.bool).tril(before).triu(before - window + 1)
-    everything = everything if real is None else everything & real
-    # A padded query that sees no key has no output.
-    shown = (
-        everything.any(-1, keepdim=True).expand(2 if padded else 1, 1, queries, 1) if padded else torch.ones(1).bool()
-    )
-    masks = Mask(True, real, window), Mask(False, everything.expand(2, 1, queries, keys))
+    everything = (everything if seen is None else everything & seen).expand(2, 1, queries, keys)
+    shown = everything.any(-1, keepdim=True)  # a query of padding that sees no key has no output
+    masks = Mask(True, seen, window), Mask(False, everything)
 
     def outputs(mask: Mask) -> list[Tensor]:
         inputs = [x.clone().requires_grad_(gradients) for x in (q, k, v)]

@@ -7,7 +7,7 @@ from locant.text import prefetch
 
 
 def workers():
-    return [thread for thread in threading.enumerate() if thread.name == "locant-prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("locant-prefetch")]
 
 
 def test_an_exception_arrives_after_the_items_before_it():

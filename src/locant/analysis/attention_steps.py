@@ -121,6 +121,8 @@ def _steps(attention: SelfAttention, x: Tensor, plan: AttentionPlan) -> dict[str
     """Return the steps of an attention for the first row of ``x [B, L, E]``, by the name of their attribute."""
     length, positions, scheme, mask = x.shape[1], plan.q_positions, plan.scheme, plan.mask
     q, k, v = attention.project(x)
+    # A head of keys that serves several of queries is shown for each.
+    k, v = (part.repeat_interleave(attention.heads // attention.key_heads, dim=1) for part in (k, v))
     products, biases = [], []
     state = scheme.prepare(x, positions)
     runs = scheme.query_blocks(positions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,9 @@ def numbers() -> dict[str, Any]:
         "its first token alone": last[:, :1],
     }
     own = nn.LayerNorm(_WIDTH, dtype=x.dtype)
+    norms: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (lambda x: x, lambda x: layer_norm(x, own), batch_norm)
     found = {}
-    for title, norm in zip(_GROUPS, (lambda x: x, lambda x: layer_norm(x, own), batch_norm), strict=True):
+    for title, norm in zip(_GROUPS, norms, strict=True):
         found[title] = norm(x).numpy()
         if _GROUPS[title]:
             found |= {f"{title.split(':')[0]}: {name}": norm(of)[0, 0].numpy() for name, of in settings.items()}

@@ -130,9 +130,11 @@ class BlockSettings:
         if self.heads % self.key_heads:
             raise ConfigError(f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}")
         if unknown := sorted(set(self.pattern or "") - self.kinds.keys()):
-            raise ConfigError(f"pattern {self.pattern} has '{unknown[0]}', but kinds does not say what that is")
+            raise ConfigError(
+                f"pattern {self.pattern} has '{unknown[0]}', and kinds does not say what that is; add it there"
+            )
         if unused := sorted(self.kinds.keys() - set(self.pattern or "")):
-            raise ConfigError(f"kinds has '{unused[0]}', but no letter of pattern is that")
+            raise ConfigError(f"kinds has '{unused[0]}', but no letter of pattern is that; leave it out")
 
     @classmethod
     def of(cls, config: BaseModel) -> Self:
@@ -165,7 +167,9 @@ class BlockSettings:
         else:
             kinds, pattern = self.kinds, list(self.pattern)
             if len(pattern) > layers:
-                raise ConfigError(f"pattern {self.pattern} names {len(pattern)} layers, but a stack has {layers}")
+                raise ConfigError(
+                    f"pattern {self.pattern} names {len(pattern)} layers, but a stack has {layers}; shorten it"
+                )
         for kind in kinds.values():
             check_options(kind.position, self.attention_shape(causal=causal), kind.position_options)
             if kind.window and not causal:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,6 @@ from locant.text.links import TokenLinks
 from locant.text.tokenizer import EOS, PAD
 
 T = TypeVar("T")
-_PATIENCE = 0.1  # seconds between looks at whether the consumer is still there
 
 
 def prefetch(
@@ -39,42 +37,24 @@ def prefetch(
         depth: How many items may wait.
         interrupt: Called when the consumer stops early; ends what the iterable waits for, which may never come.
     """
-    ready = queue.Queue[tuple[T | None, BaseException | None]](maxsize=depth)
-    stop = threading.Event()
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(1, "locant-prefetch") as thread:
 
-    def put(item: T | None, error: BaseException | None = None) -> None:
-        while not stop.is_set():
-            with suppress(queue.Full):
-                ready.put((item, error), timeout=_PATIENCE)
-                return
+        def ahead() -> Future[Any]:
+            return thread.submit(next, iterator, end)
 
-    def read() -> None:
+        waiting = deque(ahead() for _ in range(depth + 1))
         try:
-            for item in items:
-                put(item)
-                if stop.is_set():
-                    break
+            while (item := waiting.popleft().result()) is not end:
+                waiting.append(ahead())
+                yield item
+        finally:
+            for one in waiting:
+                one.cancel()
+            interrupt()
             # Not when it happens to be forgotten, which may be after another stream began.
-            if isinstance(items, Generator):
-                items.close()
-            put(None, StopIteration())
-        except BaseException as error:
-            put(None, error)
-
-    thread = threading.Thread(target=read, name="locant-prefetch", daemon=True)
-    thread.start()
-    try:
-        while True:
-            item, error = ready.get()
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
-            yield cast(T, item)
-    finally:
-        stop.set()
-        interrupt()
-        thread.join()
+            if isinstance(iterator, Generator):
+                thread.submit(iterator.close)
 
 
 Lengths = npt.NDArray[np.integer[Any]]
