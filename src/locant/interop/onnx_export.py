@@ -211,7 +211,8 @@ def _graphs(model: Transformer) -> dict[str, _Graph]:
     batch, source, target, past = (torch.export.Dim(name) for name in ("batch", "source", "target", "past"))
     # Sizes of 0 and 1 would be taken for constants.
     b, s, t, p = 2, 5, 3, 4
-    layers, heads, features = range(config.decoder_layers), config.heads, config.d_model // config.heads
+    layers, settings = range(config.decoder_layers), config.blocks()
+    heads, features = settings.key_heads, settings.head_features
     ids, mask = torch.ones(b, t, dtype=torch.int64), torch.ones(b, s, dtype=torch.int64)
     own, cross = (torch.zeros(b, heads, length, features) for length in (p, s))
     cache, cache_axes = [own, own, cross, cross], [{0: batch, 2: past}] * 2 + [{0: batch, 2: source}] * 2
@@ -323,6 +324,6 @@ def _config(found: ModelFolder, config: TransformerConfig, rows: int) -> dict[st
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.decoder_layers,
         "heads": config.heads,
-        "position": config.position,
+        "position": config.positions,
         "norm": config.norm,
     }
