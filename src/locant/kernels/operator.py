@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
 from locant.errors import ConfigError
@@ -26,8 +27,8 @@ OPERATORS: dict[str, Operator] = {}
 
 
 def is_transformed() -> bool:
-    """Return whether a compiler, an exporter or a transform of ``torch.func`` runs the code that asks."""
-    return torch.compiler.is_compiling() or is_under_transforms()
+    """Return whether a compiler, an exporter, ``torch.func`` or forward-mode differentiation runs the code."""
+    return torch.compiler.is_compiling() or is_under_transforms() or forward_ad._current_level >= 0
 
 
 def is_under_transforms() -> bool:

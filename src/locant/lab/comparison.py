@@ -137,8 +137,9 @@ class Comparison(Settings):
         path = record_path(folder, job.task, job.variant, job.seed)
         if not path.exists():
             return None
-        record = load_record(path)
-        _require_same(record.configuration, self.configuration(job.task), f"The record {path}")
+        record, task = load_record(path), self.build(job.task)
+        kept = type(task).parse(record.configuration["task"], str(path)).to_dict()  # newer settings: defaults
+        _require_same({**record.configuration, "task": kept}, self.configuration(job.task), f"The record {path}")
         return record
 
     def require_same_way(self, folder: Path) -> None:

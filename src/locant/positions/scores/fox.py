@@ -137,6 +137,13 @@ class FoX(DataDependentALiBi):
 
     Raises:
         ConfigError: The model's stack is not causal.
+
+    Example:
+        >>> import torch
+        >>> scheme, x = FoX(8, 2), torch.zeros(1, 3, 8)  # gates of 1/2
+        >>> q, positions = torch.zeros(1, 2, 3, 4), torch.arange(3)
+        >>> scheme(q, q, positions, state=scheme.prepare(x, positions))[0, 0, -1].exp().tolist()
+        [0.25, 0.5, 1.0]
     """
 
     title = "FoX"
