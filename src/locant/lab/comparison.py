@@ -138,7 +138,10 @@ class Comparison(Settings):
         if not path.exists():
             return None
         record = load_record(path)
-        _require_same(record.configuration, self.configuration(job.task), f"The record {path}")
+        kept = dict(record.configuration)
+        # Settings that there were not yet had what is their default now.
+        kept["task"] = COMPARISON_TASKS[job.task].parse(kept.get("task", {}), str(path)).to_dict()
+        _require_same(kept, self.configuration(job.task), f"The record {path}")
         return record
 
     def require_same_way(self, folder: Path) -> None:
