@@ -176,6 +176,7 @@ bench-positions: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/positions/cache_safety.py
 	.venv-bench/bin/python benchmarks/positions/rotation.py
 	.venv-bench/bin/python benchmarks/positions/score_bias.py
+	.venv-bench/bin/python benchmarks/positions/layer_kinds.py
 
 # On a machine with a CUDA GPU, by a Python that has a CUDA build of PyTorch and Locant: PYTHON=python3
 test-gpu:

@@ -7,7 +7,8 @@ from typing import Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from locant.errors import _EXTRAS, ConfigError, DataError, LocantError, MissingExtraError, UsageError, nearest
+from locant import errors
+from locant.errors import ConfigError, DataError, LocantError, MissingExtraError, UsageError, nearest
 from locant.settings import Settings
 
 TSV = {"kind": "tsv", "train": "a.tsv"}
@@ -68,7 +69,7 @@ def test_errors_tell_whose_fault_it_is() -> None:
     required = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"][
         "optional-dependencies"
     ]
-    for package, extra in _EXTRAS.items():
+    for package, extra in errors._EXTRAS.items():
         named = package.removeprefix("google.").replace("_", "-")
         assert named in {re.match(r"[\w-]+", name)[0].replace("_", "-") for name in required[extra]}
     assert str(pickle.loads(pickle.dumps(missing))) == str(missing)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from translated import FUNCTIONS, functions, translated
 
 from locant.documents.markup import read_tokens
-from locant.documents.segmentation import cut_text
-from locant.documents.sentences import sentence_splitter
+from locant.documents.sentences import cut_text, sentence_splitter
 
 GERMAN = sentence_splitter("de")
 TEXTS = st.text(st.sampled_from("ab .!?\n\r\t \u2028\u00a0。\"'()0Ä"), max_size=60)

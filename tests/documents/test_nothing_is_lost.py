@@ -18,7 +18,7 @@ from lxml import etree
 from odf import opendocument, style, teletype, text
 from translated import reversed_words, translated
 
-from locant.documents.segmentation import Splitter
+from locant.documents.sentences import Splitter
 
 
 @dataclass(frozen=True)

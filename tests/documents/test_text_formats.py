@@ -216,6 +216,12 @@ def test_no_translation_becomes_markup(source, translation):
     assert not marks - Counter(kinds(source.encode())), written
 
 
+def test_digits_without_end_are_no_entity():
+    source = f"He &#{'1' * 5_000}; left."
+    written = translated("markdown", source, lambda sentence: f"*{sentence}* &", split=lambda line: [line])
+    assert kinds(written) == kinds(source.encode())
+
+
 def kinds(markdown: bytes) -> list[str]:
     """The events of a parser but for words."""
     found = []

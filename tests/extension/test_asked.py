@@ -290,3 +290,7 @@ def test_rows_that_are_mixed_are_not_told() -> None:
     """A convolution makes rotated features of Zaya's keys of several rows."""
     with pytest.raises(LocantError):
         rotated_rows({"model_type": "zaya", "num_hidden_layers": 2})
+
+
+def test_nothing_rotates() -> None:
+    assert not _asked({"model_type": "bert", "num_hidden_layers": 2}).reading.configs

@@ -19,7 +19,7 @@ from extend_models import FAMILIES, config_of, save_model, save_tokenizer
 
 import locant.extension.extend.extend as extend_module
 from locant.cli import main
-from locant.errors import CheckpointError, ConfigError, DataError, UsageError
+from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
 from locant.extension.extend.extend import extend_model
 from locant.extension.extend.methods import TRACE, apply_method, extension_methods, read_by_class
 from locant.positions.huggingface import install
@@ -231,3 +231,43 @@ def test_the_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["extend", str(model), "--to", "1k", "-o", str(out)]) == 0
     assert "model from 64 to 1024 tokens by yarn" in capsys.readouterr().out
     assert main(["extend", str(tmp_path / "nothing"), "--to", "1k", "-o", str(tmp_path / "no")]) == 2
+
+
+def test_links_of_the_hubs_cache_are_followed(model: Path, tmp_path: Path) -> None:
+    blob = tmp_path / "blob"
+    (model / "model.safetensors").rename(blob)
+    (model / "model.safetensors").symlink_to(blob)
+    out = extend_model(model, tmp_path / "out", TARGET).path
+    assert not (out / "model.safetensors").is_symlink()
+    assert (out / "model.safetensors").samefile(blob)
+
+
+def test_the_model_card_keeps_what_it_said(model: Path, tmp_path: Path) -> None:
+    (model / "README.md").write_text("---\nlicense: mit\n---\n# Tiny\nWords.\n")
+    first = extend_model(model, tmp_path / "out", TARGET, method="ntk").path
+    card = (first / "README.md").read_text()
+    assert card.startswith("---\nlicense: mit\n---\n# Tiny\nWords.\n")
+    assert "`ntk`" in card
+    again = (extend_model(first, tmp_path / "again", 320).path / "README.md").read_text()
+    assert again.count("## Extended context") == 1
+    assert "`ntk`" not in again
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json"])
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_damaged_json(model: Path, tmp_path: Path, name: str, text: str) -> None:
+    (model / name).write_text(text)
+    with pytest.raises(LocantError, match=name):
+        extend_model(model, tmp_path / "out", TARGET)
+    assert [each.name for each in tmp_path.iterdir()] == ["model"]
+
+
+def test_what_cannot_be_written_so(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        extend_model(model, tmp_path / "out", TARGET, format="gguf")
+    with pytest.raises(ConfigError):
+        extend_model(model, tmp_path / "out", TRAINED)
+    (model / "model.safetensors").rename(model / "pytorch_model.bin")
+    with pytest.raises(UsageError, match="pickle"):
+        extend_model(model, tmp_path / "out", TARGET)
+    assert [each.name for each in tmp_path.iterdir()] == ["model"]

@@ -141,3 +141,10 @@ def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
     with pytest.raises(LocantError):
         extend_model(path, tmp_path / "out", 16384)
     assert not (tmp_path / "out").exists()
+
+
+def test_sections_of_axes_stay(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf", "qwen2vl", sections=[8, 12, 12, 0])
+    out = values(extend(path, "yarn", 16384))
+    assert out["qwen2vl.rope.dimension_sections"] == [8, 12, 12, 0]
+    assert out["qwen2vl.rope.scaling.factor"] == 2.0

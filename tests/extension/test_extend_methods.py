@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -183,3 +184,11 @@ def test_a_trained_model_keeps_its_method() -> None:
     with pytest.raises(ConfigError):
         apply_method(trained, "linear", 32768)
     assert apply_method(trained, "yarn", 32768) == apply_method(LLAMA, "yarn", 32768)
+
+
+def test_a_stated_attention_factor_follows_yarns_formula_where_it_was_its_value() -> None:
+    for stated, expected in ((0.1 * math.log(4) + 1, 0.1 * math.log(8) + 1), (1.0, 1.0)):
+        content = {**QWEN, "rope_scaling": YARN | {"attention_factor": stated}}
+        assert read_huggingface(apply_method(content, "yarn", 262144)).config.attention_scale() == pytest.approx(
+            expected
+        )

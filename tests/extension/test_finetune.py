@@ -161,3 +161,16 @@ def test_drope_trains_at_the_old_length_and_leaves_no_positions(model: Path, tex
         extended.path, tmp_path / "context", texts=[text], lengths=[64, 128], perplexity={"last": 16}, documents=1
     )
     assert all(row["perplexity"] < 10 for row in results["perplexity"])
+
+
+def test_two_do_not_train_the_same(model: Path, text: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def again(step: FineTuningStep) -> None:
+        with pytest.raises(CheckpointError) as error:
+            extend_model(model, tmp_path / "out", 160, finetuning=settings(text))
+        said.append(str(error.value))
+
+    extend_model(model, tmp_path / "out", 160, finetuning=settings(text, steps=1), on_step=again)
+    assert "out.training is in use: process" in said[0]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["model", "out", "text.txt"]

@@ -193,3 +193,14 @@ def test_weights_that_were_converted_to_the_other_layout(tmp_path: Path, ask_cla
     assert inspection.parsed is not None
     assert inspection.parsed.config.layout == "interleaved"
     assert not any("locant_rotary_layout" in finding.message for finding in inspection.findings)
+
+
+def test_what_cannot_be_read_is_an_error(inspect):
+    found = inspect({**_LLAMA, "rope_scaling": {"rope_type": "yarnn", "factor": 4.0}}, ask_class=False)
+    assert found.parsed is None
+    assert _codes(found)["cannot-be-read"] == "error"
+
+
+def test_repeated_keys_are_found(inspect):
+    found = inspect('{"rope_theta": 1e4, ' + json.dumps(_LLAMA)[1:], ask_class=False)
+    assert _codes(found)["repeated-key"] == "warning"

@@ -14,7 +14,7 @@ from small_models import build, padded
 
 from locant.errors import ConfigError
 from locant.interop import export_onnx
-from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph
+from locant.interop.onnx_export import CachedDecoderGraph, DecoderGraph, EncoderGraph
 from locant.models import DecodingSettings, Transformer
 from locant.positions import SCHEMES
 from locant.text import BOS, EOS, PAD
@@ -29,6 +29,7 @@ EXPORTED = {
     "position_options": {"layout": "interleaved", "rotary_dim": 4},
     "norm": "pre",
     "feed_forward": "swiglu",
+    "kv_heads": 2,
     "share_embeddings": False,
     "tie_output": False,
 }
@@ -141,7 +142,7 @@ def test_files_are_valid_and_named_as_optimum_names_them(exported):
         "past_key_values.0.decoder.key",
         "past_key_values.0.decoder.value",
     ]
-    assert cached.inputs[f"past_key_values.{last}.encoder.value"] == ["batch", 4, "source", 8]
+    assert cached.inputs[f"past_key_values.{last}.encoder.value"] == ["batch", 2, "source", 8]
     assert list(cached.outputs)[-1] == f"present.{last}.decoder.value"
 
 

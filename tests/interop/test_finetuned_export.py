@@ -13,7 +13,7 @@ from test_import_marian import SENTENCES, files_of, group_folder, marian_folder
 from test_multilingual import m2m100_files
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from locant.interop import export_ctranslate2, export_huggingface, import_marian
+from locant.interop import export_ctranslate2, export_huggingface, import_model
 from locant.text import BOS, EOS, UNK
 from locant.training import train
 from locant.translation import Translator, load_translator
@@ -139,7 +139,7 @@ def test_a_fine_tuned_m2m100_model_leaves_as_one(pairs, tmp_path):
 def test_merged_adapters_are_in_what_plain_transformers_and_ctranslate2_load(pairs, tmp_path):
     pytest.importorskip("peft")
     marian_folder(tmp_path / "marian", files_of(pairs, "unigram"))
-    import_marian(tmp_path / "marian", tmp_path / "parent")
+    import_model(tmp_path / "marian", tmp_path / "parent")
     parent = Translator.from_pretrained(tmp_path / "parent", device="cpu")
     translator = fine_tuned(tmp_path / "marian", pairs, tmp_path / "run", {"lora": {"rank": 8, "alpha": 64}})
     export_huggingface(tmp_path / "run", tmp_path / "exported")

@@ -38,9 +38,14 @@ class Peer:
             files = files_of(pairs, "unigram")
             pieces = list(json.loads(files["vocab.json"]))
             pieces[2:2] = ["▁ka", "lo"]  # every piece has a row
+            if kind == "marian, a group of languages":  # whose tokens stand before the source
+                pieces[-1:-1] = [">>deu<<", ">>fra<<"]
+                texts = [f">>fra<< {text}" for text in texts]
+                self.languages = {"target_language": "fra"}
             files["vocab.json"] = json.dumps({piece: row for row, piece in enumerate(pieces)}).encode()
             changes = {
                 "marian": {},
+                "marian, a group of languages": {},
                 "marian with a bias": {"bias": True},
                 "marian, nothing tied": {"tie_word_embeddings": False, "activation_function": "relu"},
             }
@@ -73,7 +78,7 @@ class Peer:
         return LabelSmoother(smoothing)(Seq2SeqLMOutput(logits=output.logits), self.batch["labels"])
 
 
-KINDS = ["marian", "marian with a bias", "marian, nothing tied", "m2m100", "nllb"]
+KINDS = ["marian", "marian, a group of languages", "marian with a bias", "marian, nothing tied", "m2m100", "nllb"]
 
 
 @pytest.mark.sampled(3)

@@ -18,7 +18,7 @@ from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
 from locant.cli import main
 from locant.errors import CheckpointError, ConfigError
-from locant.interop import export_huggingface, import_marian
+from locant.interop import export_huggingface, import_model
 from locant.interop.assembling import fold_bias
 from locant.interop.huggingface import MarianConfig as OwnConfig
 from locant.interop.huggingface import read_config
@@ -118,7 +118,7 @@ def test_logits_ids_and_translations_are_equal(changes, tokenizer_files, tmp_pat
     other = marian_folder(tmp_path / "marian", tokenizer_files, **changes)
     spm, vocab = ([str(tmp_path / "marian" / name) for name in names] for names in (tokenizer_files, ["vocab.json"]))
     tokenizer = MarianTokenizer(*spm[:2], *vocab)
-    import_marian(tmp_path / "marian", tmp_path / "run")
+    import_model(tmp_path / "marian", tmp_path / "run")
     translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
 
     own_config = read_config(tmp_path / "marian", OwnConfig)
@@ -204,7 +204,7 @@ def several(tokenizer_files, tmp_path) -> tuple[MarianMTModel, MarianTokenizer]:
 def test_a_model_for_several_target_languages(engine, several, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     other, tokenizer = several
-    notes = import_marian(tmp_path / "marian", tmp_path / "run")
+    notes = import_model(tmp_path / "marian", tmp_path / "run")
     assert any("2 languages (cmn_Hans, fra)" in note for note in notes)
     translator, _ = load_translator(tmp_path / "run", engine=engine, device="cpu")
     with pytest.raises(ConfigError, match="must be told the target language"):
@@ -223,14 +223,14 @@ def test_a_model_for_several_target_languages(engine, several, tmp_path, monkeyp
 
 
 def test_the_token_of_a_language_is_no_text(several, tmp_path):
-    import_marian(tmp_path / "marian", tmp_path / "run")
+    import_model(tmp_path / "marian", tmp_path / "run")
     tokenizers = Translator.from_pretrained(tmp_path / "run", device="cpu").tokenizers
     assert tokenizers.source.token(tokenizers.languages.ids["fra"]) == ">>fra<<"
     assert tokenizers.languages.ids["fra"] not in tokenizers.source.encode([">>fra<< kalo"])[0]
 
 
 def test_the_source_language_is_the_model_s_own_and_not_told(several, tmp_path, capsys):
-    import_marian(tmp_path / "marian", tmp_path / "run")
+    import_model(tmp_path / "marian", tmp_path / "run")
     assert load_model_folder(tmp_path / "run", device="cpu").source_language == "eng"
     translate = ["translate", str(tmp_path / "run"), "ka"]
     written = set()
@@ -255,13 +255,13 @@ def test_a_language_of_a_group_may_be_named(layout, joint):
 
 def test_a_group_leaves_as_marian_again(several, tmp_path):
     other, tokenizer = several
-    import_marian(tmp_path / "marian", tmp_path / "run")
+    import_model(tmp_path / "marian", tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["decoding"]["usual_source_length"] is None
     config["decoding"]["usual_source_length"] = 40
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     export_huggingface(tmp_path / "run", tmp_path / "back")
-    import_marian(tmp_path / "back", tmp_path / "again")
+    import_model(tmp_path / "back", tmp_path / "again")
     assert load_model_folder(tmp_path / "again", device="cpu").decoding.usual_source_length == 40
     model, ours = (kind.from_pretrained(tmp_path / "back") for kind in (MarianMTModel, MarianTokenizer))
     texts = [">>fra<< kalo mir", ">>cmn_Hans<< ka"]
@@ -288,7 +288,7 @@ def test_code_in_a_pickle_is_not_run(tokenizer_files, tmp_path):
     code.path = str(tmp_path / "executed")
     (tmp_path / "marian" / "pytorch_model.bin").write_bytes(pickle.dumps(code, protocol=2))
     with pytest.raises(CheckpointError, match="damaged, or hold more than tensors"):
-        import_marian(tmp_path / "marian", tmp_path / "run")
+        import_model(tmp_path / "marian", tmp_path / "run")
     assert not (tmp_path / "executed").exists()
 
 
@@ -302,21 +302,21 @@ def test_numbers_that_a_pickle_does_not_hold_are_refused(tmp_path, tokenizer_fil
     for wrong in (torch.zeros(1).expand(10**11), torch.zeros(10**4).as_strided((10**4, 10**4), (0, 1))):
         torch.save(weights | {name: wrong}, path)
         with pytest.raises(CheckpointError, match="which the file does not hold"):
-            import_marian(folder, tmp_path / "run")
+            import_model(folder, tmp_path / "run")
     shared = torch.zeros(10**4)
     torch.save(weights | {f"tensor{number}": shared for number in range(9000)}, path)
     with pytest.raises(CheckpointError, match="which the file does not hold"):
-        import_marian(folder, tmp_path / "run")
+        import_model(folder, tmp_path / "run")
     torch.save(weights | {name: torch.eye(4).to_sparse()}, path)
     with pytest.raises(CheckpointError, match=r"not tensors by name|damaged"):
-        import_marian(folder, tmp_path / "run")
+        import_model(folder, tmp_path / "run")
     torch.save(weights, path)
     with ZipFile(path) as archive, ZipFile(tmp_path / "packed", "w", ZIP_DEFLATED) as packed:
         for part in archive.infolist():
             packed.writestr(part.filename, archive.read(part))
     path.write_bytes((tmp_path / "packed").read_bytes())
     with pytest.raises(CheckpointError, match="are compressed"):
-        import_marian(folder, tmp_path / "run")
+        import_model(folder, tmp_path / "run")
 
 
 def test_search_settings_of_a_model_have_limits(tmp_path, tokenizer_files):
@@ -325,7 +325,7 @@ def test_search_settings_of_a_model_have_limits(tmp_path, tokenizer_files):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": 10**12}))
     (folder / "generation_config.json").write_text('{"num_beams": 1000000000}')
-    import_marian(folder, tmp_path / "run")
+    import_model(folder, tmp_path / "run")
     decoding = load_model_folder(tmp_path / "run", device="cpu").decoding
     assert (decoding.beam, decoding.max_source_length) == (1000, 100_000)
 
@@ -335,7 +335,7 @@ def test_a_pickle_is_read_by_a_torch_that_reads_it_safely_alone(tmp_path, tokeni
     marian_folder(folder, tokenizer_files)
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     monkeypatch.setattr(torch, "__version__", "2.9.1+cpu")
-    import_marian(folder, tmp_path / "run")
+    import_model(folder, tmp_path / "run")
     (folder / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"read safely from torch 2\.10 on, and this is torch 2\.9\.1"):
-        import_marian(folder, tmp_path / "other")
+        import_model(folder, tmp_path / "other")

@@ -69,6 +69,7 @@ def test_lengths_that_schemes_must_know() -> None:
     assert 12 + (47 - 12) // 3 <= 23
     for name, scheme in SCHEMES.items():
         check_options(name, AttentionShape(64, 4, causal=True), options_for_lengths(scheme, trained=40, longest=100))
+    assert options_for_lengths(SCHEMES["temperature"], trained=40, longest=100) == {"length": 40}
     own = position_fields("learned:max_positions=99", head_dim=16, trained=24, longest=48)
     assert own["position_options"] == {"max_positions": 99}
 

@@ -128,3 +128,17 @@ def test_too_many_connections_close_the_one_that_has_been_silent_for_longest():
             assert status(first) == 0
             second.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             assert status(second) == 200
+
+
+def test_a_connection_that_is_open_at_the_end_is_answered_once_more():
+    with running() as server, server.connect() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert status(connection) == 200
+        server.server.should_exit = True
+        while not server.listener._closed:
+            time.sleep(0.01)
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = connection.recv(65_536)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in answer
+        assert connection.recv(100) == b""

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import tempfile
+import threading
 import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ from served import serving, tiny_models
 from starlette.testclient import TestClient
 
 from locant.errors import ConfigError
-from locant.server import ServerSettings, build_app
+from locant.server import ServerSettings, build_app, routes
 from locant.server.clients import Rates
 from locant.server.files import FileStore, NoRoomError
 from locant.server.logs import JsonFormatter
@@ -459,3 +460,33 @@ def test_keys_are_read_from_a_file_and_the_environment(tmp_path):
 def test_wrong_settings_are_said(settings, words):
     with pytest.raises(ConfigError, match=words):
         ServerSettings.parse(settings, "serve")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "status"),
+    [
+        ("a.docx", b"PK\x03\x04", 400),
+        ("a.zip", b"PK\x03\x04", 400),
+        ("a.pdf", b"%PDF-1.7", 400),
+        ("a", b"a", 400),
+        ("a.txt", b"\xff\xfe\x00a", 400),
+        ("a.txt", b"a\0b", 400),
+    ],
+)
+def test_only_documents_are_files(client, name, content, status):
+    error(client.post("/translate_file", data=FIELDS, files={"file": (name, content)}), status)
+
+
+def test_a_large_body_is_taken_apart_beside_the_event_loop(monkeypatch):
+    """Half a million empty texts, or two megabytes of escapes, take half a second."""
+    seen, read = [], routes.read_request
+
+    def noted(kind, request, body):
+        seen.append(threading.current_thread().name)
+        return read(kind, request, body)
+
+    monkeypatch.setattr(routes, "read_request", noted)
+    with serving() as client:
+        for texts in (["alpha"], [""] * 500_000):
+            client.post("/translate", json={**FIELDS, "q": texts})
+    assert [name.startswith("texts") for name in seen] == [False, True]

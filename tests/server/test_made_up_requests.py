@@ -87,3 +87,14 @@ def test_bodies_made_up_from_nothing_are_refused_with_a_sentence(client, body, k
         answer = client.post(path, content=body, headers={"content-type": kind.encode("latin-1")})
         assert 400 <= answer.status_code < 500, answer.text
         assert set(answer.json()) == {"error"}
+
+
+@BOUNDED
+@given(name=st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=40), value=st.binary(max_size=80))
+def test_odd_headers_change_nothing(client, name, value):
+    kept = "".join(character for character in name if character.isalnum() or character in "-_") or "x"
+    if kept.lower() in ("host", "content-length", "transfer-encoding", "content-type", "authorization"):
+        return
+    allowed = bytes(byte for byte in value if byte >= 32 and byte != 127)
+    answer = client.get("/languages", headers={kept: allowed})
+    assert answer.status_code == 200

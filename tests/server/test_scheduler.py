@@ -329,3 +329,36 @@ def test_a_few_sentences_are_in_one_lane_with_all_threads(make):
     found.wait_until(lambda: len(found.order) == 15)
     found.wait_until(lambda: found.searches[0].sharing == 1)
     assert len(found.searches) == 1
+
+
+def test_the_sentences_of_a_short_request_do_not_wait_for_those_of_others(make):
+    found = make(room=1, waiting_requests=100)
+    found.submit("a", [1])
+    found.wait_until(lambda: found.order == [1])
+    for client in range(10):
+        found.submit(f"client {client % 3}", [100 * client + number for number in range(10, 14)])
+    found.step(41)
+    found.wait_for(*(100 * client + 13 for client in range(10)))
+    requests = [number // 100 for number in found.order[1:]]
+    assert all(len(set(requests[first : first + 4])) == 1 for first in range(0, 40, 4))
+
+
+def test_one_client_does_not_fill_the_queue(make):
+    found = make(room=1, waiting_requests=4)
+    for number in range(3):
+        found.submit("greedy", [number, number + 10])
+        found.wait_until(lambda: found.order)
+    with pytest.raises(QueueFullError):
+        found.submit("greedy", [9])
+    found.submit("other", [8])
+
+
+def test_a_sentence_that_nobody_awaits_any_more_leaves_its_place(make):
+    found = make(room=1)
+    running, waiting = found.submit("a", [1]), found.submit("b", [2])
+    found.wait_until(lambda: found.order == [1])
+    for ticket in (running, waiting):
+        found.call(lambda ticket=ticket: (ticket.outcomes[0].cancel(), found.scheduler.release(ticket)))
+    found.step()
+    found.wait_until(lambda: found.scheduler.is_idle)
+    assert found.order == [1]

@@ -108,3 +108,18 @@ def test_work_that_has_begun_keeps_its_thread_when_nobody_waits_for_it():
         return found.done
 
     assert asyncio.run(run()) == [1]
+
+
+def test_what_nobody_waits_for_does_not_begin():
+    async def run():
+        found = Fixture()
+        busy, given_up, other = found.busy(), found.note("a", 1), found.note("b", 2)
+        await asyncio.sleep(0)
+        given_up.cancel()
+        found.gate.set()
+        await asyncio.gather(busy, other)
+        await asyncio.wait([given_up])
+        found.threads.end()
+        return found.done
+
+    assert asyncio.run(run()) == [2]

@@ -8,8 +8,7 @@ from functools import cache
 from hypothesis import strategies as st
 
 from locant.documents import DocumentOptions, find_format
-from locant.documents.segmentation import Splitter
-from locant.documents.sentences import sentence_splitter
+from locant.documents.sentences import Splitter, sentence_splitter
 from locant.documents.steps import answer_steps, translation_steps
 
 Function = Callable[[str], str]

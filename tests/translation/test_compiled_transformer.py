@@ -110,7 +110,7 @@ def test_every_scheme_that_is_compiled_is_computed_as_the_model_does() -> None:
     source, lengths = random_batch(3, 37, seed=5)
     target = torch.full((3, 1), BOS)
     compiled = set()
-    for name in SCHEMES:
+    for name in SCHEMES.keys() - {"fox"}:  # which is for decoders alone
         model = model_of(position=name, d_model=48, heads=6)
         if not compilable(model):
             continue

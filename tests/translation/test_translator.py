@@ -92,7 +92,7 @@ def test_translations_that_overlap_are_without_dropout_and_leave_the_mode_alone(
     assert modes == [True, False]
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", sorted(SCHEMES.keys() - {"fox"}))  # which is for decoders alone
 def test_models_of_all_positions_are_searched_without_their_dropout(tokenizers: TokenizerPair, name: str) -> None:
     options = {"max_positions": 64, "evaluation_length": 32} if name == "randomised" else {}
     model = build(tokenizers, position=name, position_options=options, dropout=0.9)

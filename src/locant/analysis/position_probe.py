@@ -7,19 +7,19 @@ arXiv:1610.01644; ridge regression: Hoerl and Kennard 1970, equation 2.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from locant.analysis.introspection import StackStates, hidden_states
+from locant.analysis.introspection import hidden_states
 from locant.errors import DataError
 from locant.models.transformer import Transformer
 from locant.text.tokenizer import PAD
 
 IdPair = tuple[Sequence[int], Sequence[int]]
-_Tokens = tuple[list[Tensor], Tensor]
 
 _HELD_OUT = 4  # every so manieth sentence
 _FEWEST = 2 * _HELD_OUT
@@ -93,25 +93,19 @@ def probe_positions(model: Transformer, pairs: Sequence[IdPair], *, residuals: b
         raise DataError(f"Reading positions needs at least {_FEWEST} sentence pairs; got {len(pairs)}.")
     held_out = list(pairs[_HELD_OUT - 1 :: _HELD_OUT])
     fitted = [pair for number, pair in enumerate(pairs, start=1) if number % _HELD_OUT]
-    seen = [list(zip(*_batches(model, part, residuals), strict=True)) for part in (fitted, held_out)]
-    encoder, decoder = (_readings(_joined(first), _joined(second)) for first, second in zip(*seen, strict=True))
+    seen = [_states(model, part, residuals) for part in (fitted, held_out)]
+    encoder, decoder = (_readings(first, second) for first, second in zip(*seen, strict=True))
     return PositionProbe(encoder, decoder, fitted=len(fitted), held_out=len(held_out))
 
 
-def _joined(batches: Sequence[_Tokens]) -> _Tokens:
-    """Return the states ``[N, E]`` of every layer and the positions ``[N]`` of several batches as those of one."""
-    layers, positions = zip(*batches, strict=True)
-    return [torch.cat(layer) for layer in zip(*layers, strict=True)], torch.cat(positions)
-
-
-def _readings(fitted: _Tokens, held_out: _Tokens) -> StackReadings:
-    """Return the readings of a stack, of which the words are the first layer."""
-    positions, truth = fitted[1], held_out[1]
+def _readings(fitted: list[Tensor], held_out: list[Tensor]) -> StackReadings:
+    """Return the readings of a stack from :func:`_states` of both parts."""
+    positions, truth = fitted[-1], held_out[-1]
     variance = float((truth - truth.mean()).square().mean())
     if not variance:
         raise DataError("All held-out sentences have one token, so that there are no positions to tell apart.")
     found = []
-    for x, other in zip(fitted[0], held_out[0], strict=True):
+    for x, other in zip(fitted[:-1], held_out[:-1], strict=True):
         mean, spread = x.mean(0), x.var(0, correction=0)
         # A feature that never changes says nothing; a scale of 1 keeps it from being divided by zero.
         scale = torch.where(spread > 1e-12 * mean.square().clamp(min=1e-12), spread.sqrt(), 1.0)
@@ -125,26 +119,19 @@ def _readings(fitted: _Tokens, held_out: _Tokens) -> StackReadings:
     return StackReadings(found[0], tuple(found[1:]), float((truth - positions.mean()).abs().mean()))
 
 
-def _batches(model: Transformer, pairs: Sequence[IdPair], residuals: bool) -> Iterator[tuple[_Tokens, _Tokens]]:
-    """Yield for each batch, of encoder and decoder, states ``[N, E]`` of every layer, words first, and positions."""
+def _states(model: Transformer, pairs: Sequence[IdPair], residuals: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """Return of encoder and decoder the words ``[N, E]`` of all sentences, every layer, and the positions ``[N]``."""
     device = model.target_embedding.weight.device
     pairs = sorted(pairs, key=lambda pair: (len(pair[0]), len(pair[1])))  # little padding
+    found: tuple[list[list[Tensor]], list[list[Tensor]]] = ([], [])
     for start in range(0, len(pairs), _BATCH):
-        part = pairs[start : start + _BATCH]
-        (source, source_lengths), (target, target_lengths) = (
-            _padded([pair[side] for pair in part], device) for side in (0, 1)
-        )
-        encoder, decoder = hidden_states(model, source, source_lengths, target, residuals=residuals)
-        yield _tokens(encoder, source_lengths.cpu()), _tokens(decoder, target_lengths.cpu())
-
-
-def _padded(rows: list[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    lengths = [len(row) for row in rows]
-    ids = [[*row, *[PAD] * (max(lengths) - len(row))] for row in rows]
-    return torch.tensor(ids, device=device), torch.tensor(lengths, device=device)
-
-
-def _tokens(states: StackStates, lengths: Tensor) -> _Tokens:
-    positions = torch.arange(states.words.shape[1]).expand(states.words.shape[:2])
-    real = positions < lengths[:, None]
-    return [layer[real].double() for layer in (states.words, *states.layers)], positions[real].double()
+        sides = [[torch.tensor(ids) for ids in side] for side in zip(*pairs[start : start + _BATCH], strict=True)]
+        source, target = (pad_sequence(rows, batch_first=True, padding_value=PAD).to(device) for rows in sides)
+        lengths = [torch.tensor([len(ids) for ids in rows]) for rows in sides]
+        states = hidden_states(model, source, lengths[0].to(device), target, residuals=residuals)
+        for kept, stack, of_side in zip(found, states, lengths, strict=True):
+            positions = torch.arange(stack.words.shape[1]).expand(stack.words.shape[:2])
+            real = positions < of_side[:, None]
+            kept.append([part[real].double() for part in (stack.words, *stack.layers, positions)])
+    encoder, decoder = ([torch.cat(parts) for parts in zip(*of, strict=True)] for of in found)
+    return encoder, decoder

@@ -110,11 +110,12 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _list_tasks() -> None:
-    from locant.cli.console import PlainConsole
+    from locant.cli.console import PlainConsole, print_table
     from locant.lab import COMPARISON_TASKS, TASK_GROUPS
 
     console = PlainConsole()
-    console.print_table(
+    print_table(
+        console,
         ("task", "what", "a length counts", "compared by default"),
         (
             (name, task.title, task.length_means, ", ".join(task.default_variants()))
@@ -154,13 +155,15 @@ def _show(result: ComparisonResult) -> None:
 
 def print_grid(console: PlainConsole, lines: list[list[str]], title: str = "") -> None:
     """Print a table with a header, in several parts where it is wider than the terminal."""
+    from locant.cli.console import print_table
+
     names = 2 if lines[0][1] == "condition" else 1
     widths = [2 + max(map(len, column)) for column in zip(*lines, strict=True)]
     if title:
         console.print(f"\n{title}", style="italic")
     for part in _parts(widths, names, console.width - 2):
         first, *rest = ([cells[index] for index in part] for cells in lines)
-        console.print_table(first, rest, names=names)
+        print_table(console, first, rest, names=names)
 
 
 def _parts(widths: list[int], names: int, room: int) -> list[list[int]]:

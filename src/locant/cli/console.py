@@ -24,24 +24,31 @@ class PlainConsole(Console):
     def __init__(self, *, stderr: bool = False, soft_wrap: bool = False) -> None:
         super().__init__(stderr=stderr, soft_wrap=soft_wrap, highlight=False, markup=False, emoji=False)
 
-    def print_table(
-        self, columns: Iterable[str], rows: Iterable[Iterable[str | Text]], *, names: int = 9, ruled: bool = True
-    ) -> None:
-        """Print a table.
-
-        Args:
-            columns: Their headings.
-            rows: Their cells.
-            names: Columns from the left that hold words; those behind them hold numbers, and stand at the right.
-            ruled: Whether a line stands below the headings.
-        """
-        table = Table(box=box.SIMPLE if ruled else None, padding=(0, 1, 0, 0) if ruled else (0, 2))
-        for place, heading in enumerate(columns):
-            table.add_column(heading, justify="left" if place < names else "right")
-        for row in rows:
-            table.add_row(*row)
-        self.print(table)
-
     def render_str(self, text: str, **options: Any) -> Text:
         """Return a string as rich's text."""
         return super().render_str(printable(text), **options)
+
+
+def print_table(
+    console: Console,
+    columns: Iterable[str],
+    rows: Iterable[Iterable[str | Text]],
+    *,
+    names: int = 9,
+    ruled: bool = True,
+) -> None:
+    """Print a table.
+
+    Args:
+        console: Where to.
+        columns: Their headings.
+        rows: Their cells.
+        names: Columns from the left that hold words; those behind them hold numbers, and stand at the right.
+        ruled: Whether a line stands below the headings.
+    """
+    table = Table(box=box.SIMPLE if ruled else None, padding=(0, 1, 0, 0) if ruled else (0, 2))
+    for place, heading in enumerate(columns):
+        table.add_column(heading, justify="left" if place < names else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)

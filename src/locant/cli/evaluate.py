@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         if options.source and getattr(options, option):
             raise UsageError(f"--{option} chooses from the run's own corpus; leave it out with --source and --target.")
 
-    from locant.cli.console import PlainConsole
+    from locant.cli.console import PlainConsole, print_table
     from locant.files import write_text
     from locant.training import evaluate
 
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     what = f"{result.name}: {len(result.hypotheses):,} sentences in {result.seconds:.1f} s"
     console.print(f"{what}, beam {result.beam}, {result.engine}", soft_wrap=True)
     rows = ((name, f"{each.bleu:.1f}", f"{each.chrf:.1f}") for name, each in scores.items())
-    console.print_table(("", "BLEU", "chrF"), rows, ruled=False)
+    print_table(console, ("", "BLEU", "chrF"), rows, ruled=False)
     for note in result.notes:
         console.print(note, soft_wrap=True)
     console.print(f"BLEU signature {result.scores.bleu_signature}", soft_wrap=True)

@@ -157,6 +157,8 @@ def _depth(depth: float | None) -> str:
 def _show_table(
     console: PlainConsole, lengths: list[int], cells: dict[tuple[str, int], str], *, first: str = "method"
 ) -> None:
+    from locant.cli.console import print_table
+
     names = dict.fromkeys(name for name, _ in cells)
     rows = [[name, *(cells.get((name, length), "") for length in lengths)] for name in names]
-    console.print_table([first, *(f"{length:,}" for length in lengths)], rows, names=1)
+    print_table(console, [first, *(f"{length:,}" for length in lengths)], rows, names=1)

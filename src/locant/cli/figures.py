@@ -112,7 +112,7 @@ def _wrote(path: Path) -> None:
 
 
 def _list() -> None:
-    from locant.cli.console import PlainConsole
+    from locant.cli.console import PlainConsole, print_table
     from locant.figures import FIGURES
 
     rows = [
@@ -120,4 +120,4 @@ def _list() -> None:
         for name, figure in FIGURES.items()
     ]
     rows.append((ERRATA, "Errors that tutorials repeat, with the values that refute them: a page", ""))
-    PlainConsole().print_table(("figure", "shows", "options"), rows)
+    print_table(PlainConsole(), ("figure", "shows", "options"), rows)

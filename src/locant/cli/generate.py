@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(result: GeneratedText) -> None:
     """Show what was made, what was left out, and what can be done with it."""
-    from locant.cli.console import PlainConsole
+    from locant.cli.console import PlainConsole, print_table
 
     report, console = result.report, PlainConsole()
     counts = {"lines": report.lines, **report.skipped, "translations": report.translations}
@@ -121,7 +121,7 @@ def _show(result: GeneratedText) -> None:
         for label, count in (counts | {**report.removed, "kept": report.kept}).items()
         if count or label in ("lines", "translations", "kept")
     ]
-    console.print_table(("generated corpus", "count"), rows, names=1, ruled=False)
+    print_table(console, ("generated corpus", "count"), rows, names=1, ruled=False)
     console.print(
         f"mean log-probability per token {report.score:.3f}, {report.seconds:.0f} s\n{result.path}", soft_wrap=True
     )

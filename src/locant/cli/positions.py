@@ -148,37 +148,40 @@ def _plain(default: Any) -> Any:
 
 
 def _print_all(described: dict[str, dict[str, Any]]) -> None:
-    from locant.cli.console import PlainConsole
+    from locant.cli.console import PlainConsole, print_table
 
     console = PlainConsole()
-    rows = (
-        (name, "\n".join(each["places"]) or "nothing", *map(_verdict, each["properties"]))
+    rows: list[list[str | Text]] = [
+        [name, "\n".join(each["places"]) or "nothing", *map(_verdict, each["properties"])]
         for name, each in described.items()
-    )
-    console.print_table(("scheme", "acts on", *_HEADINGS), rows)
+    ]
+    print_table(console, ("scheme", "acts on", *_HEADINGS), rows)
     console.print(" ".join(_LEGEND.split()))
     sources = ((name, each["paper"], ", ".join(each["options"])) for name, each in described.items())
-    console.print_table(("scheme", "literature", "options"), sources)
+    print_table(console, ("scheme", "literature", "options"), sources)
     console.print("More about one: locant positions NAME")
 
 
 def _print_one(name: str, description: dict[str, Any]) -> None:
-    from locant.cli.console import PlainConsole
+    from locant.cli.console import PlainConsole, print_table
 
     console = PlainConsole()
     console.print(f"{name}, acts on {' and '.join(description['places']) or 'nothing'}\n", style="bold")
     console.print(description["documentation"])
     if description["options"]:
         console.print()
-        console.print_table(
-            ("option", "default"), ((name, str(value)) for name, value in description["options"].items()), ruled=False
+        print_table(
+            console,
+            ("option", "default"),
+            ((name, str(value)) for name, value in description["options"].items()),
+            ruled=False,
         )
     console.print()
     rows = (
         (entry.name, _verdict(entry), entry.reason, f"{_number(entry.measured)} {entry.unit}")
         for entry in description["properties"]
     )
-    console.print_table(("property", "", "reason", "measured"), rows, ruled=False)
+    print_table(console, ("property", "", "reason", "measured"), rows, ruled=False)
 
 
 def _number(value: float) -> str:

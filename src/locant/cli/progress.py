@@ -8,7 +8,7 @@ from typing import Self
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from locant.cli.console import PlainConsole
+from locant.cli.console import PlainConsole, print_table
 from locant.extension.evaluate.evaluation import EvaluationCallback
 from locant.extension.extend.finetune import FineTuningStep
 from locant.extension.extend.report import MeasuredMethod
@@ -131,7 +131,7 @@ class TrainingProgress(WorkBar, TrainingCallback):
             for stage in range(len(report.parts[0].shares)):
                 label = f"drawn, stage {stage + 1}" if len(report.parts[0].shares) > 1 else "drawn"
                 rows.append([label, *(f"{part.shares[stage]:.1%}" for part in report.parts), ""])
-        self.console.print_table(("training pairs", *columns), rows, names=1, ruled=False)
+        print_table(self.console, ("training pairs", *columns), rows, names=1, ruled=False)
         vocabulary, waste = report.vocabulary, report.padding_waste
         frozen = report.trained_parameters < report.parameters
         trained = f", of which {report.trained_parameters:,} are trained" if frozen else ""
@@ -252,7 +252,7 @@ def show_plan(plan: TrainingPlan, console: PlainConsole) -> None:
     if plan.choices:
         shown = [f"{each.value:g}" if isinstance(each.value, float) else str(each.value) for each in plan.choices]
         rows = [(each.key, value, each.reason) for each, value in zip(plan.choices, shown, strict=True)]
-        console.print_table(("chosen", "value", "because"), rows, ruled=False)
+        print_table(console, ("chosen", "value", "because"), rows, ruled=False)
     if "usual_source_length" not in plan.recipe.decoding.model_fields_set:
         console.print("decoding.usual_source_length is chosen when all the text has been tokenised", soft_wrap=True)
     from locant.training.defaults import format_passes

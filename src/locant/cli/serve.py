@@ -36,8 +36,6 @@ _LIMITS = {
     "waiting-requests": "most requests that wait for a model",
     "waiting-sentences": "most sentences that wait for a model",
     "connections": "most connections of a worker",
-}
-_SECONDS = {
     "request-seconds": "longest time from a request to its translation",
     "waiting-seconds": "longest time until the translation of a request begins",
     "body-seconds": "longest time in which the body of a request may arrive",
@@ -81,9 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_options(parser)
     group = parser.add_argument_group("limits")
     for name, text in _LIMITS.items():
-        group.add_argument(f"--{name}", type=int, metavar="N", help=text)
-    for name, text in _SECONDS.items():
-        group.add_argument(f"--{name}", type=float, metavar="S", help=text)
+        kind, unit = (float, "S") if name.endswith("-seconds") else (int, "N")
+        group.add_argument(f"--{name}", type=kind, metavar=unit, help=text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -115,7 +112,7 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
 
         glossaries = read_glossaries(options.glossary)
 
-    limits = {key.replace("-", "_") for key in (*_LIMITS, *_SECONDS)}
+    limits = {key.replace("-", "_") for key in _LIMITS}
     chosen: dict[str, Any] = {
         "host": options.host,
         "port": options.port,

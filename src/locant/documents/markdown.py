@@ -80,7 +80,7 @@ _DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]+)\]:", re.MULTILINE)
 # What is markup, inside of a line and where one begins; what only looks so is not escaped.
 _MARKUP = re.compile(
     r"(?P<escape>\\(?=[!-/:-@\[-`{-~]|\Z))|(?P<code>`)|(?P<star>\*)|(?P<line>(?<![^\W_])_|_(?![^\W_]))|(?P<wave>~)"
-    r"|(?P<link>\[|\][(\[{:]?)|(?P<tag><(?=[A-Za-z/!?])(?=(?P<inside>[^<>]*>)?)|>)|(?P<entity>&\#?\w+;)|(?P<formula>\$)"
+    r"|(?P<link>\[|\][(\[{:]?)|(?P<tag><(?=[A-Za-z/!?])(?=(?P<inside>[^<>]*>)?)|>)|(?P<entity>&(?:\#\w{1,12}|[A-Za-z]\w{0,31});)|(?P<formula>\$)"
     r"|(?P<command>\{(?=[{%])|(?<=\{)[{%])|(?P<cell>\|)|(?P<image>!(?=\[))"
     r"|(?P<heading>(?<=\s)\#+(?=\s*\Z)|\{(?=[^{}\n]*\}\s*\Z))"
 )

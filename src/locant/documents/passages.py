@@ -15,7 +15,7 @@ from itertools import accumulate, groupby, takewhile
 from typing import Any, Literal
 
 from locant.documents.kept import Found, find_kept, message_families
-from locant.documents.segmentation import Splitter, cut_text
+from locant.documents.sentences import Splitter, cut_text
 
 # What stays before a part of a sentence: signs and white space, but no bracket or quote that begins with it.
 _HEAD = re.compile(r"\W*?(?=\w|\Z|(?<=\s)[(\[{<\"'“„«‚‘¿¡]\w)")  # noqa: RUF001

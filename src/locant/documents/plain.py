@@ -10,7 +10,7 @@ from typing import IO
 from locant.documents.formats import Document, DocumentOptions, TextDocument, decode
 from locant.documents.kept import find_kept
 from locant.documents.passages import Item, Mark, Text
-from locant.documents.segmentation import Splitter
+from locant.documents.sentences import Splitter
 from locant.errors import DataError
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")

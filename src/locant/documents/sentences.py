@@ -1,17 +1,24 @@
-"""The rules by which sentences of a language end, by the package sentencex."""
+"""Texts of any length cut into sentences, by the rules of their language, which the package sentencex knows.
+
+Line breaks and the white space around sentences stay as they are.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from locant.documents.segmentation import Splitter
 from locant.languages import parse_language
 from locant.lazy import require_package
 from locant.text.spans import Span
 from locant.translation.lines import WholeSpans, split_to_fit
 
+Splitter = Callable[[str], Sequence[str]]
+"""Cuts a line into sentences, which together hold all its characters but white space, in their order."""
+
+_LINE = re.compile(r"[^\r\n]+")
 _WINDOW = 4_000  # characters; a sentence that is longer is cut
 
 
@@ -80,3 +87,45 @@ def _uncut(line: str, sentences: Sequence[str], spans: Sequence[Span]) -> Sequen
         else:
             found.append((start, place))
     return [line[start:end] for start, end in found]
+
+
+class Piece(NamedTuple):
+    """A part of a text.
+
+    Attributes:
+        text: Its characters.
+        translated: Whether it is a sentence, and not white space between sentences.
+    """
+
+    text: str
+    translated: bool
+
+
+def cut_text(text: str, split: Splitter) -> list[Piece]:
+    """Return the sentences of a text and what is between them; joined, they are the text.
+
+    Args:
+        text: Any text; a line break always ends a sentence.
+        split: Cuts a line without white space around it.
+    """
+    spans: list[tuple[int, int]] = []
+    for line in _LINE.finditer(text):
+        place, end = line.span()
+        inner = line[0].strip()
+        for sentence in split(inner) if inner else ():
+            words = sentence.strip()
+            start = text.find(words, place, end)
+            if start < 0 or text[place:start].strip():
+                break  # the splitter has changed or left out something: the rest stays whole
+            if words:
+                place = start + len(words)
+                spans.append((start, place))
+        if rest := text[place:end].strip():
+            start = text.index(rest, place)
+            spans.append((start, start + len(rest)))
+    pieces: list[Piece] = []
+    place = 0
+    for start, end in [*spans, (len(text), len(text))]:
+        pieces += [Piece(text[place:start], False), Piece(text[start:end], True)]
+        place = end
+    return [piece for piece in pieces if piece.text]

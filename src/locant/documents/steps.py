@@ -14,7 +14,7 @@ from typing import Any
 
 from locant.documents.passages import Item, Passage, Sentence, Written, cut_passage
 from locant.documents.places import Alignment, Draft, Links, parts_alone
-from locant.documents.segmentation import Splitter
+from locant.documents.sentences import Splitter
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 

@@ -31,9 +31,10 @@ def draw(schemes: Sequence[str], verdicts: Any) -> Figure:
 
 def slides(schemes: Sequence[str], verdicts: Any) -> Iterator[Figure]:
     """Draw the table in parts."""
+    left = 0.12 + 0.08 * max(map(len, schemes))
     for first in range(0, len(schemes), _ON_A_SLIDE):
         part = slice(first, first + _ON_A_SLIDE)
-        yield _table(schemes[part], verdicts[part], SLIDE, left=1.62, above=0.92, row=0.245, letters=SLIDE_LETTERS)
+        yield _table(schemes[part], verdicts[part], SLIDE, left=left, above=0.92, row=0.245, letters=SLIDE_LETTERS)
 
 
 def _table(

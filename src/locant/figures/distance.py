@@ -12,7 +12,7 @@ from locant.figures.registry import register_figure
 from locant.positions import sinusoid_frequencies, sinusoid_table
 
 # The lines lie on each other, so that the second is thinner.
-_CENTRES = {500: {"lw": 5.0, "color": BLUE}, 1_000_000: {"ls": "--", "color": VERMILION}}
+_CENTRES: dict[int, dict[str, Any]] = {500: {"lw": 5.0, "color": BLUE}, 1_000_000: {"ls": "--", "color": VERMILION}}
 
 
 def numbers(*, d_model: int = 128, length: int = 250, base: float = 10000.0) -> dict[str, Any]:

@@ -46,7 +46,7 @@ SLIDE = (40 / 3 * SLIDE_LETTERS / 24, 7.5 * SLIDE_LETTERS / 24)
 """Inches of a slide as it is drawn: enlarged to 13.33 x 7.5 inches, its letters have 24 points."""
 
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
-MONO = {"family": "DejaVu Sans Mono"}
+MONO: dict[str, Any] = {"family": "DejaVu Sans Mono"}
 
 _STYLE = {
     "axes.axisbelow": True,

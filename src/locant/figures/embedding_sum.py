@@ -11,7 +11,7 @@ import torch
 from locant.analysis.introspection import introspect
 from locant.errors import ConfigError, DataError, UsageError
 from locant.figures.drawing import MONO, Figure, blank, colour_scale, colours, draw_image, label, new_figure, signed
-from locant.figures.palette import BLUE, INK, VERMILION
+from locant.figures.palette import BLUE, INK, ON_LIGHT, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, read_record, readable, sentence_pair
 from locant.positions import Sinusoidal
@@ -76,7 +76,7 @@ def draw(tokens: list[str], token: int, **vectors: Any) -> Figure:
     for axes, (name, title) in zip(images, _TITLES.items(), strict=True):
         colour_scale(axes, draw_image(axes, vectors[name], colours(np.array([-most, most])), aspect="auto"))
         axes.set_yticks(range(rows), [f"{each}  {p}" for p, each in enumerate(tokens)], fontsize=9)
-        axes.add_patch(Rectangle((-0.5, token - 0.5), written, 1, fill=False, edgecolor=INK, clip_on=False))
+        axes.add_patch(Rectangle((-0.5, token - 0.5), written, 1, fill=False, edgecolor=ON_LIGHT, clip_on=False))
         label(axes, title)
     images[-1].set_xlabel("feature")
     blank(sheet, height=4)

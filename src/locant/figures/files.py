@@ -143,7 +143,8 @@ def slides_of(figure: RegisteredFigure, options: Mapping[str, Any]) -> Iterator[
     drawn = figure(**{**(figure.slides or {}), **options})
     shown = drawn.figure
     with drawing():
-        shown.suptitle("" if figure.slides is None else None)
+        if figure.slides is None:
+            shown.suptitle("")
         named = any(axes.get_legend_handles_labels()[1] for axes in shown.axes)
         for panel in [axes for axes in shown.axes if axes.get_label() != "<colorbar>"]:
             if figure.slides is None and (panel.axison or panel.texts or (panel.get_legend() and not named)):
@@ -175,7 +176,11 @@ def _enlarge(panel: Axes) -> None:
             lines = note.get_text().count("\n") + 1
     if panel.get_title(loc="left"):
         panel.set_title(wrapped(panel.get_title(loc="left"), 44), loc="left", pad=9 + 16 * lines)
-    if len(panel.get_legend_handles_labels()[1]) > 1 and not panel.get_legend() and not figure.legends:
+    if panel.images and panel.texts:
+        panel.set_aspect("auto")  # cells with numbers in them are wider than high
+    if (legend := panel.get_legend()) and not panel.axison:
+        legend.set_bbox_to_anchor((0.0, 1.0))
+    if len(panel.get_legend_handles_labels()[1]) > 1 and not legend and not figure.legends:
         panel.legend(loc="best")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,9 @@ def numbers() -> dict[str, Any]:
         "its first token alone": last[:, :1],
     }
     own = nn.LayerNorm(_WIDTH, dtype=x.dtype)
+    norms: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (lambda x: x, lambda x: layer_norm(x, own), batch_norm)
     found = {}
-    for title, norm in zip(_GROUPS, (lambda x: x, lambda x: layer_norm(x, own), batch_norm), strict=True):
+    for title, norm in zip(_GROUPS, norms, strict=True):
         found[title] = norm(x).numpy()
         if _GROUPS[title]:
             found |= {f"{title.split(':')[0]}: {name}": norm(of)[0, 0].numpy() for name, of in settings.items()}
@@ -101,7 +103,7 @@ def _draw_batch(axes: Axes, title: str, values: Any, group: Any) -> None:
         for each in range(rows) if row is None else (row,):
             corner = ((feature or 0) - 0.5, each * stride + (token or 0) - 0.5)
             size = (width if feature is None else 1, length if token is None else 1)
-            axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=INK, linewidth=2.4, clip_on=False))
+            axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=ON_LIGHT, linewidth=2.4, clip_on=False))
     axes.set_xticks(range(width))
     middles = [row * stride + (length - 1) / 2 for row in range(rows)]
     axes.set_yticks(middles, [f"sentence {row + 1}" for row in range(rows)], rotation=90, va="center")

@@ -60,7 +60,8 @@ _SCHEMES = (
     *("rotary", "alibi", "t5", "learned", "sinusoidal", "shaw", "none"),
     *("kerple", "fire", "xpos", "transformer-xl", "deberta", "cope", "sandwich"),
     *("index", "normalised-index", "binary", "axial-rotary", "multimodal-rotary", "self-extend", "rerope"),
-    "randomised",
+    *("randomised", "mixed-rotary", "pope", "key-offset", "data-dependent-alibi", "fox", "relative-profiles"),
+    "temperature",
 )
 """Schemes whose lines have the first numbers of :func:`line_style`, in this order; never in another one."""
 

@@ -58,7 +58,7 @@ def quality_by_length(
         MissingExtraError: matplotlib is not installed.
         DataError: There is not a single value.
     """
-    from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     measured = {
         curve.label: {length: list(values) for length, values in sorted(curve.values.items()) if values}
@@ -90,16 +90,18 @@ def quality_by_length(
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if logarithmic_lengths:
         axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_locator(FixedLocator([float(length) for length in lengths]))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.set_xticks(lengths, [_length(length) for length in lengths])
+        axes.set_xticks([], minor=True)
+    if logarithmic_quality:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
     if limits:
         axes.set_ylim(*limits)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return settle(figure, data)
 
 
-@drawing()
 def perplexity_by_length(
     lengths: Sequence[int],
     curves: Mapping[str, Sequence[float | None]],
@@ -113,37 +115,31 @@ def perplexity_by_length(
         lengths: In tokens, ascending.
         curves: Perplexity at each length, by name; ``None`` where it is no finite number.
         title: What was measured.
-        trained_length: Length in tokens that the model was trained with, marked by a line.
+        trained_length: Length in tokens that the model was trained with; what lies beyond is shaded.
 
     Returns:
-        The figure, 8 inches wide, and ``lengths`` and the curves by name. Perplexities above 20 times the least are
+        The figure, 9 inches wide, and ``lengths`` and the curves by name. Perplexities above 20 times the least are
         drawn at the upper edge.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     data = {name: np.asarray(values, dtype=np.float64) for name, values in curves.items()}
     finite = np.concatenate([values[np.isfinite(values)] for values in data.values()])
     lowest = float(finite.min()) if finite.size else 1.0
     top = min(float(finite.max(initial=lowest)) * 1.15, lowest * _MOST_TIMES)
-    figure = new_figure(8, 4.4)
-    axes = figure.subplots()
-    label(axes, title, "length in tokens", "perplexity", log="xy")
-    for (name, values), style in zip(data.items(), styles_of(list(data)), strict=True):
-        shown = np.where(np.isfinite(values), np.minimum(values, top), top)
-        axes.plot(lengths, shown, label=name, clip_on=False, **style)
-    if trained_length is not None:
-        axes.axvline(trained_length, color=FAINT, linestyle=":", linewidth=1.2, label="trained length")
-    axes.set_ylim(lowest / 1.15, top)
-    axes.set_xticks(list(lengths), [_length(length) for length in lengths])
-    axes.set_xticks([], minor=True)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
-    return settle(figure, {"lengths": np.asarray(lengths), **data})
+    shown = {name: np.where(np.isfinite(values), np.minimum(values, top), top) for name, values in data.items()}
+    drawn = quality_by_length(
+        [LengthCurve(name, {n: [y] for n, y in zip(lengths, values, strict=True)}) for name, values in shown.items()],
+        title=title,
+        length_label="length in tokens",
+        quality_label="perplexity",
+        trained=trained_length,
+        logarithmic_lengths=True,
+        logarithmic_quality=True,
+        limits=(lowest / 1.15, top),
+    )
+    return FigureData(drawn.figure, {"lengths": np.asarray(lengths), **data})
 
 
 @drawing()

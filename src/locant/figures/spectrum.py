@@ -87,6 +87,8 @@ def numbers() -> dict[str, Any]:
 
 def draw(notes: dict[str, str], wavelengths: Any, **data: Any) -> Figure:
     """Draw the wavelength of every pair under several scalings side by side."""
+    from matplotlib.lines import Line2D
+
     columns = 4 if len(notes) % 4 else 3  # the legend has no row to itself
     figure, found = panels(len(notes) + 1, columns, width=12, height=3.4, sharex=True, sharey=True)
     title = f"Phi-3-mini: {HEAD_DIM // 2} pairs, base {BASE:,.0f}, from {TRAINED:,} to {TARGET:,} tokens"
@@ -104,16 +106,17 @@ def draw(notes: dict[str, str], wavelengths: Any, **data: Any) -> Figure:
         if number + columns >= len(notes):
             axes.set_xlabel("pair, the fastest first")
             axes.tick_params(labelbottom=True)
-    legend = found[len(notes)]
     met = {fate for name in notes for fate in data[f"fates {name}"]}
     entries = [
-        legend.plot([], [], m, color=c, ms=6, label=said)[0] for fate, (c, m, said) in FATES.items() if fate in met
+        Line2D([], [], color=color, marker=mark, linestyle="", markersize=6, label=meaning)
+        for fate, (color, mark, meaning) in FATES.items()
+        if fate in met
     ]
-    entries += legend.plot([], [], color=FAINT, linewidth=1, label="wavelength before scaling")
+    entries.append(Line2D([], [], color=FAINT, linewidth=1, label="wavelength before scaling"))
     for length, stroke, name in lengths:
-        entries += legend.plot([], [], stroke, color=INK, linewidth=1, label=f"{name}: {length:,} tokens")
-    legend.set_axis_off()
-    legend.legend(
+        entries.append(Line2D([], [], color=INK, linewidth=1, linestyle=stroke, label=f"{name}: {length:,} tokens"))
+    found[len(notes)].set_axis_off()
+    found[len(notes)].legend(
         handles=entries,
         loc="upper left",
         bbox_to_anchor=(-0.1 if columns == 4 else 0.0, 1.1),

@@ -10,7 +10,7 @@ import torch
 
 from locant.analysis.geometry import measure_geometry
 from locant.errors import ConfigError
-from locant.figures.drawing import Figure, label, panels
+from locant.figures.drawing import Figure, label, panels, wrapped
 from locant.figures.numbers import wavelengths_of
 from locant.figures.palette import INK, LINES, PAPER
 from locant.figures.registry import register_figure
@@ -45,16 +45,16 @@ def numbers(*, d_model: int = 64) -> dict[str, Any]:
     grown = 100 * (longest["base 10,000"][-1] / longest["base 10,000"][1] - 1)
     slow = [100 * float((wavelengths_of(width) > 4096).mean()) for width in (64, 1024)]
     findings = [
-        f"i is 2i already: waves reach {doubled[-1]:.1e} tokens instead of {waves[-1]:,.0f}, and only\n"
+        f"i is 2i already: waves reach {doubled[-1]:.1e} tokens instead of {waves[-1]:,.0f}, and only "
         f"{wrong} pairs instead of {right} of {d_model // 2} make a turn within {_TRAINED} tokens",
         f"d = {d_model}: it shrinks from distance {turn - 1} ({angles[turn - 1]:.1f}°) to {turn} ({angles[turn]:.1f}°);"
-        f"\nof 100 steps outwards {int((np.diff(angles) < 0).sum())} make it smaller",
-        f"pair 0 turns once in {waves[0]:.2f} tokens, pair {d_model // 2 - 1} once in {waves[-1]:,.0f}:\n"
+        f" of 100 steps outwards {int((np.diff(angles) < 0).sum())} make it smaller",
+        f"pair 0 turns once in {waves[0]:.2f} tokens, pair {d_model // 2 - 1} once in {waves[-1]:,.0f}: "
         "the higher i, the lower the frequency and the longer the wave",
-        f"from d = 64 to 1024 the longest wave grows by {grown:.0f} %; the share of\n"
+        f"from d = 64 to 1024 the longest wave grows by {grown:.0f} %; the share of "
         f"pairs slower than a turn in 4,096 tokens stays: {slow[0]:.0f} % and {slow[1]:.0f} %",
     ]
-    curves = [
+    curves: list[dict[str, Any]] = [
         {"right: 10000 ** (i / d)": (features, waves), "doubled: 10000 ** (2 * i / d)": (features, doubled)},
         {"angle": (np.arange(101.0), angles)},
         {"frequency": (np.arange(d_model / 2), 1 / waves)},
@@ -77,7 +77,7 @@ def draw(findings: list[str], turn: int, **curves: Any) -> Figure:
             axes.plot(*curve, stroke, marker="o" if "x" in log else None, markersize=4, color=color, label=name)
             if name == "angle":
                 axes.plot(*curve[:, turn], "o", color=INK, markersize=8, markeredgecolor=PAPER, zorder=4)
-        label(axes, f"“{title}”", x, y, note=finding, log=log)
+        label(axes, f"“{title}”", x, y, note=wrapped(finding, 62), log=log)
         if "x" in log:
             axes.set_xscale("log", base=2)
             axes.set_xticks(_WIDTHS, [f"{width}" for width in _WIDTHS])

@@ -90,7 +90,7 @@ def draw(words: Any, frequent: Any, positions: Any, groups: Any, length: int) ->
         drawn = right.bar(places + offset, values, 0.27, color=color, hatch=hatch, edgecolor=PAPER, label=name)
         right.bar_label(drawn, [f"{100 * value:.0f} %" for value in values], fontsize=9, color=INK, padding=2)
     right.set_xticks(places, _GROUPS)
-    right.set_ylim(0, 1.35 * float(groups.max()))
+    right.set_ylim(0, 1.6 * float(groups.max()))
     right.yaxis.set_major_formatter(lambda value, place: f"{100 * value:.0f} %")
     right.grid(axis="x", visible=False)
     label(right, "Do words avoid the pairs that turn?", f"turn of the pair over {length} tokens")

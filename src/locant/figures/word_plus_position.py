@@ -165,6 +165,7 @@ def draw(labels: list[str], **data: Any) -> Figure:
         for name, values, (color, stroke, mark) in zip(labels, data["scores"], LINES * 2, strict=False):
             last.plot(values, stroke, marker=mark, markersize=4, color=color, label=name)
         label(last, "Score of a word with itself", "tokens between the two", "query · key / √D")
+        last.set_xticks(range(0, count, 5))
         last.legend(loc="best", fontsize=9)
     else:
         _draw_norms(last, data["word norms"], data["position norms"])

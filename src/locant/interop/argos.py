@@ -27,7 +27,7 @@ from locant.interop.argos_package import ArgosPackage
 from locant.interop.assembling import FOLDED, assemble
 from locant.interop.ctranslate2 import require_ctranslate2
 from locant.interop.ctranslate2_import import CTranslate2Weights, ReadTransformer, read_transformer, read_weights
-from locant.interop.huggingface_files import Foreign, short_messages
+from locant.interop.huggingface_files import Foreign
 from locant.interop.sentencepiece_models import Side, Special, build_side, normalizing_model
 from locant.languages import english_name, meant_language, parse_language
 from locant.models.architectures import require_transformer
@@ -189,7 +189,6 @@ def _cutting_files(path: Path) -> dict[str, Path]:
     )
 
 
-@short_messages
 def import_argos(package: Path | str, run: Path | str) -> list[str]:
     """Write a package of Argos Translate as a Locant model folder with the same logits.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -18,12 +19,14 @@ from pydantic import Field
 from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
-from locant.files import read_json, replacing_folder
+from locant.files import read_json, replacing_folder, write_json, write_tensors, write_text
 from locant.interop.assembling import Parts, assemble, sinusoid_of, stacked
 from locant.interop.huggingface_files import Foreign, Row, read_rows, read_weights
 from locant.interop.sentencepiece_models import Side
-from locant.models.config import TransformerConfig, unserved
+from locant.models.architectures import require_transformer
+from locant.models.config import unserved
 from locant.models.decoding_settings import LONGEST_SOURCE, MOST_HYPOTHESES, DecodingSettings
+from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, save_model_folder
 from locant.models.transformer import Transformer
 from locant.text.tokenizer_pair import LanguageTokens, TokenizerPair
@@ -91,7 +94,6 @@ class MarianConfig(Foreign):
     has_bias: ClassVar[bool] = True
     several: ClassVar[bool] = False
 
-    model_type: str = ""
     tokenizer_class: str | None = None
     vocab_size: int = 58101
     decoder_vocab_size: int | None = None
@@ -315,21 +317,22 @@ def read_config(folder: Path, kind: type[Config]) -> Config:
     """Read ``config.json`` as that of one kind of model.
 
     Raises:
-        CheckpointError: The folder or the file is missing, or it is not JSON.
-        ConfigError: It describes another kind of model or one that Locant cannot express, or a value is wrong.
+        CheckpointError: The file is missing, or it is not JSON.
+        ConfigError: It describes a model that Locant cannot express, or a value is wrong.
     """
-    if not folder.is_dir():
-        raise CheckpointError(f"There is no folder {folder}.")
     path = folder / "config.json"
     config = kind.read(path)
-    if config.model_type != kind.kind:
-        raise ConfigError(f"{path} describes a model of type {config.model_type!r}, not '{kind.kind}'.")
     special = (config.pad_token_id, config.decoder_start_token_id, config.eos_token_id)
     size = min(config.vocab_size, config.target_size)
     if not all(index < size for index in special):
         raise ConfigError(
             f"{path}: pad_token_id, decoder_start_token_id and eos_token_id must be ids of the vocabulary of "
             f"{size} tokens; got {special}."
+        )
+    if config.several and config.decoder_start_token_id != config.eos_token_id:
+        raise ConfigError(
+            f"{path}: the decoder starts with id {config.decoder_start_token_id}; {config.title} starts with EOS "
+            f"({config.eos_token_id})."
         )
     if config.activation_function not in _ACTIVATIONS:
         raise ConfigError(
@@ -502,48 +505,63 @@ def read_search(folder: Path, config: MarianConfig, special_tokens: int) -> tupl
     return settings, notes
 
 
-def write_config(
-    found: ModelFolder, config: TransformerConfig, kind: type[MarianConfig], special: Mapping[str, int], **more: Any
-) -> dict[str, Any]:
-    """Return the content of ``config.json``.
+@contextmanager
+def writing_model(
+    folder: Path,
+    run: Path,
+    found: ModelFolder,
+    kind: type[MarianConfig],
+    weights: Mapping[str, Tensor],
+    special: Mapping[str, int],
+    about: Mapping[str, Any],
+    *,
+    never: Sequence[int] = (),
+    use: str,
+) -> Iterator[Path]:
+    """Write a folder with all but the tokenizer, which is written within the block.
 
     Args:
-        found: What is exported.
-        config: Of its model.
+        folder: Where to write.
+        run: What is exported, for its card.
+        found: What was read from it.
         kind: As what.
+        weights: Tensors by their names.
         special: The rows of ``pad``, ``bos``, ``eos`` and ``decoder_start``.
-        more: Further entries; those of ``locant`` stand beside Locant's own.
+        about: Further entries of ``config.json``; those of ``locant`` stand beside Locant's own.
+        never: Rows that are not written, beside padding and the beginning of a sentence.
+        use: How the folder is used, for its card.
+
+    Yields:
+        The folder, under a temporary name.
     """
-    own = {"version": __version__, "usual_source_length": found.decoding.usual_source_length}
-    return {
+    model, decoding = require_transformer(found.model, "Export to Hugging Face"), found.decoding
+    longest = decoding.longest_sequence(found.tokenizers.languages)
+    rows = {f"{name}_token_id": row for name, row in special.items()}
+    own = {"version": __version__, "usual_source_length": decoding.usual_source_length}
+    config = {
         "model_type": kind.kind,
-        **{theirs: getattr(config, ours) for theirs, ours in _SETTINGS.items()},
+        **{theirs: getattr(model.config, ours) for theirs, ours in _SETTINGS.items()},
         "scale_embedding": True,
-        "max_position_embeddings": found.decoding.longest_sequence(found.tokenizers.languages),
-        **{f"{name}_token_id": row for name, row in special.items()},
+        "max_position_embeddings": longest,
+        **rows,
         "is_encoder_decoder": True,
         "dtype": "float32",
-        **more,
-        "locant": own | more.get("locant", {}),
+        **about,
+        "locant": own | about["locant"],
     }
-
-
-def write_search(found: ModelFolder, special: Mapping[str, int], never: list[int]) -> dict[str, Any]:
-    """Return the content of ``generation_config.json``.
-
-    Args:
-        found: What is exported.
-        special: As for :func:`write_config`.
-        never: Rows that are not written, beside padding and the beginning of a sentence.
-    """
-    decoding = found.decoding
-    return {
-        **{f"{name}_token_id": row for name, row in special.items()},
+    search = {
+        **rows,
         "suppress_tokens": [special["pad"], special["bos"], *never],
-        "max_length": decoding.longest_sequence(found.tokenizers.languages),
+        "max_length": longest,
         "num_beams": decoding.beam,
         **({"length_penalty": decoding.length_penalty} if decoding.beam > 1 else {}),
     }
+    with replacing_folder(folder) as temporary:
+        write_json(temporary / "config.json", config)
+        write_json(temporary / "generation_config.json", search)
+        write_tensors(temporary / "model.safetensors", weights)
+        yield temporary
+        write_text(temporary / CARD, model_card(run, use))
 
 
 def write_weights(

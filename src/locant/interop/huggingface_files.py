@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, Self, TypeVar
+from typing import Annotated, Any, Self
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, is_zipfile
 
 import torch
@@ -19,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from locant.errors import CheckpointError, LocantError
+from locant.errors import CheckpointError
 from locant.files import read_json
 from locant.settings import Settings
 
@@ -27,27 +25,7 @@ Row = Annotated[int, Field(strict=True, ge=0)]
 """A row of the embeddings."""
 
 _MOST_NAMES = 4
-_LONGEST_MESSAGE = 1000
 _SHARD = re.compile(r"\w[\w.-]*\.(safetensors|bin)", re.ASCII)
-
-Given = ParamSpec("Given")
-Found = TypeVar("Found")
-
-
-def short_messages(function: Callable[Given, Found]) -> Callable[Given, Found]:
-    """Let a function cut the middle out of an error's message that names something of a stranger at any length."""
-
-    @wraps(function)
-    def called(*args: Given.args, **kwargs: Given.kwargs) -> Found:
-        try:
-            return function(*args, **kwargs)
-        except LocantError as error:
-            half = _LONGEST_MESSAGE // 2
-            if len(text := str(error)) > _LONGEST_MESSAGE:
-                error.args = (f"{text[:half]} ... {text[-half:]}",)
-            raise
-
-    return called
 
 
 class Foreign(Settings):

@@ -1,30 +1,39 @@
-"""Import of other programs' models as Locant model folders, by the ``model_type`` of their ``config.json``."""
+"""Import of other programs' models as Locant model folders."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from locant.errors import CheckpointError, ConfigError, nearest
+from locant.errors import CheckpointError, ConfigError, LocantError, nearest
+from locant.files import require_new_folder
 from locant.interop.argos import SUFFIX, import_argos
-from locant.interop.huggingface import M2M100Config, MarianConfig
-from locant.interop.huggingface_files import Foreign, short_messages
-from locant.interop.m2m100 import import_m2m100
-from locant.interop.marian import import_marian
+from locant.interop.assembling import FOLDED
+from locant.interop.huggingface import M2M100Config, MarianConfig, StoredModel, TokenizerConfig, read_config
+from locant.interop.huggingface_files import Foreign
+from locant.interop.m2m100 import read_multilingual
+from locant.interop.marian import read_sides
+from locant.text.sentencepiece_model import model_proto
+from locant.text.tokenizer_pair import LanguageTokens
 
-_IMPORTS = {MarianConfig.kind: import_marian, M2M100Config.kind: import_m2m100}
+_KINDS: dict[str, type[MarianConfig]] = {kind.kind: kind for kind in (MarianConfig, M2M100Config)}
+_LONGEST_MESSAGE = 1000
 
 
 class _Named(Foreign):
     model_type: str | None = None
 
 
-@short_messages
 def import_model(folder: Path | str, run: Path | str) -> list[str]:
     """Write a model in another format as a Locant model folder with the same logits.
 
+    Sources: Junczys-Dowmunt et al. 2018, "Marian"; Fan et al. 2020, "Beyond English-Centric Multilingual Machine
+    Translation" (M2M-100); Costa-jussà et al. 2022, "No Language Left Behind" (NLLB).
+
     Args:
-        folder: Of a Marian (OPUS-MT), M2M-100 or NLLB model in Hugging Face's format, or a package of Argos Translate;
-            no code in it is run.
+        folder: A package of Argos Translate, or a folder in Hugging Face's format with ``config.json``,
+            ``model.safetensors`` or ``pytorch_model.bin`` (or their shards), and the tokenizer: ``source.spm``,
+            ``target.spm`` and ``vocab.json`` (Marian), ``sentencepiece.bpe.model`` and ``vocab.json`` (M2M-100) or
+            ``tokenizer.json`` (NLLB). No code in it is run.
         run: The model folder to write; must not exist, or be empty.
 
     Returns:
@@ -35,21 +44,63 @@ def import_model(folder: Path | str, run: Path | str) -> list[str]:
         CheckpointError: A file is missing or damaged, or the files do not fit each other, or ``run`` is taken.
         MissingExtraError: The package ``protobuf`` is not installed.
     """
-    folder = Path(folder)
-    if folder.suffix == SUFFIX or folder.is_file():
-        return import_argos(folder, run)
+    folder, run = Path(folder), Path(run)
+    try:
+        if folder.suffix == SUFFIX or folder.is_file():
+            return import_argos(folder, run)
+        return _import_huggingface(folder, run)
+    except LocantError as error:
+        # A message may name something of a stranger at any length.
+        half = _LONGEST_MESSAGE // 2
+        if len(text := str(error)) > _LONGEST_MESSAGE:
+            error.args = (f"{text[:half]} ... {text[-half:]}",)
+        raise
+
+
+def _import_huggingface(folder: Path, run: Path) -> list[str]:
+    require_new_folder(run)
     if not folder.is_dir():
         raise CheckpointError(f"There is no folder {folder}.")
     path = folder / "config.json"
-    kind, known = _Named.read(path).model_type, ", ".join(_IMPORTS)
+    kind, known = _Named.read(path).model_type, ", ".join(_KINDS)
     if kind is None:
         raise ConfigError(
             f"{path} names no model_type, as Hugging Face's format does; an export for CTranslate2 is no model to "
             f"start from. Known: {known}."
         )
-    if kind not in _IMPORTS:
+    if kind not in _KINDS:
         raise ConfigError(
-            f"{path} describes a model of type {kind!r}, which cannot be imported.{nearest(kind, _IMPORTS)} Known: "
+            f"{path} describes a model of type {kind!r}, which cannot be imported.{nearest(kind, _KINDS)} Known: "
             f"{known}."
         )
-    return _IMPORTS[kind](folder, run)
+    config = read_config(folder, _KINDS[kind])
+    stored = StoredModel(folder, config)
+    languages: LanguageTokens | None
+    if isinstance(config, M2M100Config):
+        source, target, languages = read_multilingual(folder, config)
+    else:
+        source, target, languages = read_sides(folder, config)
+    about = TokenizerConfig.read(folder / "tokenizer_config.json", optional=True)
+    # The name of several languages is that of their group.
+    named = {"source_language": about.source_lang, "target_language": None if languages else about.target_lang}
+    notes = stored.save(run, source, target, languages, **{} if config.several else named)
+    if languages:
+        codes, side = list(languages.ids), "--source-language and " if languages.takes_source else ""
+        notes.append(
+            f"The model knows {len(codes)} languages ({', '.join(codes[:8])}{' ...' if codes[8:] else ''}): name them "
+            f"with {side}--target-language."
+        )
+    proto = model_proto(source.tokenizer.model)
+    words = [piece.piece.replace("▁", " ") for piece in proto.pieces if piece.type == piece.USER_DEFINED]
+    if config.several and words:
+        notes.append(
+            f"Words that were added to the tokenizer ({', '.join(words[:8])}{' ...' if words[8:] else ''}) are read as "
+            "such wherever a text has them; at its beginning and inside of words transformers puts other spaces around "
+            "them."
+        )
+    if not config.several and config.pad_token_id == config.decoder_start_token_id:
+        notes.append(
+            "Padding and the decoder's start share a row in Marian and have one each in Locant: logits are the same, "
+            "but log-probabilities count that row twice."
+        )
+    return [*notes, FOLDED] if stored.has_bias else notes

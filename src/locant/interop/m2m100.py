@@ -18,21 +18,18 @@ from typing import Any
 from pydantic import Field
 
 from locant.errors import CheckpointError, ConfigError
-from locant.files import replacing_folder, require_new_folder, write_json, write_tensors, write_text
+from locant.files import write_json
 from locant.interop.huggingface import (
     SEARCH_DIFFERS,
     AddedToken,
     M2M100Config,
     SpecialNames,
-    StoredModel,
     TokenizerConfig,
-    read_config,
     require_same,
-    write_config,
-    write_search,
     write_weights,
+    writing_model,
 )
-from locant.interop.huggingface_files import Foreign, Row, read_rows, short_messages
+from locant.interop.huggingface_files import Foreign, Row, read_rows
 from locant.interop.sentencepiece_models import (
     SPECIAL,
     Side,
@@ -44,9 +41,7 @@ from locant.interop.sentencepiece_models import (
 )
 from locant.interop.tokenizer_json import MASK, nllb_tokenizer
 from locant.models.architectures import require_transformer
-from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder
-from locant.models.transformer import Transformer
 from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, normalize
 from locant.text.tokenizer_pair import LanguageTokens, language_token
@@ -92,78 +87,6 @@ class _TokenizerJson(Foreign):
     added_tokens: list[AddedToken]
     normalizer: dict[str, Any] = Field(default_factory=dict)
     pre_tokenizer: dict[str, Any] = Field(default_factory=dict)
-
-
-@short_messages
-def import_m2m100(folder: Path | str, run: Path | str) -> list[str]:
-    """Write an M2M-100 or NLLB model as a Locant model folder with the same logits.
-
-    Source: Fan et al. 2020, "Beyond English-Centric Multilingual Machine Translation"; Costa-jussà et al. 2022, "No
-    Language Left Behind".
-
-    Args:
-        folder: Holds ``config.json``, ``model.safetensors`` or ``pytorch_model.bin`` (or their shards),
-            ``sentencepiece.bpe.model`` and ``vocab.json`` (M2M-100) or ``tokenizer.json`` (NLLB); no code in it is
-            run.
-        run: The model folder to write; must not exist, or be empty.
-
-    Returns:
-        Sentences about what a user should know.
-
-    Raises:
-        ConfigError: The folder holds another kind of model, or one that Locant cannot express; the message says why.
-        CheckpointError: A file is missing or damaged, or the files do not fit each other, or ``run`` is taken.
-        MissingExtraError: The package ``protobuf`` is not installed.
-    """
-    folder, run = Path(folder), Path(run)
-    require_new_folder(run)
-    config = read_config(folder, M2M100Config)
-    if config.decoder_start_token_id != config.eos_token_id:
-        raise ConfigError(
-            f"The decoder starts with id {config.decoder_start_token_id}; M2M-100 and NLLB start with EOS "
-            f"({config.eos_token_id})."
-        )
-    stored = StoredModel(folder, config)
-    source, target, languages = read_multilingual(folder, config)
-    notes = stored.save(run, source, target, languages)
-    known = list(languages.ids)
-    notes.append(
-        f"The model knows {len(known)} languages ({', '.join(known[:8])}{' ...' if known[8:] else ''}): name two of "
-        "them with --source-language and --target-language."
-    )
-    proto = model_proto(source.tokenizer.model)
-    words = [piece.piece.replace("▁", " ") for piece in proto.pieces if piece.type == piece.USER_DEFINED]
-    if words:
-        notes.append(
-            f"Words that were added to the tokenizer ({', '.join(words[:8])}{' ...' if words[8:] else ''}) are read as "
-            "such wherever a text has them; at its beginning and inside of words transformers puts other spaces around "
-            "them."
-        )
-    return notes
-
-
-@short_messages
-def import_m2m100_weights(folder: Path | str) -> Transformer:
-    """Return the model of an M2M-100 folder (M2M-100, NLLB) without its tokenizer, with the same logits.
-
-    The ids are those of the folder's own tokenizer. A source is its language's token, its subwords and EOS; a
-    target begins with EOS and its language's token. Rows are padded on the right, with any id: the lengths
-    of the sources say what is padding.
-
-    Args:
-        folder: Holds ``config.json`` and ``model.safetensors`` or ``pytorch_model.bin`` (or their shards); no code in
-            it is run.
-
-    Returns:
-        The model in evaluation mode, float32, on the CPU.
-
-    Raises:
-        ConfigError: The folder holds another kind of model, or one that Locant cannot express; the message says why.
-        CheckpointError: A file is missing or damaged, or the files do not fit each other.
-    """
-    config = read_config(Path(folder), M2M100Config)
-    rows = StoredModel(Path(folder), config)
-    return rows.build([*range(config.vocab_size)], [*range(config.vocab_size)])
 
 
 def read_multilingual(folder: Path, config: M2M100Config) -> tuple[Side, Side, LanguageTokens]:
@@ -352,10 +275,10 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
         "model_max_length": found.decoding.max_source_length + 2,
     }
     names = [tokenizer.token(index) for index in order]
-    with replacing_folder(folder) as temporary:
-        write_json(temporary / "config.json", write_config(found, config, M2M100Config, special, **about))
-        write_json(temporary / "generation_config.json", write_search(found, special, unused))
-        write_tensors(temporary / "model.safetensors", write_weights(model, rows=rows))
+    source, *_, target = [*languages.ids, next(iter(languages.ids))][: max(2, len(languages.ids))]
+    use = _USE.format(source=source, target=target, method="convert_tokens_to_ids" if nllb else "get_lang_id")
+    weights = write_weights(model, rows=rows)
+    with writing_model(folder, run, found, M2M100Config, weights, special, about, never=unused, use=use) as temporary:
         if nllb:
             write_json(temporary / "tokenizer.json", nllb_tokenizer(tokenizer, languages, order))
             settings |= {"extra_special_tokens": list(languages.ids), "legacy_behaviour": False}
@@ -367,9 +290,6 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
             settings["language_codes"] = kind
             (temporary / _MODEL_FILE).write_bytes(tokenizer.model)
         write_json(temporary / "tokenizer_config.json", settings)
-        source, *_, target = [*languages.ids, next(iter(languages.ids))][: max(2, len(languages.ids))]
-        method = "convert_tokens_to_ids" if nllb else "get_lang_id"
-        write_text(temporary / CARD, model_card(run, _USE.format(source=source, target=target, method=method)))
     prepare = "Unicode NFC and to lower case" if tokenizer.lowercase else "Unicode NFC"
     notes = [
         f"Bring text to {prepare}{', without white space at its ends,' if nllb else ''} before it is tokenised; a text "

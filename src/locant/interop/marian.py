@@ -14,28 +14,23 @@ import torch
 from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
-from locant.files import replacing_folder, require_new_folder, write_json, write_tensors, write_text
-from locant.interop.assembling import FOLDED
+from locant.files import require_new_folder, write_json
 from locant.interop.ctranslate2 import require_ended_source
 from locant.interop.huggingface import (
     BIAS,
     SEARCH_DIFFERS,
     MarianConfig,
     SpecialNames,
-    StoredModel,
     TokenizerConfig,
-    read_config,
     require_same,
-    write_config,
-    write_search,
     write_weights,
+    writing_model,
 )
-from locant.interop.huggingface_files import read_rows, short_messages
+from locant.interop.huggingface_files import read_rows
 from locant.interop.m2m100 import export_m2m100
 from locant.interop.sentencepiece_models import GROUP_LANGUAGE, Side, Special, build_side
 from locant.interop.tokenizer_json import SPECIAL_TOKENS, fast_tokenizer
 from locant.models.architectures import require_transformer
-from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer
 from locant.text.sentencepiece_model import model_proto
@@ -51,45 +46,6 @@ model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
 tokenizer = AutoTokenizer.from_pretrained("FOLDER")
 batch = tokenizer(["..."], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))"""
-
-
-@short_messages
-def import_marian(folder: Path | str, run: Path | str) -> list[str]:
-    """Write a Marian model as a Locant model folder with the same logits.
-
-    Args:
-        folder: Holds ``config.json``, ``model.safetensors`` or ``pytorch_model.bin`` (or their shards),
-            ``source.spm``, ``target.spm`` and ``vocab.json``; no code in it is run.
-        run: The model folder to write; must not exist, or be empty.
-
-    Returns:
-        Sentences about what a user should know.
-
-    Raises:
-        ConfigError: The folder holds another kind of model, or one that Locant cannot express; the message says why.
-        CheckpointError: A file is missing or damaged, or the files do not fit each other, or ``run`` is taken.
-        MissingExtraError: The package ``protobuf`` is not installed.
-    """
-    folder, run = Path(folder), Path(run)
-    require_new_folder(run)
-    config = read_config(folder, MarianConfig)
-    stored = StoredModel(folder, config)
-    source, target, languages = read_sides(folder, config)
-    about = TokenizerConfig.of_model(folder, config, [_CLASS])
-    # The name of several languages is that of their group.
-    named = {"source_language": about.source_lang, "target_language": None if languages else about.target_lang}
-    notes = stored.save(run, source, target, languages, **{side: code or None for side, code in named.items()})
-    if languages:
-        notes.append(
-            f"The model translates into {len(languages.ids)} languages ({', '.join(list(languages.ids)[:8])}): "
-            "name one with --target-language."
-        )
-    if config.pad_token_id == config.decoder_start_token_id:
-        notes.append(
-            "Padding and the decoder's start share a row in Marian and have one each in Locant: logits are the same, "
-            "but log-probabilities count that row twice."
-        )
-    return [*notes, FOLDED] if stored.has_bias else notes
 
 
 def read_sides(folder: Path, config: MarianConfig) -> tuple[Side, Side, LanguageTokens | None]:
@@ -196,16 +152,12 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
         "clean_up_tokenization_spaces": False,
         "model_input_names": ["input_ids", "attention_mask"],
     }
-    with replacing_folder(folder) as temporary:
-        write_json(temporary / "config.json", write_config(found, config, MarianConfig, special, **about))
-        write_json(temporary / "generation_config.json", write_search(found, special, []))
-        write_tensors(temporary / "model.safetensors", weights)
+    with writing_model(folder, run, found, MarianConfig, weights, special, about, use=_USE) as temporary:
         for place, content in tokenizers.items():
             write_json(temporary / place / "tokenizer.json", content)
             write_json(temporary / place / "tokenizer_config.json", fast)
         if own_files:
             _write_marian_tokenizer(temporary, found)
-        write_text(temporary / CARD, model_card(run, _USE))
     return _notes(found, reorder=reorder, own_files=own_files)
 
 

@@ -1,13 +1,18 @@
 """A Locant model as ONNX files, for onnxruntime and everything else that reads ONNX (https://onnx.ai).
 
 Three graphs, whose files and tensors have the names of Hugging Face's Optimum: the encoder; the decoder for the first
-tokens; the decoder for the following ones, which takes keys and values of the earlier tokens. Batch and lengths are
-free. ``torch.onnx.export`` writes them by ``torch.export``, which needs ``onnxscript``.
+tokens; the decoder for the following ones, which takes keys and values of the earlier tokens. Layers and positions are
+the model's own, and the cache is what goes in and comes out. Batch and lengths are free. ``torch.onnx.export`` writes
+the graphs by ``torch.export``, which needs ``onnxscript``.
+
+Shapes: B sentences, S source tokens, T new target tokens, P target tokens in the cache, H heads, D features of a head,
+E width, V vocabulary.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,19 +21,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from locant.errors import ConfigError
 from locant.files import replacing_folder, require_new_folder, write_json, write_text
 from locant.interop.ctranslate2 import require_ended_source
-from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph, require_traceable
 from locant.languages import other_codes
 from locant.lazy import require_package
 from locant.models.architectures import require_transformer
+from locant.models.attention import KeyValueCache, StackCache
 from locant.models.config import TransformerConfig
 from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer
+from locant.positions import Mask
 from locant.text.tokenizer import BOS, EOS, PAD
 from locant.version import __version__
 
@@ -99,6 +105,102 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
     return notes
 
 
+def require_traceable(model: Transformer) -> None:
+    """Raise ConfigError unless one graph computes the positions of a model in texts of all lengths, with two caches."""
+    for scheme in (*model.encoder.schemes, *model.decoder.schemes):
+        if not scheme.traceable or scheme.reads_state:
+            what = "read the hidden state" if scheme.reads_state else "depend on the length of the text"
+            raise ConfigError(
+                f"Positions '{scheme.name}' {what} in a way that a graph of ONNX cannot follow. Train a model with "
+                "model.position=rotary, sinusoidal or alibi, for instance."
+            )
+
+
+class EncoderGraph(nn.Module):
+    """``input_ids [B, S]``, ``attention_mask [B, S]`` (1 for tokens, 0 for padding) to ``[B, S, E]``."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.embedding, self.scale = model.source_embedding, math.sqrt(model.config.d_model)
+        self.stack = model.encoder
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Encode."""
+        mask = Mask(keys=(attention_mask != 0)[:, None, None, :])
+        return self.stack(self.embedding(input_ids) * self.scale, torch.arange(input_ids.shape[1]), mask)
+
+
+class _Cache(KeyValueCache):
+    """Keys and values that grow by one tensor behind the other."""
+
+    def __init__(self, *past: Tensor) -> None:
+        super().__init__()
+        self.present = past
+
+    def append(self, *new: Tensor) -> tuple[Tensor, ...]:
+        both = zip(self.present, new, strict=True)
+        self.present = tuple(torch.cat(parts, dim=2) for parts in both) if self.present else new
+        return self.present
+
+
+class DecoderGraph(nn.Module):
+    """The decoder from the first token on: ``input_ids [B, T]``, the encoder's output and its mask.
+
+    Returns logits ``[B, T, V]`` and for each layer its keys and values ``[B, H, T, D]`` and those of the encoder's
+    output ``[B, H, S, D]``, for :class:`CachedDecoderGraph`.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.embedding, self.output, self.scale = model.target_embedding, model.output, math.sqrt(model.config.d_model)
+        self.stack = model.decoder
+
+    def forward(
+        self, input_ids: Tensor, encoder_hidden_states: Tensor, encoder_attention_mask: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Decode."""
+        cross = self.stack.start(encoder_hidden_states, encoder_attention_mask).cross
+        logits, own = self.decode(input_ids, encoder_attention_mask, cross, [_Cache() for _ in cross], None)
+        return logits, [part for pair in zip(own, cross, strict=True) for kv in pair for part in kv]
+
+    def decode(
+        self,
+        input_ids: Tensor,
+        encoder_attention_mask: Tensor,
+        cross: list[tuple[Tensor, Tensor]],
+        caches: list[_Cache],
+        before: Tensor | None,
+    ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+        """Return logits ``[B, T, V]`` and each layer's keys and values ``[B, H, P + T, D]``."""
+        first = 0 if before is None else before.shape[0]
+        positions = torch.arange(first, first + input_ids.shape[1])
+        x, cache = self.embedding(input_ids) * self.scale, StackCache([*caches], length=first)
+        if before is not None:
+            cache.positions = [before] * len(caches)  # for every kind of layers
+        x, plans = self.stack.begin(x, positions, Mask(causal=True), cache)
+        mask = Mask(keys=(encoder_attention_mask != 0)[:, None, None, :])
+        for layer, plan, memory, own in zip(self.stack.layers, plans, cross, caches, strict=True):
+            x = layer(x, plan, memory, mask, own)
+        return self.output(self.stack.norm(x)), [own.present for own in caches]
+
+
+class CachedDecoderGraph(DecoderGraph):
+    """The decoder after the first tokens: new ``input_ids [B, T]``, the encoder's mask, and the cache.
+
+    ``past`` holds for each layer keys and values of its earlier tokens ``[B, H, P, D]`` and those of the encoder's
+    output ``[B, H, S, D]``. Returns logits and each layer's keys and values ``[B, H, P + T, D]``.
+    """
+
+    def forward(  # type: ignore[override]
+        self, input_ids: Tensor, encoder_attention_mask: Tensor, past: list[Tensor]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Decode."""
+        caches = [_Cache(*own) for own in zip(past[0::4], past[1::4], strict=True)]
+        cross = list(zip(past[2::4], past[3::4], strict=True))
+        logits, present = self.decode(input_ids, encoder_attention_mask, cross, caches, torch.arange(past[0].shape[2]))
+        return logits, [part for pair in present for part in pair]
+
+
 _Graph = tuple[nn.Module, tuple[Any, ...], tuple[Any, ...], list[str], list[str]]
 """A graph with example inputs, their free axes, and the names of inputs and outputs."""
 
@@ -109,7 +211,8 @@ def _graphs(model: Transformer) -> dict[str, _Graph]:
     batch, source, target, past = (torch.export.Dim(name) for name in ("batch", "source", "target", "past"))
     # Sizes of 0 and 1 would be taken for constants.
     b, s, t, p = 2, 5, 3, 4
-    layers, heads, features = range(config.decoder_layers), config.heads, config.d_model // config.heads
+    layers, settings = range(config.decoder_layers), config.blocks()
+    heads, features = settings.key_heads, settings.head_features
     ids, mask = torch.ones(b, t, dtype=torch.int64), torch.ones(b, s, dtype=torch.int64)
     own, cross = (torch.zeros(b, heads, length, features) for length in (p, s))
     cache, cache_axes = [own, own, cross, cross], [{0: batch, 2: past}] * 2 + [{0: batch, 2: source}] * 2
@@ -221,6 +324,6 @@ def _config(found: ModelFolder, config: TransformerConfig, rows: int) -> dict[st
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.decoder_layers,
         "heads": config.heads,
-        "position": config.position,
+        "position": config.positions,
         "norm": config.norm,
     }

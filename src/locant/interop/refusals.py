@@ -8,7 +8,7 @@ import torch
 
 from locant.errors import ConfigError
 from locant.interop.marian import require_marian
-from locant.interop.onnx_graph import require_traceable
+from locant.interop.onnx_export import require_traceable
 from locant.models.architectures import ModelConfig
 from locant.models.config import TransformerConfig, require_served
 from locant.models.transformer import Transformer

@@ -206,8 +206,8 @@ def options_for_lengths(scheme: type[PositionScheme], *, trained: int, longest: 
     """Return the options of a scheme that say how long texts are, so that no scheme is at an advantage.
 
     An option counts by its name: tables end at the trained length (``max_positions``), positions are drawn from a range
-    that covers the longest test (with ``evaluation_length``), a ``window`` of distances is what was trained, and a
-    ``group`` brings the farthest distance of the longest test to one that was.
+    that covers the longest test (with ``evaluation_length``), a ``window`` of distances and a ``length`` of steps are
+    what was trained, and a ``group`` brings the farthest distance of the longest test to one that was.
 
     Args:
         scheme: The class.
@@ -220,6 +220,7 @@ def options_for_lengths(scheme: type[PositionScheme], *, trained: int, longest: 
         ("max_positions",): (max(2, trained),),
         ("window", "group"): (near, max(1, -(-(longest - near) // max(1, trained - near)))),
         ("window",): (trained,),
+        ("length",): (trained,),
     }
     known = option_names(scheme)
     return next((dict(zip(names, rules[names], strict=True)) for names in rules if {*names} <= {*known}), {})

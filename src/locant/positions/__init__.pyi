@@ -31,6 +31,7 @@ from locant.positions.rotary.key_offset import PartialKeyOffset as PartialKeyOff
 from locant.positions.rotary.mixed import MixedRotary as MixedRotary
 from locant.positions.rotary.multiaxis import AxialRotary as AxialRotary
 from locant.positions.rotary.multiaxis import MultimodalRotary as MultimodalRotary
+from locant.positions.rotary.multiaxis import multimodal_coordinates as multimodal_coordinates
 from locant.positions.rotary.polar import PoPE as PoPE
 from locant.positions.rotary.rotary import Rotary as Rotary
 from locant.positions.rotary.rotation import RotaryAngles as RotaryAngles
@@ -138,6 +139,7 @@ __all__ = [
     "build_scheme",
     "fuse_rotations",
     "geometric_frequencies",
+    "multimodal_coordinates",
     "register_scaling",
     "register_scheme",
     "scaling_from_options",

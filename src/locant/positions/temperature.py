@@ -101,12 +101,6 @@ class Temperature(SchemeWrapper):
             )
         return cls(build_scheme(scheme, shape, scheme_options), shape.num_heads, **options)
 
-    @classmethod
-    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
-        """Return steps of the trained length: the temperature of training is 1, as in Llama 4."""
-        del head_dim, longest
-        return {"length": max(1, trained)}
-
     @property
     def per_layer(self) -> bool:  # type: ignore[override]
         """Whether the wrapped scheme, or the factor, is every layer's own."""

@@ -15,8 +15,7 @@ from locant.documents.passages import Sentence as CutSentence
 from locant.documents.passages import Written, cut_passage
 from locant.documents.places import Links
 from locant.documents.plain import is_plain_sentence, plain_text
-from locant.documents.segmentation import Splitter, cut_text
-from locant.documents.sentences import fitting_splitter, sentence_splitter
+from locant.documents.sentences import Splitter, cut_text, fitting_splitter, sentence_splitter
 from locant.documents.steps import Pairs, Sentences, Steps, one_line, sentence_steps, translation_steps
 from locant.documents.translate import align_words, fits_model
 from locant.errors import LocantError

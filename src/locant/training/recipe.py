@@ -156,7 +156,7 @@ class Recipe(Settings):
         limit = min((kind.position_options.get("max_positions") or math.inf for kind in told), default=math.inf)
         if asked and limit < self.max_tokens:
             raise ConfigError(
-                f"max_tokens is {self.max_tokens}, but the model's max_positions is {limit}; "
+                f"max_tokens is {self.max_tokens}, but max_positions is {limit} in the model's position_options; "
                 "raise the one or lower the other"
             )
         return self

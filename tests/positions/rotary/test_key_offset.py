@@ -1,8 +1,10 @@
 """Keys whose features without rotation stand one token later, against the formulas of modded-nanogpt."""
 
+import pytest
 import torch
 from torch import Tensor
 
+from locant.models import LanguageModel, LanguageModelConfig
 from locant.positions import Mask, PartialKeyOffset, attend_with_positions
 
 
@@ -43,6 +45,21 @@ def test_each_text_of_a_row_is_as_alone() -> None:
         at = torch.arange(parts[0].shape[2])
         alone = attend_with_positions(*parts, scheme, at, at, Mask(causal=True))
         torch.testing.assert_close(found_part, alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("parts", [[1] * 15, [5, 1, 9], [2, 2, 11]])
+@pytest.mark.parametrize("outer", [None, "temperature"])
+def test_the_key_before_a_window_is_kept(parts: list[int], outer: str | None) -> None:
+    wrapped = {"position": outer, "position_options": {"scheme": "key-offset", "length": 3}}
+    kind = wrapped if outer else {"position": "key-offset"}
+    sizes = {"vocab_size": 20, "layers": 2, "d_model": 16, "d_ff": 16, "heads": 2}
+    config = LanguageModelConfig.parse({**sizes, "pattern": "W", "kinds": {"W": {**kind, "window": 4}}})
+    torch.manual_seed(0)
+    model, ids = LanguageModel(config).eval(), torch.arange(15)[None]
+    with torch.no_grad():
+        cache = model.start()
+        found = torch.cat([model.step(part, cache) for part in ids.split(parts, dim=1)], dim=1)
+        torch.testing.assert_close(found, model(ids), rtol=0, atol=1e-5)
 
 
 def test_every_head_finds_what_came_next() -> None:

@@ -1,5 +1,6 @@
 """Axial RoPE and M-RoPE, against one-dimensional RoPE of each axis and Qwen2-VL live."""
 
+import math
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError, DataError
-from locant.positions import AxialRotary, MultimodalRotary, Rotary
+from locant.positions import AxialRotary, MultimodalRotary, Rotary, multimodal_coordinates
 
 
 def heads(*shape: int) -> Tensor:
@@ -86,3 +87,50 @@ def test_axes_in_turn_as_transformers_has_them(sections: Any) -> None:
     for axis in (1, 2):
         expected[slice(axis, 3 * ours.sections[axis], 3)] = axis
     assert ours.axis_of_pair == tuple(expected.tolist())
+
+
+def laid_out(texts: list[list[Any]]) -> tuple[Tensor, list[tuple[int, ...]], Tensor]:
+    """Texts of words and grids: which tokens are of images, the grids, and the text of each token."""
+    parts = [(text, part) for text, each in enumerate(texts) for part in each]
+    counts = [part if isinstance(part, int) else math.prod(part) for _, part in parts]
+    is_image = [not isinstance(part, int) for _, part in parts]
+    repeated = [
+        torch.tensor(each).repeat_interleave(torch.tensor(counts)) for each in (is_image, [t for t, _ in parts])
+    ]
+    return repeated[0], [part for _, part in parts if not isinstance(part, int)], repeated[1]
+
+
+def test_coordinates_of_packed_texts_are_those_of_each_alone() -> None:
+    texts: list[list[Any]] = [[3, (1, 2, 3), 2, (1, 4, 1), (1, 1, 2)], [(3, 2, 2), 1], [4], [1, (1, 2, 2)]]
+    is_image, grids, numbers = laid_out(texts)
+    found = multimodal_coordinates(is_image, grids, texts=numbers)[0]
+    alone = [multimodal_coordinates(*laid_out([text])[:2])[0] for text in texts]
+    assert torch.equal(found, torch.cat(alone))
+    two = multimodal_coordinates(is_image.expand(2, -1), grids * 2, texts=numbers)
+    assert torch.equal(two, found.expand(2, -1, -1))
+    assert torch.equal(alone[2], MultimodalRotary(16).coordinates(torch.arange(4)))
+
+
+def test_coordinates_against_qwen2_vl() -> None:
+    qwen = pytest.importorskip("transformers.models.qwen2_vl.modeling_qwen2_vl")
+    parts: list[Any] = [3, (1, 2, 3), 2, (1, 4, 1), 1, (1, 3, 3), 4]
+    is_image, grids, _ = laid_out([parts])
+    config = qwen.Qwen2VLConfig(
+        text_config={"hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 1,
+                     "intermediate_size": 8, "vocab_size": 9, "rope_parameters": {"mrope_section": [2, 3, 3]}},
+        vision_config={"embed_dim": 16, "depth": 1, "num_heads": 2, "hidden_size": 32},
+    )  # fmt: skip
+    merged = torch.tensor([(t, 2 * h, 2 * w) for t, h, w in grids])
+    ids = torch.zeros(1, len(is_image), dtype=torch.long)
+    expected, _ = qwen.Qwen2VLModel(config).get_rope_index(ids, is_image[None].int(), image_grid_thw=merged)
+    assert torch.equal(multimodal_coordinates(is_image, grids), expected.permute(1, 2, 0))
+
+
+@pytest.mark.parametrize(
+    ("texts", "grids"),
+    [([[2, (1, 2, 2)]], []), ([[2, (1, 2, 2)]], [(1, 2, 2), (1, 1, 1)]), ([[(1, 1, 2)], [(1, 1, 2)]], [(1, 2, 2)])],
+)
+def test_images_without_tokens_and_tokens_without_images(texts: list[list[Any]], grids: list[tuple[int, ...]]) -> None:
+    is_image, _, numbers = laid_out(texts)
+    with pytest.raises(DataError):
+        multimodal_coordinates(is_image, grids, texts=numbers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -95,7 +96,7 @@ def _e20() -> Numbers:
 
 def _e23() -> Numbers:
     positions = torch.arange(16)
-    digits = next(n for n in range(1, 17) if len(Binary(n).encode(positions[: 2**n]).unique(dim=0)) == 16)
+    digits = next(n for n in range(1, 17) if len(set(map(tuple, Binary(n).encode(positions[: 2**n]).tolist()))) == 16)
     code = sinusoid_table(positions, 16)[0]
     return [digits, (code.numel() * code.element_size() * 8, 16)]
 
@@ -276,7 +277,11 @@ def _e16() -> Numbers:
     spread = -torch.log((torch.arange(512, dtype=torch.float64) + 0.5) / 512)
     tokens = torch.stack([spread, 2 * spread + 1, 5 * spread - 3])
     normed = layer_norm(tokens, nn.LayerNorm(512, dtype=torch.float64)).detach()
-    means = [float(normed[1].mean()), float(normed[1].var(unbiased=False)), (float(normed[:, 0].mean()), 0.0)]
+    means: list[Any] = [
+        float(normed[1].mean()),
+        float(normed[1].var(unbiased=False)),
+        (float(normed[:, 0].mean()), 0.0),
+    ]
     return [*means, skewness(tokens[1]), (skewness(normed[1]), 0.0)]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -52,6 +55,42 @@ class Learned(PositionCode):
     def reset_parameters(self) -> None:
         """Draw the table from a normal distribution of standard deviation ``E^-0.5``, like token embeddings."""
         nn.init.normal_(self.weight, std=self.dim**-0.5)
+
+    def resized(
+        self, size: int | Sequence[int], *, grid: Sequence[int] | None = None, prefix: int = 0, antialias: bool = True
+    ) -> Learned:
+        """Return the scheme with a table of another size, interpolated as vision Transformers do for larger images.
+
+        The interpolation is bicubic: of timm's ``resample_abs_pos_embed`` with ``antialias``, of ViT and DeiT without.
+
+        Args:
+            size: Positions of the new table; of a grid its rows and columns.
+            grid: Rows and columns of the table that there is, whose positions count row by row; none of a plain text.
+            prefix: First positions that stay as they are, such as that of a class token; they are counted in no size.
+            antialias: Whether a smaller table takes the mean of more neighbours.
+
+        Raises:
+            ConfigError: ``grid`` and ``size`` are not of the same kind, or the grid does not hold the positions.
+        """
+        old = (1, self.max_positions - prefix) if grid is None else tuple(grid)
+        new = (1, size) if isinstance(size, int) else tuple(size)
+        if isinstance(size, int) != (grid is None) or len(old) != 2 or len(new) != 2 or min(*old, *new) < 1:
+            raise ConfigError(
+                f"A table is resized from a number of positions to another, or from rows and columns to others; got "
+                f"{size} from {grid}, with {prefix} of {self.max_positions} positions before them."
+            )
+        if prefix < 0 or prefix + math.prod(old) != self.max_positions:
+            raise ConfigError(
+                f"{prefix} positions and a grid of {old[0]} by {old[1]} are {prefix + math.prod(old)}, and the table "
+                f"has {self.max_positions}."
+            )
+        table = self.weight.detach()
+        images = table[prefix:].float().T.reshape(1, self.features, *old)
+        resized = nn.functional.interpolate(images, new, mode="bicubic", align_corners=False, antialias=antialias)
+        rows = torch.cat((table[:prefix], resized.reshape(self.features, -1).T.to(table.dtype)))
+        found = Learned(self.dim, max_positions=len(rows), combine=self.combine, features=self.features)
+        found.weight = nn.Parameter(rows.contiguous(), requires_grad=self.weight.requires_grad)
+        return found
 
     @property
     def max_positions(self) -> int:

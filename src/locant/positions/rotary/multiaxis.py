@@ -202,7 +202,7 @@ class MultimodalRotary(_OneAxisForEachPair):
         pair i turns by  c_axis(i) * base^(-2i/D)
 
     Where it acts: on queries and keys of a decoder's self-attention over text, images and video. Flat positions are
-    text; tokens of an image give coordinates ``[B, L, 3]``.
+    text; tokens of an image give coordinates ``[B, L, 3]``, see :func:`multimodal_coordinates`.
 
     Args:
         head_dim: Features of one head, ``D``.
@@ -254,6 +254,57 @@ class MultimodalRotary(_OneAxisForEachPair):
     def coordinates(self, positions: Tensor) -> Tensor:
         """Return the coordinates ``[..., 3]`` of text: the position, three times."""
         return positions.unsqueeze(-1).expand(*positions.shape, 3)
+
+
+def multimodal_coordinates(is_image: Tensor, grids: Sequence[Sequence[int]], *, texts: Tensor | None = None) -> Tensor:
+    """Return the coordinates of M-RoPE in rows of text with images, each of which may pack several texts.
+
+    Tokens of text have one number in all three coordinates; an image begins at the number that text would go on with,
+    and counts time, rows and columns from there. What follows goes on after its largest coordinate (Wang et al. 2024,
+    section 2.1). Every text of a row begins at 0, as it would alone.
+
+    Args:
+        is_image: True where a token is of an image, ``[L]`` or ``[B, L]``; an image's tokens stand row by row.
+        grids: Time, rows and columns of every image in tokens, in the order of the tokens; time is 1 but for videos.
+        texts: A number for each token, the same for those of one text, as :meth:`locant.positions.Mask.packed` takes
+            them; without them a row is one text.
+
+    Returns:
+        Int64 ``[B, L, 3]``, one row for ``[L]``.
+
+    Raises:
+        DataError: Images and their tokens do not fit, or there is no number for each token.
+
+    Example:
+        >>> import torch
+        >>> is_image = torch.tensor([False, True, True, True, True, False, False])
+        >>> multimodal_coordinates(is_image, [(1, 2, 2)], texts=torch.tensor([0, 0, 0, 0, 0, 0, 1]))[0].T
+        tensor([[0, 1, 1, 1, 1, 3, 0],
+                [0, 1, 1, 2, 2, 3, 0],
+                [0, 1, 2, 1, 2, 3, 0]])
+    """
+    rows = is_image if is_image.dim() == 2 else is_image.unsqueeze(0)
+    numbers = torch.zeros_like(rows, dtype=torch.long) if texts is None else texts.expand(rows.shape)
+    waiting, found = list(grids), list[Tensor]()
+    for row, of_text in zip(rows.cpu(), numbers.cpu(), strict=True):
+        both = torch.stack((of_text, row.long()), dim=-1)
+        runs, counts = torch.unique_consecutive(both, dim=0, return_counts=True)
+        start, text = 0, None
+        for (number, image), count in zip(runs.tolist(), counts.tolist(), strict=True):
+            start, text = (start if number == text else 0), number
+            while count > 0:
+                if image and not waiting:
+                    raise DataError(f"{count} tokens of images are left after the last of the grids.")
+                grid = waiting.pop(0) if image else (count,) * 3
+                axes = [torch.arange(size) for size in grid]
+                placed = torch.cartesian_prod(*axes) if image else torch.stack(axes, dim=-1)
+                found.append(placed + start)
+                start, count = start + max(grid), count - len(placed)
+            if count < 0:
+                raise DataError(f"An image of the grid {list(grid)} has more tokens than stand together in its text.")
+    if waiting:
+        raise DataError(f"There are no tokens for the last {len(waiting)} of {len(grids)} images.")
+    return torch.cat(found).view(*rows.shape, 3).to(rows.device) if found else torch.zeros(*rows.shape, 3).long()
 
 
 def _alternating(sections: Sequence[int]) -> list[int]:

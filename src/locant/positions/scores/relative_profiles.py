@@ -114,7 +114,7 @@ class RelativeProfiles(PositionScheme):
         dtype = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
             mixed = nn.functional.linear(x.to(dtype), self.weight.to(dtype))
-        mixed = mixed.view(*mixed.shape[:-1], self.num_heads, -1)
+        mixed = mixed.view(*mixed.shape[:-1], -1, len(self.profiles))
         if self.scale is not None and self.clip is not None:
             mixed = mixed * self.scale.to(dtype)
             mixed = mixed * (self.clip / (torch.linalg.vector_norm(mixed, dim=-1, keepdim=True) + 1e-6)).clamp(max=1)
