@@ -137,9 +137,11 @@ class Comparison(Settings):
         path = record_path(folder, job.task, job.variant, job.seed)
         if not path.exists():
             return None
-        record, task = load_record(path), self.build(job.task)
-        kept = type(task).parse(record.configuration["task"], str(path)).to_dict()  # newer settings: defaults
-        _require_same({**record.configuration, "task": kept}, self.configuration(job.task), f"The record {path}")
+        record = load_record(path)
+        kept = dict(record.configuration)
+        # Settings that there were not yet had what is their default now.
+        kept["task"] = COMPARISON_TASKS[job.task].parse(kept.get("task", {}), str(path)).to_dict()
+        _require_same(kept, self.configuration(job.task), f"The record {path}")
         return record
 
     def require_same_way(self, folder: Path) -> None:
