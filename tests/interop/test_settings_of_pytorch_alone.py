@@ -1,4 +1,4 @@
-"""Settings that only PyTorch knows: every engine and every export refuses them, whichever they are."""
+"""Settings of blocks: PyTorch and ONNX compute them, every other engine and export refuses them, whichever they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from small_models import build
 from locant.app.explore import page_model
 from locant.app.web_page import export_web
 from locant.errors import ConfigError
-from locant.interop import export_argos, export_ctranslate2, export_huggingface, export_onnx
+from locant.interop import export_argos, export_ctranslate2, export_huggingface
 from locant.interop.refusals import export_refusals
 from locant.models import DecodingSettings, TransformerConfig, load_model_folder, save_model_folder
 from locant.models.config import BlockOptions, LayerPattern
@@ -32,7 +32,7 @@ CHANGES: dict[str, Any] = {
     "norm output": {"norm": "output"},
     "gelu_tanh": {"feed_forward": "gelu_tanh"},
 }
-FOLDERS: list[Callable[..., Any]] = [export_ctranslate2, export_argos, export_huggingface, export_onnx, export_web]
+FOLDERS: list[Callable[..., Any]] = [export_ctranslate2, export_argos, export_huggingface, export_web]
 
 
 def test_every_setting_is_tried() -> None:
@@ -57,8 +57,10 @@ def test_a_setting_is_refused_by_name(changes: dict[str, Any], joint: TokenizerP
     assert "PyTorch" in fastest_engine(model).name
     with pytest.raises(ConfigError, match=named):
         page_model(found)
-    (refused,) = export_refusals(model.config).values()
-    assert named in refused
+    refused = export_refusals(model.config)
+    assert "onnx" not in refused
+    assert refused
+    assert all(named in reason for reason in refused.values())
 
 
 def test_the_paper_s_model_is_refused_by_none(joint: TokenizerPair) -> None:
