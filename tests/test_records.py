@@ -72,6 +72,11 @@ def training() -> Iterator[str]:
         yield row(shape, f"{own:,.0f}", *cells)
 
 
+def layer_kinds() -> Iterator[str]:
+    for f in read("speed/layer-kinds.json")["steps"]:
+        yield row(f"{f['tokens']:,}", f["step"], f"{1000 * f['seconds']:,.0f} ms", f"{f['times_as_fast']:.2f}")
+
+
 def translating() -> Iterator[str]:
     for name, found in speeds("translation").items():
         own = [found[f"locant {kind}, threads 2"] for kind in ("int8", "bfloat16", "float32")]
@@ -161,6 +166,7 @@ TABLES = [
     ("docs/results/speed.md", "", training),
     ("docs/results/speed.md", "## A newer processor", translating),
     ("docs/results/speed.md", "## A newer processor", contention),
+    ("docs/results/speed.md", "## Layers of today", layer_kinds),
     ("docs/results/speed.md", "Groups of sentences had twice", groups),
     ("docs/results/bible-four-languages.md", "", four_languages),
     ("docs/results/distillation.md", "", distillation),

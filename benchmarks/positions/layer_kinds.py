@@ -97,7 +97,7 @@ def bias_steps(scheme: str, length: int) -> tuple[Callable[[], None], Callable[[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", default="512,2048", help="lengths of the texts")
-    parser.add_argument("--output", type=Path, default=Path("docs/results/positions/layer-kinds.json"))
+    parser.add_argument("--output", type=Path, default=Path("docs/results/speed/layer-kinds.json"))
     args = parser.parse_args()
     warn_when_busy()
     found = []
