@@ -244,7 +244,7 @@ _SERVED_FIELDS = (
 
 
 def unserved(config: TransformerConfig) -> dict[str, Any]:
-    """Return the settings that no engine but PyTorch and no export knows, each with the value that they know."""
+    """Return the settings that only PyTorch and graphs of ONNX know, each with the value that others know."""
     found = {}
     for name, item in TransformerConfig.model_fields.items():
         default = item.get_default(call_default_factory=True)
@@ -255,11 +255,11 @@ def unserved(config: TransformerConfig) -> dict[str, Any]:
 
 
 def require_served(config: TransformerConfig, what: str, instead: str) -> None:
-    """Check that a model has no settings which engines other than PyTorch and exports do not know.
+    """Check that a model has no settings which PyTorch and graphs of ONNX alone know.
 
     Args:
         config: Of the model.
-        what: What would read it: the beginning of a sentence, such as "Export to ONNX".
+        what: What would read it: the beginning of a sentence, such as "Export to CTranslate2".
         instead: What a user can do else: a sentence.
 
     Raises:
@@ -267,7 +267,7 @@ def require_served(config: TransformerConfig, what: str, instead: str) -> None:
     """
     if found := unserved(config):
         told = ", ".join(f"{name} {getattr(config, name)}" for name in found if name != "kinds")
-        raise ConfigError(f"Models with {told} run in PyTorch alone, without {what[0].lower()}{what[1:]}. {instead}")
+        raise ConfigError(f"{what} takes no model with {told}, which PyTorch and ONNX alone compute. {instead}")
 
 
 PRESETS: dict[str, dict[str, Any]] = {
