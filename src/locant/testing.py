@@ -356,7 +356,7 @@ def _check_padding(subject: _Subject) -> None:
 
 def _check_packing(subject: _Subject) -> None:
     """Packing texts: several in one row give what each gives alone."""
-    if not subject.kind.packs_texts:
+    if not subject.scheme().packs_texts:
         return
     model, sizes = subject.model(), [6, 9, 5]
     texts = [_ids(2, size) for size in sizes]

@@ -159,7 +159,7 @@ class PositionScheme(nn.Module):
         for hook in vars(cls).keys() & {"embed", "rotate", "score_bias"}:
             setattr(cls, hook, _guarded(hook, vars(cls)[hook]))
 
-    packs_texts: ClassVar[bool] = True
+    packs_texts: bool = True
     """Whether texts packed in one row, each with positions from 0 on, are kept apart by the mask alone."""
 
     traceable: bool = False

@@ -32,8 +32,8 @@ class Temperature(SchemeWrapper):
     randomised positions ``i`` is the drawn position, and of several coordinates it is the largest.
 
     Where it acts: on queries, and where the wrapped scheme acts. In an encoder ``i + 1`` is not the number of keys that
-    are seen, so that the form ``logarithm`` is for decoders. In Llama 4 it stands in the layers without positions, in
-    Mistral's models in all.
+    are seen, so that the form ``logarithm`` is for decoders. Llama 4 has it in its layers without RoPE, Mistral's
+    models in all.
 
     Args:
         scheme: The scheme inside; in a model's configuration its name, ``rotary`` by default.
@@ -93,7 +93,7 @@ class Temperature(SchemeWrapper):
         scheme_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Self:
-        """Build the scheme around another that is given by its name and options."""
+        """Build the scheme for the heads of a model, around another that is given by its name and options."""
         if options.get("form") == "logarithm" and not shape.causal:
             raise ConfigError(
                 "The form 'logarithm' of temperature counts the keys up to a query, and an encoder's query sees those "

@@ -37,6 +37,11 @@ class SchemeWrapper(PositionScheme):
         return cls(build_scheme(scheme, shape, scheme_options), **options)
 
     @property
+    def packs_texts(self) -> bool:  # type: ignore[override]
+        """Whether the mask alone keeps packed texts apart for the wrapped scheme."""
+        return self.scheme.packs_texts
+
+    @property
     def traceable(self) -> bool:  # type: ignore[override]
         """Whether the wrapped scheme is."""
         return self.scheme.traceable

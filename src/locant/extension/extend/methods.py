@@ -32,7 +32,9 @@ _DROPE = ExtensionMethod(
     "of all positions times that factor cannot load it.",
     comparable=False,
 )
-_STILL = float(1 << 40)  # a linear factor by which a million tokens turn the fastest pair by a millionth of a radian
+_NO_ROTATION = float(
+    1 << 40
+)  # a linear factor by which a million tokens turn the fastest pair by a millionth of a radian
 
 _LONGEST = 1 << 31
 _SLIDING = "sliding_attention"
@@ -89,7 +91,7 @@ def _extended(config: RotaryConfig, method: str, target_length: int) -> RotaryCo
         config = replace(config, scaling=in_training, max_length=config.present_length())
     if method == DROPE:
         require_longer(config.present_length(), target_length)
-        return replace(config, scaling=Linear(factor=_STILL), max_length=target_length)
+        return replace(config, scaling=Linear(factor=_NO_ROTATION), max_length=target_length)
     assert config.rotary_dim is not None
     scaling = SCALINGS[method].extending(
         config.scaling, config.rotary_dim, config.base, config.present_length(), target_length

@@ -1,4 +1,4 @@
-"""Partial key offset: half-truncated RoPE in which features without rotation stand one token later (modded-nanogpt)."""
+"""Partial key offset: half-truncated RoPE whose unrotated key features are those of the token before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from locant.positions.scheme import Rotation, describes
 class PartialKeyOffset(Rotary):
     """RoPE of some features; the keys' other features are those of the token before.
 
-    Source: Jordan et al. 2024, "modded-nanogpt: Speedrunning the NanoGPT baseline", where it stands in the layers of
+    Source: Jordan et al. 2024, "modded-nanogpt: Speedrunning the NanoGPT baseline", which has it in the layers with
     long windows, with half of the features rotated::
 
         q_i -> ( R(i f) q_i[:r],   q_i[r:] )                          i, j the indices of query and key
@@ -28,8 +28,8 @@ class PartialKeyOffset(Rotary):
 
     The slowest pair of modded-nanogpt has the frequency 1/1024: ``base = 1024^(n / (n - 1))``, ``n = rotary_dim / 2``.
 
-    Where it acts: on queries and keys of a decoder's self-attention, and of an encoder's alike. Tokens stand in the
-    order of their positions. Keys are cached unrotated.
+    Where it acts: on queries and keys of self-attention, in a decoder and an encoder alike. Tokens must be in the order
+    of their positions. Keys are cached unrotated.
 
     Args:
         head_dim: Features of one head, ``D``.

@@ -65,7 +65,7 @@ class CoPE(PositionScheme):
     title = "CoPE"
     paper = "Golovneva et al. 2024"
     per_layer: ClassVar[bool] = True
-    packs_texts: ClassVar[bool] = False  # it counts the keys between two positions
+    packs_texts = False  # it counts the keys between two positions
     traceable = True
 
     def __init__(self, head_dim: int, causal: bool, *, positions: int = 64) -> None:
@@ -96,8 +96,10 @@ class CoPE(PositionScheme):
         require_integer(q_positions)
         require_integer(k_positions)
         dtype = torch.promote_types(q.dtype, torch.float32)
-        # Equal positions keep the order of the keys, so that left padding at position 0 stays left of the real 0.
-        order = k_positions.long().argsort(dim=-1, stable=True)
+        # Equal positions keep the order of the keys, so that left padding at position 0 stays left of the real 0;
+        # exporters have no stable sort, so the numbers that are sorted are made different.
+        count = k_positions.shape[-1]
+        order = (k_positions.long() * count + torch.arange(count, device=k_positions.device)).argsort(dim=-1)
         i = q_positions.long()[..., None, :, None]
         t = k_positions.long().gather(-1, order)[..., None, None, :]
         in_order = k.to(dtype).gather(-2, order[..., None, :, None].expand_as(k))

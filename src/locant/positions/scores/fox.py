@@ -111,7 +111,7 @@ class DataDependentALiBi(PositionScheme):
             state: From :meth:`prepare`, with the part of all keys.
 
         Returns:
-            ``[B, H, Q, K]`` of the dtype of ``q``. In a decoder, what stands at keys after the query has no meaning.
+            ``[B, H, Q, K]`` of the dtype of ``q``. In a decoder, the bias of keys after the query has no meaning.
         """
         del q_positions, k_positions
         assert state.keys is not None
