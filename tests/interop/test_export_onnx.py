@@ -171,15 +171,24 @@ def test_graphs_of_every_scheme_give_the_models_logits(name, norm, joint):
     require_graphs_equal(build(joint, position=name, position_options=OPTIONS.get(name, {}), norm=norm))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"kv_heads": 1, "head_size": 6, "qk_norm": "head", "norm_kind": "rms", "bias": False, "norm": "both"},
-        {"norm": "output", "qk_norm": "all", "norm_epsilon": 1e-3, "feed_forward": "geglu_tanh"},
-        {"pattern": "RS", "kinds": {"R": {"position": "rotary"}, "S": {"position": "sinusoidal"}}},
-    ],
-    ids=["grouped", "output", "pattern"],
-)
+TODAY = {
+    "grouped": {"kv_heads": 1, "head_size": 6, "qk_norm": "head", "norm_kind": "rms", "bias": False, "norm": "both"},
+    "output": {"norm": "output", "qk_norm": "all", "norm_epsilon": 1e-3, "feed_forward": "geglu_tanh"},
+    "pattern": {"pattern": "RS", "kinds": {"R": {"position": "rotary"}, "S": {"position": "sinusoidal"}}},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [*TODAY.values(), {"position": "cope"}], ids=[*TODAY, "cope"])
+def test_written_graphs_give_the_models_logits(changes, joint, tmp_path):
+    model = build(joint, **changes)
+    Translator(model, joint).save_pretrained(tmp_path / "run")
+    export_onnx(tmp_path / "run", tmp_path / "onnx")
+    source, lengths, _, target = batch(model)
+    check_logits(tmp_path / "onnx", model, source, lengths, target, (4, 1, 1))
+
+
+@pytest.mark.parametrize("changes", TODAY.values(), ids=TODAY)
 def test_graphs_of_todays_blocks_give_the_models_logits(changes, joint):
     require_graphs_equal(build(joint, **changes))
 
@@ -200,7 +209,7 @@ def require_graphs_equal(model):
     ("name", "options"),
     [
         ("rotary", {"scaling": {"kind": "dynamic", "factor": 2.0, "original_length": 32}}),
-        pytest.param("cope", {}, marks=pytest.mark.slow),
+        ("data-dependent-alibi", {}),
     ],
 )
 def test_what_no_graph_computes_is_refused(name, options, joint, tmp_path):
