@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from small_models import language_model as build
+from small_models import text_ids as ids
+from torch import nn
 
 from locant.errors import ConfigError, DataError
-from locant.models import LanguageModel, LanguageModelConfig, count_parameters
+from locant.models import count_parameters
 from locant.positions import SCHEMES
 
 every_scheme = pytest.mark.parametrize("position", SCHEMES)
@@ -19,21 +21,6 @@ both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 def _no_gradients() -> Iterator[None]:
     with torch.no_grad():
         yield
-
-
-def build(**changes: Any) -> LanguageModel:
-    torch.manual_seed(1)
-    sizes = {"vocab_size": 30, "layers": 2, "d_model": 16, "d_ff": 24, "heads": 4}
-    model = LanguageModel(LanguageModelConfig.parse({**sizes, **changes})).eval()
-    # Fresh biases are zero and fresh norms one, and some schemes begin at zero: that would hide what is left out.
-    for parameter in model.parameters():
-        if parameter.dim() == 1 or not parameter.any():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
-
-
-def ids(rows: int, length: int) -> Tensor:
-    return torch.randint(1, 30, (rows, length), generator=torch.Generator().manual_seed(100 * rows + length))
 
 
 @pytest.mark.sampled(15)

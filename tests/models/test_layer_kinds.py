@@ -8,6 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_models import language_model
+from small_models import text_ids as ids
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -23,19 +25,8 @@ LOCAL = {"position": "rotary", "window": WINDOW}
 
 
 def build(local: str = "rotary", far: str = "none", **changes: Any) -> LanguageModel:
-    torch.manual_seed(1)
     kinds = {"L": {"position": local, "window": WINDOW}, "G": {"position": far}}
-    config = LanguageModelConfig.parse({**SIZES, "pattern": "LLLG", "kinds": kinds, **changes})
-    model = LanguageModel(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1 or not parameter.any():
-                parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
-
-
-def ids(rows: int, length: int) -> Tensor:
-    return torch.randint(1, 30, (rows, length), generator=torch.Generator().manual_seed(100 * rows + length))
+    return language_model(**{"layers": 4, "kv_heads": 2, "pattern": "LLLG", "kinds": kinds, **changes})
 
 
 @pytest.mark.sampled(8)

@@ -4,7 +4,7 @@ import random
 
 import torch
 
-from locant.models import DecodingSettings, Transformer, TransformerConfig
+from locant.models import DecodingSettings, LanguageModel, LanguageModelConfig, Transformer, TransformerConfig
 from locant.text import BOS, EOS, PAD, TokenizerPair
 from locant.translation import Hypothesis, Translator
 
@@ -17,6 +17,23 @@ def sentence_pairs(count: int) -> list[tuple[str, str]]:
     words = ["".join(draw.choices(SYLLABLES, k=draw.randint(1, 3))) for _ in range(40)]
     sources = [" ".join(draw.choices(words, k=draw.randint(1, 6))) for _ in range(count)]
     return [(source, " ".join(word[::-1] for word in source.split())) for source in sources]
+
+
+def language_model(**changes: object) -> LanguageModel:
+    """A small random language model in which no parameter is 0 or 1, which would hide what is left out."""
+    torch.manual_seed(1)
+    sizes = {"vocab_size": 30, "layers": 2, "d_model": 16, "d_ff": 24, "heads": 4}
+    model = LanguageModel(LanguageModelConfig.parse({**sizes, **changes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1 or not parameter.any():
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+def text_ids(rows: int, length: int) -> torch.Tensor:
+    """Random ids for it, ``[rows, length]``."""
+    return torch.randint(1, 30, (rows, length), generator=torch.Generator().manual_seed(100 * rows + length))
 
 
 def build(tokenizers: TokenizerPair, **changes: object) -> Transformer:
