@@ -64,18 +64,12 @@ def test_an_engine_follows_its_cores() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env={**inherited, "PYTHONPATH": path})
 
 
-def test_all_results_in_the_order_in_which_they_are_done() -> None:
-    second_done = threading.Event()
-
-    def first(_: object) -> int:
-        assert second_done.wait(30)
-        return 1
-
-    def second(_: object) -> int:
-        second_done.set()
-        return 2
-
-    assert list(side_by_side([first, second], 2)) == [2, 1]
+def test_a_result_comes_before_that_of_an_earlier_piece_which_still_runs() -> None:
+    second_seen = threading.Event()
+    running = side_by_side([lambda _: second_seen.wait(30), lambda _: "second"], 2)
+    assert next(running) == "second"
+    second_seen.set()
+    assert list(running) == [True]
     assert sorted(side_by_side([lambda _, n=n: n for n in range(50)], 3)) == list(range(50))
 
 
