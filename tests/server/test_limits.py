@@ -22,9 +22,9 @@ from starlette.testclient import TestClient
 from locant.errors import ConfigError
 from locant.server import ServerSettings, build_app, routes
 from locant.server.clients import Rates
-from locant.server.files import FileStore, NoRoomError
+from locant.server.errors import RequestError, busy
+from locant.server.files import FileStore
 from locant.server.logs import JsonFormatter
-from locant.server.scheduler import QueueFullError
 from locant.server.settings import read_keys
 
 FIELDS = {"q": "alpha beta", "source": "de", "target": "en"}
@@ -75,7 +75,7 @@ def test_sizes_are_limited(client):
 
 def test_a_refusal_keeps_the_connection_unless_the_body_was_not_read(monkeypatch, client):
     async def full(*arguments, **options):
-        raise QueueFullError(7)
+        raise busy(7)
 
     monkeypatch.setattr(client.app.state.service, "translate", full)
     answer = client.post("/translate", json=FIELDS)
@@ -383,7 +383,7 @@ def test_files_are_kept_for_some_time(tmp_path):
     assert store.find(second) is None
     store.keep(b"c", "c.txt", "one")
     assert len(list(tmp_path.iterdir())) == 1
-    with pytest.raises(NoRoomError):
+    with pytest.raises(RequestError):
         store.keep(b"c" * 1_001, "c.txt", "one")
 
 

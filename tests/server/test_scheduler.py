@@ -14,18 +14,12 @@ from hypothesis import strategies as st
 
 from locant.errors import LocantError
 from locant.models import DecodingSettings
-from locant.server.scheduler import (
-    FairQueue,
-    QueueFullError,
-    Scheduler,
-    SchedulerClosedError,
-    Sentence,
-    TooManySentencesError,
-    Waiting,
-)
+from locant.server.errors import RequestError
+from locant.server.scheduler import FairQueue, Scheduler, Sentence, Ticket
 from locant.translation import Hypothesis
 
 SETTINGS = DecodingSettings()
+SENTENCE = Sentence([1], 5, [2], SETTINGS)
 
 
 class Recorder:
@@ -174,7 +168,7 @@ def test_what_is_asked_for_again_comes_first_and_is_not_refused(make):
     found.wait_until(lambda: found.order == [1])
     found.submit("a", [2])
     found.submit("b", [3])
-    with pytest.raises(QueueFullError):
+    with pytest.raises(RequestError):
         found.submit("a", [4])
     found.submit("a", [4], resumed=True)
     found.step(4)
@@ -188,7 +182,7 @@ def test_a_request_that_has_waited_too_long_is_refused_while_a_step_lasts(make):
     found.wait_until(lambda: found.order == [1])
     found.submit("b", [4])
     found.wait_for(4)
-    assert isinstance(found.results[4], QueueFullError)
+    assert isinstance(found.results[4], RequestError)
     found.step(3)
     found.wait_for(1, 2, 3)
     assert found.order == [1, 2, 3]
@@ -201,13 +195,13 @@ def test_every_client_has_its_turn(requests):
     """Until a client is done, no other one has had more than a turn more than it."""
     queue = FairQueue(1000, 10_000, 60.0, turn=5)
     for client, count in requests:
-        queue.add(Waiting(client, count))
+        queue.add(Ticket(client, [SENTENCE] * count))
     left = Counter({client: 0 for client, _ in requests})
     for client, count in requests:
         left[client] += count
     taken = Counter()
     while (entry := queue.first()) is not None:
-        queue.take(entry)
+        queue.take()
         taken[entry.client] += 1
         left[entry.client] -= 1
         assert all(taken[entry.client] - taken[other] <= 5 for other in left if left[other])
@@ -216,20 +210,28 @@ def test_every_client_has_its_turn(requests):
 
 
 def test_in_a_flood_clients_wait_for_less():
-    now = [0.0]
-    queue = FairQueue(10, 100, 16.0, clock=lambda: now[0])
-    for _ in range(10):
-        queue.add(Waiting("a", 10))
-    for expected in (8.0, 4.0, 2.0, 1.0, 1.0):
-        for _ in range(3):
-            with pytest.raises(QueueFullError):
-                queue.require_room("a", 1)
-        now[0] += 0.6
-        queue.note_taken()
-        assert queue.patience == expected
-    now[0] += 10
-    queue.note_taken()
-    assert queue.patience == 16.0
+    """As long as more than two requests are refused for each that is taken."""
+    queue = FairQueue(10, 100, 16.0)
+    for number in range(6):
+        queue.add(Ticket(f"client {number}", [SENTENCE] * 10))
+
+    def refuse(times):
+        for _ in range(times):
+            with pytest.raises(RequestError):
+                queue.require_room("client 1", 90)
+
+    refuse(10)
+    queue.add(Ticket("a", [SENTENCE]))
+    shorter = queue.patience
+    assert shorter < 16
+    refuse(1)
+    queue.add(Ticket("b", [SENTENCE]))
+    assert queue.patience > shorter
+    refuse(100)
+    assert queue.patience == 1
+    for number in range(40):
+        queue.add(Ticket(f"other {number}", [SENTENCE]))
+    assert queue.patience == 16
 
 
 def test_results_are_those_of_the_sentences(make):
@@ -248,9 +250,9 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(make):
     found.submit("a", [1, 2])
     found.wait_until(lambda: found.order == [1])
     found.submit("b", [3])
-    with pytest.raises(QueueFullError):
+    with pytest.raises(RequestError):
         found.scheduler.check_room("c")
-    with pytest.raises(QueueFullError) as refused:
+    with pytest.raises(RequestError) as refused:
         found.submit("c", [4])
     assert 1 <= refused.value.retry_after <= 60
     found.step(3)
@@ -263,12 +265,12 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(make):
 
 def test_a_full_queue_counts_sentences(make):
     found = make(room=1, waiting_sentences=4)
-    with pytest.raises(TooManySentencesError, match="4 sentences; at most 3 are taken"):
+    with pytest.raises(RequestError, match="4 sentences; at most 3 are taken"):
         found.submit("a", [1, 2, 3, 4])
     found.submit("a", [1, 2, 3])
     found.wait_until(lambda: found.order == [1])
     found.submit("b", [4, 5])
-    with pytest.raises(QueueFullError):
+    with pytest.raises(RequestError):
         found.submit("c", [6])
 
 
@@ -305,8 +307,8 @@ def test_what_is_there_at_the_end_fails(make):
     found.step()
     found.scheduler.end()
     found.wait_for(3)
-    assert isinstance(found.results[3], SchedulerClosedError)
-    with pytest.raises(SchedulerClosedError):
+    assert isinstance(found.results[3], RequestError)
+    with pytest.raises(RequestError):
         found.submit("b", [3])
     found.wait_until(lambda: not any(thread.name.startswith("lanes ") for thread in threading.enumerate()))
 
@@ -348,7 +350,7 @@ def test_one_client_does_not_fill_the_queue(make):
     for number in range(3):
         found.submit("greedy", [number, number + 10])
         found.wait_until(lambda: found.order)
-    with pytest.raises(QueueFullError):
+    with pytest.raises(RequestError):
         found.submit("greedy", [9])
     found.submit("other", [8])
 

@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from locant.server.scheduler import QueueFullError, TextThreads
+from locant.server.errors import RequestError
+from locant.server.scheduler import TextThreads
 
 PATIENCE = 60  # seconds that anything here may take on a busy machine
 
@@ -50,11 +51,11 @@ def test_too_much_is_refused_but_not_what_has_been_taken():
         waiting = [found.busy()]
         waiting += [found.note("a", number) for number in range(6)]
         await asyncio.sleep(0)
-        with pytest.raises(QueueFullError):  # three quarters
+        with pytest.raises(RequestError):  # three quarters
             await found.threads.run("a", lambda: None)
         waiting += [found.note("a", 6, resumed=True), found.note("b", 7)]
         await asyncio.sleep(0)
-        with pytest.raises(QueueFullError):
+        with pytest.raises(RequestError):
             await found.threads.run("c", lambda: None)
         found.gate.set()
         await asyncio.gather(*waiting)
@@ -68,7 +69,7 @@ def test_what_has_waited_too_long_is_refused_while_all_threads_are_busy():
     async def run():
         found = Fixture(waiting_seconds=0.05)
         busy, late = found.busy(), found.note("a", 1)
-        with pytest.raises(QueueFullError):
+        with pytest.raises(RequestError):
             await asyncio.wait_for(late, PATIENCE)
         assert not busy.done()
         found.gate.set()

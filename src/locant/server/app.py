@@ -5,34 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Mount, Route, Router
+from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from locant.errors import LocantError
-from locant.server import routes
-from locant.server.clients import Gate, Rates, RequestError, address_of, check_envelope
+from locant.server.clients import Gate, Rates, address_of, check_envelope
+from locant.server.errors import RequestError
 from locant.server.files import FileStore
 from locant.server.logs import where_it_failed
 from locant.server.metrics import Metrics
 from locant.server.models import Models
-from locant.server.scheduler import QueueFullError, SchedulerClosedError, TooManySentencesError
+from locant.server.routes import PAGE, ROUTES, State
 from locant.server.settings import ServerSettings
 from locant.server.translating import TranslationService
 
 _LOG = logging.getLogger("locant.server")
 
-_PAGE = Path(__file__).with_name("page")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -43,32 +39,8 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 ]
+_PATHS: dict[object, str] = {answer: path for (_, path), answer in ROUTES.items()}
 _NAMES = {404: "There is nothing at this address.", 405: "This address does not know this method."}
-
-
-@dataclass
-class State:
-    """What the routes of an application share.
-
-    Attributes:
-        settings: Of the server.
-        service: Translates.
-        gate: Lets clients in.
-        files: Translated files.
-        metrics: Numbers for Prometheus.
-        local: Whether it answers under names of this machine alone, and no pages of other sites.
-        requests: Number of requests that are being answered.
-        page: The page of metrics that is being made, which all have that ask for it meanwhile.
-    """
-
-    settings: ServerSettings
-    service: TranslationService
-    gate: Gate
-    files: FileStore
-    metrics: Metrics
-    local: bool = False
-    requests: int = 0
-    page: asyncio.Task[bytes] | None = None
 
 
 class Application:
@@ -139,7 +111,7 @@ class Application:
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         noted = scope["state"]
-        route = noted.get("route", "other")
+        route = _PATHS.get(scope.get("endpoint"), "other")
         self.state.metrics.answered(route, status, seconds)
         if reason := noted.get("refused"):
             self.state.metrics.refused.labels(reason).inc()
@@ -159,24 +131,17 @@ class Application:
 def _shown(error: Exception, scope: Scope) -> Response:
     """Return the answer to a request that failed: a status and a sentence, as LibreTranslate words errors."""
     status, sentence, reason, headers = 500, "The server failed to answer this request.", "error", {}
-    retry_after: int | None = None
     match error:
         case RequestError():
-            status, sentence, reason, retry_after = error.status, str(error), error.reason, error.retry_after
-        case QueueFullError():
-            status, sentence, reason, retry_after = 503, str(error), "queue", error.retry_after
-        case TooManySentencesError():
-            status, sentence, reason = 400, str(error), "sentences"
-        case SchedulerClosedError():
-            status, sentence, reason, retry_after = 503, str(error), "draining", 1
+            status, sentence, reason = error.status, str(error), error.reason
+            if error.retry_after is not None:
+                headers = {"retry-after": str(error.retry_after)}
         case HTTPException():
             status, sentence, reason = error.status_code, _NAMES.get(error.status_code, error.detail), "address"
             headers = dict(error.headers or {})
         case LocantError():
             sentence = str(error)
     scope["state"]["refused"] = reason
-    if retry_after is not None:
-        headers["retry-after"] = str(retry_after)
     return JSONResponse({"error": sentence}, status, headers)
 
 
@@ -222,33 +187,11 @@ def build_app(
         state.files.close()
         rates.close()
 
-    return Application(state, Router(_routes(settings), redirect_slashes=False, lifespan=lifespan))
-
-
-def _routes(settings: ServerSettings) -> list[BaseRoute]:
-    found: list[BaseRoute] = [
-        Route(path, _Endpoint(path, answer), methods=[method], name=answer.__name__)
-        for (method, path), answer in routes.ROUTES.items()
+    found: list[Route | Mount] = [
+        Route(path, answer, methods=[method])
+        for (method, path), answer in ROUTES.items()
+        if settings.page or path != "/"
     ]
-    if settings.page and (_PAGE / "index.html").is_file():
-        page = (_PAGE / "index.html").read_bytes()
-
-        async def index(request: Request) -> Response:
-            return Response(page, media_type="text/html; charset=utf-8")
-
-        found.append(Route("/", _Endpoint("/", index), methods=["GET"]))
-        found.append(Mount("/page", StaticFiles(directory=_PAGE)))
-    return found
-
-
-class _Endpoint:
-    """Answers requests with what a function returns, and lets through what it raises."""
-
-    def __init__(self, path: str, answer: Callable[[Request], Awaitable[Response]]) -> None:
-        self._path, self._answer = path, answer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        scope["state"]["route"] = self._path
-        response = await self._answer(Request(scope, receive, send))
-        await response(scope, receive, send)
+    if settings.page:
+        found.append(Mount("/page", StaticFiles(directory=PAGE)))
+    return Application(state, Router(found, redirect_slashes=False, lifespan=lifespan))

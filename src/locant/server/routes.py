@@ -7,20 +7,22 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
 
 from pydantic_core import to_json
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 
-from locant.documents import Document
 from locant.documents.formats import SUFFIXES, DocumentOptions, format_of
 from locant.errors import DataError, LocantError
 from locant.languages import find_language, meant_language
-from locant.server.clients import RequestError, address_of
-from locant.server.files import NoRoomError
+from locant.server.clients import Gate, address_of
+from locant.server.errors import RequestError
+from locant.server.files import FileStore
+from locant.server.metrics import Metrics
 from locant.server.models import Identified, Way, identify, identify_among, language_name
 from locant.server.openapi import describe, describe_as_page
 from locant.server.requests import (
@@ -32,10 +34,12 @@ from locant.server.requests import (
     read_body,
     read_request,
 )
+from locant.server.settings import ServerSettings
+from locant.server.translating import TranslationService
 from locant.text.tokenizer_pair import Direction
 
-if TYPE_CHECKING:
-    from locant.server.app import State
+PAGE = Path(__file__).with_name("page")
+"""The folder of the page to translate in."""
 
 _AUTO = "auto"  # the code of a source language that is to be identified
 _SMALL = 20_000  # bytes of the largest body that is taken apart in the event loop
@@ -45,9 +49,34 @@ _FRONTEND_TIMEOUT = 1000  # milliseconds that a page waits after a key stroke
 Result = TypeVar("Result")
 
 
+@dataclass
+class State:
+    """What the routes of an application share.
+
+    Attributes:
+        settings: Of the server.
+        service: Translates.
+        gate: Lets clients in.
+        files: Translated files.
+        metrics: Numbers for Prometheus.
+        local: Whether it answers under names of this machine alone, and no pages of other sites.
+        requests: Number of requests that are being answered.
+        page: The page of metrics that is being made, which all have that ask for it meanwhile.
+    """
+
+    settings: ServerSettings
+    service: TranslationService
+    gate: Gate
+    files: FileStore
+    metrics: Metrics
+    local: bool = False
+    requests: int = 0
+    page: asyncio.Task[bytes] | None = None
+
+
 async def translate(request: Request) -> Response:
     """Translate a text, or a list of texts."""
-    state, asked, _, client = await _asked(TranslationAsked, request)
+    state, asked, client = await _asked(TranslationAsked, request)
     many = not isinstance(asked.q, str)
     texts = [asked.q] if isinstance(asked.q, str) else asked.q
     _check_size(request, texts, state.settings.limits.characters, asked.alternatives)
@@ -76,7 +105,7 @@ async def translate(request: Request) -> Response:
 
 async def stream(request: Request) -> Response:
     """Translate a text and send its translation piece by piece, as server-sent events."""
-    state, asked, _, client = await _asked(StreamAsked, request)
+    state, asked, client = await _asked(StreamAsked, request)
     _check_size(request, [asked.q], state.settings.limits.characters)
     start: dict[str, Any] = {}
     pieces: AsyncIterator[str | int]
@@ -125,36 +154,32 @@ def _event(name: str, data: dict[str, Any]) -> bytes:
 
 async def detect(request: Request) -> Response:
     """Return the languages that a text may be in."""
-    state, asked, _, client = await _asked(DetectionAsked, request)
+    state, asked, client = await _asked(DetectionAsked, request)
     _check_size(request, [asked.q], state.settings.limits.characters)
     if not state.settings.identify:
         raise RequestError(400, "This server does not identify languages.")
     work = partial(identify, asked.q, state.service.models.codes)
-    found: list[Identified] = await _in_time(request, state.service.threads.run(client, work))
+    found = await _in_time(request, state.service.threads.run(client, work))
     return JSONResponse([_shown_language(each) for each in found])
 
 
 async def translate_file(request: Request) -> Response:
     """Translate a document and return the address under which it can be fetched."""
-    state, asked, file, client = await _asked(FileAsked, request)
+    state, asked, client = await _asked(FileAsked, request)
     limits, threads = state.settings.limits, state.service.threads
-    if file is None:
-        raise RequestError(400, "Invalid request: missing file parameter")
-    name, content = file
+    name, content = asked.file
     kind = format_of(name)
     if kind is None:
-        raise RequestError(
-            400, f"Invalid request: file format not supported. Known: {', '.join(SUFFIXES)}.", reason="file_kind"
-        )
+        sentence = f"Invalid request: file format not supported. Known: {', '.join(SUFFIXES)}."
+        raise RequestError(400, sentence, reason="file_kind")
     if len(content) > limits.file_bytes:
-        raise RequestError(
-            413, f"The file is too large; at most {limits.file_bytes:,} bytes are read.", reason="file_size"
-        )
+        sentence = f"The file is too large; at most {limits.file_bytes:,} bytes are read."
+        raise RequestError(413, sentence, reason="file_size")
     read = partial(kind.read, options=DocumentOptions(largest_unpacked=limits.unpacked_bytes))
 
     async def work() -> str:
         try:
-            document: Document = await threads.run(client, partial(read, content))
+            document = await threads.run(client, partial(read, content))
         except DataError as error:
             raise RequestError(400, f"Invalid request: {error}", reason="file_kind") from None
         text = "\n".join("".join(item.text for item in passage) for passage in document.passages)
@@ -164,11 +189,7 @@ async def translate_file(request: Request) -> Response:
         translated = await state.service.translate_document(document, read, way, client) if way else content
         path = PurePath(name)
         keep = partial(state.files.keep, translated, f"{path.stem}_{asked.target}{path.suffix.lower()}", client)
-        try:
-            kept: str = await threads.run(client, keep, resumed=True)
-        except NoRoomError as error:
-            raise RequestError(503, str(error), reason="files", retry_after=60) from None
-        return kept
+        return await threads.run(client, keep, resumed=True)
 
     kept = await _in_time(request, work())
     return JSONResponse({"translatedFileUrl": str(request.url_for("download_file", name=kept))})
@@ -243,7 +264,12 @@ async def specification(request: Request) -> Response:
 
 async def docs_page(request: Request) -> Response:
     """Return the description of the interface as a page."""
-    return Response(describe_as_page(), media_type="text/html; charset=utf-8")
+    return HTMLResponse(describe_as_page())
+
+
+async def page(request: Request) -> Response:
+    """Return the page to translate in."""
+    return FileResponse(PAGE / "index.html", media_type="text/html; charset=utf-8")
 
 
 ROUTES: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
@@ -260,6 +286,7 @@ ROUTES: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
     ("GET", "/spec"): specification,
     ("GET", "/openapi.json"): specification,
     ("GET", "/docs"): docs_page,
+    ("GET", "/"): page,
 }
 """What answers which method at which path."""
 
@@ -269,18 +296,16 @@ def _state(request: Request) -> State:
     return found
 
 
-async def _asked(kind: type[Parsed], request: Request) -> tuple[State, Parsed, tuple[str, bytes] | None, str]:
-    """Let a client in, and return what it asks for: the fields, the file with them, and its name."""
+async def _asked(kind: type[Parsed], request: Request) -> tuple[State, Parsed, str]:
+    """Let a client in, and return what it asks for, and its name."""
     state = _state(request)
-    state.gate.check_address(request)
-    limits = state.settings.limits
-    body = await read_body(request, limits.body_bytes, limits.body_seconds)
-    read: Callable[[], tuple[Parsed, tuple[str, bytes] | None]] = partial(read_request, kind, request, body)
+    body = await read_body(request, state.settings.limits.body_bytes, state.settings.limits.body_seconds)
+    read = partial(read_request, kind, request, body)
     if len(body) <= _SMALL:
-        asked, file = read()
+        asked = read()
     else:  # which may take a second
-        asked, file = await _in_time(request, state.service.threads.run(address_of(request.scope), read))
-    return state, asked, file, state.gate.client_of(request, asked.api_key)  # type: ignore[attr-defined]
+        asked = await _in_time(request, state.service.threads.run(address_of(request.scope), read))
+    return state, asked, state.gate.client_of(request, asked.api_key)
 
 
 def _check_size(request: Request, texts: Sequence[str], most_characters: int, alternatives: int = 0) -> None:
@@ -319,10 +344,9 @@ async def _sources(
     if not state.settings.identify:
         raise RequestError(400, "This server does not identify languages: name the source language.", reason="language")
     among = [code for code in models.codes if code == wanted or wanted in models.targets.get(code, ())]
-    found: list[Identified] = await state.service.threads.run(
+    return await state.service.threads.run(
         client, lambda: [identify_among(text, among) for text in texts], resumed=resumed
     )
-    return found
 
 
 def _way(state: State, source: str, target: str) -> Way | None:
@@ -360,34 +384,23 @@ async def _in_time(request: Request, work: Awaitable[Result]) -> Result:
 
     Whether the client has gone is looked at after a moment, in which most work is done.
     """
-    own, loop = asyncio.current_task(), asyncio.get_running_loop()
-    assert own
-    gone = False
-    watching: asyncio.Task[None] | None = None
+    watching: list[asyncio.Task[None]] = []
 
     async def watch() -> None:
-        nonlocal gone
         while (await request.receive())["type"] != "http.disconnect":
             pass
-        gone = True
-        own.cancel()
+        in_time.reschedule(0)
 
-    def begin() -> None:
-        nonlocal watching
-        watching = loop.create_task(watch())
-
-    beginning = loop.call_later(_MOMENT, begin)
+    loop = asyncio.get_running_loop()
+    begin = loop.call_later(_MOMENT, lambda: watching.append(loop.create_task(watch())))
     try:
-        async with asyncio.timeout_at(_deadline(request)):
+        async with asyncio.timeout_at(_deadline(request)) as in_time:
             return await work
     except TimeoutError:
+        if in_time.when() == 0:
+            raise RequestError(499, "The client has gone.", reason="gone") from None
         raise _too_slow(_state(request)) from None
-    except asyncio.CancelledError:
-        if not gone:
-            raise
-        own.uncancel()
-        raise RequestError(499, "The client has gone.", reason="gone") from None
     finally:
-        beginning.cancel()
-        if watching:
-            watching.cancel()
+        begin.cancel()
+        for task in watching:
+            task.cancel()

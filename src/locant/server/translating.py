@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from locant.documents import Document
@@ -13,7 +15,6 @@ from locant.documents.formats import TextDocument
 from locant.documents.markup import cut_html
 from locant.documents.passages import Sentence as CutSentence
 from locant.documents.passages import Written, cut_passage
-from locant.documents.places import Links
 from locant.documents.plain import is_plain_sentence, plain_text
 from locant.documents.sentences import Splitter, cut_text, fitting_splitter, sentence_splitter
 from locant.documents.steps import Pairs, Sentences, Steps, one_line, sentence_steps, translation_steps
@@ -32,30 +33,6 @@ from locant.translation.lines import split_to_fit
 _THREADS = 2  # that cut texts
 # Characters that are cut and put together at once, for another thread would cost more; unless terms are placed.
 _SHORT = 2_000
-
-
-@dataclass(eq=False)
-class _Work:
-    """A document, or a sentence of one, that is being translated.
-
-    Attributes:
-        steps: Ask for translations of sentences, and for alignments.
-        rank: Of the translations that are taken: 0 for the best.
-        question: What is asked for; ``None`` at the end.
-        written: What the steps return, at the end.
-    """
-
-    steps: Steps
-    rank: int = 0
-    question: Sentences | Pairs | None = None
-    written: list[Written] = field(default_factory=list)
-
-    def advance(self, answers: Sequence[str] | Sequence[Links] | None) -> None:
-        """Answer the question, if any, and take the next one."""
-        try:
-            self.question = self.steps.send(answers)
-        except StopIteration as end:
-            self.question, self.written = None, end.value
 
 
 @dataclass(eq=False)
@@ -134,8 +111,7 @@ class TranslationService:
             Of each text its translations, best first, each once.
 
         Raises:
-            QueueFullError: Too much waits.
-            SchedulerClosedError: The server is being shut down.
+            RequestError: Too much waits, or the server is being shut down (503), or there are too many sentences (400).
             LocantError: A model's output is not a number.
         """
         last = [(text, way[-1]) for text, way in texts]
@@ -147,16 +123,20 @@ class TranslationService:
         else:
             self._check_room([route for _, route in last], client)
         short = sum([len(text) for text, _ in last]) <= _SHORT and not any(route.glossary for _, route in last)
-        ranks = alternatives + 1
+        ranks, resumed = alternatives + 1, bool(indirect)
         if short and len(last) == 1 and not markup:
             ((text, route),) = last
             if is_plain_sentence(text, self._splitter(route)):  # as most are: nothing is cut or put together
-                answers = _Answers(self, route, client, ranks, short=True, resumed=bool(indirect))
-                return [list(dict.fromkeys(one_line(text, version) for version in await answers.of_sentence(text)))]
-        documents: list[tuple[TextDocument, Route]]
-        read = partial(_read, last, markup)
-        documents = read() if short else await self.threads.run(client, read, resumed=bool(indirect))
-        found = await self._translate(documents, client, ranks=ranks, short=short, resumed=bool(indirect))
+                with closing(_Answers(self, route, client, ranks, short=True, resumed=resumed)) as answers:
+                    (versions,) = await answers.translations([text])
+                return [list(dict.fromkeys(one_line(text, version) for version in versions))]
+        cut = cut_html if markup else plain_text
+
+        def read() -> list[tuple[TextDocument, Route]]:
+            return [(cut(text), route) for text, route in last]
+
+        documents = read() if short else await self.threads.run(client, read, resumed=resumed)
+        found = await self._translate(documents, client, ranks=ranks, short=short, resumed=resumed)
         return [
             list(dict.fromkeys(document.text(version, route.direction.target) for version in versions))
             for (document, route), versions in zip(documents, found, strict=True)
@@ -203,32 +183,19 @@ class TranslationService:
         Returns:
             Of each document its passages in each version, the best first.
         """
-
-        def begin() -> list[_Work]:
-            works = []
-            for document, route in documents:
-                split = self._splitter(route)
+        groups: dict[Route, list[Document]] = {}
+        for document, route in documents:
+            groups.setdefault(route, []).append(document)
+        versions: dict[int, list[list[Written]]] = {id(document): [] for document, _ in documents}
+        for route, own in groups.items():
+            passages = [passage for document in own for passage in document.passages]
+            with closing(_Answers(self, route, client, ranks, short=short, resumed=resumed)) as answers:
                 for rank in range(ranks):
-                    works.append(_Work(translation_steps(document.passages, split, aligned=route.aligns), rank))
-                    works[-1].advance(None)
-            return works
-
-        works: list[_Work] = begin() if short else await self.threads.run(client, begin, resumed=True)
-        answers: dict[Route, tuple[_Answers, list[_Work]]] = {}
-        for number, work in enumerate(works):
-            route = documents[number // ranks][1]
-            if route not in answers:
-                answers[route] = _Answers(self, route, client, ranks, short=short, resumed=resumed), []
-            answers[route][1].append(work)
-        try:
-            for own, of_route in answers.values():  # all models begin before one is waited for
-                await own.ask(of_route)
-            for own, of_route in answers.values():
-                await own.finish(of_route)
-        finally:
-            for own, _ in answers.values():
-                own.close()
-        return [[work.written for work in works[first : first + ranks]] for first in range(0, len(works), ranks)]
+                    steps = translation_steps(passages, self._splitter(route), aligned=route.aligns)
+                    written = iter(await answers.answer(steps, rank=rank))
+                    for document in own:
+                        versions[id(document)].append(list(islice(written, len(document.passages))))
+        return [versions[id(document)] for document, _ in documents]
 
     async def stream(self, text: str, way: Way, client: str) -> AsyncIterator[str | int]:
         """Translate a text and yield the number of its sentences, and then its translation piece by piece.
@@ -245,35 +212,33 @@ class TranslationService:
         document = plain_text(text)
         (passage,), (write,) = document.passages, document.writers
 
-        def begin() -> list[str | _Work]:
-            parts: list[str | _Work] = []
+        def begin() -> list[str | tuple[Steps, _Question]]:
+            parts: list[str | tuple[Steps, _Question]] = []
             for piece in cut_passage(passage, self._splitter(route)):
                 if isinstance(piece, CutSentence):
-                    parts.append(work := _Work(sentence_steps([piece], aligned=route.aligns)))
-                    work.advance(None)
+                    steps = sentence_steps([piece], aligned=route.aligns)
+                    parts.append((steps, _next_question(steps, None)))
                 else:
                     parts.append(write([piece]))
             return parts
 
         resumed = bool(before)
-        parts: list[str | _Work] = begin() if short else await self.threads.run(client, begin, resumed=resumed)
-        works = [part for part in parts if isinstance(part, _Work)]
-        yield len(works)
-        answers = _Answers(self, route, client, short=short, resumed=resumed)
-        try:
-            await answers.ask(works)
+        parts = begin() if short else await self.threads.run(client, begin, resumed=resumed)
+        begun = [part for part in parts if not isinstance(part, str)]
+        yield len(begun)
+        with closing(_Answers(self, route, client, short=short, resumed=resumed)) as answers:
+            questions = [question for _, question in begun if isinstance(question, Sentences)]
+            await answers.ask([text for question in questions for text in question.texts])
             known = ""
             for part in parts:
                 if isinstance(part, str):
                     known += part
-                    continue
-                await answers.finish([part])
-                yield known + write(part.written[0])
-                known = ""
+                else:
+                    (written,) = await answers.answer(*part)
+                    yield known + write(written)
+                    known = ""
             if known:
                 yield known
-        finally:
-            answers.close()
 
     def _splitter(self, route: Route) -> Splitter:
         """Return what cuts lines into sentences that fit the model, until they are more than may wait at a time."""
@@ -308,9 +273,16 @@ class TranslationService:
         return known
 
 
-def _read(texts: Sequence[tuple[str, Route]], markup: bool) -> list[tuple[TextDocument, Route]]:
-    read = cut_html if markup else plain_text
-    return [(read(text), route) for text, route in texts]
+_Question = Sentences | Pairs | list[Written]
+
+
+def _next_question(steps: Steps, answer: Any) -> _Question:
+    """Answer a question of steps, if any, and return the next one, or at the end what they return."""
+    try:
+        found: _Question = steps.send(answer)
+    except StopIteration as end:
+        found = end.value
+    return found
 
 
 class _Answers:
@@ -334,18 +306,14 @@ class _Answers:
         self._tickets: list[Ticket] = []
         self._scheduler = service.schedulers[route.number]
 
-    async def _aside(self, work: Callable[..., Any], *arguments: Any, short: bool = True) -> Any:
+    async def _aside(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Return what some work returns, which a thread does unless it is short."""
-        if self._short and short:
+        if self._short:
             return work(*arguments)
         return await self._service.threads.run(self._client, partial(work, *arguments), resumed=True)
 
-    async def ask(self, works: Sequence[_Work]) -> None:
-        """Submit the sentences that works ask for, but those that have been submitted."""
-        questions = [work.question.texts for work in works if isinstance(work.question, Sentences)]
-        await self._ask([text for question in questions for text in question])
-
-    async def _ask(self, wanted: Sequence[str]) -> None:
+    async def ask(self, wanted: Sequence[str]) -> None:
+        """Submit sentences, but those that have been submitted."""
         texts = {text: _Asked() for text in wanted if text not in self._asked}
         self._asked.update(texts)
         if not texts:
@@ -359,45 +327,44 @@ class _Answers:
                 asked.outcomes = [next(outcomes) for _ in asked.sources]
         self._resumed = True
 
-    async def finish(self, works: Sequence[_Work]) -> None:
-        """Answer the questions of works until they ask for nothing more."""
-        while works:
-            await self.ask(works)
-            questions = [work.question.texts for work in works if isinstance(work.question, Sentences)]
-            texts = [asked for question in questions for text in question if not (asked := self._asked[text]).versions]
-            await _come(texts)
-            aligning = any(isinstance(work.question, Pairs) for work in works)
-            await self._aside(self._go_on, works, texts, short=not aligning)
-            works = [work for work in works if work.question]
+    async def translations(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the translations of sentences, the best of each first."""
+        await self.ask(texts)
+        new = [asked for text in dict.fromkeys(texts) if not (asked := self._asked[text]).versions]
+        for asked in new:
+            for outcome in asked.outcomes:
+                result = await outcome
+                if isinstance(result, LocantError):
+                    raise result
+        if new:
+            await self._aside(self._put_together, new)
+        return [self._asked[text].versions for text in texts]
 
-    async def of_sentence(self, text: str) -> Sequence[str]:
-        """Return the translations of a single sentence."""
-        try:
-            await self._ask([text])
-            asked = self._asked[text]
-            await _come([asked])
-        finally:
-            self.close()
-        self._put_together([asked])
-        return asked.versions
+    async def answer(self, steps: Steps, question: _Question | None = None, *, rank: int = 0) -> list[Written]:
+        """Answer the questions of steps by translations of a rank, 0 for the best, and return what they return.
+
+        Args:
+            steps: Ask for translations of sentences, and for alignments.
+            question: The first one, where it is known.
+            rank: Of the translations.
+        """
+        if question is None:
+            question = await self._aside(_next_question, steps, None)
+        while not isinstance(question, list):
+            answer: Any
+            if isinstance(question, Sentences):
+                answer = [versions[rank] for versions in await self.translations(question.texts)]
+            else:
+                translator, prefixes = self._route.translator, self._route.prefixes
+                work = partial(align_words, translator, question.pairs, prefixes=prefixes)
+                answer = await self._service.threads.run(self._client, work, resumed=True)
+            question = await self._aside(_next_question, steps, answer)
+        return question
 
     def close(self) -> None:
         """Drop what has not come."""
         for ticket in self._tickets:
             self._scheduler.release(ticket)
-
-    def _go_on(self, works: Sequence[_Work], texts: Sequence[_Asked]) -> None:
-        """Put translations together, and let works go on to their next questions."""
-        self._put_together({id(asked): asked for asked in texts}.values())
-        translator, prefixes = self._route.translator, self._route.prefixes
-        questions = [work.question.pairs for work in works if isinstance(work.question, Pairs)]
-        pairs = list(dict.fromkeys(pair for question in questions for pair in question))
-        links = dict(zip(pairs, align_words(translator, pairs, prefixes=prefixes), strict=True)) if pairs else {}
-        for work in works:
-            if isinstance(work.question, Sentences):
-                work.advance([self._asked[text].versions[work.rank] for text in work.question.texts])
-            elif work.question:
-                work.advance([links[pair] for pair in work.question.pairs])
 
     def _sentences(self, texts: dict[str, _Asked]) -> list[Sentence]:
         """Return the sentences of texts for the search; a text that is too long is cut."""
@@ -438,12 +405,3 @@ class _Answers:
             decoded = iter(written)
             for asked in texts:
                 asked.versions.append("".join(part if isinstance(part, str) else next(decoded) for part in asked.parts))
-
-
-async def _come(texts: Iterable[_Asked]) -> None:
-    """Wait until what was asked has come, and raise what went wrong with it."""
-    for asked in texts:
-        for outcome in asked.outcomes:
-            result = await outcome
-            if isinstance(result, LocantError):
-                raise result
