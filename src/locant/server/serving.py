@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from uvicorn.config import STARTUP_FAILURE
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors.multiprocess import SIGNALS, Multiprocess, Process
 
@@ -40,7 +39,7 @@ _LOG = logging.getLogger("locant.server")
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"
 _MEMORY = Path("/dev/shm")  # where Linux keeps files in memory
 _KEEP_ALIVE = 5  # seconds for which a connection without a request stays open
-_GRACE = 15  # seconds that a worker has to end, beyond the longest request
+_GRACE = 10  # seconds that a worker has to end, beyond the longest request
 _HANGS = 30  # seconds without a sign of life after which a worker is replaced
 _OWN_FILES = 100  # that a worker has open besides connections
 _COLLECTED = 100_000  # objects more than before, at which it is looked for those that nobody needs
@@ -112,14 +111,13 @@ def serve(
             proxy_headers=False,
             workers=chosen.workers,
             timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=int(chosen.limits.request_seconds) + _GRACE - 5,
+            timeout_graceful_shutdown=int(chosen.limits.request_seconds) + _GRACE,
             timeout_worker_healthcheck=_HANGS,
         )
         shown = f"[{chosen.host}]" if ":" in chosen.host else chosen.host
         address = f"http://{shown}:{listener.getsockname()[1]}/"
 
         def announce() -> None:
-            (counts / "ready").touch()
             _say_what_is_open(chosen, address)
             ready(address)
 
@@ -132,23 +130,21 @@ def serve(
 
 
 def _say_what_is_open(settings: ServerSettings, address: str) -> None:
+    open_to = "this machine alone" if settings.is_local else "every machine that reaches this address"
+    if not settings.is_local and not settings.keys:
+        open_to += ", without API keys: translation, files and metrics are open"
     extra = {
         "address": address,
+        "open_to": open_to,
         "workers": settings.workers,
         "keys": len(settings.keys),
         "cors": list(settings.cors_origins),
         "trusted_proxies": list(settings.trusted_proxies),
     }
     if settings.is_local:
-        _LOG.info("serving to this machine alone", extra=extra)
-        return
-    open_to = "an API key" if settings.keys else "without API keys: translation, files and metrics are open"
-    _LOG.warning(
-        "serving to every machine that reaches this address, %s; all travels unencrypted unless a proxy in front "
-        "speaks TLS",
-        f"with {open_to}" if settings.keys else open_to,
-        extra=extra,
-    )
+        _LOG.info("serving", extra=extra)
+    else:
+        _LOG.warning("serving; all travels unencrypted unless a proxy in front speaks TLS", extra=extra)
 
 
 LOG = {
@@ -176,7 +172,7 @@ class _Worker:
         engine: Likewise.
         device: Likewise.
         compute_type: Likewise.
-        counts: A folder of the server: counts of requests, whether it is ready, why a worker could not begin.
+        counts: A folder of the server: counts of requests, why a worker could not begin.
         files: The folder of translated files.
     """
 
@@ -198,8 +194,7 @@ class _Worker:
         except LocantError as error:
             _LOG.error("a worker cannot begin", extra={"reason": str(error)})
             (self.counts / "failure").write_text(f"{type(error).__name__}\n{error}", encoding="utf-8")
-            # One that cannot begin at first ends the server; later another one is tried.
-            sys.exit(1 if (self.counts / "ready").exists() else STARTUP_FAILURE)
+            sys.exit(1)
         _LOG.info("worker begins", extra={"models": dict(zip(app.state.service.models.names, engines, strict=True))})
         # Nobody reads of these, and each would be looked up for every entry of the log.
         logging._srcfile, logging.logThreads, logging.logMultiprocessing = None, False, False
@@ -245,19 +240,18 @@ def _end_without_parent(sentinel: int) -> None:
 
 def _with_open_files(settings: ServerSettings) -> ServerSettings:
     """Let this process open as many files as it may have connections, or lower the limit of these."""
-    import resource
+    from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 
-    needed = settings.limits.connections + _OWN_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if soft == resource.RLIM_INFINITY or soft >= needed:
+    needed, (soft, hard) = settings.limits.connections + _OWN_FILES, getrlimit(RLIMIT_NOFILE)
+    if soft == RLIM_INFINITY or soft >= needed:
         return settings
-    most = max(1, soft - _OWN_FILES)
-    _LOG.warning("the system allows %d open files, so a worker has %d connections at most", soft, most)
+    with suppress(OSError, ValueError):
+        setrlimit(RLIMIT_NOFILE, (needed if hard == RLIM_INFINITY else min(needed, hard), hard))
+    allowed = getrlimit(RLIMIT_NOFILE)[0]
+    if allowed >= needed:
+        return settings
+    most = max(1, allowed - _OWN_FILES)
+    _LOG.warning("the system allows %d open files, so a worker has %d connections at most", allowed, most)
     return settings.model_copy(update={"limits": settings.limits.model_copy(update={"connections": most})})
 
 
@@ -271,8 +265,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._limits = self.app.state.settings.limits
         self._outside = 0  # bytes since the last part of a body, or the last end of a head
-        self._late: asyncio.TimerHandle | None = None  # closes it when no head comes
-        self._unread: asyncio.TimerHandle | None = None  # closes it when nobody reads
+        self._late: asyncio.TimerHandle | None = None  # closes it when no head comes, or when nobody reads
         self._ending = False
         self.since = self.loop.time()
 
@@ -281,6 +274,15 @@ class Connection(HttpToolsProtocol):
         """Whether no request is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
+    def _expect(self) -> None:
+        """Close the connection unless its client does something in time."""
+        self._late = self._late or self.loop.call_later(self._limits.head_seconds, self.transport.abort)
+
+    def _go_on(self) -> None:
+        if self._late:
+            self._late.cancel()
+            self._late = None
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin with a connection."""
         super().connection_made(transport)
@@ -288,24 +290,21 @@ class Connection(HttpToolsProtocol):
             silent: list[Any] = [each for each in self.connections if each is not self and each.is_silent]  # type: ignore[union-attr]
             if silent:
                 min(silent, key=lambda each: each.since).transport.abort()
-        self._late = self.loop.call_later(self._limits.head_seconds, transport.abort)
+        self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End with it."""
-        for timer in (self._late, self._unread):
-            if timer:
-                timer.cancel()
+        self._go_on()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         """Note that more is to be sent than is read."""
-        self._unread = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
+        self._expect()
         super().pause_writing()
 
     def resume_writing(self) -> None:
         """Note that it is read."""
-        if self._unread:
-            self._unread.cancel()
+        self._go_on()
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
@@ -322,15 +321,13 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin with a head."""
         super().on_message_begin()
-        if self._late is None:
-            self._late = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
+        self._expect()
 
     def on_headers_complete(self) -> None:
         """Begin a request."""
         self._outside, self.since = 0, self.loop.time()
-        if self._late:
-            self._late.cancel()
-            self._late = None
+        if not self.flow.write_paused:
+            self._go_on()
         super().on_headers_complete()
         if self._ending:
             self.cycle.keep_alive = False
@@ -374,8 +371,8 @@ class Supervisor(Multiprocess):
         announce: Callable[[], None],
     ) -> None:
         super().__init__(config, [listener])
-        self._limits, self._counts, self._announce = settings.limits, counts, announce
-        self._retired: list[tuple[Process, float]] = []  # with when each must have ended
+        self._begin_seconds, self._counts, self._announce = settings.limits.begin_seconds, counts, announce
+        self._retired: list[Process] = []
 
     def init_processes(self) -> None:
         """Begin with the workers.
@@ -386,21 +383,22 @@ class Supervisor(Multiprocess):
         super().init_processes()
         if self._become_ready(self.processes):
             self._announce()
-        elif not self.should_exit.is_set():
+        elif not self._is_ending:
             kind, _, sentence = "LocantError", "", "The server cannot begin: a worker ended, or did not answer in time."
             with suppress(OSError):
                 kind, _, sentence = (self._counts / "failure").read_text(encoding="utf-8").partition("\n")
             raise getattr(errors, kind, LocantError)(sentence)
 
+    @property
+    def _is_ending(self) -> bool:
+        return not {signal.SIGTERM, signal.SIGINT}.isdisjoint(self.signal_queue)
+
     def _become_ready(self, processes: Sequence[Process]) -> bool:
-        """Wait until workers answer; returns whether all of them do."""
-        latest = time.monotonic() + self._limits.begin_seconds
-        waiting = list(processes)
+        """Wait until workers answer; returns whether all of them do before the server is to end."""
+        latest, waiting = time.monotonic() + self._begin_seconds, list(processes)
         while waiting:
-            self.handle_signals()
-            if self.should_exit.is_set() or time.monotonic() > latest:
-                return False
-            if not all(process.process.is_alive() for process in waiting):
+            alive = all(process.process.is_alive() for process in waiting)
+            if self._is_ending or not alive or time.monotonic() > latest:
                 return False
             waiting = [process for process in waiting if not process.is_ready(timeout=0.5)]
             time.sleep(0.05)
@@ -412,36 +410,25 @@ class Supervisor(Multiprocess):
         fresh = [Process(self.config, self.sockets) for _ in self.processes]
         for process in fresh:
             process.start()
-        if not self._become_ready(fresh):
-            for process in fresh:
-                process.kill()
-                process.join()
-            _LOG.error("not reloaded", extra={"reason": "a worker cannot begin"})
-            return
-        latest = time.monotonic() + self._limits.request_seconds + _GRACE
-        self._retired += [(process, latest) for process in self.processes]
-        self.terminate_all()
-        self.processes = fresh
-        _LOG.info("reloaded")
+        if self._become_ready(fresh):
+            self.terminate_all()
+            self._retired += self.processes
+            self.processes = fresh
+            _LOG.info("reloaded")
+        else:
+            _kill(fresh)
+            _LOG.error("not reloaded", extra={"reason": "a worker cannot begin, or the server is to end"})
 
     def keep_subprocess_alive(self) -> None:
-        """Replace workers that have ended or hang, and see to those that have retired."""
-        before = {process.pid for process in self.processes}
+        """Replace workers that have ended or hang, and forget those that have retired."""
+        before = {*self.processes, *self._retired}
         super().keep_subprocess_alive()
-        ended = before - {process.pid for process in self.processes}
-        for process, latest in list(self._retired):
-            if process.process.is_alive() and time.monotonic() < latest:
-                continue
-            process.kill()
-            process.join()
-            self._retired.remove((process, latest))
-            ended.add(process.pid)
-        if ended:
+        self._retired = [process for process in self._retired if process.process.is_alive()]
+        for process in before - {*self.processes, *self._retired}:
             from prometheus_client import multiprocess as numbers
 
-            for pid in ended:
-                _LOG.info("a worker ended", extra={"worker": pid})
-                numbers.mark_process_dead(pid)  # type: ignore[no-untyped-call]
+            _LOG.info("a worker ended", extra={"worker": process.pid})
+            numbers.mark_process_dead(process.pid)  # type: ignore[no-untyped-call]
 
     def join_all(self) -> None:
         """Wait until the workers have finished what they have, and refuse what comes meanwhile; a signal ends it."""
@@ -460,23 +447,23 @@ class Supervisor(Multiprocess):
 
         (listener,) = self.sockets
         self.signal_queue.clear()
-        latest = time.monotonic() + self._limits.request_seconds + _GRACE
         server = await asyncio.start_server(answer, sock=listener)
-        own = [*self.processes, *(process for process, _ in self._retired)]
-        while any(process.process.is_alive() for process in own):
-            if self.signal_queue or time.monotonic() > latest:
-                for process in own:
-                    process.kill()
+        while any(process.process.is_alive() for process in [*self.processes, *self._retired]):
+            if self.signal_queue:
+                self.end()
             await asyncio.sleep(0.05)
         listener.listen(0)  # no more come
         await asyncio.sleep(0.1)
         server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others, timeout=1)
 
     def end(self) -> None:
         """Kill workers that are still there."""
-        for process in [*self.processes, *(process for process, _ in self._retired)]:
-            process.kill()
-            process.join()
+        _kill([*self.processes, *self._retired])
+
+
+def _kill(processes: Sequence[Process]) -> None:
+    for process in processes:
+        process.kill()
+        process.join()
