@@ -28,13 +28,13 @@ class Recorder:
     def __init__(self):
         self.steps, self.done, self.queue = [], 0, (0, 0)
 
-    def stepped(self, sentences):
+    def stepped(self, model, sentences):
         self.steps.append(sentences)
 
-    def finished(self, sentences, source_tokens, target_tokens):
+    def finished(self, model, sentences, source_tokens, target_tokens):
         self.done += sentences
 
-    def waiting(self, requests, sentences):
+    def waiting(self, model, requests, sentences):
         self.queue = (requests, sentences)
 
 
@@ -310,7 +310,7 @@ def test_what_is_there_at_the_end_fails(make):
     assert isinstance(found.results[3], RequestError)
     with pytest.raises(RequestError):
         found.submit("b", [3])
-    found.wait_until(lambda: not any(thread.name.startswith("lanes ") for thread in threading.enumerate()))
+    found.wait_until(lambda: not any(thread.name.startswith("model lanes ") for thread in threading.enumerate()))
 
 
 def test_many_sentences_are_shared_by_two_lanes(make):

@@ -112,9 +112,8 @@ class Application:
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         noted = scope["state"]
         route = _PATHS.get(scope.get("endpoint"), "other")
-        self.state.metrics.answered(route, status, seconds)
-        if reason := noted.get("refused"):
-            self.state.metrics.refused.labels(reason).inc()
+        reason = noted.get("refused")
+        self.state.metrics.answered(route, status, seconds, reason)
         if _LOG.isEnabledFor(logging.INFO):
             entry = {
                 "route": route,
@@ -173,7 +172,7 @@ def build_app(
     limits, metrics, rates = settings.limits, Metrics(), rates or Rates()
     state = State(
         settings=settings,
-        service=TranslationService(models, settings, [metrics.of_model(name) for name in models.names]),
+        service=TranslationService(models, settings, metrics),
         gate=Gate(settings, rates),
         files=files or FileStore(60 * limits.file_minutes, limits.files, limits.files_bytes),
         metrics=metrics,

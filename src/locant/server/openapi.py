@@ -6,8 +6,7 @@ import html
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, RootModel
-from pydantic.json_schema import models_json_schema
+from pydantic import BaseModel, Field, TypeAdapter
 
 from locant.server.requests import Asked, DetectionAsked, FileAsked, StreamAsked, TranslationAsked
 from locant.version import __version__
@@ -37,17 +36,9 @@ class Language(BaseModel):  # noqa: D101
     targets: list[str]
 
 
-class Languages(RootModel[list[Language]]):  # noqa: D101
-    pass
-
-
 class Detected(BaseModel):  # noqa: D101
     language: str
     confidence: Annotated[float, Field(ge=0, le=100)]
-
-
-class Detections(RootModel[list[Detected]]):  # noqa: D101
-    pass
 
 
 class Translated(BaseModel):  # noqa: D101
@@ -60,65 +51,57 @@ class TranslatedFile(BaseModel):  # noqa: D101
     translatedFileUrl: str  # noqa: N815
 
 
-class Facts(RootModel[dict[str, Any]]):  # noqa: D101
-    pass
+_JSON = "application/json"
+_FORMS = (_JSON, "application/x-www-form-urlencoded")
 
-
-_FORMS = ("application/json", "application/x-www-form-urlencoded")
-
-# Of each route what it does, what is asked by which types of bodies, and what is answered: a schema, or a media type.
-_Route = tuple[str, type[Asked] | None, tuple[str, ...], type[BaseModel] | str]
+# Of each route what it does, what is asked by which types of bodies, and what is answered as what.
+_Route = tuple[str, type[Asked] | None, tuple[str, ...], Any, str]
 _ROUTES: dict[str, _Route] = {
-    "POST /translate": ("Translate a text, or a list of texts.", TranslationAsked, _FORMS, Translated),
+    "POST /translate": ("Translate a text, or a list of texts.", TranslationAsked, _FORMS, Translated, _JSON),
     "POST /translate/stream": (
         "Translate a text and send the translation as it comes: events start, piece, end or error.",
-        StreamAsked, _FORMS, "text/event-stream",
+        StreamAsked, _FORMS, str, "text/event-stream",
     ),
     "POST /translate_file": (
         "Translate a document: text, Markdown, HTML, subtitles, JSON, PO, XLIFF, .docx or .odt.",
-        FileAsked, ("multipart/form-data",), TranslatedFile,
+        FileAsked, ("multipart/form-data",), TranslatedFile, _JSON,
     ),
-    "GET /download_file/{name}": ("Fetch a translated file.", None, (), "*/*"),
-    "POST /detect": ("Identify the language of a text.", DetectionAsked, _FORMS, Detections),
-    "GET /languages": ("List the languages.", None, (), Languages),
-    "GET /frontend/settings": ("Say what a page needs to know.", None, (), Facts),
-    "GET /health": ("Say whether the server takes work.", None, (), Facts),
+    "GET /download_file/{name}": ("Fetch a translated file.", None, (), str, "*/*"),
+    "POST /detect": ("Identify the language of a text.", DetectionAsked, _FORMS, list[Detected], _JSON),
+    "GET /languages": ("List the languages.", None, (), list[Language], _JSON),
+    "GET /frontend/settings": ("Say what a page needs to know.", None, (), dict[str, Any], _JSON),
+    "GET /health": ("Say whether the server takes work.", None, (), dict[str, Any], _JSON),
 }  # fmt: skip
 
 
 @lru_cache(maxsize=1)
 def describe() -> dict[str, Any]:
     """Return the description of the interface, OpenAPI 3.1."""
-    kinds: set[type[BaseModel]] = {Failure}
+    kinds: set[Any] = {kind for _, asked, _, answered, _ in _ROUTES.values() for kind in (asked, answered) if kind}
+    adapters = [(str(kind), "validation", TypeAdapter(kind)) for kind in sorted(kinds | {Failure}, key=str)]
+    schemas, shared = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+
+    def content(kind: Any, *types: str) -> dict[str, Any]:
+        return {"content": {each: {"schema": schemas[str(kind), "validation"]} for each in types}}
+
     paths: dict[str, Any] = {}
-
-    def refer(kind: type[BaseModel]) -> dict[str, Any]:
-        kinds.add(kind)
-        return {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}
-
-    for route, (summary, asked, types, answered) in _ROUTES.items():
+    for route, (summary, asked, types, answered, media_type) in _ROUTES.items():
         method, path = route.split()
-        if isinstance(answered, str):
-            content = {answered: {"schema": {"type": "string"}}}
-        else:
-            content = {"application/json": refer(answered)}
-        failure = {"description": "A failure.", "content": {"application/json": refer(Failure)}}
-        operation: dict[str, Any] = {
-            "summary": summary,
-            "responses": {"200": {"description": "The answer.", "content": content}, "default": failure},
+        responses = {
+            "200": {"description": "The answer.", **content(answered, media_type)},
+            "default": {"description": "A failure.", **content(Failure, _JSON)},
         }
+        operation: dict[str, Any] = {"summary": summary, "responses": responses}
         if asked:
-            operation["requestBody"] = {"required": True, "content": dict.fromkeys(types, refer(asked))}
+            operation["requestBody"] = {"required": True, **content(asked, *types)}
         if "{name}" in path:
             operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
         paths[path] = {method.lower(): operation}
-    modes = [(kind, "validation") for kind in sorted(kinds, key=lambda kind: kind.__name__)]
-    _, schemas = models_json_schema(modes, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     return {
         "openapi": "3.1.0",
         "info": {"title": "Locant", "version": __version__, "description": _ABOUT},
         "paths": paths,
-        "components": {"schemas": schemas["$defs"]},
+        "components": {"schemas": shared["$defs"]},
     }
 
 
@@ -130,7 +113,7 @@ def describe_as_page() -> str:
         "<meta name='viewport' content='width=device-width'></head><body><h1>Interface</h1>"
         f"<pre>{html.escape(_ABOUT)}</pre><p>The same for programs: <a href='openapi.json'>openapi.json</a>.</p>"
     ]
-    for route, (summary, asked, types, _) in _ROUTES.items():
+    for route, (summary, asked, types, *_) in _ROUTES.items():
         parts.append(f"<h2><code>{route}</code></h2><p>{html.escape(summary)}</p>")
         if asked:
             parts.append(f"<p>A body of the type {' or '.join(types)}:</p><dl>")

@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeVar
 from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
 from locant.server.errors import RequestError, busy, closed
-from locant.server.metrics import ModelMetrics
+from locant.server.metrics import Metrics
 from locant.translation.compiled import Outcome
 from locant.translation.continuous import ContinuousSearch
 
@@ -239,30 +239,30 @@ class Scheduler:
         waiting_seconds: Longest time until the first sentence of a request joins the search: one that would have to
             wait longer by the present speed is refused, and so is one that has waited for so long.
         lanes: Most searches beside each other.
-        name: Of the threads.
+        name: Of the model, for the metrics and the threads.
     """
 
     def __init__(
         self,
         make_search: Callable[[], ContinuousSearch],
-        metrics: ModelMetrics,
+        metrics: Metrics,
         *,
         waiting_requests: int,
         waiting_sentences: int,
         waiting_seconds: float,
         lanes: int = 1,
-        name: str = "scheduler",
+        name: str,
     ) -> None:
-        self._make_search, self._metrics, self._longest_wait = make_search, metrics, waiting_seconds
+        self._make_search, self._metrics, self._name, self._longest_wait = make_search, metrics, name, waiting_seconds
         self._queue = FairQueue(waiting_requests, waiting_sentences, waiting_seconds)
         self._lock = threading.Lock()
         self._lanes = [_Lane(self._lock) for _ in range(lanes)]
-        self._told = (0, 0)
+        self._told = (-1, -1)
         self._keys = itertools.count()
         self._loop: asyncio.AbstractEventLoop | None = None  # of those who ask
         self._ended = False
         self._threads = [
-            threading.Thread(target=self._run, args=(lane,), name=f"{name} {number}", daemon=True)
+            threading.Thread(target=self._run, args=(lane,), name=f"model {name} {number}", daemon=True)
             for number, lane in enumerate(self._lanes, start=1)
         ]
         for thread in self._threads:
@@ -378,7 +378,7 @@ class Scheduler:
                 waiting = self._queue.requests, self._queue.sentences
                 if waiting != self._told:
                     self._told = waiting
-                    self._metrics.waiting(*waiting)
+                    self._metrics.waiting(self._name, *waiting)
                 while not (lane.active or lane.removals or self._may_take(lane) or self._ended):
                     lane.changed.wait()
                 if self._ended:
@@ -426,7 +426,7 @@ class Scheduler:
             # Also those that will begin at once.
             sharing = max(self._needed(self._present()), sum(bool(each.active) for each in self._lanes))
             waiting = self._queue.sentences
-        self._metrics.stepped(len(lane.active))
+        self._metrics.stepped(self._name, len(lane.active))
         begun = time.monotonic()
         found = search.step(sharing, waiting)
         seconds = time.monotonic() - begun
@@ -441,7 +441,7 @@ class Scheduler:
                     target_tokens += len(result[0].tokens) + 1
                 results.append((ticket.outcomes[place], result))
         if found:
-            self._metrics.finished(len(found), source_tokens, target_tokens)
+            self._metrics.finished(self._name, len(found), source_tokens, target_tokens)
             self._send(results)
 
     def _fail(self, lane: _Lane, error: LocantError) -> None:

@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,9 +98,8 @@ def serve(
         (counts / "metrics").mkdir()
         os.environ[_METRICS] = str(counts / "metrics")
         stack.callback(os.environ.pop, _METRICS)
-        worker = _Worker(list(places), settings, engine, device, compute_type, counts, files)
         config = uvicorn.Config(
-            worker,
+            partial(_application, list(places), settings, counts, files, engine, device, compute_type),
             factory=True,
             http=Connection,
             ws="none",
@@ -118,33 +117,21 @@ def serve(
         address = f"http://{shown}:{listener.getsockname()[1]}/"
 
         def announce() -> None:
-            _say_what_is_open(chosen, address)
+            open_to, level = "this machine alone", logging.INFO
+            if not chosen.is_local:
+                open_to, level = "every machine that reaches this address, unencrypted without a proxy", logging.WARNING
+                if not chosen.keys:
+                    open_to += "; there are no API keys: translation, files and metrics are open"
+            shown = chosen.model_dump(include={"workers", "cors_origins", "trusted_proxies"})
+            _LOG.log(level, "serving to %s", open_to, extra={"address": address, "keys": len(chosen.keys), **shown})
             ready(address)
 
-        supervisor = Supervisor(config, listener, chosen, counts, announce)
+        supervisor = _Supervisor(config, listener, chosen.limits.begin_seconds, counts / "failure", announce)
         try:
             supervisor.run()
         finally:
             supervisor.end()
         _LOG.info("ended")
-
-
-def _say_what_is_open(settings: ServerSettings, address: str) -> None:
-    open_to = "this machine alone" if settings.is_local else "every machine that reaches this address"
-    if not settings.is_local and not settings.keys:
-        open_to += ", without API keys: translation, files and metrics are open"
-    extra = {
-        "address": address,
-        "open_to": open_to,
-        "workers": settings.workers,
-        "keys": len(settings.keys),
-        "cors": list(settings.cors_origins),
-        "trusted_proxies": list(settings.trusted_proxies),
-    }
-    if settings.is_local:
-        _LOG.info("serving", extra=extra)
-    else:
-        _LOG.warning("serving; all travels unencrypted unless a proxy in front speaks TLS", extra=extra)
 
 
 LOG = {
@@ -162,75 +149,62 @@ LOG = {
 """The configuration of :mod:`logging`: a line of JSON on standard error for each event."""
 
 
-@dataclass(frozen=True)
-class _Worker:
-    """Makes the application, in the event loop of a worker.
+def _application(
+    places: Sequence[str],
+    read_settings: Callable[[], ServerSettings],
+    counts: Path,
+    files: Path,
+    engine: str,
+    device: str,
+    compute_type: str | None,
+) -> Application:
+    """Make the application in the event loop of a worker.
 
-    Attributes:
-        places: See :func:`serve`, like the next ones.
-        settings: Likewise.
-        engine: Likewise.
-        device: Likewise.
-        compute_type: Likewise.
-        counts: A folder of the server: counts of requests, why a worker could not begin.
-        files: The folder of translated files.
+    It counts requests, and says why it cannot begin, in the folder ``counts``; the other arguments are those of
+    :func:`serve`, and the folder of translated files.
     """
+    import torch
 
-    places: list[str]
-    settings: Callable[[], ServerSettings]
-    engine: str
-    device: str
-    compute_type: str | None
-    counts: Path
-    files: Path
+    from locant.languages import language_identifier
+    from locant.runtime import choose_device
+    from locant.server.app import build_app
+    from locant.server.clients import Rates
+    from locant.server.files import FileStore
+    from locant.server.models import ModelPlace, load_models
 
-    def __call__(self) -> Application:
-        keep_freed_memory()
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        if parent := multiprocessing.parent_process():  # without it nobody would end this process
-            asyncio.get_running_loop().add_reader(parent.sentinel, _end_without_parent, parent.sentinel)
-        try:
-            app, engines = self._load()
-        except LocantError as error:
-            _LOG.error("a worker cannot begin", extra={"reason": str(error)})
-            (self.counts / "failure").write_text(f"{type(error).__name__}\n{error}", encoding="utf-8")
-            sys.exit(1)
-        _LOG.info("worker begins", extra={"models": dict(zip(app.state.service.models.names, engines, strict=True))})
-        # Nobody reads of these, and each would be looked up for every entry of the log.
-        logging._srcfile, logging.logThreads, logging.logMultiprocessing = None, False, False
-        # The thread of a model comes back from the kernels several times a step. Were it to wait for the interpreter as
-        # long as Python lets it by default, 5 ms, requests that are refused would hold up those that are translated.
-        sys.setswitchinterval(_SWITCH)
-        # What hundreds of requests at a time have must not count as garbage, nor be looked through what stays.
-        gc.set_threshold(_COLLECTED)
-        gc.freeze()
-        return app
-
-    def _load(self) -> tuple[Application, list[str]]:
-        import torch
-
-        from locant.languages import language_identifier
-        from locant.runtime import choose_device
-        from locant.server.app import build_app
-        from locant.server.clients import Rates
-        from locant.server.files import FileStore
-        from locant.server.models import ModelPlace, load_models
-
-        settings = _with_open_files(self.settings())
-        if choose_device(self.device).type == "cpu":
+    keep_freed_memory()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if parent := multiprocessing.parent_process():  # without it nobody would end this process
+        asyncio.get_running_loop().add_reader(parent.sentinel, _end_without_parent, parent.sentinel)
+    try:
+        settings = _with_open_files(read_settings())
+        if choose_device(device).type == "cpu":
             torch.set_num_threads(max(1, torch.get_num_threads() // settings.workers))
         elif settings.workers > 1:
             raise UsageError("Several workers share the CPU alone; on a GPU give --workers 1.")
-        places = [ModelPlace.parse(place) for place in self.places]
-        models, engines = load_models(places, engine=self.engine, device=self.device, compute_type=self.compute_type)
+        found = [ModelPlace.parse(place) for place in places]
+        models, engines = load_models(found, engine=engine, device=device, compute_type=compute_type)
         if settings.identify:
             language_identifier()
         limits = settings.limits
-        store = FileStore(60 * limits.file_minutes, limits.files, limits.files_bytes, self.files)
+        store = FileStore(60 * limits.file_minutes, limits.files, limits.files_bytes, files)
         # Behind a proxy that is trusted, names are the proxy's matter.
         local = settings.is_local and not settings.trusted_proxies
-        app = build_app(models, settings, rates=Rates(self.counts / "rates"), files=store, local=local)
-        return app, engines
+        app = build_app(models, settings, rates=Rates(counts / "rates"), files=store, local=local)
+    except LocantError as error:
+        _LOG.error("a worker cannot begin", extra={"reason": str(error)})
+        (counts / "failure").write_text(f"{type(error).__name__}\n{error}", encoding="utf-8")
+        sys.exit(1)
+    _LOG.info("worker begins", extra={"models": dict(zip(models.names, engines, strict=True))})
+    # Nobody reads of these, and each would be looked up for every entry of the log.
+    logging._srcfile, logging.logThreads, logging.logMultiprocessing = None, False, False
+    # The thread of a model comes back from the kernels several times a step. Were it to wait for the interpreter as
+    # long as Python lets it by default, 5 ms, requests that are refused would hold up those that are translated.
+    sys.setswitchinterval(_SWITCH)
+    # What hundreds of requests at a time have must not count as garbage, nor be looked through what stays.
+    gc.set_threshold(_COLLECTED)
+    gc.freeze()
+    return app
 
 
 def _end_without_parent(sentinel: int) -> None:
@@ -337,11 +311,6 @@ class Connection(HttpToolsProtocol):
         self._outside = 0
         super().on_body(body)
 
-    def on_message_complete(self) -> None:
-        """Note the end of a request."""
-        self._outside = 0
-        super().on_message_complete()
-
     def shutdown(self) -> None:
         """Answer what is here, and what its client may be sending just now; then close."""
         if self._ending or not self.is_silent:
@@ -351,14 +320,14 @@ class Connection(HttpToolsProtocol):
         self._ending = True
 
 
-class Supervisor(Multiprocess):
+class _Supervisor(Multiprocess):
     """uvicorn's watch over workers, with a beginning and an end that lose no request.
 
     Args:
         config: Of uvicorn.
         listener: The socket at which the workers answer.
-        settings: Of the server.
-        counts: The folder that the workers share.
+        begin_seconds: Longest time until a worker answers.
+        failure: A file in which a worker says why it cannot begin.
         announce: Called once, when the first request can come.
     """
 
@@ -366,12 +335,12 @@ class Supervisor(Multiprocess):
         self,
         config: uvicorn.Config,
         listener: socket.socket,
-        settings: ServerSettings,
-        counts: Path,
+        begin_seconds: float,
+        failure: Path,
         announce: Callable[[], None],
     ) -> None:
         super().__init__(config, [listener])
-        self._begin_seconds, self._counts, self._announce = settings.limits.begin_seconds, counts, announce
+        self._begin_seconds, self._failure, self._announce = begin_seconds, failure, announce
         self._retired: list[Process] = []
 
     def init_processes(self) -> None:
@@ -386,7 +355,7 @@ class Supervisor(Multiprocess):
         elif not self._is_ending:
             kind, _, sentence = "LocantError", "", "The server cannot begin: a worker ended, or did not answer in time."
             with suppress(OSError):
-                kind, _, sentence = (self._counts / "failure").read_text(encoding="utf-8").partition("\n")
+                kind, _, sentence = self._failure.read_text(encoding="utf-8").partition("\n")
             raise getattr(errors, kind, LocantError)(sentence)
 
     @property

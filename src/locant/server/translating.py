@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -16,19 +16,19 @@ from locant.documents.markup import cut_html
 from locant.documents.passages import Sentence as CutSentence
 from locant.documents.passages import Written, cut_passage
 from locant.documents.plain import is_plain_sentence, plain_text
-from locant.documents.sentences import Splitter, cut_text, fitting_splitter, sentence_splitter
+from locant.documents.sentences import Splitter, fitting_splitter, sentence_splitter
 from locant.documents.steps import Pairs, Sentences, Steps, one_line, sentence_steps, translation_steps
 from locant.documents.translate import align_words, fits_model
 from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
-from locant.server.metrics import ModelMetrics
+from locant.server.metrics import Metrics
 from locant.server.models import Models, Route, Way
 from locant.server.scheduler import Scheduler, Sentence, TextThreads, Ticket
 from locant.server.settings import ServerSettings
 from locant.translation.compiled import Outcome
 from locant.translation.continuous import continuous_search, rows_at_once, searches_at_once
 from locant.translation.hypotheses import Hypothesis
-from locant.translation.lines import split_to_fit
+from locant.translation.lines import parts_of
 
 _THREADS = 2  # that cut texts
 # Characters that are cut and put together at once, for another thread would cost more; unless terms are placed.
@@ -37,17 +37,15 @@ _SHORT = 2_000
 
 @dataclass(eq=False)
 class _Asked:
-    """A text whose translation is asked for, in most cases a sentence for the search.
+    """A text whose translation is asked for.
 
     Attributes:
-        parts: Characters that stay, and numbers of its sentences.
-        sources: Its sentences.
+        parts: The text, more of them where it is too long for the model, none where there is nothing to translate.
         outcomes: What becomes of them.
         versions: Its translations by rank, once they are put together.
     """
 
-    parts: list[str | int] = field(default_factory=list)
-    sources: list[str] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
     outcomes: list[asyncio.Future[Outcome]] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
 
@@ -58,37 +56,31 @@ class TranslationService:
     Args:
         models: The models.
         settings: The limits.
-        metrics: What is told of each model's work.
+        metrics: Are told of each model's work.
     """
 
-    def __init__(self, models: Models, settings: ServerSettings, metrics: Sequence[ModelMetrics]) -> None:
+    def __init__(self, models: Models, settings: ServerSettings, metrics: Metrics) -> None:
         self.models, self._settings = models, settings
         limits = settings.limits
-        self._searches: dict[tuple[Route, int], tuple[DecodingSettings, int]] = {}
-        self._fits: dict[Route, Callable[[str], bool]] = {}
+        self.splitter_of, self.search_of = cache(self._splitter), cache(self._search)
         self.threads = TextThreads(
             _THREADS, waiting_requests=limits.waiting_requests, waiting_seconds=limits.waiting_seconds
         )
         self.schedulers = []
-        for translator, name, told in zip(models.translators, models.names, metrics, strict=True):
+        for translator, name in zip(models.translators, models.names, strict=True):
             lanes = min(searches_at_once(translator.engine), settings.rows)
             rows = min(settings.rows // lanes, rows_at_once(translator.engine, lanes) or settings.rows)
             self.schedulers.append(
                 Scheduler(
                     partial(continuous_search, translator.engine, rows=rows),
-                    told,
+                    metrics,
                     waiting_requests=limits.waiting_requests,
                     waiting_sentences=limits.waiting_sentences,
                     waiting_seconds=limits.waiting_seconds,
                     lanes=lanes,
-                    name=f"model {name}",
+                    name=name,
                 )
             )
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is being translated."""
-        return all(scheduler.is_idle for scheduler in self.schedulers)
 
     def end(self) -> None:
         """End all threads; what is not finished fails."""
@@ -126,7 +118,7 @@ class TranslationService:
         ranks, resumed = alternatives + 1, bool(indirect)
         if short and len(last) == 1 and not markup:
             ((text, route),) = last
-            if is_plain_sentence(text, self._splitter(route)):  # as most are: nothing is cut or put together
+            if is_plain_sentence(text, self.splitter_of(route)):  # as most are: nothing is cut or put together
                 with closing(_Answers(self, route, client, ranks, short=True, resumed=resumed)) as answers:
                     (versions,) = await answers.translations([text])
                 return [list(dict.fromkeys(one_line(text, version) for version in versions))]
@@ -171,18 +163,7 @@ class TranslationService:
         short: bool = False,
         resumed: bool,
     ) -> list[list[list[Written]]]:
-        """Translate documents that have been taken apart.
-
-        Args:
-            documents: Each with the model that translates it.
-            client: Who asks.
-            ranks: How many translations are wanted of each.
-            short: Whether they are so short that another thread would cost more than they do.
-            resumed: Whether they are of a request that has been taken already, which is not refused any more.
-
-        Returns:
-            Of each document its passages in each version, the best first.
-        """
+        """Translate documents that have been taken apart, and return of each its passages in each version."""
         groups: dict[Route, list[Document]] = {}
         for document, route in documents:
             groups.setdefault(route, []).append(document)
@@ -191,7 +172,7 @@ class TranslationService:
             passages = [passage for document in own for passage in document.passages]
             with closing(_Answers(self, route, client, ranks, short=short, resumed=resumed)) as answers:
                 for rank in range(ranks):
-                    steps = translation_steps(passages, self._splitter(route), aligned=route.aligns)
+                    steps = translation_steps(passages, self.splitter_of(route), aligned=route.aligns)
                     written = iter(await answers.answer(steps, rank=rank))
                     for document in own:
                         versions[id(document)].append(list(islice(written, len(document.passages))))
@@ -214,7 +195,7 @@ class TranslationService:
 
         def begin() -> list[str | tuple[Steps, _Question]]:
             parts: list[str | tuple[Steps, _Question]] = []
-            for piece in cut_passage(passage, self._splitter(route)):
+            for piece in cut_passage(passage, self.splitter_of(route)):
                 if isinstance(piece, CutSentence):
                     steps = sentence_steps([piece], aligned=route.aligns)
                     parts.append((steps, _next_question(steps, None)))
@@ -241,36 +222,23 @@ class TranslationService:
                 yield known
 
     def _splitter(self, route: Route) -> Splitter:
-        """Return what cuts lines into sentences that fit the model, until they are more than may wait at a time."""
-        fits = self._fits.get(route)
-        if fits is None:
-            most = self._settings.limits.sentence_tokens
-            fits = self._fits[route] = fits_model(route.translator, most=most, prefixes=route.prefixes)
-        split, scheduler, sentences = sentence_splitter(route.direction.source), self.schedulers[route.number], 0
-
-        def count(line: str) -> Sequence[str]:
-            nonlocal sentences
-            found = split(line)
-            sentences += sum(any(map(str.isalpha, sentence)) for sentence in found)
-            scheduler.check_size(sentences)
-            return found
-
-        return fitting_splitter(count, fits, route.glossary.spans if route.glossary else None)
+        """Return what cuts lines into sentences that fit a model."""
+        most = self._settings.limits.sentence_tokens
+        fits = fits_model(route.translator, most=most, prefixes=route.prefixes)
+        whole = route.glossary.spans if route.glossary else None
+        return fitting_splitter(sentence_splitter(route.direction.source), fits, whole)
 
     def _check_room(self, routes: Iterable[Route], client: str) -> None:
         """Refuse what would be refused in any case before its texts are cut, which is most of the work there is."""
         for number in {route.number for route in routes}:
             self.schedulers[number].check_room(client)
 
-    def search_of(self, route: Route, ranks: int) -> tuple[DecodingSettings, int]:
+    def _search(self, route: Route, ranks: int) -> tuple[DecodingSettings, int]:
         """Return how a model searches, and the most tokens of a sentence that is translated whole."""
-        known = self._searches.get((route, ranks))
-        if known is None:
-            beam = max(self._settings.beam or route.translator.settings.beam, ranks)
-            settings = route.translator.settings_with(beam=beam, n_best=ranks)
-            longest = route.translator.longest_source(prefixes=route.prefixes)
-            known = self._searches[route, ranks] = settings, min(longest, self._settings.limits.sentence_tokens)
-        return known
+        beam = max(self._settings.beam or route.translator.settings.beam, ranks)
+        longest = route.translator.longest_source(prefixes=route.prefixes)
+        settings = route.translator.settings_with(beam=beam, n_best=ranks)
+        return settings, min(longest, self._settings.limits.sentence_tokens)
 
 
 _Question = Sentences | Pairs | list[Written]
@@ -318,20 +286,21 @@ class _Answers:
         self._asked.update(texts)
         if not texts:
             return
+        self._scheduler.check_size(len(texts))
         sentences: list[Sentence] = await self._aside(self._sentences, texts)
         if sentences:
             ticket = self._scheduler.submit(self._client, sentences, resumed=self._resumed)
             self._tickets.append(ticket)
             outcomes = iter(ticket.outcomes)
             for asked in texts.values():
-                asked.outcomes = [next(outcomes) for _ in asked.sources]
+                asked.outcomes = [next(outcomes) for _ in asked.parts]
         self._resumed = True
 
     async def translations(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the translations of sentences, the best of each first."""
         await self.ask(texts)
-        new = [asked for text in dict.fromkeys(texts) if not (asked := self._asked[text]).versions]
-        for asked in new:
+        new = {text: asked for text in texts if not (asked := self._asked[text]).versions}
+        for asked in new.values():
             for outcome in asked.outcomes:
                 result = await outcome
                 if isinstance(result, LocantError):
@@ -366,42 +335,38 @@ class _Answers:
         for ticket in self._tickets:
             self._scheduler.release(ticket)
 
-    def _sentences(self, texts: dict[str, _Asked]) -> list[Sentence]:
+    def _sentences(self, texts: Mapping[str, _Asked]) -> list[Sentence]:
         """Return the sentences of texts for the search; a text that is too long is cut."""
         translator, prefixes, glossary = self._route.translator, self._route.prefixes, self._route.glossary
         settings, most = self._service.search_of(self._route, self._ranks)
-        encode = translator.tokenizers.source.encode
+        # Sentences have been cut to fit, so that a word of so many tokens is left.
+        parts = parts_of(
+            list(texts),
+            translator.tokenizers.source.encode,
+            most=most,
+            reason="",
+            on_long="split",
+            say=lambda sentence: None,
+            whole=glossary.spans if glossary else None,
+        )
         sentences = []
-        for (text, asked), tokens in zip(texts.items(), encode(list(texts)), strict=True):
-            shorter = [(text, tokens)]
-            if len(tokens) > most:  # which takes a word of so many tokens: sentences have been cut to fit
-                split = partial(
-                    split_to_fit,
-                    fits=lambda part: len(encode([part])[0]) <= most,
-                    whole=glossary.spans if glossary else None,
-                )
-                pieces = cut_text(text, split)
-                shorter = [(piece.text, encode([piece.text])[0] if piece.translated else []) for piece in pieces]
-            for part, ids in shorter:
-                if not ids:
-                    asked.parts.append(part)
-                    continue
+        for asked, own in zip(texts.values(), parts, strict=True):
+            asked.parts = [part for part, _ in own]
+            for _, ids in own:
                 source, longest = translator.search_input(ids, settings, prefixes)
-                asked.parts.append(len(asked.sources))
-                asked.sources.append(part)
                 sentences.append(Sentence(source, longest, prefixes.target, settings))
         return sentences
 
-    def _put_together(self, texts: Iterable[_Asked]) -> None:
-        """Write the translations of texts whose outcomes have come."""
-        translator, glossary = self._route.translator, self._route.glossary
-        sources = [source for asked in texts for source in asked.sources]
-        found: list[list[Hypothesis]] = [outcome.result() for asked in texts for outcome in asked.outcomes]  # type: ignore[misc]
+    def _put_together(self, texts: Mapping[str, _Asked]) -> None:
+        """Write the translations of texts whose outcomes have come; one with nothing to translate stays."""
+        translator, glossary, prefixes = self._route.translator, self._route.glossary, self._route.prefixes
+        parts = [part for asked in texts.values() for part in asked.parts]
+        found: list[list[Hypothesis]] = [outcome.result() for asked in texts.values() for outcome in asked.outcomes]  # type: ignore[misc]
         for rank in range(self._ranks):
             tokens = [hypotheses[min(rank, len(hypotheses) - 1)].tokens for hypotheses in found]
             written = translator.tokenizers.target.decode(tokens)
             if glossary:
-                written = translator.with_terms(glossary, sources, written, prefixes=self._route.prefixes)
+                written = translator.with_terms(glossary, parts, written, prefixes=prefixes)
             decoded = iter(written)
-            for asked in texts:
-                asked.versions.append("".join(part if isinstance(part, str) else next(decoded) for part in asked.parts))
+            for text, asked in texts.items():
+                asked.versions.append(" ".join(islice(decoded, len(asked.parts))) if asked.parts else text)
