@@ -79,7 +79,7 @@ def test_a_refusal_keeps_the_connection_unless_the_body_was_not_read(monkeypatch
     async def full(*arguments, **options):
         raise busy(7)
 
-    monkeypatch.setattr(client.app.state.service, "translate", full)
+    monkeypatch.setattr(client.app.service, "translate", full)
     answer = client.post("/translate", json=FIELDS)
     assert "more to translate than it can take" in error(answer, 503)
     assert answer.headers["retry-after"] == "7"
@@ -304,7 +304,7 @@ def test_a_translation_that_takes_too_long_is_given_up():
     with serving(limits={"request_seconds": 0.001, "characters": 100_000}) as client:
         answer = client.post("/translate", json={**FIELDS, "q": "alpha beta gamma. " * 500})
         assert "longer than 0.001 seconds" in error(answer, 504)
-        (scheduler,) = client.app.state.service.schedulers
+        (scheduler,) = client.app.service.schedulers
         latest = time.monotonic() + 60
         while not scheduler.is_idle:
             assert time.monotonic() < latest
@@ -329,7 +329,7 @@ def test_the_time_of_a_request_counts_from_its_arrival():
 
 
 def test_requests_beyond_the_connections_are_refused(client):
-    state = client.app.state
+    state = client.app
     state.requests += state.settings.limits.connections
     try:
         answer = client.get("/languages")

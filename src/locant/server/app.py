@@ -23,7 +23,7 @@ from locant.server.files import FileStore
 from locant.server.logs import where_it_failed
 from locant.server.metrics import Metrics
 from locant.server.models import Models
-from locant.server.routes import PAGE, ROUTES, State
+from locant.server.routes import PAGE, ROUTES, page
 from locant.server.settings import ServerSettings
 from locant.server.translating import TranslationService
 
@@ -39,32 +39,58 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 ]
-_PATHS: dict[object, str] = {answer: path for (_, path), answer in ROUTES.items()}
+_PATHS: dict[object, str] = {page: "/"} | {answer: path for (_, path), answer in ROUTES.items()}
 _NAMES = {404: "There is nothing at this address.", 405: "This address does not know this method."}
 
 
 class Application:
-    """The server as an ASGI application; made by :func:`build_app`.
+    """The server as an ASGI application.
 
-    Around the routes are headers, an entry in the log and the metrics, and a plain sentence for what fails.
+    Around the routes are headers, an entry in the log and the metrics, and a plain sentence for what fails. The
+    arguments are those of :func:`build_app`.
 
-    Args:
-        state: What the routes share.
-        router: The routes.
+    Attributes:
+        settings: Of the server.
+        service: Translates.
+        gate: Lets clients in.
+        files: Translated files.
+        metrics: Numbers for Prometheus.
+        requests: Number of requests that are being answered.
+        metrics_page: The page of metrics that is being made, which all have that ask for it meanwhile.
     """
 
-    def __init__(self, state: State, router: Router) -> None:
-        self.state, self._router = state, router
+    def __init__(
+        self, models: Models, settings: ServerSettings, rates: Rates, files: FileStore, *, local: bool = False
+    ) -> None:
+        self.settings, self.files, self.metrics = settings, files, Metrics()
+        models = models.arranged(pivot=settings.pivot, glossaries=settings.glossaries)
+        self.service = TranslationService(models, settings, self.metrics)
+        self.gate = Gate(settings, rates)
+        self.requests = 0
+        self.metrics_page: asyncio.Task[bytes] | None = None
+        self._origins = settings.cors_origins if local else None
+
+        @asynccontextmanager
+        async def lifespan(app: object) -> AsyncIterator[None]:
+            yield
+            self.service.end()
+            files.close()
+            rates.close()
+
+        routes: list[Route | Mount] = [Route(path, answer, methods=[way]) for (way, path), answer in ROUTES.items()]
+        if settings.page:
+            routes += [Route("/", page), Mount("/page", StaticFiles(directory=PAGE))]
+        self._router = Router(routes, redirect_slashes=False, lifespan=lifespan)
         self._outermost: ASGIApp = self._answer
-        if origins := state.settings.cors_origins:
+        if settings.cors_origins:
             self._outermost = CORSMiddleware(
                 self._outermost,
-                allow_origins=list(origins),
+                allow_origins=list(settings.cors_origins),
                 allow_methods=["GET", "POST"],
                 allow_headers=["Authorization", "Content-Type"],
                 expose_headers=["Retry-After"],
             )
-        if proxies := state.settings.trusted_proxies:
+        if proxies := settings.trusted_proxies:
             self._outermost = ProxyHeadersMiddleware(self._outermost, trusted_hosts=list(proxies))  # type: ignore[arg-type,assignment]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,10 +101,10 @@ class Application:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        begun, status, shared = time.monotonic(), 0, self.state
+        begun, status = time.monotonic(), 0
         scope["app"] = self
         noted = scope.setdefault("state", {})
-        noted["locant"], noted["arrived"] = shared, asyncio.get_running_loop().time()
+        noted["arrived"] = asyncio.get_running_loop().time()
 
         async def send_on(message: Message) -> None:
             nonlocal status
@@ -92,10 +118,10 @@ class Application:
                 message = {**message, "headers": headers}
             await send(message)
 
-        shared.requests += 1
+        self.requests += 1
         try:
-            check_envelope(scope, shared.settings.cors_origins if shared.local else None)
-            if shared.requests > shared.settings.limits.connections:
+            check_envelope(scope, self._origins)
+            if self.requests > self.settings.limits.connections:
                 raise RequestError(
                     503, "The server has too many connections. Try again later.", reason="connections", retry_after=1
                 )
@@ -106,14 +132,14 @@ class Application:
             if not status:
                 await _shown(error, scope)(scope, receive, send_on)
         finally:
-            shared.requests -= 1
+            self.requests -= 1
             self._note(scope, status, time.monotonic() - begun)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         noted = scope["state"]
         route = _PATHS.get(scope.get("endpoint"), "other")
         reason = noted.get("refused")
-        self.state.metrics.answered(route, status, seconds, reason)
+        self.metrics.answered(route, status, seconds, reason)
         if _LOG.isEnabledFor(logging.INFO):
             entry = {
                 "route": route,
@@ -168,29 +194,6 @@ def build_app(
         DataError: A term of a glossary is wrong.
     """
     settings = settings or ServerSettings()
-    models = models.arranged(pivot=settings.pivot, glossaries=settings.glossaries)
-    limits, metrics, rates = settings.limits, Metrics(), rates or Rates()
-    state = State(
-        settings=settings,
-        service=TranslationService(models, settings, metrics),
-        gate=Gate(settings, rates),
-        files=files or FileStore(60 * limits.file_minutes, limits.files, limits.files_bytes),
-        metrics=metrics,
-        local=local,
-    )
-
-    @asynccontextmanager
-    async def lifespan(app: object) -> AsyncIterator[None]:
-        yield
-        state.service.end()
-        state.files.close()
-        rates.close()
-
-    found: list[Route | Mount] = [
-        Route(path, answer, methods=[method])
-        for (method, path), answer in ROUTES.items()
-        if settings.page or path != "/"
-    ]
-    if settings.page:
-        found.append(Mount("/page", StaticFiles(directory=PAGE)))
-    return Application(state, Router(found, redirect_slashes=False, lifespan=lifespan))
+    limits = settings.limits
+    files = files or FileStore(60 * limits.file_minutes, limits.files, limits.files_bytes)
+    return Application(models, settings, rates or Rates(), files, local=local)

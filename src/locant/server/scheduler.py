@@ -284,7 +284,7 @@ class Scheduler:
             RequestError: Too much waits, of all clients or of this one, or it would have to wait for too long, or no
                 requests are taken any more (503); so many sentences would never be taken (400).
         """
-        self.check_size(len(sentences))
+        self._queue.check_size(len(sentences))
         self._loop = loop = asyncio.get_running_loop()
         with self._lock:
             if self._ended:
@@ -305,10 +305,6 @@ class Scheduler:
         if self._queue.requests:
             with self._lock:
                 self._queue.require_room(client, 1)
-
-    def check_size(self, sentences: int) -> None:
-        """Raise RequestError (400) where so many sentences would never be taken; from any thread."""
-        self._queue.check_size(sentences)
 
     def release(self, ticket: Ticket) -> None:
         """Drop what is left of a request; nothing more comes."""

@@ -237,7 +237,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._limits = self.app.state.settings.limits
+        self._limits = self.app.settings.limits
         self._outside = 0  # bytes since the last part of a body, or the last end of a head
         self._late: asyncio.TimerHandle | None = None  # closes it when no head comes, or when nobody reads
         self._ending = False

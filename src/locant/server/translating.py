@@ -286,7 +286,6 @@ class _Answers:
         self._asked.update(texts)
         if not texts:
             return
-        self._scheduler.check_size(len(texts))
         sentences: list[Sentence] = await self._aside(self._sentences, texts)
         if sentences:
             ticket = self._scheduler.submit(self._client, sentences, resumed=self._resumed)
