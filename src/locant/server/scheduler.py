@@ -505,9 +505,9 @@ class TextThreads:
         except (TimeoutError, asyncio.CancelledError) as gone:
             if not turn.cancelled():  # it came just now
                 self._end(client)
-            else:
-                self._waiting[client].remove(turn)
-                if not self._waiting[client]:
+            elif turn in (waiting := self._waiting.get(client, deque())):
+                waiting.remove(turn)
+                if not waiting:
                     del self._waiting[client]
             raise (busy(1) if isinstance(gone, TimeoutError) else gone) from None
         doing = loop.run_in_executor(self._pool, work)
@@ -515,15 +515,17 @@ class TextThreads:
         return await asyncio.shield(doing)
 
     def _begin(self) -> None:
-        for client in list(self._waiting):
+        for client in [client for client in self._waiting if client not in self._busy]:
             if len(self._busy) == self._threads:
                 return
-            if client not in self._busy:
-                own = self._waiting.pop(client)
-                own.popleft().set_result(None)
-                self._busy.add(client)
-                if own:
-                    self._waiting[client] = own  # behind the others
+            own = self._waiting.pop(client)
+            while own and (turn := own.popleft()):
+                if not turn.done():  # else it was given up just now
+                    turn.set_result(None)
+                    self._busy.add(client)
+                    break
+            if own:
+                self._waiting[client] = own  # behind the others
 
     def _end(self, client: str) -> None:
         self._busy.remove(client)
