@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 from odf import opendocument, style, teletype, text
-from translated import FUNCTIONS, functions, translated
+from translated import FUNCTIONS, functions, translated, zipped
 
-from locant.documents import DocumentOptions, find_format
-from locant.errors import DataError
+from locant.documents import find_format
 
 RUNS = st.lists(
     st.tuples(
@@ -103,8 +102,6 @@ def tags(content: bytes) -> Counter[str]:
 def test_word_documents_keep_their_styles(paragraphs, name, align):
     source = word(paragraphs)
     written = translated("docx", source, FUNCTIONS[name], align=align)
-    if name == "same":
-        assert members(written) == members(source)
     before, after = docx.Document(io.BytesIO(source)), docx.Document(io.BytesIO(written))
     assert [each.style.name for each in after.paragraphs] == [each.style.name for each in before.paragraphs]
     assert after.tables[0].cell(0, 1).text == "12"
@@ -286,8 +283,6 @@ def elements(content: bytes) -> Counter[str]:
 def test_texts_of_opendocument_keep_their_structure(runs, name, align):
     source = odt(runs)
     written = translated("odt", source, FUNCTIONS[name], align=align)
-    if name == "same":
-        assert members(written) == members(source)
     with zipfile.ZipFile(io.BytesIO(written)) as package:
         assert package.infolist()[0].filename == "mimetype"
         assert package.infolist()[0].compress_type == zipfile.ZIP_STORED
@@ -302,53 +297,6 @@ def test_texts_of_opendocument_keep_their_structure(runs, name, align):
         assert words[1] == words[0].upper()
 
 
-def zipped(files: dict[str, bytes | str]) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as package:
-        for name, data in files.items():
-            package.writestr(name, data)
-    return content.getvalue()
-
-
-BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><x>&b;</x>'
-TYPES = (
-    '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override PartName="/d.xml" '
-    'ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>'
-)
-ODT = "application/vnd.oasis.opendocument.text"
-
-
-@pytest.mark.parametrize(
-    ("format", "content", "sentence"),
-    [
-        ("docx", b"no zip", "is no Word document: it is no zip file"),
-        ("docx", word([])[:3000], "is no Word document: it is no zip file"),
-        ("docx", zipped({"a": "b"}), "[Content_Types].xml is missing"),
-        ("docx", zipped({"[Content_Types].xml": BOMB}), "declares a document type"),
-        ("docx", zipped({"[Content_Types].xml": "<x>"}), "is no XML"),
-        ("docx", zipped({"[Content_Types].xml": TYPES.replace("/d.xml", "/e.xml"), "d.xml": "<x/>"}), "has no text"),
-        ("docx", zipped({"[Content_Types].xml": TYPES, "d.xml": BOMB}), "d.xml in it declares a document type"),
-        ("docx", zipped({"[Content_Types].xml": TYPES, "d.xml": "<x>" * 5_000 + "</x>" * 5_000}), "is no XML"),
-        (
-            "docx",
-            zipped({"[Content_Types].xml": TYPES, "d.xml": "<x>" + " " * 2_000_000 + "</x>"}),
-            "at most 10,000 of 1,000",
-        ),
-        ("docx", zipped({str(number): "" for number in range(10_001)}), "has 10,001 files"),
-        ("odt", b"PK\x05\x06" + b"\0" * 18, "mimetype is missing"),
-        ("odt", zipped({"mimetype": "text/plain"}), "its file mimetype says that it is another"),
-        ("odt", zipped({"mimetype": ODT}), "content.xml is missing"),
-        ("odt", zipped({"mimetype": ODT, "content.xml": BOMB}), "declares a document type"),
-        ("odt", zipped({"mimetype": ODT, "META-INF/manifest.xml": "<encryption-data/>"}), "is encrypted"),
-    ],
-)
-def test_hostile_packages_are_refused_in_a_sentence(format, content, sentence):
-    with pytest.raises(DataError, match=r"^The document ") as error:
-        find_format(format).read(content, DocumentOptions(largest_unpacked=1_000_000))
-    assert sentence in str(error.value)
-    assert "\n" not in str(error.value)
-
-
 def test_the_names_of_a_format_may_be_in_any_namespace():
     """One that is no absolute address, which XML allows and its canonical form does not."""
     files = members(word([[("One ", 0), ("two.", 1)]]))
@@ -357,11 +305,3 @@ def test_the_names_of_a_format_may_be_in_any_namespace():
     document = find_format("docx").read(zipped(files))
     written = document.written([list(passage) for passage in document.passages], "de")
     assert b"mine" in members(written)["word/document.xml"]
-
-
-def test_a_file_within_that_is_damaged_is_told():
-    source = bytearray(word([[("One two.", 0)]]))
-    start = source.find(b"word/document.xml") + 200
-    source[start : start + 100] = b"\0" * 100
-    with pytest.raises(DataError, match=r"word/document\.xml in it cannot be unpacked\.$"):
-        find_format("docx").read(bytes(source))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from locant.documents.formats import LONGEST_KEPT, Document, DocumentOptions
-from locant.documents.office import Element, Language, OfficeDocument, Package, Paragraph, Tree, read_part
+from locant.documents.office import Element, Language, OfficeDocument, Package, Paragraph, Tree
 from locant.documents.passages import Item, Mark, Text, Written
 from locant.errors import DataError
 
@@ -44,14 +44,10 @@ def read_odt(content: bytes, options: DocumentOptions) -> Document:
         raise DataError(f"The document is no {_TITLE}: its file mimetype says that it is another.")
     if "META-INF/manifest.xml" in package.names and b"encryption-data" in package.read("META-INF/manifest.xml"):
         raise DataError("The document is encrypted. Save it without a password.")
-    parts = []
-    for name in ("content.xml", "styles.xml"):
-        if name == "styles.xml" and name not in package.names:
-            continue
-        tree = package.parse(name)
-        unseen = _unseen_styles(tree)
-        parts.append(read_part(name, tree, _is_translated, partial(_Paragraph, unseen=unseen)))
-    return OfficeDocument(package, parts, _note_language)
+    names = [name for name in ("content.xml", "styles.xml") if name == "content.xml" or name in package.names]
+    return OfficeDocument(
+        package, names, _is_translated, lambda tree: partial(_Paragraph, unseen=_unseen_styles(tree)), _note_language
+    )
 
 
 def _is_translated(element: Element) -> bool:
