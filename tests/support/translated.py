@@ -88,4 +88,5 @@ def odt(body: str) -> bytes:
         f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
         for name in ("office", "text", "style", "table")
     )
+    names += ' xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0"'
     return zipped({"mimetype": ODT_TYPE, "content.xml": f"<office:text {names}>{body}</office:text>"})

@@ -119,7 +119,8 @@ def _events(text: str, hidden: Sequence[Span]) -> Iterator[_Event]:
     for name in _OPTIONS.split():
         options |= pyromark.Options[name]
     raw = text.encode()
-    starts = list(accumulate((len(text[at : at + _STEP].encode()) for at in range(0, len(text), _STEP)), initial=0))
+    steps = range(0, len(text) - _STEP, _STEP)
+    starts = [0, *accumulate(len(text[at : at + _STEP].encode()) for at in steps)]
 
     def characters(size: int) -> int:
         """Return how many characters so many bytes are."""
