@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import polib
 import pyromark
@@ -14,139 +15,11 @@ from hypothesis import strategies as st
 from translated import FUNCTIONS, functions, reversed_words, translated
 
 OPTIONS = pyromark.Options.ENABLE_TABLES | pyromark.Options.ENABLE_STRIKETHROUGH | pyromark.Options.ENABLE_TASKLISTS
-BLOCKS = """# One *title*%
-Setext two
-===%
-> a quote
-> of *two
-> lines*%
-- item **one**
-- [ ] item `two`%
-1. first & second &amp; \\*third\\*%
-| a \\| b | `c` |
-|---|---|
-| d | [e](f) |%
-```py
-code here
-```%
-    indented code%
-<div>
-text in <b>HTML</b>
-</div>%
-Words with [a link](http://x "title"), ![a picture](y.png) and <http://z>.  \nNext line.%
-In 1990 it was snake_case and 2 * 3 < 7 [not a link].%
-[Ref][] and [Ref] and [words][Ref]%
-[Ref]: http://ref%
----%
-:::note[Title *one*]{.x}
-text in it
-:::%
-:::{code} python
-code here too
-:::%
-{{< shown title="*x*" >}}
-inner [words]({{< ref "a_b.md" >}}) of {{ site.name }} and {% if x %}more{% endif %}
-{{< /shown >}}%
-!!! note "A title"
-    body here
-
-    and more%
-Term
-: meaning of it%
-~~Gone~~ ***both*** <i>HTML</i> line &copy; 5%
-Line one \\
-line two"""
-MARKDOWN = BLOCKS.split("%\n")
-SUBRIP = """1
-00:00:01,000 --> 00:00:02,500
-Hello there, my old
-friend and
-
-2
-00:00:03,000 --> 00:00:04,000 X1:40 X2:600
-also my enemy.
-- Who <i>are</i> you?
-- Me!
-
-3
-00:00:05,000 --> 00:00:06,000
-{\\an8}<font color="red">Bye 42.</font>
-"""
-WEBVTT = """WEBVTT - title
-
-STYLE
-::cue { color: red }
-
-NOTE a comment
---
-
-intro
-00:01.000 --> 00:02.000 align:start
-<v Bob>Hello &amp; <00:01.500>good</v> day
-"""
-CATALOGUE = r"""# Comment
-msgid ""
-msgstr ""
-"Content-Type: text/plain; charset=UTF-8\n"
-"Plural-Forms: nplurals=2; plural=(n != 1);\n"
-
-#. for translators
-#: file.c:1
-#, c-format, fuzzy
-msgctxt "menu"
-msgid "%d file of %(user)s"
-msgid_plural "%d files of %(user)s"
-msgstr[0] ""
-msgstr[1] ""
-
-#, python-brace-format
-msgid ""
-"Hello {name},\n"
-"press \"OK\".\n"
-msgstr ""
-
-msgid "Done"
-msgstr "Fertig"
-
-#~ msgid "Old"
-#~ msgstr "Alt"
-"""
-
-
-SITES = [
-    ":::note\nTEXT\n:::",
-    ":::{note}\n:class: tip\n\nTEXT\n:::",
-    ":::warning TEXT\nTEXT\n:::",
-    '::::tip[TEXT]{.a b="c"}\n:::info\nTEXT\n:::\n::::',
-    "::: {.note #id}\nTEXT\n:::",
-    ":::{code-block} python\nnot this\n\nnot this\n:::",
-    ":::{figure} a/b.png\n:alt: x\nTEXT\n:::",
-    '{{< note title="The king" >}}\nTEXT\n{{< /note >}}',
-    "{{% callout %}}\nTEXT\n\n- TEXT\n{{% /callout %}}",
-    '{{< figure src="_a_.png"\n  title="x"\n>}}',
-    "{{< highlight go >}}\nnot this\n\nnot this\n{{< /highlight >}}",
-    "{% raw %}TEXT{% endraw %}",
-    "TEXT\n{: .lead}",
-    '!!! note\n    TEXT\n\n    - TEXT\n\n??? tip "TEXT"\n\n    TEXT\n\n        not this',
-    '=== "TEXT"\n\n    TEXT\n',
-    "TEXT\n: TEXT\n\nTEXT\n: TEXT",
-    "(target)=\n# TEXT",
-    "> [!NOTE]\n> TEXT",
-    "```{note}\n:class: x\n\nTEXT\n```\n\nTEXT\n\n```python\nnot this\n\n:::\n```\n\n:::tip\nTEXT\n:::",
-    "````{warning} TEXT\n```{code-block} c\nnot this\n```\nTEXT\n````",
-    "~~~{seealso}\nTEXT\n~~~\n\n```{r}\nnot this\n```",
-    '% not this\n% nor this\nTEXT\n\n+++ {"a": 1}\nTEXT',
-    "*[HTML]: TEXT\n*[CSS]: TEXT",
-    '--8<-- "not_this.md"\nTEXT\n\n<<< @/not_this.js\nTEXT\n\n{!not_this.md!}\nTEXT',
-    "![](a.png){width=50%}\n\n[TEXT](u){target=_blank}",
-    "[[toc]]\n\nTEXT",
-    "[[Home|TEXT]]\n\n- ==TEXT==\n- [[Not this]]\n- ![[not_this.png]]",
-    "\\[\nnot = \\this\n\\]\n\nTEXT",
-    "> [!tip]- TEXT\n>\n> TEXT",
-    "```{note}\n---\nclass: not-this\n---\nTEXT\n```",
-    "/// note | TEXT\nTEXT\n///",
-    '+++\ntitle = "x"\n+++\n\nTEXT',
-]
+SAMPLES = Path(__file__).parent / "samples"
+BETWEEN = "\n\n<!-- -->\n\n"
+MARKDOWN = (SAMPLES / "blocks.md").read_text().split(BETWEEN)
+SITES = (SAMPLES / "sites.md").read_text().split(BETWEEN)
+SUBRIP, WEBVTT, CATALOGUE = ((SAMPLES / name).read_text() for name in ("dialogue.srt", "film.vtt", "plurals.po"))
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -235,7 +108,7 @@ def kinds(markdown: bytes) -> list[str]:
 
 @settings(max_examples=80, deadline=None)
 @given(
-    st.lists(st.sampled_from(MARKDOWN), max_size=4).map("\n\n<!-- -->\n\n".join),
+    st.lists(st.sampled_from(MARKDOWN), max_size=4).map(BETWEEN.join),
     functions,
     st.booleans(),
     st.sampled_from(["\n", "\r\n"]),
