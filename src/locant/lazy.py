@@ -7,6 +7,7 @@ editors read as well. Importing a package therefore costs next to nothing, and n
 from __future__ import annotations
 
 import ast
+import importlib.util
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -83,6 +84,37 @@ def require_package(name: str, feature: str) -> Any:
         if not name.startswith(str(error.name)):
             raise  # what the package itself needs
         raise MissingExtraError(feature, name) from None
+
+
+def package_folder(name: str, feature: str) -> Path:
+    """Return the folder of a package that an extra brings, which is found and not imported.
+
+    Args:
+        name: Of the package, as it is imported.
+        feature: What needs it, for the message.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    found = importlib.util.find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        raise MissingExtraError(feature, name)
+    return Path(found.submodule_search_locations[0])
+
+
+def find_program(command: str, package: str, feature: str) -> str:
+    """Return the path of a program that a package of an extra brings; the arguments are as above.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    import shutil  # which takes as long to import as all of Locant
+
+    # An environment that is not activated is not in the search path.
+    found = shutil.which(command) or shutil.which(command, path=str(Path(sys.executable).parent))
+    if found is None:
+        raise MissingExtraError(feature, package)
+    return found
 
 
 def lazy_exports(package: str) -> list[str]:

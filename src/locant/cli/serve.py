@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locant.cli.translator_options import add_engine_options
-from locant.errors import MissingExtraError
 from locant.languages import require_language
+from locant.lazy import package_folder
 
 if TYPE_CHECKING:
     from locant.server.settings import ServerSettings
@@ -88,8 +87,7 @@ def run(options: argparse.Namespace) -> int:
     from functools import partial
 
     for package in ("starlette", "uvicorn", "httptools", "prometheus_client", "python_multipart", "sentencex", "babel"):
-        if find_spec(package) is None:  # whose import takes long, and which workers need
-            raise MissingExtraError("The server", package)
+        package_folder(package, "The server")  # whose import takes long, and which workers need
     from locant.server.serving import serve
 
     serve(
