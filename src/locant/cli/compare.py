@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locant.cli.arguments import parse_names
+from locant.cli.arguments import add_device, add_output, parse_names
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,24 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
     parser.usage = "locant compare [--task NAMES] [--schemes NAMES] [key=value ...] -o FOLDER [options]"
-    parser.add_argument("settings", nargs="*", metavar="key=value", help="settings of the tasks")
-    parser.add_argument("--task", metavar="NAMES", help="tasks or groups of tasks, separated by commas")
-    parser.add_argument(
-        "--schemes", metavar="NAMES", help="what to compare, separated by commas; all takes every scheme"
-    )
-    parser.add_argument("--seeds", type=int, metavar="N", help="seeds of every variant (default 3)")
-    parser.add_argument("--steps", type=int, metavar="N", help="updates that every trial trains for")
-    parser.add_argument("--minutes-each", type=float, metavar="M", help="or minutes that every trial trains for")
-    parser.add_argument("--train-length", type=int, metavar="N", help="longest text trained on")
-    parser.add_argument("--test-lengths", metavar="N,N,...", help="lengths to measure at")
-    parser.add_argument("--text", type=Path, metavar="FILE", help="text of language-modelling and context-extension")
-    parser.add_argument(
-        "--output", "-o", type=Path, metavar="FOLDER", help="of records, tables and the page (default: runs/NAMES)"
-    )
-    parser.add_argument(
-        "--at-once", type=int, metavar="N", help="trials at the same time (default: one a core, four a GPU)"
-    )
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
+    add = parser.add_argument
+    add("settings", nargs="*", metavar="key=value", help="settings of the tasks")
+    add("--task", metavar="NAMES", help="tasks or groups of tasks, separated by commas")
+    add("--schemes", metavar="NAMES", help="what to compare, separated by commas; all takes every scheme")
+    add("--seeds", type=int, metavar="N", help="seeds of every variant (default 3)")
+    add("--steps", type=int, metavar="N", help="updates that every trial trains for")
+    add("--minutes-each", type=float, metavar="M", help="or minutes that every trial trains for")
+    add("--train-length", type=int, metavar="N", help="longest text trained on")
+    add("--test-lengths", metavar="N,N,...", help="lengths to measure at")
+    add("--text", type=Path, metavar="FILE", help="text of language-modelling and context-extension")
+    add_output(parser, "FOLDER", "of records, tables and the page (default: runs/NAMES)")
+    add("--at-once", type=int, metavar="N", help="trials at the same time (default: one a core, four a GPU)")
+    add_device(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
             _list_tasks()
             return 0
         options.output = Path("runs", "-".join(parse_names(options.task)))
-    with ComparisonProgress() as progress:
+    with ComparisonProgress("preparing") as progress:
         result = compare(
             options.task,
             options.schemes,
