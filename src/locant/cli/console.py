@@ -92,7 +92,7 @@ class WorkBar:
             TaskProgressColumn(),
             TextColumn("{task.fields[after]}", markup=False),
             TimeElapsedColumn(),
-            TextColumn("left"),
+            TextColumn("{task.fields[left]}"),
             TimeRemainingColumn(elapsed_when_finished=False),
             console=self.console,
             redirect_stdout=sys.stdout.isatty(),  # what is printed there goes above the bars, but not out of a file
@@ -126,10 +126,11 @@ class WorkBar:
         if task not in self._bar_of:
             self.remove(self)
             self._bars.start()
-            bar = self._bars.add_task("", before=before, after=after)
+            bar = self._bars.add_task("", total=None, before=before, after=after, left="")
             self._bar_of[task] = bar, time.monotonic()
         bar, begun = self._bar_of[task]
-        self._bars.update(bar, total=1.0 if done else None, completed=min(1.0, done), after=after, before=before)
+        known = {"total": 1.0, "left": "left"} if done else {}
+        self._bars.update(bar, completed=min(1.0, done), after=after, before=before, **known)
         due = lines and not self.console.is_terminal and int(done * _LINES) > self._lines
         if due and time.monotonic() - begun > _SHORT:
             self._lines = int(done * _LINES)
