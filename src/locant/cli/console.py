@@ -129,8 +129,8 @@ class WorkBar:
             bar = self._bars.add_task("", total=None, before=before, after=after, left="")
             self._bar_of[task] = bar, time.monotonic()
         bar, begun = self._bar_of[task]
-        known = {"total": 1.0, "left": "left"} if done else {}
-        self._bars.update(bar, completed=min(1.0, done), after=after, before=before, **known)
+        total, left = (1.0, "left") if done else (None, "")
+        self._bars.update(bar, total=total, completed=min(1.0, done), after=after, before=before, left=left)
         due = lines and not self.console.is_terminal and int(done * _LINES) > self._lines
         if due and time.monotonic() - begun > _SHORT:
             self._lines = int(done * _LINES)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from locant.cli.arguments import add_output, parse_names
 from locant.cli.translator_options import (
@@ -95,7 +95,8 @@ def run(options: argparse.Namespace) -> int:
         elif is_file:
             chunks = faults.texts(read_windows(options.input))
         else:
-            raw = options.input.open("rb", buffering=0) if options.input else _unbuffered_input()
+            raw = options.input.open("rb", buffering=0) if options.input else sys.stdin.buffer
+            raw = getattr(raw, "raw", raw)  # from which reading returns what there is
             chunks = faults.texts(arriving_windows(raw, str(options.input or "standard input")))
         # What is too long is empty for the translator: here it is an error when all others are translated.
         on_long: OnLong = "split" if options.on_long == "split" else "empty"
@@ -203,9 +204,3 @@ class _Faults:
                     self.unreadable += 1
                     print(f"locant: {line.fault}", file=sys.stderr)
             yield [line.text for line in window]
-
-
-def _unbuffered_input() -> IO[bytes]:
-    """Return standard input so that reading from it returns what there is."""
-    raw: IO[bytes] = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
-    return raw
