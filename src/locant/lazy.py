@@ -7,7 +7,6 @@ editors read as well. Importing a package therefore costs next to nothing, and n
 from __future__ import annotations
 
 import ast
-import importlib.util
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -96,7 +95,9 @@ def package_folder(name: str, feature: str) -> Path:
     Raises:
         MissingExtraError: It is not installed.
     """
-    found = importlib.util.find_spec(name)
+    from importlib.util import find_spec
+
+    found = find_spec(name)
     if found is None or not found.submodule_search_locations:
         raise MissingExtraError(feature, name)
     return Path(found.submodule_search_locations[0])
