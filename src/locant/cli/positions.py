@@ -48,11 +48,17 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError("--identify is about the numbers in a file; leave out the name of a scheme.")
         _print_finding(_finding(options.identify), as_json=options.json)
         return 0
+    from locant.cli.console import WorkBar
     from locant.positions import SCHEMES
     from locant.positions.registry import scheme_name
 
     names = [scheme_name(options.name)] if options.name else list(SCHEMES)
-    described = {name: _describe(name) for name in names}
+    described = {}
+    with WorkBar("measuring" if len(names) > 1 else "") as bar:
+        for number, name in enumerate(names, start=1):
+            described[name] = _describe(name)
+            if len(names) > 1:
+                bar.show(number / len(names), name, lines=False)
     if options.json:
         import dataclasses
         import json
