@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from locant.cli.arguments import add_json, add_output
 
@@ -34,9 +35,8 @@ def run(options: argparse.Namespace) -> int:
     from locant.extension.layouts.convert import convert_layout
 
     with WorkBar("asking the model's class") as bar:
-        converted = convert_layout(
-            options.model, options.output, options.to, verify=options.verify, on_progress=bar.show
-        )
+        show = partial(bar.show, lines=False)
+        converted = convert_layout(options.model, options.output, options.to, verify=options.verify, on_progress=show)
     if options.json:
         import json
 
