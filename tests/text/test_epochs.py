@@ -12,15 +12,16 @@ from locant.text import (
     PAD,
     BatchSettings,
     BatchStream,
+    Encoder,
     RowSampler,
     SampledEpochs,
     StagePlace,
-    TextPart,
     TokenCache,
     TrainingEpochs,
     sampling_shares,
-    write_parts,
+    write_cache,
 )
+from locant.text.pairs import memory_blocks
 
 
 def test_shares_are_those_of_the_paper():
@@ -57,8 +58,8 @@ def test_a_part_is_read_through_before_any_of_it_is_read_again(sizes, weights, t
 
 @pytest.fixture
 def cache(pairs, tokenizers, tmp_path):
-    parts = [TextPart(pairs[:100]), TextPart(pairs[100:120]), TextPart(pairs[120:200])]
-    return write_parts(parts, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    parts = [memory_blocks(pairs[:100]), memory_blocks(pairs[100:120]), memory_blocks(pairs[120:200])]
+    return write_cache(parts, Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
 
 
 def texts_of(cache):

@@ -5,17 +5,14 @@ from locant.text.batches import collate as collate
 from locant.text.batches import padding_waste as padding_waste
 from locant.text.batches import plan_batches as plan_batches
 from locant.text.batches import prefetch as prefetch
-from locant.text.batches import stream_batches as stream_batches
 from locant.text.batches import summarize_plan as summarize_plan
 from locant.text.bible import BibleVersion as BibleVersion
 from locant.text.bible import bible_versions as bible_versions
-from locant.text.cache import TextPart as TextPart
+from locant.text.cache import Encoder as Encoder
 from locant.text.cache import TokenCache as TokenCache
 from locant.text.cache import write_cache as write_cache
-from locant.text.cache import write_parts as write_parts
 from locant.text.cleaning import CleaningReport as CleaningReport
 from locant.text.cleaning import CleaningSettings as CleaningSettings
-from locant.text.cleaning import CleanText as CleanText
 from locant.text.cleaning import TranslationFilters as TranslationFilters
 from locant.text.cleaning import clean as clean
 from locant.text.corpus import Corpus as Corpus
@@ -49,8 +46,6 @@ from locant.text.pairs import Pair as Pair
 from locant.text.pairs import ParallelText as ParallelText
 from locant.text.prepare import PreparedData as PreparedData
 from locant.text.prepare import prepare as prepare
-from locant.text.readers import MonolingualText as MonolingualText
-from locant.text.readers import read_monolingual as read_monolingual
 from locant.text.spans import Span as Span
 from locant.text.spans import encode_with_spans as encode_with_spans
 from locant.text.spans import word_spans as word_spans

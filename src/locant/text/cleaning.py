@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 from zlib import crc32
 
@@ -60,43 +59,19 @@ class CleaningReport:
         """
         return cls(int(data["total"]), {reason: int(count) for reason, count in dict(data["removed"]).items()})
 
-    @classmethod
-    def sum(cls, reports: Sequence[CleaningReport]) -> CleaningReport:
-        """Return the counts of several texts together."""
-        counts: Counter[str] = Counter()
-        for report in reports:
-            counts.update(report.removed)
-        return cls(sum(report.total for report in reports), dict(counts))
-
     @property
     def kept(self) -> int:
         """The number of pairs that remain."""
         return self.total - sum(self.removed.values())
-
-    def with_removed(self, reason: str, count: int) -> CleaningReport:
-        """Return the report with one more reason."""
-        return replace(self, removed={**self.removed, reason: count})
 
     def to_dict(self) -> dict[str, int | dict[str, int]]:
         """Return the counts as plain data."""
         return {"total": self.total, "removed": self.removed, "kept": self.kept}
 
 
-@dataclass(frozen=True)
-class CleanText:
-    """The pairs that survived cleaning, streamed, and what was removed; one byte of memory a pair."""
-
-    text: ParallelText
-    report: CleaningReport
-
-    def __iter__(self) -> Iterator[Pair]:
-        return iter(self.text)
-
-    def __len__(self) -> int:
-        return len(self.text)
-
-
-def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSettings, *, of: str = "") -> CleanText:
+def clean(
+    text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSettings, *, of: str = ""
+) -> tuple[ParallelText, CleaningReport]:
     """Decide which training pairs to keep, by the facts of the text; sentences are compared by 64-bit hashes.
 
     Memory stays small for millions of pairs: some 10 bytes each.
@@ -106,6 +81,9 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
         evaluation: All pairs of validation and test.
         settings: What to remove.
         of: The name of the text where there are several, for the message.
+
+    Returns:
+        The pairs that are kept, streamed, with one byte of memory a pair; and what was removed.
 
     Raises:
         DataError: Nothing is left.
@@ -148,7 +126,7 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
         listed = ", ".join(f"{count} {reason}" for reason, count in report.removed.items() if count)
         pairs = f"{report.total} training pairs{f' of {of!r}' if of else ''}"
         raise DataError(f"Cleaning removed all {pairs}: {listed}. Relax the 'cleaning' settings.")
-    return CleanText(text.select(reasons == _KEPT, f"{text.digest}-clean"), report)
+    return text.select(reasons == _KEPT, f"{text.digest}-clean"), report
 
 
 class TranslationFilters(Settings):

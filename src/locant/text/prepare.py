@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, read_json, sealed, write_json
-from locant.text.cache import TextPart, TokenCache, write_parts
-from locant.text.cleaning import REASONS, TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
+from locant.text.cache import Encoder, TokenCache, write_cache
+from locant.text.cleaning import REASONS, TOO_MANY_TOKENS, CleaningReport, CleaningSettings, clean
 from locant.text.corpus import Corpus, CorpusPart
 from locant.text.epochs import RowSampler, SampledEpochs, TrainingEpochs
 from locant.text.noise import NoiseSettings
-from locant.text.pairs import Pair, concatenated
+from locant.text.pairs import Pair, ParallelText, concatenated
 from locant.text.store import FACTS_FILE, Progress, no_progress
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
@@ -80,7 +80,10 @@ class PreparedData:
     @property
     def report(self) -> CleaningReport:
         """What cleaning removed from all parts."""
-        return CleaningReport.sum(list(self.reports.values()))
+        removed = Counter[str]()
+        for report in self.reports.values():
+            removed.update(report.removed)
+        return CleaningReport(sum(report.total for report in self.reports.values()), dict(removed))
 
     @property
     def sizes(self) -> list[int]:
@@ -170,15 +173,16 @@ def prepare(
             )
         record.unlink(missing_ok=True)
         progress("cleaning", 0.0)
-        nothing = CleaningReport(0, dict.fromkeys(REASONS.values(), 0))
-        texts = [
-            CleanText(part.train, nothing)
-            if part.zero_shot
-            else clean(part.train, held_out(corpus, part), cleaning, of=part.name if len(corpus.parts) > 1 else "")
-            for part in corpus.parts
-        ]
+        texts, reports = [], list[CleaningReport]()
+        for part in corpus.parts:
+            text, report = part.train, CleaningReport(0, dict.fromkeys(REASONS.values(), 0))
+            if not part.zero_shot:
+                of = part.name if len(corpus.parts) > 1 else ""
+                text, report = clean(part.train, held_out(corpus, part), cleaning, of=of)
+            texts.append(text)
+            reports.append(report)
         if make_tokenizers:
-            tokenizers = make_tokenizers(concatenated([text.text for text in texts]))
+            tokenizers = make_tokenizers(concatenated(texts))
         else:
             progress("learning the vocabulary", 0.0)
             tokenizers = _learned(corpus, texts, tokenizer, folder, fingerprint)
@@ -188,23 +192,20 @@ def prepare(
             before._replace(source=[*before.source, *([tokenizers.tag(part.tag)] if part.tag else ())])
             for part, before in zip(corpus.parts, prefixes, strict=True)
         ]
-        many = sum(map(len, texts)) >= _SEVERAL_PROCESSES
-        train = write_parts(
-            [TextPart(text.text, before) for text, before in zip(texts, tagged, strict=True)],
-            tokenizers,
+        total = sum(map(len, texts))
+        train = write_cache(
+            [text.open_blocks() for text in texts],
+            Encoder(tokenizers, max_tokens, tagged, tokenizer.sampling > 0 or any(part.noise for part in corpus.parts)),
             cache / "train",
-            max_tokens=max_tokens,
-            keep_text=tokenizer.sampling > 0 or any(part.noise for part in corpus.parts),
-            processes=processes or (usable_processes() if many else 1),
-            made_from=[fingerprint, tokenizers.digest, [size for text in texts for size in text.text.sizes]],
-            progress=partial(progress, "tokenising"),
+            processes=processes or (usable_processes() if total >= _SEVERAL_PROCESSES else 1),
+            made_from=[fingerprint, tokenizers.digest, [size for text in texts for size in text.sizes]],
+            tell=lambda seen: progress("tokenising", min(1.0, seen / total)),
         )
-        held = [() if part.zero_shot else part.valid or () for part in corpus.parts]
-        valid = write_parts(
-            [TextPart(text, before) for text, before in zip(held, prefixes, strict=True)],
-            tokenizers,
+        held = [None if part.zero_shot else part.valid for part in corpus.parts]
+        valid = write_cache(
+            [text.open_blocks() if text else () for text in held],
+            Encoder(tokenizers, max_tokens, prefixes),
             cache / "valid",
-            max_tokens=max_tokens,
             what="pairs of the validation text",
         )
         if valid.dropped:
@@ -212,9 +213,8 @@ def prepare(
                 f"{valid.dropped:,} of {len(valid) + valid.dropped:,} pairs of the validation text have {max_tokens} "
                 "tokens or more on a side, so they are left out of the validation loss."
             )
-        reports = []
-        for part, text, rows in zip(corpus.parts, texts, train.parts, strict=True):
-            reports.append(text.report.with_removed(TOO_MANY_TOKENS, rows.dropped))
+        for part, report, rows in zip(corpus.parts, reports, train.parts, strict=True):
+            report.removed[TOO_MANY_TOKENS] = rows.dropped
             if not rows.pairs and not part.zero_shot:
                 raise DataError(
                     f"All {rows.dropped} pairs of '{part.name}' have {max_tokens} tokens or more on a side, so "
@@ -241,7 +241,7 @@ def prepare(
 
 
 def _learned(
-    corpus: Corpus, texts: Sequence[CleanText], settings: TokenizerSettings, folder: Path, fingerprint: str
+    corpus: Corpus, texts: Sequence[ParallelText], settings: TokenizerSettings, folder: Path, fingerprint: str
 ) -> TokenizerPair:
     """Return tokenizers learned from the text, or those that a killed process has learned from the same."""
     note = folder / "cache" / _LEARNED
@@ -254,7 +254,7 @@ def _learned(
     for part, text in zip(corpus.parts, texts, strict=True):
         # A joint vocabulary learns nothing from the other direction of the same text.
         if not (corpus.layout and settings.joint and (part.target_language, part.source_language) in seen):
-            used.append(text.text)
+            used.append(text)
         if len(text):
             seen.add((part.source_language, part.target_language))
     layout = corpus.layout or "fairseq"

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import codecs
 import gzip
-import hashlib
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -285,48 +284,6 @@ def _version(path: Path) -> tuple[int, int]:
         found = path.stat()
         return found.st_size, found.st_mtime_ns
     return 0, 0
-
-
-class MonolingualText:
-    """A counted stream of lines; every ``iter()`` reads it again from the start, and nothing is held in memory.
-
-    It is read once when it is made, so that every mistake in it surfaces then.
-
-    Args:
-        open_lines: Returns a fresh iterator over the lines, without their line ends.
-
-    Attributes:
-        digest: A hash of the text; two streams with the same digest hold the same lines in the same order.
-
-    Raises:
-        DataError: Whatever is wrong in the files behind the stream.
-    """
-
-    def __init__(self, open_lines: Callable[[], Iterator[str]]) -> None:
-        self._open, self._count, digest = open_lines, 0, hashlib.sha256()
-        for line in open_lines():
-            self._count += 1
-            digest.update(f"{line}\n".encode("utf-8", "surrogatepass"))
-        self.digest = digest.hexdigest()
-
-    def __iter__(self) -> Iterator[str]:
-        return self._open()
-
-    def __len__(self) -> int:
-        return self._count
-
-
-def read_monolingual(paths: Sequence[Path]) -> MonolingualText:
-    """Open text files, one sentence a line (``.gz`` too), that follow one another, and read them once.
-
-    Raises:
-        DataError: A file is missing, unreadable or not UTF-8 (with the line number), or there is no text in them.
-    """
-    text = MonolingualText(lambda: chain.from_iterable(map(read_lines, paths)))
-    if not len(text):
-        named = ", ".join(map(str, paths))
-        raise DataError(f"{named} {'is' if len(paths) == 1 else 'are'} empty; there is nothing to translate.")
-    return text
 
 
 class RowBlock(NamedTuple):

@@ -441,7 +441,7 @@ class Run:
     def _report(self, data: PreparedData, model: EncoderDecoder[Any]) -> PreparedReport:
         """Return what will be trained on what."""
         first = data.epochs(self.recipe.seed).drawn(0)
-        plan = summarize_plan(
+        batches, waste = summarize_plan(
             first.source.lengths, first.target.lengths, self.recipe.batches, seed=self.recipe.seed, epoch=0
         )
         stages = [sampling_shares(data.sizes, weights, data.temperature) for weights in data.weights]
@@ -472,8 +472,8 @@ class Run:
             test_pairs=len(data.test_pairs or ()),
             train_tokens={side: sum(part.train_tokens[side] for part in parts) for side in ("source", "target")},
             vocabulary={"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size},
-            batches_per_epoch=plan.batches,
-            padding_waste={"source": plan.padding_waste[0], "target": plan.padding_waste[1]},
+            batches_per_epoch=batches,
+            padding_waste={"source": waste[0], "target": waste[1]},
             parameters=count_parameters(model),
             trained_parameters=sum(one.numel() for one in model.parameters() if one.requires_grad),
             parts=parts,
