@@ -189,16 +189,11 @@ class SampledEpochs(TrainingEpochs):
         self._processes = processes
         self._ahead: threading.Thread | None = None
         self._stopped = threading.Event()
-        parent = cache.folder.parent
-        if self._world_size == 1:
-            # One folder a process; it vanishes with the object.
-            self._own = tempfile.TemporaryDirectory(prefix="sampled-", dir=parent)
-            self._folder = Path(self._own.name)
-        else:
-            self._folder = parent / f"sampled-{node}"
-            self._folder.mkdir(exist_ok=True)
-            if self._rank == 0:
-                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        parent, shared = cache.folder.parent, self._world_size > 1
+        self._folder = parent / f"sampled-{node}" if shared else Path(tempfile.mkdtemp(prefix="sampled-", dir=parent))
+        self._folder.mkdir(exist_ok=True)
+        if self._rank == 0:
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def __call__(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
         """Return the tokens of an epoch; those of epochs before the one asked for last are removed.

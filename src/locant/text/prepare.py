@@ -68,16 +68,6 @@ class PreparedData:
     noise: list[NoiseSettings | None]
 
     @property
-    def valid_pairs(self) -> list[Pair]:
-        """The text of validation of all parts."""
-        return list(chain.from_iterable(self.valids.values()))
-
-    @property
-    def test_pairs(self) -> list[Pair] | None:
-        """The text of the tests of all parts, or None when the corpus has none."""
-        return list(chain.from_iterable(self.tests.values())) if self.tests else None
-
-    @property
     def report(self) -> CleaningReport:
         """What cleaning removed from all parts."""
         removed = Counter[str]()

@@ -469,7 +469,7 @@ class Run:
             cleaning=data.report.to_dict(),
             train_pairs=len(data.train),
             valid_pairs=len(data.valid),
-            test_pairs=len(data.test_pairs or ()),
+            test_pairs=sum(map(len, data.tests.values())),
             train_tokens={side: sum(part.train_tokens[side] for part in parts) for side in ("source", "target")},
             vocabulary={"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size},
             batches_per_epoch=batches,
