@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -163,19 +164,24 @@ def prepare(
             )
         record.unlink(missing_ok=True)
         progress("cleaning", 0.0)
-        texts, reports = [], list[CleaningReport]()
+        texts, reports = list[ParallelText](), list[CleaningReport]()
+
+        def tell(share: float) -> None:
+            progress("cleaning", (len(texts) + share) / len(corpus.parts))
+
         for part in corpus.parts:
             text, report = part.train, CleaningReport(0, dict.fromkeys(REASONS.values(), 0))
             if not part.zero_shot:
                 of = part.name if len(corpus.parts) > 1 else ""
-                text, report = clean(part.train, held_out(corpus, part), cleaning, of=of)
+                text, report = clean(part.train, held_out(corpus, part), cleaning, of=of, tell=tell)
             texts.append(text)
             reports.append(report)
         if make_tokenizers:
             tokenizers = make_tokenizers(concatenated(texts))
         else:
-            progress("learning the vocabulary", 0.0)
-            tokenizers = _learned(corpus, texts, tokenizer, folder, fingerprint)
+            learning = partial(progress, "learning the vocabulary")
+            learning(0.0)
+            tokenizers = _learned(corpus, texts, tokenizer, folder, fingerprint, learning)
         tokenizers.save(folder)
         prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
         tagged = [
@@ -231,7 +237,12 @@ def prepare(
 
 
 def _learned(
-    corpus: Corpus, texts: Sequence[ParallelText], settings: TokenizerSettings, folder: Path, fingerprint: str
+    corpus: Corpus,
+    texts: Sequence[ParallelText],
+    settings: TokenizerSettings,
+    folder: Path,
+    fingerprint: str,
+    tell: Callable[[float], None],
 ) -> TokenizerPair:
     """Return tokenizers learned from the text, or those that a killed process has learned from the same."""
     note = folder / "cache" / _LEARNED
@@ -248,9 +259,9 @@ def _learned(
         if len(text):
             seen.add((part.source_language, part.target_language))
     layout = corpus.layout or "fairseq"
-    tokenizers = train_tokenizers(
-        concatenated(used), settings, tags=corpus.tags, languages=corpus.languages, layout=layout
-    )
+    # It is read twice where it is large, and learning takes about as long as that.
+    text = concatenated(used).telling(tell, readings=3 if settings.joint else 5)
+    tokenizers = train_tokenizers(text, settings, tags=corpus.tags, languages=corpus.languages, layout=layout)
     tokenizers.save(folder)
     write_json(note, {"fingerprint": fingerprint, "tokenizers": tokenizers.digest})
     return tokenizers

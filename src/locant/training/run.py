@@ -317,7 +317,12 @@ class Run:
         # On the first process: clocks differ, and the others must train the same.
         plan = parallel.from_first_process(
             lambda: complete_recipe(
-                self.recipe, self.corpus, self.device, processes=parallel.world_size(), tokenizers=tokenizers
+                self.recipe,
+                self.corpus,
+                self.device,
+                processes=parallel.world_size(),
+                tokenizers=tokenizers,
+                progress=self.callback.on_preparing,
             )
         )
         _warn(*plan.warnings)
