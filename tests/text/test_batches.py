@@ -15,7 +15,6 @@ from locant.text import (
     BatchStream,
     Encoder,
     Prefixes,
-    SampledEpochs,
     TrainingEpochs,
     collate,
     padding_waste,
@@ -128,7 +127,7 @@ def test_language_tokens_stand_in_their_places(prefixes, pairs, tokenizers, tmp_
     assert told.source.lengths.max() + 1 == 20, "language tokens count"
     assert told.dropped > plain.dropped
     kept = {tuple(plain.source[index].tolist()): plain.target[index].tolist() for index in range(len(plain))}
-    sampled = SampledEpochs(told, tokenizers=tokenizers, alpha=0.1, seed=1)(0)
+    sampled = TrainingEpochs(told, tokenizers=tokenizers, alpha=0.1, seed=1)(0)
     assert any(told.source[row].tolist() != sampled.source[row].tolist() for row in range(len(told)))
     for cache in (told, sampled):
         batch = collate(cache, np.arange(8))

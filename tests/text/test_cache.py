@@ -15,9 +15,9 @@ from locant.text import (
     Encoder,
     NoiseSettings,
     RowSampler,
-    SampledEpochs,
     StagePlace,
     TokenCache,
+    TrainingEpochs,
     collate,
     prefetch,
     write_cache,
@@ -98,7 +98,7 @@ def test_sampled_epochs_depend_on_seed_and_epoch_alone(pairs, tokenizers, tmp_pa
     cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
 
     def epochs(seed):
-        return SampledEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=seed)
+        return TrainingEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=seed)
 
     run = epochs(1)
     first, second = ids(run(0).source), ids(run(1).source)
@@ -111,7 +111,7 @@ def test_sampled_epochs_depend_on_seed_and_epoch_alone(pairs, tokenizers, tmp_pa
 
 def test_sampled_sentences_never_exceed_the_limit(pairs, tokenizers, tmp_path, small_chunks):
     cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=30, keep_text=True), tmp_path / "c")
-    sampled = SampledEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=1)(0)
+    sampled = TrainingEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=1)(0)
     assert len(sampled) == len(cache)
     assert sampled.source.lengths.max() < 30
     usual = ids(cache.source)
@@ -122,7 +122,7 @@ def test_sampled_sentences_never_exceed_the_limit(pairs, tokenizers, tmp_path, s
 
 def test_sampled_epochs_leave_nothing_behind(pairs, tokenizers, tmp_path):
     cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
-    run = SampledEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=1)
+    run = TrainingEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=1)
     for epoch in range(3):
         run(epoch)
     (folder,) = [path for path in tmp_path.iterdir() if path.name != "c"]
@@ -136,8 +136,8 @@ def test_processes_of_a_training_read_the_same_sampled_epoch(pairs, tokenizers, 
     cache = write_cache(parts, Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
     samplers = [RowSampler([300, 0, 300], [1, 1, 3], 1, seed=1)]
     settings = {"tokenizers": tokenizers, "alpha": 0.1, "seed": 1, "noise": [NoiseSettings(typos=0.5), None, None]}
-    alone = SampledEpochs(cache, samplers, **settings)
-    together = [SampledEpochs(cache, samplers, **settings, shared_by=(2, rank, 3)) for rank in range(3)]
+    alone = TrainingEpochs(cache, samplers, **settings)
+    together = [TrainingEpochs(cache, samplers, **settings, shared_by=(2, rank, 3)) for rank in range(3)]
     with ThreadPoolExecutor(3) as threads:
         for epoch in range(4):
             expected = alone(epoch)
@@ -154,7 +154,7 @@ def test_a_stream_ends_at_once_though_another_process_never_tokenises(pairs, tok
     """Each process reads ahead; the training may be over before the first begins the epoch that this one waits for."""
     cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
     settings = {"tokenizers": tokenizers, "alpha": 0.1, "seed": 1}
-    first, one = (SampledEpochs(cache, **settings, shared_by=(0, rank, 2)) for rank in range(2))
+    first, one = (TrainingEpochs(cache, **settings, shared_by=(0, rank, 2)) for rank in range(2))
     batches = BatchStream(one, BatchSettings(tokens=100_000), seed=1)
     first(0)
     for _ in range(2):  # a stage of the corpus ends one stream and begins another
@@ -168,10 +168,10 @@ def test_a_stream_ends_at_once_though_another_process_never_tokenises(pairs, tok
 def test_the_next_epoch_of_a_large_text_is_sampled_meanwhile(pairs, tokenizers, tmp_path, small_chunks, monkeypatch):
     cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
     sampler, settings = RowSampler([len(cache)], [1], 1, seed=1), {"alpha": 0.1, "seed": 1, "processes": 1}
-    alone = SampledEpochs(cache, tokenizers=tokenizers, **settings)
+    alone = TrainingEpochs(cache, tokenizers=tokenizers, **settings)
     expected = [ids(alone(epoch).source) for epoch in range(3)]
     monkeypatch.setattr(sampled_module, "_SEVERAL_PROCESSES", 100)
-    sampled = SampledEpochs(cache, [sampler, sampler], tokenizers=tokenizers, **settings)
+    sampled = TrainingEpochs(cache, [sampler, sampler], tokenizers=tokenizers, **settings)
     assert ids(sampled(0).source) == expected[0]
     _wait_until(lambda: list(tmp_path.glob("sampled-*/1.0")))
     with monkeypatch.context() as patched:

@@ -14,7 +14,6 @@ from locant.text import (
     BatchStream,
     Encoder,
     RowSampler,
-    SampledEpochs,
     StagePlace,
     TokenCache,
     TrainingEpochs,
@@ -87,7 +86,7 @@ def test_drawn_epochs_feed_the_stream_and_resume(cache, tokenizers, alpha):
         samplers = [RowSampler([100, 20, 80], [1, 5, 0], 1, seed=1)]
         epochs = TrainingEpochs(cache, samplers)
         if alpha is not None:
-            epochs = SampledEpochs(cache, samplers, tokenizers=tokenizers, alpha=alpha, seed=1)
+            epochs = TrainingEpochs(cache, samplers, tokenizers=tokenizers, alpha=alpha, seed=1)
         return BatchStream(epochs, BatchSettings(tokens=300), seed=1)
 
     seen = []
@@ -115,7 +114,7 @@ def parts_of(cache):
 
 def test_each_drawing_of_a_sentence_is_sampled_anew(cache, tokenizers):
     samplers = [RowSampler([100, 20, 80], [0.001, 1, 0], 1, seed=1)]
-    epochs = SampledEpochs(cache, samplers, tokenizers=tokenizers, alpha=0.1, seed=1)
+    epochs = TrainingEpochs(cache, samplers, tokenizers=tokenizers, alpha=0.1, seed=1)
     segmentations, drawn = ids(epochs(0).source), epochs.drawn(0)
     assert tokenizers.source.decode(segmentations) == [source for source, _ in texts_of(drawn)]
     rows = drawn.whole_rows(np.arange(len(drawn)))

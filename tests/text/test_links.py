@@ -14,7 +14,6 @@ from locant.text import (
     grow_diag_final_and,
     prepared_links,
     write_cache,
-    write_links,
 )
 from locant.text.links import TokenLinks
 from locant.text.pairs import memory_blocks
@@ -31,7 +30,7 @@ def test_links_stand_where_the_tokens_stand_in_a_batch(pairs, tokenizers, tmp_pa
     tagged = Prefixes([9, 8], [2, 7])
     parts = [memory_blocks(pairs[:50]), memory_blocks(pairs[50:80])]
     cache = write_cache(parts, Encoder(tokenizers, 500, [PLAIN, tagged]), tmp_path / "c")
-    links = write_links(cache, tmp_path / "links")
+    links = prepared_links(cache, tmp_path / "links")
     chosen = cache.select(np.array([3, 55, 55]))
     batch = collate(chosen, np.array([1, 0]), links)
     assert batch.links is not None
@@ -48,7 +47,7 @@ def test_a_side_without_tokens_has_no_links(pairs, tokenizers, tmp_path, aligner
     odd = [*pairs[:3], (pairs[3][0], ""), ("", pairs[4][1])]
     cache = write_cache([memory_blocks(odd)], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
     assert [len(cache.target.lengths), cache.target.lengths[3], cache.source.lengths[4]] == [5, 0, 0]
-    links = write_links(cache, tmp_path / "links")
+    links = prepared_links(cache, tmp_path / "links")
     assert set(links.of(np.arange(5))[:, 0].tolist()) == {0, 1, 2}
 
 
@@ -72,7 +71,7 @@ def test_what_the_aligner_leaves_out_is_said(pairs, tokenizers, tmp_path, aligne
     cache = write_cache([memory_blocks(pairs[:20])], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
     aligner.write_text(PROGRAM.replace("zip(source, target)", "zip(list(source)[1:], target)"))
     with pytest.raises(DataError, match="eflomal aligned 19 pairs of the training text, which has 20"):
-        write_links(cache, tmp_path / "links")
+        prepared_links(cache, tmp_path / "links")
 
 
 def test_without_the_aligner_it_is_said_what_installs_it(pairs, tokenizers, tmp_path, monkeypatch):
@@ -80,7 +79,7 @@ def test_without_the_aligner_it_is_said_what_installs_it(pairs, tokenizers, tmp_
     monkeypatch.setenv("PATH", str(tmp_path))
     cache = write_cache([memory_blocks(pairs[:5])], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
     with pytest.raises(MissingExtraError, match=r"locant\[alignment\]"):
-        write_links(cache, tmp_path / "links")
+        prepared_links(cache, tmp_path / "links")
 
 
 def test_directions_are_made_symmetric():

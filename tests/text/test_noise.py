@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locant.errors import ConfigError
-from locant.text import Encoder, NoiseSettings, SampledEpochs, add_noise, write_cache
+from locant.text import Encoder, NoiseSettings, TrainingEpochs, add_noise, write_cache
 from locant.text.pairs import memory_blocks
 
 TEXT = "Don't look, Mr. Smith-Jones; the Straße is closed!"
@@ -84,7 +84,7 @@ def test_noise_is_in_the_sources_of_its_part_and_anew_in_each_epoch(pairs, token
 
     def epoch(number, seed=1):
         noise = [None, NoiseSettings(lowercase=0.5, typos=0.2)]
-        return SampledEpochs(cache, tokenizers=tokenizers, alpha=alpha, seed=seed, noise=noise)(number)
+        return TrainingEpochs(cache, tokenizers=tokenizers, alpha=alpha, seed=seed, noise=noise)(number)
 
     def sources(tokens):
         return tokenizers.source.decode(ids(tokens.source))

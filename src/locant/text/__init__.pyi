@@ -31,7 +31,6 @@ from locant.text.corpus_settings import MixtureSource as MixtureSource
 from locant.text.corpus_settings import MixtureStage as MixtureStage
 from locant.text.corpus_settings import TsvCorpus as TsvCorpus
 from locant.text.epochs import RowSampler as RowSampler
-from locant.text.epochs import SampledEpochs as SampledEpochs
 from locant.text.epochs import StagePlace as StagePlace
 from locant.text.epochs import TrainingEpochs as TrainingEpochs
 from locant.text.epochs import sampling_shares as sampling_shares
@@ -39,7 +38,6 @@ from locant.text.links import TokenLinks as TokenLinks
 from locant.text.links import aligner_command as aligner_command
 from locant.text.links import grow_diag_final_and as grow_diag_final_and
 from locant.text.links import prepared_links as prepared_links
-from locant.text.links import write_links as write_links
 from locant.text.noise import NoiseSettings as NoiseSettings
 from locant.text.noise import add_noise as add_noise
 from locant.text.pairs import Pair as Pair

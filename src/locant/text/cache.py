@@ -213,7 +213,7 @@ class Encoder:
         max_tokens: The most tokens a side may have, EOS and language tokens included; longer pairs are dropped and
             counted.
         prefixes: What stands before the tokens of a sentence, by part; by default nothing in any.
-        keep_text: Whether the text is wanted too, for :class:`~locant.text.SampledEpochs`.
+        keep_text: Whether the text is wanted too, for :class:`~locant.text.TrainingEpochs`.
     """
 
     tokenizers: TokenizerPair

@@ -112,51 +112,20 @@ _FIRST_STAGE = StagePlace()
 
 
 class TrainingEpochs:
-    """The tokens of each epoch, which are drawn from those of a cache.
+    """The tokens of each epoch: rows drawn from a cache, tokenised anew where sampling or noise is wanted.
 
-    Args:
-        cache: All training text.
-        samplers: Draw the rows of an epoch, one for each stage; by default every epoch has all rows.
-    """
-
-    def __init__(self, cache: TokenCache, samplers: Sequence[RowSampler] = ()) -> None:
-        self.cache = cache
-        self._samplers = samplers
-
-    def drawn(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
-        """Return the rows of an epoch, counted from 0 over all stages, in their usual segmentation."""
-        rows = self._samplers[stage.number](epoch, stage.first_epoch) if self._samplers else None
-        return self.cache if rows is None else self.cache.select(rows)
-
-    def __call__(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
-        """Return the tokens of an epoch, counted from 0; those of the epoch asked for before may be removed."""
-        return self.drawn(epoch, stage)
-
-    def open(self) -> None:
-        """Begin to ask for epochs, for the first time or after an interruption."""
-
-    def interrupt(self) -> None:
-        """End what is waited for or done meanwhile: an epoch that is being asked for ends with an error."""
-
-    def close(self) -> None:
-        """End what is done meanwhile for the epoch that comes next."""
-
-
-class SampledEpochs(TrainingEpochs):
-    """Tokenises the training text anew for each epoch: random segmentations (subword regularisation), noise in sources.
-
-    The tokens of an epoch depend on the seed and the epoch alone, so a resumed run sees the same ones, whatever the
-    number of processes. A sentence that would then exceed the cache's ``max_tokens`` keeps its usual tokens. One
+    They depend on the seed and the epoch alone, so a resumed run sees the same ones, whatever the number of processes.
+    A sentence that would exceed the cache's ``max_tokens`` when it is segmented otherwise keeps its usual tokens. One
     process of a training on each machine tokenises an epoch beside the cache, and all read it; of a large text, the
     next one while they train on the one before.
 
     Args:
-        cache: The usual segmentations, written with ``keep_text``.
-        samplers: As before.
-        tokenizers: The tokenizers with which it was written.
+        cache: All training text in its usual segmentations; with sampling or noise written with ``keep_text``.
+        samplers: Draw the rows of an epoch, one for each stage; by default every epoch has all rows.
+        tokenizers: The tokenizers with which it was written, where it is tokenised anew.
         alpha: ``TokenizerSettings.sampling``; 0 segments as usual.
-        seed: Any non-negative integer.
         noise: Of the sources of each part, or None; by default none has any.
+        seed: Any non-negative integer.
         shared_by: The number of a machine in the training, of this process on the machine, and how many processes it
             has, which ask for the same epochs in the same order.
         processes: How many others this one lets tokenise at once; by default as many as there are cores for it.
@@ -167,14 +136,22 @@ class SampledEpochs(TrainingEpochs):
         cache: TokenCache,
         samplers: Sequence[RowSampler] = (),
         *,
-        tokenizers: TokenizerPair,
-        alpha: float,
-        seed: int,
+        tokenizers: TokenizerPair | None = None,
+        alpha: float = 0.0,
         noise: Sequence[NoiseSettings | None] = (),
+        seed: int = 0,
         shared_by: tuple[int, int, int] = (0, 0, 1),
         processes: int | None = None,
     ) -> None:
-        super().__init__(cache, samplers)
+        self.cache, self._samplers = cache, samplers
+        self._ahead: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._anew = bool(alpha or any(noise))
+        if not self._anew:
+            return
+        assert tokenizers is not None
+        node, self._rank, self._world_size = shared_by
+        self._processes = processes
         self._encoder = partial(
             _SamplingEncoder,
             tokenizers,
@@ -185,15 +162,16 @@ class SampledEpochs(TrainingEpochs):
             alpha=alpha,
             seed=seed,
         )
-        node, self._rank, self._world_size = shared_by
-        self._processes = processes
-        self._ahead: threading.Thread | None = None
-        self._stopped = threading.Event()
         parent, shared = cache.folder.parent, self._world_size > 1
         self._folder = parent / f"sampled-{node}" if shared else Path(tempfile.mkdtemp(prefix="sampled-", dir=parent))
         self._folder.mkdir(exist_ok=True)
         if self._rank == 0:
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+
+    def drawn(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
+        """Return the rows of an epoch, counted from 0 over all stages, in their usual segmentation."""
+        rows = self._samplers[stage.number](epoch, stage.first_epoch) if self._samplers else None
+        return self.cache if rows is None else self.cache.select(rows)
 
     def __call__(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
         """Return the tokens of an epoch; those of epochs before the one asked for last are removed.
@@ -201,6 +179,8 @@ class SampledEpochs(TrainingEpochs):
         Raises:
             TrainingError: The training was interrupted.
         """
+        if not self._anew:
+            return self.drawn(epoch, stage)
         if self._ahead:
             self._ahead.join()
         earlier = list(self._folder.iterdir())

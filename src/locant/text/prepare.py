@@ -19,7 +19,7 @@ from locant.files import explaining_damage, read_json, sealed, write_json
 from locant.text.cache import Encoder, TokenCache, write_cache
 from locant.text.cleaning import REASONS, TOO_MANY_TOKENS, CleaningReport, CleaningSettings, clean
 from locant.text.corpus import Corpus, CorpusPart
-from locant.text.epochs import RowSampler, SampledEpochs, TrainingEpochs
+from locant.text.epochs import RowSampler, TrainingEpochs
 from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair, ParallelText, concatenated
 from locant.text.store import FACTS_FILE, Progress, no_progress
@@ -91,9 +91,7 @@ class PreparedData:
             processes: How many it has, which share the work of sampling.
         """
         samplers = [RowSampler(self.sizes, weights, self.temperature, seed=seed) for weights in self.weights]
-        if not self.sampling and not any(self.noise):
-            return TrainingEpochs(self.train, samplers)
-        return SampledEpochs(
+        return TrainingEpochs(
             self.train,
             samplers,
             tokenizers=self.tokenizers,

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from locant.errors import DataError, nearest
 from locant.lazy import require_package
 from locant.parsing import parse_json
-from locant.text.pairs import Pair
+from locant.text.pairs import MemoryBlock, Pair
 
 if TYPE_CHECKING:
     from locant.text.corpus_settings import HuggingFaceCorpus
@@ -286,28 +286,6 @@ def _version(path: Path) -> tuple[int, int]:
     return 0, 0
 
 
-class RowBlock(NamedTuple):
-    """Rows of a dataset that follow one another: what they hold by field, and which fields are source and target."""
-
-    name: str
-    first: int
-    columns: dict[str, list[Any]]
-    fields: tuple[str, str]
-
-    def read(self) -> list[Pair]:
-        """Return the pairs.
-
-        Raises:
-            DataError: A field is missing or does not hold text.
-        """
-        found = []
-        for number, values in enumerate(zip(*self.columns.values(), strict=True), start=self.first):
-            row = dict(zip(self.columns, values, strict=True))
-            source, target = (_field_of(row, name, f"{self.name}, row {number}") for name in self.fields)
-            found.append((source, target))
-        return found
-
-
 @dataclass(frozen=True)
 class DatasetSplit:
     """The rows of one split of a dataset, read as :class:`TextFiles` are; ``name`` is for messages."""
@@ -316,10 +294,19 @@ class DatasetSplit:
     fields: tuple[str, str]
     rows: Any = field(repr=False)
 
-    def blocks(self) -> Iterator[RowBlock]:
-        """Yield blocks of rows."""
+    def blocks(self) -> Iterator[MemoryBlock]:
+        """Yield blocks of rows.
+
+        Raises:
+            DataError: A field is missing or does not hold text.
+        """
         for start in range(0, len(self.rows), _LINES):
-            yield RowBlock(self.name, start + 1, self.rows[start : start + _LINES], self.fields)
+            columns, pairs = self.rows[start : start + _LINES], []
+            for number, values in enumerate(zip(*columns.values(), strict=True), start=start + 1):
+                row, where = dict(zip(columns, values, strict=True)), f"{self.name}, row {number}"
+                source, target = (_field_of(row, name, where) for name in self.fields)
+                pairs.append((source, target))
+            yield MemoryBlock(pairs)
 
     def text_size(self) -> int:
         """Return the bytes of the fields in memory."""
