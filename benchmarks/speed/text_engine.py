@@ -115,7 +115,7 @@ def main() -> None:
         if steps > 3:
             seconds += time.perf_counter() - start
             timed += tokens
-    plan = plan_batches(valid.source.lengths, valid.target.lengths, BatchSettings(tokens=TOKENS), seed=0, epoch=0)
+    plan = list(plan_batches(valid.source.lengths, valid.target.lengths, BatchSettings(tokens=TOKENS), seed=0, epoch=0))
     losses = [training_engine.negative_log_likelihood(*padded(valid, indices)) for indices in plan]
     result = {
         "tokens_per_second": timed / seconds,

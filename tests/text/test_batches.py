@@ -13,14 +13,15 @@ from locant.text import (
     PAD,
     BatchSettings,
     BatchStream,
+    Encoder,
     Prefixes,
-    SampledEpochs,
     TrainingEpochs,
     collate,
     padding_waste,
     plan_batches,
     write_cache,
 )
+from locant.text.pairs import memory_blocks
 
 lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=200).map(
     lambda rows: np.array(rows, dtype=np.int32).reshape(-1, 2).T
@@ -36,7 +37,7 @@ settings = st.builds(
 @given(lengths, settings, st.integers(0, 9))
 def test_every_pair_occurs_once_and_the_budget_holds(lengths, settings, epoch):
     source, target = lengths
-    plan = plan_batches(source, target, settings, seed=3, epoch=epoch)
+    plan = list(plan_batches(source, target, settings, seed=3, epoch=epoch))
     assert sorted(np.concatenate([np.zeros(0, int), *plan]).tolist()) == list(range(len(source)))
     for batch in plan:
         assert 1 <= len(batch) <= (settings.max_sentences or len(source))
@@ -56,7 +57,7 @@ def realistic(count=20000):
 def test_padding_is_rare_and_batches_are_full():
     source, target = realistic()
     settings = BatchSettings(tokens=4096)
-    plan = plan_batches(source, target, settings, seed=0, epoch=0)
+    plan = list(plan_batches(source, target, settings, seed=0, epoch=0))
     waste = padding_waste(plan, source, target)
     assert max(waste) < 0.08
     assert sum(waste) / 2 < 0.05
@@ -87,12 +88,14 @@ def test_epochs_and_seeds_differ():
 
 def test_a_sentence_beyond_the_budget_is_named():
     with pytest.raises(ConfigError, match=r"budget is 10 tokens, but the longest sentence alone has 11"):
-        plan_batches(np.array([3, 10]), np.array([3, 3]), BatchSettings(tokens=10), seed=0, epoch=0)
+        list(plan_batches(np.array([3, 10]), np.array([3, 3]), BatchSettings(tokens=10), seed=0, epoch=0))
 
 
 @pytest.fixture(scope="module")
 def cache(pairs, tokenizers, tmp_path_factory):
-    return write_cache([("", ""), *pairs], tokenizers, tmp_path_factory.mktemp("cache") / "c", max_tokens=500)
+    return write_cache(
+        [memory_blocks([("", ""), *pairs])], Encoder(tokenizers, max_tokens=500), tmp_path_factory.mktemp("cache") / "c"
+    )
 
 
 def test_collated_tensors_by_hand(cache):
@@ -119,12 +122,12 @@ def test_collated_tensors_by_hand(cache):
 @pytest.mark.parametrize("prefixes", [Prefixes([7], [EOS, 9]), Prefixes([11], [BOS])], ids=["fairseq", "marian"])
 def test_language_tokens_stand_in_their_places(prefixes, pairs, tokenizers, tmp_path):
     settings = {"max_tokens": 20, "keep_text": True}
-    plain = write_cache(pairs, tokenizers, tmp_path / "plain", **settings)
-    told = write_cache(pairs, tokenizers, tmp_path / "told", prefixes=prefixes, **settings)
+    plain = write_cache([memory_blocks(pairs)], Encoder(tokenizers, **settings), tmp_path / "plain")
+    told = write_cache([memory_blocks(pairs)], Encoder(tokenizers, prefixes=[prefixes], **settings), tmp_path / "told")
     assert told.source.lengths.max() + 1 == 20, "language tokens count"
     assert told.dropped > plain.dropped
     kept = {tuple(plain.source[index].tolist()): plain.target[index].tolist() for index in range(len(plain))}
-    sampled = SampledEpochs(told, tokenizers=tokenizers, alpha=0.1, seed=1)(0)
+    sampled = TrainingEpochs(told, tokenizers=tokenizers, alpha=0.1, seed=1)(0)
     assert any(told.source[row].tolist() != sampled.source[row].tolist() for row in range(len(told)))
     for cache in (told, sampled):
         batch = collate(cache, np.arange(8))

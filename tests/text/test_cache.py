@@ -12,18 +12,18 @@ from locant.errors import CheckpointError, DataError
 from locant.text import (
     BatchSettings,
     BatchStream,
+    Encoder,
     NoiseSettings,
     RowSampler,
-    SampledEpochs,
     StagePlace,
-    TextPart,
     TokenCache,
+    TrainingEpochs,
     collate,
     prefetch,
     write_cache,
-    write_parts,
 )
 from locant.text import epochs as sampled_module
+from locant.text.pairs import memory_blocks
 
 
 def ids(column):
@@ -36,7 +36,7 @@ def small_chunks(monkeypatch):
 
 
 def test_the_cache_holds_the_ids_of_the_pairs(pairs, tokenizers, tmp_path, small_chunks):
-    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500)
+    cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
     assert len(cache) == len(pairs)
     assert cache.dropped == 0
     for opened in (cache, TokenCache(tmp_path / "c")):
@@ -55,36 +55,36 @@ def test_pairs_with_too_many_tokens_are_dropped_and_counted(pairs, tokenizers, t
             strict=True,
         )
     ]
-    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=30)
+    cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=30), tmp_path / "c")
     fitting = [length for length in lengths if length + 1 <= 30]
     assert 0 < cache.dropped == len(lengths) - len(fitting)
     assert max(cache.source.lengths.max(), cache.target.lengths.max()) == max(fitting)
     with pytest.raises(DataError, match=r"All 600 pairs have 1 tokens or more"):
-        write_cache(pairs, tokenizers, tmp_path / "d", max_tokens=1)
+        write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=1), tmp_path / "d")
     assert not (tmp_path / "d").exists()
 
 
 def test_the_text_can_be_kept(pairs, tokenizers, tmp_path, small_chunks):
     odd = [("a\nb 🙂", "x"), ("", "ü"), *pairs]
-    cache = write_cache(odd, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    cache = write_cache([memory_blocks(odd)], Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
     assert cache.texts(np.arange(len(odd))) == odd
 
 
 def test_rewriting_replaces_and_a_failure_leaves_nothing_half_done(pairs, tokenizers, tmp_path):
-    write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500)
+    write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
 
     def broken():
         yield pairs[0]
         raise DataError("half way")
 
-    assert len(write_cache(pairs[:3], tokenizers, tmp_path / "c", max_tokens=500)) == 3
+    assert len(write_cache([memory_blocks(pairs[:3])], Encoder(tokenizers, max_tokens=500), tmp_path / "c")) == 3
     with pytest.raises(DataError, match="half way"):
-        write_cache(broken(), tokenizers, tmp_path / "c", max_tokens=500)
+        write_cache([memory_blocks(broken())], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_damage_is_noticed(pairs, tokenizers, tmp_path):
-    write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500)
+    write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
     tokens = tmp_path / "c" / "target.tokens.bin"
     tokens.write_bytes(tokens.read_bytes()[:-2])
     with pytest.raises(CheckpointError, match=r"target.tokens.bin is damaged"):
@@ -95,10 +95,10 @@ def test_damage_is_noticed(pairs, tokenizers, tmp_path):
 
 
 def test_sampled_epochs_depend_on_seed_and_epoch_alone(pairs, tokenizers, tmp_path, small_chunks):
-    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
 
     def epochs(seed):
-        return SampledEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=seed)
+        return TrainingEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=seed)
 
     run = epochs(1)
     first, second = ids(run(0).source), ids(run(1).source)
@@ -110,8 +110,8 @@ def test_sampled_epochs_depend_on_seed_and_epoch_alone(pairs, tokenizers, tmp_pa
 
 
 def test_sampled_sentences_never_exceed_the_limit(pairs, tokenizers, tmp_path, small_chunks):
-    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=30, keep_text=True)
-    sampled = SampledEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=1)(0)
+    cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=30, keep_text=True), tmp_path / "c")
+    sampled = TrainingEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=1)(0)
     assert len(sampled) == len(cache)
     assert sampled.source.lengths.max() < 30
     usual = ids(cache.source)
@@ -121,8 +121,8 @@ def test_sampled_sentences_never_exceed_the_limit(pairs, tokenizers, tmp_path, s
 
 
 def test_sampled_epochs_leave_nothing_behind(pairs, tokenizers, tmp_path):
-    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
-    run = SampledEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=1)
+    cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
+    run = TrainingEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=1)
     for epoch in range(3):
         run(epoch)
     (folder,) = [path for path in tmp_path.iterdir() if path.name != "c"]
@@ -132,12 +132,12 @@ def test_sampled_epochs_leave_nothing_behind(pairs, tokenizers, tmp_path):
 
 
 def test_processes_of_a_training_read_the_same_sampled_epoch(pairs, tokenizers, tmp_path, small_chunks):
-    parts = [TextPart(pairs[:300]), TextPart([]), TextPart(pairs[300:])]
-    cache = write_parts(parts, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    parts = [memory_blocks(pairs[:300]), memory_blocks([]), memory_blocks(pairs[300:])]
+    cache = write_cache(parts, Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
     samplers = [RowSampler([300, 0, 300], [1, 1, 3], 1, seed=1)]
     settings = {"tokenizers": tokenizers, "alpha": 0.1, "seed": 1, "noise": [NoiseSettings(typos=0.5), None, None]}
-    alone = SampledEpochs(cache, samplers, **settings)
-    together = [SampledEpochs(cache, samplers, **settings, shared_by=(2, rank, 3)) for rank in range(3)]
+    alone = TrainingEpochs(cache, samplers, **settings)
+    together = [TrainingEpochs(cache, samplers, **settings, shared_by=(2, rank, 3)) for rank in range(3)]
     with ThreadPoolExecutor(3) as threads:
         for epoch in range(4):
             expected = alone(epoch)
@@ -152,9 +152,9 @@ def test_processes_of_a_training_read_the_same_sampled_epoch(pairs, tokenizers, 
 
 def test_a_stream_ends_at_once_though_another_process_never_tokenises(pairs, tokenizers, tmp_path, small_chunks):
     """Each process reads ahead; the training may be over before the first begins the epoch that this one waits for."""
-    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
     settings = {"tokenizers": tokenizers, "alpha": 0.1, "seed": 1}
-    first, one = (SampledEpochs(cache, **settings, shared_by=(0, rank, 2)) for rank in range(2))
+    first, one = (TrainingEpochs(cache, **settings, shared_by=(0, rank, 2)) for rank in range(2))
     batches = BatchStream(one, BatchSettings(tokens=100_000), seed=1)
     first(0)
     for _ in range(2):  # a stage of the corpus ends one stream and begins another
@@ -166,12 +166,12 @@ def test_a_stream_ends_at_once_though_another_process_never_tokenises(pairs, tok
 
 
 def test_the_next_epoch_of_a_large_text_is_sampled_meanwhile(pairs, tokenizers, tmp_path, small_chunks, monkeypatch):
-    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
     sampler, settings = RowSampler([len(cache)], [1], 1, seed=1), {"alpha": 0.1, "seed": 1, "processes": 1}
-    alone = SampledEpochs(cache, tokenizers=tokenizers, **settings)
+    alone = TrainingEpochs(cache, tokenizers=tokenizers, **settings)
     expected = [ids(alone(epoch).source) for epoch in range(3)]
     monkeypatch.setattr(sampled_module, "_SEVERAL_PROCESSES", 100)
-    sampled = SampledEpochs(cache, [sampler, sampler], tokenizers=tokenizers, **settings)
+    sampled = TrainingEpochs(cache, [sampler, sampler], tokenizers=tokenizers, **settings)
     assert ids(sampled(0).source) == expected[0]
     _wait_until(lambda: list(tmp_path.glob("sampled-*/1.0")))
     with monkeypatch.context() as patched:
@@ -199,7 +199,10 @@ def test_a_flipped_bit_is_noticed_where_it_is_read_and_nowhere_else(data, pairs,
     folder = tmp_path / "cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("locant.text.columns._BLOCK", 64)
-        whole, size = write_cache(pairs[:40], tokenizers, folder, max_tokens=500, keep_text=True), 40
+        whole, size = (
+            write_cache([memory_blocks(pairs[:40])], Encoder(tokenizers, max_tokens=500, keep_text=True), folder),
+            40,
+        )
         every = np.arange(size)
         expected = [(row.tolist() for row in (whole.source[index], whole.target[index])) for index in every]
         texts = whole.texts(every)
@@ -240,7 +243,7 @@ def damaged(path, place, number, kind):
     ],
 )
 def test_damaged_numbers_are_said(pairs, tokenizers, tmp_path, name, place, number, kind, said):
-    write_cache(pairs, tokenizers, tmp_path / "cache", max_tokens=500)
+    write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500), tmp_path / "cache")
     for path in (tmp_path / "cache").glob("*.crc32"):
         path.unlink()  # earlier versions wrote none
     damaged(tmp_path / "cache" / name, place, number, kind)

@@ -14,8 +14,8 @@ from locant.text import (
     TextStore,
     TsvCorpus,
     load_corpus,
-    read_monolingual,
 )
+from locant.text.readers import read_lines
 
 
 class Holder(Settings):
@@ -104,10 +104,10 @@ def test_text_whose_lines_end_in_carriage_returns_alone_is_not_one_line(tmp_path
     with pytest.raises(DataError, match=rf"t\.tsv {said}"):
         load_corpus(TsvCorpus(kind="tsv", folder=tmp_path, train="t.tsv"))
     with pytest.raises(DataError, match=f"a {said}"):
-        read_monolingual([tmp_path / "a"])
+        list(read_lines(tmp_path / "a"))
     for one in (b"a\rb\n", b"a\r\n", b"a\r", b"a"):  # a single line
         (tmp_path / "c").write_bytes(one)
-        assert len(list(read_monolingual([tmp_path / "c"]))) == 1
+        assert len(list(read_lines(tmp_path / "c"))) == 1
 
 
 def test_tsv(tmp_path):

@@ -12,15 +12,15 @@ from locant.text import (
     PAD,
     BatchSettings,
     BatchStream,
+    Encoder,
     RowSampler,
-    SampledEpochs,
     StagePlace,
-    TextPart,
     TokenCache,
     TrainingEpochs,
     sampling_shares,
-    write_parts,
+    write_cache,
 )
+from locant.text.pairs import memory_blocks
 
 
 def test_shares_are_those_of_the_paper():
@@ -57,8 +57,8 @@ def test_a_part_is_read_through_before_any_of_it_is_read_again(sizes, weights, t
 
 @pytest.fixture
 def cache(pairs, tokenizers, tmp_path):
-    parts = [TextPart(pairs[:100]), TextPart(pairs[100:120]), TextPart(pairs[120:200])]
-    return write_parts(parts, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    parts = [memory_blocks(pairs[:100]), memory_blocks(pairs[100:120]), memory_blocks(pairs[120:200])]
+    return write_cache(parts, Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
 
 
 def texts_of(cache):
@@ -86,7 +86,7 @@ def test_drawn_epochs_feed_the_stream_and_resume(cache, tokenizers, alpha):
         samplers = [RowSampler([100, 20, 80], [1, 5, 0], 1, seed=1)]
         epochs = TrainingEpochs(cache, samplers)
         if alpha is not None:
-            epochs = SampledEpochs(cache, samplers, tokenizers=tokenizers, alpha=alpha, seed=1)
+            epochs = TrainingEpochs(cache, samplers, tokenizers=tokenizers, alpha=alpha, seed=1)
         return BatchStream(epochs, BatchSettings(tokens=300), seed=1)
 
     seen = []
@@ -114,7 +114,7 @@ def parts_of(cache):
 
 def test_each_drawing_of_a_sentence_is_sampled_anew(cache, tokenizers):
     samplers = [RowSampler([100, 20, 80], [0.001, 1, 0], 1, seed=1)]
-    epochs = SampledEpochs(cache, samplers, tokenizers=tokenizers, alpha=0.1, seed=1)
+    epochs = TrainingEpochs(cache, samplers, tokenizers=tokenizers, alpha=0.1, seed=1)
     segmentations, drawn = ids(epochs(0).source), epochs.drawn(0)
     assert tokenizers.source.decode(segmentations) == [source for source, _ in texts_of(drawn)]
     rows = drawn.whole_rows(np.arange(len(drawn)))

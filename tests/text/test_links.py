@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from locant.errors import CheckpointError, DataError, MissingExtraError
 from locant.text import (
+    Encoder,
     Prefixes,
-    TextPart,
     collate,
     grow_diag_final_and,
     prepared_links,
     write_cache,
-    write_links,
-    write_parts,
 )
 from locant.text.links import TokenLinks
+from locant.text.pairs import memory_blocks
+from locant.text.tokenizer_pair import PLAIN
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def aligner(tmp_path, monkeypatch):
 def test_links_stand_where_the_tokens_stand_in_a_batch(pairs, tokenizers, tmp_path, aligner):
     """Tokens that say languages are not aligned, and the decoder reads something before the first token."""
     tagged = Prefixes([9, 8], [2, 7])
-    parts = [TextPart(pairs[:50]), TextPart(pairs[50:80], tagged)]
-    cache = write_parts(parts, tokenizers, tmp_path / "c", max_tokens=500)
-    links = write_links(cache, tmp_path / "links")
+    parts = [memory_blocks(pairs[:50]), memory_blocks(pairs[50:80])]
+    cache = write_cache(parts, Encoder(tokenizers, 500, [PLAIN, tagged]), tmp_path / "c")
+    links = prepared_links(cache, tmp_path / "links")
     chosen = cache.select(np.array([3, 55, 55]))
     batch = collate(chosen, np.array([1, 0]), links)
     assert batch.links is not None
@@ -44,14 +44,15 @@ def test_links_stand_where_the_tokens_stand_in_a_batch(pairs, tokenizers, tmp_pa
 
 def test_a_side_without_tokens_has_no_links(pairs, tokenizers, tmp_path, aligner):
     """The aligner is given a word in its place, and links it."""
-    cache = write_cache([*pairs[:3], (pairs[3][0], ""), ("", pairs[4][1])], tokenizers, tmp_path / "c", max_tokens=500)
+    odd = [*pairs[:3], (pairs[3][0], ""), ("", pairs[4][1])]
+    cache = write_cache([memory_blocks(odd)], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
     assert [len(cache.target.lengths), cache.target.lengths[3], cache.source.lengths[4]] == [5, 0, 0]
-    links = write_links(cache, tmp_path / "links")
+    links = prepared_links(cache, tmp_path / "links")
     assert set(links.of(np.arange(5))[:, 0].tolist()) == {0, 1, 2}
 
 
 def test_links_are_kept_and_belong_to_their_text(pairs, tokenizers, tmp_path, aligner):
-    cache = write_cache(pairs[:20], tokenizers, tmp_path / "c", max_tokens=500)
+    cache = write_cache([memory_blocks(pairs[:20])], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
     first = prepared_links(cache, tmp_path / "links", made_from="a")
     aligner.write_text("#!/bin/sh\nexit 1\n")
     again = prepared_links(cache, tmp_path / "links", made_from="a")
@@ -67,18 +68,18 @@ def test_links_are_kept_and_belong_to_their_text(pairs, tokenizers, tmp_path, al
 
 
 def test_what_the_aligner_leaves_out_is_said(pairs, tokenizers, tmp_path, aligner):
-    cache = write_cache(pairs[:20], tokenizers, tmp_path / "c", max_tokens=500)
+    cache = write_cache([memory_blocks(pairs[:20])], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
     aligner.write_text(PROGRAM.replace("zip(source, target)", "zip(list(source)[1:], target)"))
     with pytest.raises(DataError, match="eflomal aligned 19 pairs of the training text, which has 20"):
-        write_links(cache, tmp_path / "links")
+        prepared_links(cache, tmp_path / "links")
 
 
 def test_without_the_aligner_it_is_said_what_installs_it(pairs, tokenizers, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    cache = write_cache(pairs[:5], tokenizers, tmp_path / "c", max_tokens=500)
+    cache = write_cache([memory_blocks(pairs[:5])], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
     with pytest.raises(MissingExtraError, match=r"locant\[alignment\]"):
-        write_links(cache, tmp_path / "links")
+        prepared_links(cache, tmp_path / "links")
 
 
 def test_directions_are_made_symmetric():

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locant.errors import ConfigError
-from locant.text import NoiseSettings, SampledEpochs, TextPart, add_noise, write_parts
+from locant.text import Encoder, NoiseSettings, TrainingEpochs, add_noise, write_cache
+from locant.text.pairs import memory_blocks
 
 TEXT = "Don't look, Mr. Smith-Jones; the Straße is closed!"
 
@@ -78,12 +79,12 @@ def ids(column):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1])
 def test_noise_is_in_the_sources_of_its_part_and_anew_in_each_epoch(pairs, tokenizers, tmp_path, alpha):
-    parts = [TextPart(pairs[:50]), TextPart(pairs[50:150])]
-    cache = write_parts(parts, tokenizers, tmp_path / "c", max_tokens=60, keep_text=True)
+    parts = [memory_blocks(pairs[:50]), memory_blocks(pairs[50:150])]
+    cache = write_cache(parts, Encoder(tokenizers, max_tokens=60, keep_text=True), tmp_path / "c")
 
     def epoch(number, seed=1):
         noise = [None, NoiseSettings(lowercase=0.5, typos=0.2)]
-        return SampledEpochs(cache, tokenizers=tokenizers, alpha=alpha, seed=seed, noise=noise)(number)
+        return TrainingEpochs(cache, tokenizers=tokenizers, alpha=alpha, seed=seed, noise=noise)(number)
 
     def sources(tokens):
         return tokenizers.source.decode(ids(tokens.source))

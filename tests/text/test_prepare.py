@@ -54,9 +54,9 @@ def test_everything_is_made_once_and_then_reused(corpus, tmp_path):
     assert again.train.source.tokens[:].tolist() == first.train.source.tokens[:].tolist()
     assert first.report.kept == len(first.train)
     assert first.report.removed["too many tokens"] == first.train.dropped > 0
-    assert first.valid_pairs == list(corpus.valid)
+    assert list(first.valids.values()) == [list(corpus.valid)]
     assert len(first.valid) <= 20
-    assert first.test_pairs is None
+    assert first.tests == {}
 
 
 def test_validation_pairs_that_are_too_long_are_told(corpus, tmp_path, caplog):

@@ -116,7 +116,7 @@ def test_the_loss_of_accumulated_batches_is_their_mean_by_tokens(recipe_data, tm
     # With a learning rate of nothing the three batches meet the same weights, so their mean by tokens is the loss.
     cache = TokenCache(tmp_path / "one" / "cache" / "train")
     lengths = cache.target.lengths
-    plan = plan_batches(cache.source.lengths, lengths, recipe.batches, seed=recipe.seed, epoch=0)[:3]
+    plan = itertools.islice(plan_batches(cache.source.lengths, lengths, recipe.batches, seed=recipe.seed, epoch=0), 3)
     tokens = [int(lengths[batch].sum()) + len(batch) for batch in plan]
     expected = sum(row["loss"] * count for row, count in zip(single, tokens, strict=True)) / sum(tokens)
     assert rows[0]["loss"] == pytest.approx(expected, rel=1e-6)

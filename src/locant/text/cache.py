@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Callable, Generator, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, publish, read_json, readable_errors, sealed, write_json
 from locant.text.columns import CheckedNumbers, GrowingColumns
-from locant.text.pairs import Block, Pair, ParallelText, RowNumbers, Rows, memory_blocks
+from locant.text.pairs import Pair, RowNumbers, Rows
 from locant.text.tokenizer_pair import PLAIN, Prefixes, TokenizerPair
 from locant.text.workers import in_order
 
@@ -85,7 +85,7 @@ class TokenCache:
     """A tokenised parallel text, mapped from disk; language tokens stand in their places in its rows.
 
     Args:
-        folder: What :func:`write_parts` wrote.
+        folder: What :func:`write_cache` wrote.
 
     Attributes:
         folder: The same.
@@ -193,25 +193,15 @@ def _opened(folder: Path, rows: RowNumbers | None) -> TokenCache:
     return cache if rows is None else cache.select(rows)
 
 
-Flat = tuple[npt.NDArray[Any], npt.NDArray[np.int32]]
-"""Token ids of n texts, or their bytes: all one after the other, [N], and how many each has, [n]."""
-
-
-def _lengths(texts: Sequence[Sized]) -> npt.NDArray[np.int32]:
-    return np.fromiter(map(len, texts), np.int32, len(texts))
-
-
-def _flat(texts: Sequence[list[int]]) -> Flat:
-    lengths = _lengths(texts)
-    return np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum())), lengths
-
-
 class Encoded(NamedTuple):
-    """Pairs of one part of a corpus: their columns, and how many were left out because a side had too many tokens."""
+    """Pairs of one part of a corpus, and how many more were left out because a side had too many tokens.
+
+    Each column has the token ids of n texts, or their bytes: all one after the other, [N], and how many each has, [n].
+    """
 
     part: int
     dropped: int
-    columns: dict[str, Flat]
+    columns: dict[str, tuple[npt.NDArray[Any], npt.NDArray[np.int32]]]
 
 
 @dataclass(frozen=True)
@@ -220,14 +210,15 @@ class Encoder:
 
     Attributes:
         tokenizers: For both languages.
-        prefixes: What stands before the tokens of a sentence, by part.
-        max_tokens: The most tokens a side may have, EOS and language tokens included.
-        keep_text: Whether the text is wanted too.
+        max_tokens: The most tokens a side may have, EOS and language tokens included; longer pairs are dropped and
+            counted.
+        prefixes: What stands before the tokens of a sentence, by part; by default nothing in any.
+        keep_text: Whether the text is wanted too, for :class:`~locant.text.TrainingEpochs`.
     """
 
     tokenizers: TokenizerPair
-    prefixes: Sequence[Prefixes]
     max_tokens: int
+    prefixes: Sequence[Prefixes] = ()
     keep_text: bool = False
 
     @property
@@ -239,11 +230,11 @@ class Encoder:
         }
         return kinds | ({f"{side}.text": np.uint8 for side in sides} if self.keep_text else {})
 
-    def __call__(self, task: tuple[int, Block]) -> Encoded:
-        """Return the columns of a block of a part of the corpus, in one thread."""
-        part, block = task
-        pairs = block.read()
-        before = self.prefixes[part]
+    def __call__(self, task: tuple[int, int, Any]) -> Encoded:
+        """Return the columns of a block, given its number, its part of the corpus and itself; in one thread."""
+        _, part, block = task
+        pairs: list[Pair] = block.read()
+        before = self.prefixes[part] if self.prefixes else PLAIN
         sides = (self.tokenizers.source, before.source), (self.tokenizers.target, before.target[1:])
         ids = [
             [prefix + one for one in tokenizer.encode([pair[side] for pair in pairs], threads=1)]
@@ -260,94 +251,47 @@ class Encoder:
         """
         most, three = self.max_tokens, zip(pairs, sources, targets, strict=True)
         kept = [(pair, source, target) for pair, source, target in three if max(len(source), len(target)) < most]
-        found = [_flat([source for _, source, _ in kept]), _flat([target for _, _, target in kept])]
-        for side in (0, 1) if self.keep_text else ():
-            texts = [pair[side].encode("utf-8") for pair, _, _ in kept]
-            found.append((np.frombuffer(b"".join(texts), np.uint8), _lengths(texts)))
-        kinds = zip(self.kinds.items(), found, strict=True)
-        columns = {name: (numbers.astype(kind), lengths) for (name, kind), (numbers, lengths) in kinds}
+        texts: list[Sequence[Any]] = [[source for _, source, _ in kept], [target for _, _, target in kept]]
+        texts += [[pair[side].encode("utf-8") for pair, _, _ in kept] for side in (0, 1) if self.keep_text]
+        columns = {}
+        for (name, kind), column in zip(self.kinds.items(), texts, strict=True):
+            lengths = np.fromiter(map(len, column), np.int32, len(column))
+            if name.endswith(".text"):
+                columns[name] = np.frombuffer(b"".join(column), np.uint8), lengths
+            else:
+                columns[name] = np.fromiter(chain.from_iterable(column), kind, int(lengths.sum())), lengths
         return Encoded(part, len(pairs) - len(kept), columns)
 
 
-class TextPart(NamedTuple):
-    """Text of one part of a corpus, and what stands before the tokens of its sentences."""
-
-    pairs: Iterable[Pair]
-    prefixes: Prefixes = PLAIN
-
-
-def write_cache(pairs: Iterable[Pair], tokenizers: TokenizerPair, folder: Path, **options: Any) -> TokenCache:
-    """Tokenise the pairs of a corpus of one part into a new cache; see :func:`write_parts`."""
-    return write_parts([TextPart(pairs, options.pop("prefixes", PLAIN))], tokenizers, folder, **options)
-
-
-def write_parts(
-    parts: Sequence[TextPart],
-    tokenizers: TokenizerPair,
-    folder: Path,
-    *,
-    max_tokens: int,
-    keep_text: bool = False,
-    processes: int = 1,
-    made_from: Any = None,
-    what: str = "pairs",
-    progress: Callable[[float], None] = lambda share: None,
-) -> TokenCache:
-    """Tokenise the parts of a corpus into a new cache; one that is already there is replaced.
-
-    The cache is the same whatever the number of processes.
-
-    Args:
-        parts: One or more.
-        tokenizers: For both languages.
-        folder: Where the cache goes; it appears only when it is complete.
-        max_tokens: The most tokens a side may have, EOS and language tokens included; longer pairs are dropped and
-            counted.
-        keep_text: Store the text too, for :class:`SampledEpochs`.
-        processes: How many tokenise at once.
-        made_from: Plain data that says what all this is. Where it is given, what a killed process has done of the same
-            is gone on with.
-        what: What they are called where none is left.
-        progress: Is told how much is done, 0 to 1.
-
-    Raises:
-        DataError: No pair is left.
-        CheckpointError: The disk is full or not writable.
-    """
-    encoder = Encoder(tokenizers, [part.prefixes for part in parts], max_tokens, keep_text)
-    total = max(1, sum(len(text) for text, _ in parts if isinstance(text, Sized)))
-    tasks = (
-        (number, block)
-        for number, (text, _) in enumerate(parts)
-        for block in (text.open_blocks() if isinstance(text, ParallelText) else memory_blocks(text))
-    )
-
-    def encoded(done: int) -> Generator[Encoded, None, None]:
-        return in_order(encoder, islice(tasks, done, None), processes)
-
-    return write_encoded(
-        folder, encoder, encoded, made_from=made_from, what=what, tell=lambda seen: progress(min(1.0, seen / total))
-    )
-
-
-def write_encoded(
-    folder: Path,
+def write_cache(
+    parts: Sequence[Iterable[Any]],
     encoder: Encoder,
-    encoded: Callable[[int], Generator[Encoded, None, None]],
+    folder: Path,
     *,
+    processes: int = 1,
+    meanwhile: bool = False,
     made_from: Any = None,
     what: str = "pairs",
     tell: Callable[[int], None] = lambda seen: None,
 ) -> TokenCache:
-    """Write encoded blocks, which come part by part, into a new cache, as :func:`write_parts` says.
+    """Encode the parts of a corpus into a new cache; one that is already there is removed at once.
+
+    The cache is the same whatever the number of processes.
 
     Args:
-        folder: Where the cache goes; one that is there is removed at once.
-        encoder: What encodes.
-        encoded: Returns the blocks, given how many of them a killed process has written.
-        made_from: As before.
-        what: Likewise.
+        parts: The blocks of each part, see :func:`~locant.text.pairs.memory_blocks`.
+        encoder: What encodes them.
+        folder: Where the cache goes; it appears only when it is complete.
+        processes: How many encode at once.
+        meanwhile: Whether this process has something better to do, see :func:`~locant.text.workers.in_order`.
+        made_from: Plain data that says what all this is. Where it is given, what a killed process has done of the same
+            is gone on with.
+        what: What the pairs are called where none is left.
         tell: Is told after each block how many pairs there were so far.
+
+    Raises:
+        DataError: No pair is left.
+        CheckpointError: The disk is full or not writable.
     """
     resumable = made_from is not None
     partial = folder.with_name(f".{folder.name}{'' if resumable else f'-{secrets.token_hex(8)}'}.partial")
@@ -355,15 +299,17 @@ def write_encoded(
     about = {"max_tokens": encoder.max_tokens, **types}
     offsets = {name: f"{name.removesuffix('.tokens')}.offsets" for name in encoder.kinds}
     kinds = {**encoder.kinds, **dict.fromkeys(offsets.values(), np.int64)}
+    every = ((part, block) for part, blocks in enumerate(parts) for block in blocks)
+    tasks = ((number, part, block) for number, (part, block) in enumerate(every))
     shutil.rmtree(folder, ignore_errors=True)
     try:
         with GrowingColumns(partial, kinds, [made_from, about, list(kinds)]) as columns:
-            nothing = [0] * len(encoder.prefixes)
+            nothing = [0] * len(parts)
             done, counts, dropped = columns.state or (0, [*nothing], [*nothing])
             for name in offsets.values() if columns.state is None else ():
                 columns.append(name, np.zeros(1, np.int64))
-            with closing(encoded(done)) as blocks:
-                for block in blocks:
+            with closing(in_order(encoder, islice(tasks, done, None), processes, meanwhile=meanwhile)) as encoded:
+                for block in encoded:
                     done += 1
                     for name, (values, lengths) in block.columns.items():
                         columns.append(offsets[name], columns.size(name) + np.cumsum(lengths, dtype=np.int64))
@@ -379,11 +325,11 @@ def write_encoded(
                     "left. Allow more tokens, or use a larger vocabulary."
                 )
             columns.finish()
-        parts = [
+        rows = [
             {"pairs": count, "dropped": lost, "prefixes": before._asdict()}
-            for count, lost, before in zip(counts, dropped, encoder.prefixes, strict=True)
+            for count, lost, before in zip(counts, dropped, encoder.prefixes or [PLAIN] * len(parts), strict=True)
         ]
-        write_json(partial / "cache.json", sealed({"pairs": sum(counts), "parts": parts, **about}))
+        write_json(partial / "cache.json", sealed({"pairs": sum(counts), "parts": rows, **about}))
         with readable_errors(folder):
             publish(partial, folder)
     except BaseException as error:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 from zlib import crc32
 
@@ -60,43 +59,24 @@ class CleaningReport:
         """
         return cls(int(data["total"]), {reason: int(count) for reason, count in dict(data["removed"]).items()})
 
-    @classmethod
-    def sum(cls, reports: Sequence[CleaningReport]) -> CleaningReport:
-        """Return the counts of several texts together."""
-        counts: Counter[str] = Counter()
-        for report in reports:
-            counts.update(report.removed)
-        return cls(sum(report.total for report in reports), dict(counts))
-
     @property
     def kept(self) -> int:
         """The number of pairs that remain."""
         return self.total - sum(self.removed.values())
-
-    def with_removed(self, reason: str, count: int) -> CleaningReport:
-        """Return the report with one more reason."""
-        return replace(self, removed={**self.removed, reason: count})
 
     def to_dict(self) -> dict[str, int | dict[str, int]]:
         """Return the counts as plain data."""
         return {"total": self.total, "removed": self.removed, "kept": self.kept}
 
 
-@dataclass(frozen=True)
-class CleanText:
-    """The pairs that survived cleaning, streamed, and what was removed; one byte of memory a pair."""
-
-    text: ParallelText
-    report: CleaningReport
-
-    def __iter__(self) -> Iterator[Pair]:
-        return iter(self.text)
-
-    def __len__(self) -> int:
-        return len(self.text)
-
-
-def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSettings, *, of: str = "") -> CleanText:
+def clean(
+    text: ParallelText,
+    evaluation: Iterable[Pair],
+    settings: CleaningSettings,
+    *,
+    of: str = "",
+    tell: Callable[[float], None] = lambda share: None,
+) -> tuple[ParallelText, CleaningReport]:
     """Decide which training pairs to keep, by the facts of the text; sentences are compared by 64-bit hashes.
 
     Memory stays small for millions of pairs: some 10 bytes each.
@@ -106,6 +86,10 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
         evaluation: All pairs of validation and test.
         settings: What to remove.
         of: The name of the text where there are several, for the message.
+        tell: Is told how much is done, 0 to 1.
+
+    Returns:
+        The pairs that are kept, streamed, with one byte of memory a pair; and what was removed.
 
     Raises:
         DataError: Nothing is left.
@@ -117,8 +101,9 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
     checksums = [np.unique(np.fromiter(map(crc32, utf8(side)), np.uint32, len(side))) for side in reserved]
     reasons = np.zeros(len(text), dtype=np.uint8)
     hashes = np.zeros(len(text) if settings.duplicates else 0, dtype=np.uint64)
+    told = text.telling(tell, readings=2)
     start = 0
-    for block, facts in text.blocks():
+    for block, facts in told.blocks():
         shorter, longer = facts["words"].min(axis=1), facts["words"].max(axis=1)
         wrong = [shorter == 0, longer > settings.max_length, longer > settings.max_ratio * shorter]
         judged = np.select(wrong, [np.uint8(code) for code in (1, 2, 3)], np.uint8(_KEPT))
@@ -135,7 +120,7 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
     repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
     del hashes
     seen, start = np.zeros(len(repeated), bool), 0
-    for _, facts in text.blocks() if len(repeated) else ():
+    for _, facts in told.blocks() if len(repeated) else ():
         rows = np.flatnonzero(among(facts["stripped"], repeated))
         which, first = np.unique(np.searchsorted(repeated, facts["stripped"][rows]), return_index=True)
         rows = np.delete(rows, first[~seen[which]]) + start
@@ -148,7 +133,7 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
         listed = ", ".join(f"{count} {reason}" for reason, count in report.removed.items() if count)
         pairs = f"{report.total} training pairs{f' of {of!r}' if of else ''}"
         raise DataError(f"Cleaning removed all {pairs}: {listed}. Relax the 'cleaning' settings.")
-    return CleanText(text.select(reasons == _KEPT, f"{text.digest}-clean"), report)
+    return text.select(reasons == _KEPT, f"{text.digest}-clean"), report
 
 
 class TranslationFilters(Settings):

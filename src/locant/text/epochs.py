@@ -10,9 +10,10 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Generator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
@@ -20,11 +21,11 @@ from typing import NamedTuple
 import numpy as np
 
 from locant.errors import TrainingError
-from locant.text.cache import Encoded, Encoder, TokenCache, write_encoded
+from locant.text.cache import Encoded, Encoder, TokenCache, write_cache
 from locant.text.noise import NoiseSettings, add_noise
 from locant.text.pairs import RowNumbers, Rows
 from locant.text.tokenizer_pair import TokenizerPair
-from locant.text.workers import in_order, usable_processes
+from locant.text.workers import usable_processes
 
 _SEVERAL_PROCESSES = 100_000
 """Pairs of an epoch from which other processes are started."""
@@ -111,51 +112,20 @@ _FIRST_STAGE = StagePlace()
 
 
 class TrainingEpochs:
-    """The tokens of each epoch, which are drawn from those of a cache.
+    """The tokens of each epoch: rows drawn from a cache, tokenised anew where sampling or noise is wanted.
 
-    Args:
-        cache: All training text.
-        samplers: Draw the rows of an epoch, one for each stage; by default every epoch has all rows.
-    """
-
-    def __init__(self, cache: TokenCache, samplers: Sequence[RowSampler] = ()) -> None:
-        self.cache = cache
-        self._samplers = samplers
-
-    def drawn(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
-        """Return the rows of an epoch, counted from 0 over all stages, in their usual segmentation."""
-        rows = self._samplers[stage.number](epoch, stage.first_epoch) if self._samplers else None
-        return self.cache if rows is None else self.cache.select(rows)
-
-    def __call__(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
-        """Return the tokens of an epoch, counted from 0; those of the epoch asked for before may be removed."""
-        return self.drawn(epoch, stage)
-
-    def open(self) -> None:
-        """Begin to ask for epochs, for the first time or after an interruption."""
-
-    def interrupt(self) -> None:
-        """End what is waited for or done meanwhile: an epoch that is being asked for ends with an error."""
-
-    def close(self) -> None:
-        """End what is done meanwhile for the epoch that comes next."""
-
-
-class SampledEpochs(TrainingEpochs):
-    """Tokenises the training text anew for each epoch: random segmentations (subword regularisation), noise in sources.
-
-    The tokens of an epoch depend on the seed and the epoch alone, so a resumed run sees the same ones, whatever the
-    number of processes. A sentence that would then exceed the cache's ``max_tokens`` keeps its usual tokens. One
+    They depend on the seed and the epoch alone, so a resumed run sees the same ones, whatever the number of processes.
+    A sentence that would exceed the cache's ``max_tokens`` when it is segmented otherwise keeps its usual tokens. One
     process of a training on each machine tokenises an epoch beside the cache, and all read it; of a large text, the
     next one while they train on the one before.
 
     Args:
-        cache: The usual segmentations, written with ``keep_text``.
-        samplers: As before.
-        tokenizers: The tokenizers with which it was written.
+        cache: All training text in its usual segmentations; with sampling or noise written with ``keep_text``.
+        samplers: Draw the rows of an epoch, one for each stage; by default every epoch has all rows.
+        tokenizers: The tokenizers with which it was written, where it is tokenised anew.
         alpha: ``TokenizerSettings.sampling``; 0 segments as usual.
-        seed: Any non-negative integer.
         noise: Of the sources of each part, or None; by default none has any.
+        seed: Any non-negative integer.
         shared_by: The number of a machine in the training, of this process on the machine, and how many processes it
             has, which ask for the same epochs in the same order.
         processes: How many others this one lets tokenise at once; by default as many as there are cores for it.
@@ -166,30 +136,42 @@ class SampledEpochs(TrainingEpochs):
         cache: TokenCache,
         samplers: Sequence[RowSampler] = (),
         *,
-        tokenizers: TokenizerPair,
-        alpha: float,
-        seed: int,
+        tokenizers: TokenizerPair | None = None,
+        alpha: float = 0.0,
         noise: Sequence[NoiseSettings | None] = (),
+        seed: int = 0,
         shared_by: tuple[int, int, int] = (0, 0, 1),
         processes: int | None = None,
     ) -> None:
-        super().__init__(cache, samplers)
-        self._tokenizers, self._alpha, self._seed = tokenizers, alpha, seed
-        self._noise = list(noise) or [None] * len(cache.parts)
-        node, self._rank, self._world_size = shared_by
-        self._processes = processes
+        self.cache, self._samplers = cache, samplers
         self._ahead: threading.Thread | None = None
         self._stopped = threading.Event()
-        parent = cache.folder.parent
-        if self._world_size == 1:
-            # One folder a process; it vanishes with the object.
-            self._own = tempfile.TemporaryDirectory(prefix="sampled-", dir=parent)
-            self._folder = Path(self._own.name)
-        else:
-            self._folder = parent / f"sampled-{node}"
-            self._folder.mkdir(exist_ok=True)
-            if self._rank == 0:
-                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._anew = bool(alpha or any(noise))
+        if not self._anew:
+            return
+        assert tokenizers is not None
+        node, self._rank, self._world_size = shared_by
+        self._processes = processes
+        self._encoder = partial(
+            _SamplingEncoder,
+            tokenizers,
+            cache.max_tokens,
+            [part.prefixes for part in cache.parts],
+            cache=cache,
+            noise=noise or [None] * len(cache.parts),
+            alpha=alpha,
+            seed=seed,
+        )
+        parent, shared = cache.folder.parent, self._world_size > 1
+        self._folder = parent / f"sampled-{node}" if shared else Path(tempfile.mkdtemp(prefix="sampled-", dir=parent))
+        self._folder.mkdir(exist_ok=True)
+        if self._rank == 0:
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+
+    def drawn(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
+        """Return the rows of an epoch, counted from 0 over all stages, in their usual segmentation."""
+        rows = self._samplers[stage.number](epoch, stage.first_epoch) if self._samplers else None
+        return self.cache if rows is None else self.cache.select(rows)
 
     def __call__(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
         """Return the tokens of an epoch; those of epochs before the one asked for last are removed.
@@ -197,6 +179,8 @@ class SampledEpochs(TrainingEpochs):
         Raises:
             TrainingError: The training was interrupted.
         """
+        if not self._anew:
+            return self.drawn(epoch, stage)
         if self._ahead:
             self._ahead.join()
         earlier = list(self._folder.iterdir())
@@ -248,51 +232,47 @@ class SampledEpochs(TrainingEpochs):
     def _write(self, epoch: int, stage: StagePlace, *, meanwhile: bool = False) -> None:
         """Tokenise an epoch into its folder."""
         cache = self.drawn(epoch, stage)
-        encoder = Encoder(self._tokenizers, [part.prefixes for part in cache.parts], cache.max_tokens)
-        work = _Sampling(self.cache, encoder, self._noise, self._alpha, self._seed, epoch)
-        processes = self._processes or (usable_processes() if len(cache) >= _SEVERAL_PROCESSES else 1)
-        ends = np.cumsum([about.pairs for about in cache.parts]).tolist()
-        bounds = (
-            (part, start, min(start + _CHUNK, end))
-            for part, (about, end) in enumerate(zip(cache.parts, ends, strict=True))
-            for start in range(end - about.pairs, end, _CHUNK)
+        ends = np.cumsum([part.pairs for part in cache.parts]).tolist()
+
+        def chunks(start: int, end: int) -> Iterator[Rows]:
+            for first in range(start, end, _CHUNK):
+                yield cache.whole_rows(np.arange(first, min(first + _CHUNK, end)))
+
+        def go_on(seen: int) -> None:
+            if self._stopped.is_set():
+                raise TrainingError("The training has ended.")
+
+        write_cache(
+            list(map(chunks, [0, *ends[:-1]], ends)),
+            self._encoder(epoch=epoch),
+            self._place(epoch, stage),
+            processes=self._processes or (usable_processes() if len(cache) >= _SEVERAL_PROCESSES else 1),
+            meanwhile=meanwhile,
+            tell=go_on,
         )
-        chunks = (
-            (number, part, cache.whole_rows(np.arange(start, end))) for number, (part, start, end) in enumerate(bounds)
-        )
-
-        def encoded(done: int) -> Generator[Encoded, None, None]:
-            with closing(in_order(work, chunks, processes, meanwhile=meanwhile)) as results:
-                for found in results:
-                    if self._stopped.is_set():
-                        raise TrainingError("The training has ended.")
-                    yield found
-
-        write_encoded(self._place(epoch, stage), encoder, encoded)
 
 
-@dataclass(frozen=True)
-class _Sampling:
-    """What is done with a chunk: pairs that are sampled with one seed, rows of the whole cache."""
+@dataclass(frozen=True, kw_only=True)
+class _SamplingEncoder(Encoder):
+    """Encodes rows of a whole cache anew; those of a block are sampled with one seed."""
 
     cache: TokenCache
-    encoder: Encoder
     noise: Sequence[NoiseSettings | None]
     alpha: float
     seed: int
     epoch: int
 
-    def __call__(self, chunk: tuple[int, int, Rows]) -> Encoded:
-        number, part, rows = chunk
+    def __call__(self, task: tuple[int, int, Rows]) -> Encoded:
+        number, part, rows = task
         pairs = self.cache.texts(rows)
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        noise, prefixes = self.noise[part], self.encoder.prefixes[part]
+        noise, prefixes = self.noise[part], self.prefixes[part]
         # Of the chunk's seeds, 0 and 1 sample the sides.
         noisy = add_noise(sources, noise, [self.seed, self.epoch, number, 2]) if noise else sources
         changed = [text != usual for text, usual in zip(noisy, sources, strict=True)]
         sides = (
-            (noisy, changed, prefixes.source, self.cache.source, self.encoder.tokenizers.source),
-            (targets, [False] * len(pairs), prefixes.target[1:], self.cache.target, self.encoder.tokenizers.target),
+            (noisy, changed, prefixes.source, self.cache.source, self.tokenizers.source),
+            (targets, [False] * len(pairs), prefixes.target[1:], self.cache.target, self.tokenizers.target),
         )
         columns = []
         for side, (texts, anew, before, usual, tokenizer) in enumerate(sides):
@@ -303,11 +283,11 @@ class _Sampling:
             else:
                 encoded = iter(tokenizer.encode(list(compress(texts, anew)), threads=1))
                 own = [next(encoded) if one else None for one in anew]
-            fits = self.encoder.max_tokens - len(before)
+            fits = self.max_tokens - len(before)
             columns.append(
                 [
                     usual[row].tolist() if ids is None or len(ids) >= fits else before + ids
                     for row, ids in zip(rows.tolist(), own, strict=True)
                 ]
             )
-        return self.encoder.packed(part, pairs, *columns)
+        return self.packed(part, pairs, *columns)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ class TokenLinks:
     """The links of the pairs of a tokenised text, mapped from disk.
 
     Args:
-        folder: What :func:`write_links` wrote.
+        folder: What :func:`prepared_links` wrote.
         pairs: How many pairs the text has.
         made_from: What says which text it is.
 
@@ -69,12 +70,12 @@ class TokenLinks:
         return np.column_stack((places, links[:, 1], links[:, 0])).astype(np.int64)
 
 
-def write_links(cache: TokenCache, folder: Path, *, made_from: str = "", processes: int = 1) -> TokenLinks:
-    """Align the tokens of a text into a new folder; one that is already there is replaced.
+def prepared_links(cache: TokenCache, folder: Path, *, made_from: str = "", processes: int = 1) -> TokenLinks:
+    """Return the links of a text, as they were written before, or else of its tokens that are aligned now.
 
     Args:
         cache: The text, all of it.
-        folder: Where the links go; it appears only when it is complete.
+        folder: Where the links are; it appears only when it is complete, and replaces those of another text.
         made_from: What says of which text they are.
         processes: How many make links symmetric at once; eflomal itself uses what cores it finds.
 
@@ -83,6 +84,8 @@ def write_links(cache: TokenCache, folder: Path, *, made_from: str = "", process
         DataError: eflomal failed.
         CheckpointError: The disk is full or not writable.
     """
+    with suppress(CheckpointError):
+        return TokenLinks(folder, len(cache), made_from)
     command = aligner_command()
 
     def skipped() -> Iterator[tuple[int, int]]:
@@ -119,14 +122,6 @@ def write_links(cache: TokenCache, folder: Path, *, made_from: str = "", process
         about = {"made_from": made_from, "pairs": len(cache), "aligner": "eflomal"}
         write_json(temporary / "links.json", sealed(about))
     return TokenLinks(folder, len(cache), made_from)
-
-
-def prepared_links(cache: TokenCache, folder: Path, *, made_from: str = "", processes: int = 1) -> TokenLinks:
-    """Return the links of a text, as they were written before or else anew; see :func:`write_links`."""
-    try:
-        return TokenLinks(folder, len(cache), made_from)
-    except CheckpointError:
-        return write_links(cache, folder, made_from=made_from, processes=processes)
 
 
 def aligner_command() -> str:

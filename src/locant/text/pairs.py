@@ -174,6 +174,19 @@ class ParallelText:
                 raise DataError(_CHANGED)
             yield block, facts
 
+    def telling(self, tell: Callable[[float], None], readings: int = 1) -> ParallelText:
+        """Return the same stream, which tells after each block how much of so many readings is done, 0 to 1."""
+        seen, whole = 0, max(1, readings * len(self))
+
+        def blocks() -> Iterator[Block]:
+            nonlocal seen
+            for number, block in enumerate(self.open_blocks()):
+                yield block
+                seen += self.sizes[number] if number < len(self.sizes) else 0
+                tell(min(1.0, seen / whole))
+
+        return replace(self, open_blocks=blocks)
+
     def select(self, keep: npt.NDArray[np.bool_], digest: str) -> ParallelText:
         """Return a stream of some of the pairs: those that ``keep`` tells, [n], of which ``digest`` is the hash."""
         shares = np.split(keep, np.cumsum(self.sizes)[:-1]) if self.sizes else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,12 +16,12 @@ from typing import Any
 
 from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, read_json, sealed, write_json
-from locant.text.cache import TextPart, TokenCache, write_parts
-from locant.text.cleaning import REASONS, TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
+from locant.text.cache import Encoder, TokenCache, write_cache
+from locant.text.cleaning import REASONS, TOO_MANY_TOKENS, CleaningReport, CleaningSettings, clean
 from locant.text.corpus import Corpus, CorpusPart
-from locant.text.epochs import RowSampler, SampledEpochs, TrainingEpochs
+from locant.text.epochs import RowSampler, TrainingEpochs
 from locant.text.noise import NoiseSettings
-from locant.text.pairs import Pair, concatenated
+from locant.text.pairs import Pair, ParallelText, concatenated
 from locant.text.store import FACTS_FILE, Progress, no_progress
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
@@ -68,19 +69,12 @@ class PreparedData:
     noise: list[NoiseSettings | None]
 
     @property
-    def valid_pairs(self) -> list[Pair]:
-        """The text of validation of all parts."""
-        return list(chain.from_iterable(self.valids.values()))
-
-    @property
-    def test_pairs(self) -> list[Pair] | None:
-        """The text of the tests of all parts, or None when the corpus has none."""
-        return list(chain.from_iterable(self.tests.values())) if self.tests else None
-
-    @property
     def report(self) -> CleaningReport:
         """What cleaning removed from all parts."""
-        return CleaningReport.sum(list(self.reports.values()))
+        removed = Counter[str]()
+        for report in self.reports.values():
+            removed.update(report.removed)
+        return CleaningReport(sum(report.total for report in self.reports.values()), dict(removed))
 
     @property
     def sizes(self) -> list[int]:
@@ -97,9 +91,7 @@ class PreparedData:
             processes: How many it has, which share the work of sampling.
         """
         samplers = [RowSampler(self.sizes, weights, self.temperature, seed=seed) for weights in self.weights]
-        if not self.sampling and not any(self.noise):
-            return TrainingEpochs(self.train, samplers)
-        return SampledEpochs(
+        return TrainingEpochs(
             self.train,
             samplers,
             tokenizers=self.tokenizers,
@@ -170,41 +162,44 @@ def prepare(
             )
         record.unlink(missing_ok=True)
         progress("cleaning", 0.0)
-        nothing = CleaningReport(0, dict.fromkeys(REASONS.values(), 0))
-        texts = [
-            CleanText(part.train, nothing)
-            if part.zero_shot
-            else clean(part.train, held_out(corpus, part), cleaning, of=part.name if len(corpus.parts) > 1 else "")
-            for part in corpus.parts
-        ]
+        texts, reports = list[ParallelText](), list[CleaningReport]()
+
+        def tell(share: float) -> None:
+            progress("cleaning", (len(texts) + share) / len(corpus.parts))
+
+        for part in corpus.parts:
+            text, report = part.train, CleaningReport(0, dict.fromkeys(REASONS.values(), 0))
+            if not part.zero_shot:
+                of = part.name if len(corpus.parts) > 1 else ""
+                text, report = clean(part.train, held_out(corpus, part), cleaning, of=of, tell=tell)
+            texts.append(text)
+            reports.append(report)
         if make_tokenizers:
-            tokenizers = make_tokenizers(concatenated([text.text for text in texts]))
+            tokenizers = make_tokenizers(concatenated(texts))
         else:
-            progress("learning the vocabulary", 0.0)
-            tokenizers = _learned(corpus, texts, tokenizer, folder, fingerprint)
+            learning = partial(progress, "learning the vocabulary")
+            learning(0.0)
+            tokenizers = _learned(corpus, texts, tokenizer, folder, fingerprint, learning)
         tokenizers.save(folder)
         prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
         tagged = [
             before._replace(source=[*before.source, *([tokenizers.tag(part.tag)] if part.tag else ())])
             for part, before in zip(corpus.parts, prefixes, strict=True)
         ]
-        many = sum(map(len, texts)) >= _SEVERAL_PROCESSES
-        train = write_parts(
-            [TextPart(text.text, before) for text, before in zip(texts, tagged, strict=True)],
-            tokenizers,
+        total = sum(map(len, texts))
+        train = write_cache(
+            [text.open_blocks() for text in texts],
+            Encoder(tokenizers, max_tokens, tagged, tokenizer.sampling > 0 or any(part.noise for part in corpus.parts)),
             cache / "train",
-            max_tokens=max_tokens,
-            keep_text=tokenizer.sampling > 0 or any(part.noise for part in corpus.parts),
-            processes=processes or (usable_processes() if many else 1),
-            made_from=[fingerprint, tokenizers.digest, [size for text in texts for size in text.text.sizes]],
-            progress=partial(progress, "tokenising"),
+            processes=processes or (usable_processes() if total >= _SEVERAL_PROCESSES else 1),
+            made_from=[fingerprint, tokenizers.digest, [size for text in texts for size in text.sizes]],
+            tell=lambda seen: progress("tokenising", min(1.0, seen / total)),
         )
-        held = [() if part.zero_shot else part.valid or () for part in corpus.parts]
-        valid = write_parts(
-            [TextPart(text, before) for text, before in zip(held, prefixes, strict=True)],
-            tokenizers,
+        held = [None if part.zero_shot else part.valid for part in corpus.parts]
+        valid = write_cache(
+            [text.open_blocks() if text else () for text in held],
+            Encoder(tokenizers, max_tokens, prefixes),
             cache / "valid",
-            max_tokens=max_tokens,
             what="pairs of the validation text",
         )
         if valid.dropped:
@@ -212,9 +207,8 @@ def prepare(
                 f"{valid.dropped:,} of {len(valid) + valid.dropped:,} pairs of the validation text have {max_tokens} "
                 "tokens or more on a side, so they are left out of the validation loss."
             )
-        reports = []
-        for part, text, rows in zip(corpus.parts, texts, train.parts, strict=True):
-            reports.append(text.report.with_removed(TOO_MANY_TOKENS, rows.dropped))
+        for part, report, rows in zip(corpus.parts, reports, train.parts, strict=True):
+            report.removed[TOO_MANY_TOKENS] = rows.dropped
             if not rows.pairs and not part.zero_shot:
                 raise DataError(
                     f"All {rows.dropped} pairs of '{part.name}' have {max_tokens} tokens or more on a side, so "
@@ -241,7 +235,12 @@ def prepare(
 
 
 def _learned(
-    corpus: Corpus, texts: Sequence[CleanText], settings: TokenizerSettings, folder: Path, fingerprint: str
+    corpus: Corpus,
+    texts: Sequence[ParallelText],
+    settings: TokenizerSettings,
+    folder: Path,
+    fingerprint: str,
+    tell: Callable[[float], None],
 ) -> TokenizerPair:
     """Return tokenizers learned from the text, or those that a killed process has learned from the same."""
     note = folder / "cache" / _LEARNED
@@ -254,13 +253,13 @@ def _learned(
     for part, text in zip(corpus.parts, texts, strict=True):
         # A joint vocabulary learns nothing from the other direction of the same text.
         if not (corpus.layout and settings.joint and (part.target_language, part.source_language) in seen):
-            used.append(text.text)
+            used.append(text)
         if len(text):
             seen.add((part.source_language, part.target_language))
     layout = corpus.layout or "fairseq"
-    tokenizers = train_tokenizers(
-        concatenated(used), settings, tags=corpus.tags, languages=corpus.languages, layout=layout
-    )
+    # It is read twice where it is large, and learning takes about as long as that.
+    text = concatenated(used).telling(tell, readings=3 if settings.joint else 5)
+    tokenizers = train_tokenizers(text, settings, tags=corpus.tags, languages=corpus.languages, layout=layout)
     tokenizers.save(folder)
     write_json(note, {"fingerprint": fingerprint, "tokenizers": tokenizers.digest})
     return tokenizers

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import codecs
 import gzip
-import hashlib
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from locant.errors import DataError, nearest
 from locant.lazy import require_package
 from locant.parsing import parse_json
-from locant.text.pairs import Pair
+from locant.text.pairs import MemoryBlock, Pair
 
 if TYPE_CHECKING:
     from locant.text.corpus_settings import HuggingFaceCorpus
@@ -287,70 +286,6 @@ def _version(path: Path) -> tuple[int, int]:
     return 0, 0
 
 
-class MonolingualText:
-    """A counted stream of lines; every ``iter()`` reads it again from the start, and nothing is held in memory.
-
-    It is read once when it is made, so that every mistake in it surfaces then.
-
-    Args:
-        open_lines: Returns a fresh iterator over the lines, without their line ends.
-
-    Attributes:
-        digest: A hash of the text; two streams with the same digest hold the same lines in the same order.
-
-    Raises:
-        DataError: Whatever is wrong in the files behind the stream.
-    """
-
-    def __init__(self, open_lines: Callable[[], Iterator[str]]) -> None:
-        self._open, self._count, digest = open_lines, 0, hashlib.sha256()
-        for line in open_lines():
-            self._count += 1
-            digest.update(f"{line}\n".encode("utf-8", "surrogatepass"))
-        self.digest = digest.hexdigest()
-
-    def __iter__(self) -> Iterator[str]:
-        return self._open()
-
-    def __len__(self) -> int:
-        return self._count
-
-
-def read_monolingual(paths: Sequence[Path]) -> MonolingualText:
-    """Open text files, one sentence a line (``.gz`` too), that follow one another, and read them once.
-
-    Raises:
-        DataError: A file is missing, unreadable or not UTF-8 (with the line number), or there is no text in them.
-    """
-    text = MonolingualText(lambda: chain.from_iterable(map(read_lines, paths)))
-    if not len(text):
-        named = ", ".join(map(str, paths))
-        raise DataError(f"{named} {'is' if len(paths) == 1 else 'are'} empty; there is nothing to translate.")
-    return text
-
-
-class RowBlock(NamedTuple):
-    """Rows of a dataset that follow one another: what they hold by field, and which fields are source and target."""
-
-    name: str
-    first: int
-    columns: dict[str, list[Any]]
-    fields: tuple[str, str]
-
-    def read(self) -> list[Pair]:
-        """Return the pairs.
-
-        Raises:
-            DataError: A field is missing or does not hold text.
-        """
-        found = []
-        for number, values in enumerate(zip(*self.columns.values(), strict=True), start=self.first):
-            row = dict(zip(self.columns, values, strict=True))
-            source, target = (_field_of(row, name, f"{self.name}, row {number}") for name in self.fields)
-            found.append((source, target))
-        return found
-
-
 @dataclass(frozen=True)
 class DatasetSplit:
     """The rows of one split of a dataset, read as :class:`TextFiles` are; ``name`` is for messages."""
@@ -359,10 +294,19 @@ class DatasetSplit:
     fields: tuple[str, str]
     rows: Any = field(repr=False)
 
-    def blocks(self) -> Iterator[RowBlock]:
-        """Yield blocks of rows."""
+    def blocks(self) -> Iterator[MemoryBlock]:
+        """Yield blocks of rows.
+
+        Raises:
+            DataError: A field is missing or does not hold text.
+        """
         for start in range(0, len(self.rows), _LINES):
-            yield RowBlock(self.name, start + 1, self.rows[start : start + _LINES], self.fields)
+            columns, pairs = self.rows[start : start + _LINES], []
+            for number, values in enumerate(zip(*columns.values(), strict=True), start=start + 1):
+                row, where = dict(zip(columns, values, strict=True)), f"{self.name}, row {number}"
+                source, target = (_field_of(row, name, where) for name in self.fields)
+                pairs.append((source, target))
+            yield MemoryBlock(pairs)
 
     def text_size(self) -> int:
         """Return the bytes of the fields in memory."""

@@ -94,7 +94,7 @@ def text_statistics(
     looked_at = len(sample)
     if cleaning is not None:
         try:
-            sample = list(clean(in_memory(sample), evaluation, cleaning))
+            sample = list(clean(in_memory(sample), evaluation, cleaning)[0])
         except DataError:
             if step == 1:  # a part of the text that cleaning removes as a whole says nothing of the rest
                 raise

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from locant.models.transformer import count_parameters
 from locant.runtime import explaining_memory, usable_memory
 from locant.text import EOS, Batch, Corpus, TokenCache, TokenizerPair, TokenizerSettings
 from locant.text.samples import TokenStatistics, text_statistics, token_statistics
+from locant.text.store import Progress, no_progress
 from locant.text.vocabulary import VocabularyTooSmallError
 from locant.training.losses import TranslatorLoss
 from locant.training.optimizers import build_optimizer
@@ -187,6 +189,7 @@ def complete_recipe(
     *,
     processes: int = 1,
     tokenizers: TokenizerPair | None = None,
+    progress: Progress = no_progress,
 ) -> TrainingPlan:
     """Complete a recipe for a text and a device, and forecast its training.
 
@@ -196,27 +199,35 @@ def complete_recipe(
         device: Where the training will run.
         processes: How many train together.
         tokenizers: Those of the model that is fine-tuned.
+        progress: Is told what is being done, and how much of it is done.
 
     Raises:
         ConfigError: What the recipe sets cannot go together.
         LocantError: The memory does not suffice to measure the model.
     """
     with explaining_memory("Give smaller batches.tokens, or a smaller model by model.preset or model.d_model."):
-        return _Planner(recipe, corpus, device, processes, tokenizers).plan()
+        return _Planner(recipe, corpus, device, processes, tokenizers, progress).plan()
 
 
 class _Planner:
     """The rules, applied one after the other; later ones read what was given or chosen before."""
 
     def __init__(
-        self, recipe: Recipe, corpus: Corpus, device: torch.device, processes: int, tokenizers: TokenizerPair | None
+        self,
+        recipe: Recipe,
+        corpus: Corpus,
+        device: torch.device,
+        processes: int,
+        tokenizers: TokenizerPair | None,
+        progress: Progress,
     ) -> None:
         self._data = recipe.model_dump(mode="json", exclude_unset=True)
         self._device, self._processes = device, processes
         self._choices: list[Choice] = []
         self._largest_batch = _LARGEST_BATCH
         held_out, drawn = list(chain(corpus.valid, corpus.test or ())), corpus.drawn
-        self._text = self._drawn = text_statistics(corpus.train, recipe.cleaning, held_out)
+        train = corpus.train.telling(partial(progress, "looking at the text"))
+        self._text = self._drawn = text_statistics(train, recipe.cleaning, held_out)
         self._all_pairs = len(drawn)
         if len(drawn) < len(corpus.train):
             # The vocabulary is of all, so that weights may be raised when the run goes on.

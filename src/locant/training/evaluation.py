@@ -251,7 +251,7 @@ def _evaluate(
 
 def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
     """Return the function that measures a model on the validation set while it is trained."""
-    plan = plan_batches(data.valid.source.lengths, data.valid.target.lengths, recipe.batches, seed=0, epoch=0)
+    plan = list(plan_batches(data.valid.source.lengths, data.valid.target.lengths, recipe.batches, seed=0, epoch=0))
     texts = _validation_texts(recipe, corpus, data)
     greedy = DecodingSettings(beam=1)
 

@@ -21,13 +21,13 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from locant.errors import CheckpointError, ConfigError, UsageError, nearest
+from locant.errors import CheckpointError, ConfigError, DataError, UsageError, nearest
 from locant.files import append_at, explaining_damage, file_digest, publish, read_json, replacing_folder, write_json
 from locant.languages import find_language
 from locant.locks import holding
@@ -35,14 +35,13 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.parsing import parse_json
 from locant.text import (
     CorpusPart,
-    MonolingualText,
     ParallelText,
     TranslationFilters,
     clean,
     load_corpus,
-    read_monolingual,
 )
 from locant.text.prepare import held_out
+from locant.text.readers import read_lines
 from locant.training.recipe import differences, load_recipe, load_run_recipe, run_text_store
 from locant.translation.translator import Translator, load_translator
 
@@ -246,18 +245,25 @@ def generate_corpus(
     translator = model if isinstance(model, Translator) else load_translator(model, engine="auto")[0]
     settings = translator.settings_with(**overrides)
     translator.translate_n_best([], **settings.to_dict())  # what the model or its engine cannot do is refused here
-    others: dict[str, ParallelText] = {}
-    if corpus:
-        text, others = _corpus_text(Path(corpus), translator, direction)
-    else:
-        text = read_monolingual([Path(each) for each in ([files] if isinstance(files, str | Path) else files)])
+    paths = [Path(each) for each in ([files] if isinstance(files, str | Path) else files)]
+    text, others = (
+        _corpus_text(Path(corpus), translator, direction)
+        if corpus
+        else (lambda: chain.from_iterable(map(read_lines, paths)), {})
+    )
+    count, hashed = 0, hashlib.sha256()
+    for line in text():  # all of it, so that mistakes in it surface before long work
+        count += 1
+        hashed.update(f"{line}\n".encode("utf-8", "surrogatepass"))
+    if not count:
+        raise DataError(f"There is no text in {', '.join(map(str, paths))}, so there is nothing to translate.")
     if (folder := translator.origin) is None:
         raise CheckpointError("The model is not saved yet. Save it (save_pretrained), load it, and generate.")
     digest = hashlib.sha256()  # of all that decides about its translations
     for path in sorted([folder / "config.json", folder / "model.safetensors", *folder.glob("tokenizer.*")]):
         digest.update(file_digest(path).encode())
     made_from = {
-        "text": text.digest,
+        "text": hashed.hexdigest(),
         "model": digest.hexdigest(),
         "direction": direction,
         "source language": translator.source_language,
@@ -268,13 +274,13 @@ def generate_corpus(
         "form": form,
         "chunk": chunk,
     }
-    result = _GeneratedCorpus(Path(output), form, made_from, len(text), others)
+    result = _GeneratedCorpus(Path(output), form, made_from, count, others)
     with holding(result.folder, "generating text"):
         result.go_on()  # another process may have gone on with it until now
         report, started = result.report, time.perf_counter()
         if callback:
             callback(report)
-        lines = islice(text, report.done, None)
+        lines = islice(text(), report.done, None)
         while part := list(islice(lines, chunk)):
             pairs, report = _translated(part, translator, settings.continued(report.done), wanted, report)
             now = time.perf_counter()
@@ -288,8 +294,8 @@ def generate_corpus(
 
 def _corpus_text(
     name: Path, translator: Translator, direction: Direction
-) -> tuple[MonolingualText, dict[str, ParallelText]]:
-    """Return the side of a corpus' cleaned training text that is to be translated, and its other splits.
+) -> tuple[Callable[[], Iterator[str]], dict[str, ParallelText]]:
+    """Return what opens the side of a corpus' cleaned training text that is to be translated, and its other splits.
 
     Of a corpus of several parts those that are in the model's languages.
     """
@@ -322,10 +328,10 @@ def _corpus_text(
             f"translates {_shown(source, target)}. Take a model for that, or the other direction."
         )
     chosen = replace(corpus, parts=tuple(parts))
-    texts = [clean(part.train, held_out(corpus, part), recipe.cleaning) for part in parts]
-    text = MonolingualText(lambda: (pair[side] for cleaned in texts for pair in cleaned))
+    texts = [clean(part.train, held_out(corpus, part), recipe.cleaning)[0] for part in parts]
     splits = {"valid": chosen.valid, "test": chosen.test}
-    return text, {split: pairs for split, pairs in splits.items() if pairs is not None and len(pairs)}
+    others = {split: pairs for split, pairs in splits.items() if pairs is not None and len(pairs)}
+    return lambda: (pair[side] for cleaned in texts for pair in cleaned), others
 
 
 def _shown(source: str | None, target: str | None) -> str:

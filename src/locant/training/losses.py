@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from locant.kernels.projected_cross_entropy import CHUNK_BYTES, projected_cross_entropy
 from locant.models.encoder_decoder import EncoderDecoder
@@ -145,64 +145,6 @@ class LanguageModelLoss(nn.Module):
         return projected_cross_entropy(hidden, self.model.output.weight, batch.labels, smoothing=0.0, ignore=PAD)
 
 
-class _ProjectedRDrop(torch.autograd.Function):
-    """Computes the loss and, chunk by chunk while the logits are at hand, its gradients."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, one: Tensor, other: Tensor, weight: Tensor, labels: Tensor, smoothing: float, alpha: float
-    ) -> tuple[Tensor, Tensor]:
-        hidden = one, other
-        with torch.autocast(one.device.type, enabled=False):
-            matrix = weight.to(one.dtype)
-            sums = one.new_zeros(2, dtype=torch.float64)
-            gradients = torch.empty_like(one), torch.empty_like(other)
-            grad_weight = torch.zeros_like(weight)
-            size = max(1, CHUNK_BYTES // (4 * weight.shape[0]))
-            for start in range(0, len(labels), size):
-                rows = slice(start, start + size)
-                p, q = (torch.log_softmax((h[rows] @ matrix.T).float(), dim=-1) for h in hidden)
-                losses, logit_gradients = _loss_and_gradients(p, q, labels[rows], smoothing, alpha)
-                sums += losses
-                for h, gradient, of_logits in zip(hidden, gradients, logit_gradients, strict=True):
-                    of_logits = of_logits.to(h.dtype)
-                    torch.mm(of_logits, matrix, out=gradient[rows])
-                    grad_weight += of_logits.T @ h[rows]
-        ctx.save_for_backward(*gradients, grad_weight)
-        loss, likelihood = sums.float()
-        ctx.mark_non_differentiable(likelihood)
-        return loss, likelihood
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(gradient * outer[0].to(gradient.dtype) for gradient in ctx.saved_tensors), None, None, None)
-
-
-def _loss_and_gradients(
-    p: Tensor, q: Tensor, labels: Tensor, smoothing: float, alpha: float
-) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Return loss and negative log-likelihood ``[2]`` and the gradients of the two logits ``[R, V]``.
-
-    ``p`` and ``q`` are the log-probabilities ``[R, V]`` of the two passes.
-    """
-    y, vocabulary = labels.unsqueeze(1), p.shape[1]
-    nll = -(p.gather(1, y) + q.gather(1, y)).sum(dtype=torch.float64) / 2
-    loss = (1 - smoothing) * nll
-    if smoothing:
-        loss -= smoothing / vocabulary * (p.sum(dtype=torch.float64) + q.sum(dtype=torch.float64)) / 2
-    first, second, difference = p.exp(), q.exp(), p - q
-    gradients = []
-    for own, other, sign in ((first, second, 1.0), (second, first, -1.0)):
-        divergence = sign * (own * difference).sum(1, keepdim=True)  # KL(own || other)
-        loss += alpha / 4 * divergence.sum(dtype=torch.float64)
-        gradient = (own * (sign * difference - divergence) + (own - other)).mul_(alpha / 4)
-        gradient += (own - smoothing / vocabulary) / 2
-        gradient.scatter_add_(1, y, gradient.new_full((1, 1), (smoothing - 1) / 2).expand_as(y))
-        gradients.append(gradient)
-    return torch.stack((loss, nll)), (gradients[0], gradients[1])
-
-
 def projected_r_drop(
     one: Tensor, other: Tensor, weight: Tensor, labels: Tensor, *, smoothing: float, alpha: float, ignore: int
 ) -> tuple[Tensor, Tensor]:
@@ -227,7 +169,26 @@ def projected_r_drop(
         log-likelihoods, without.
     """
     rows = (labels.flatten() != ignore).nonzero().squeeze(1)
+    labels = labels.flatten().index_select(0, rows)
     one, other = (hidden.flatten(0, 1).index_select(0, rows) for hidden in (one, other))
-    return _ProjectedRDrop.apply(  # type: ignore[no-untyped-call]
-        one, other, weight, labels.flatten().index_select(0, rows), smoothing, alpha
-    )
+
+    def sums(one: Tensor, other: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return loss and negative log-likelihood of some rows."""
+        p, q = (torch.log_softmax((hidden @ matrix.T).float(), dim=-1) for hidden in (one, other))
+        likely = p.gather(1, labels[:, None]) + q.gather(1, labels[:, None])
+        even = (p.sum(dtype=torch.float64) + q.sum(dtype=torch.float64)) / len(weight)
+        divergence = ((p.exp() - q.exp()) * (p - q)).sum(dtype=torch.float64)
+        nll = -likely.sum(dtype=torch.float64) / 2
+        return (1 - smoothing) * nll - smoothing / 2 * even + alpha / 4 * divergence, nll.detach()
+
+    with torch.autocast(one.device.type, enabled=False):
+        matrix = weight.to(one.dtype)
+        size = max(1, CHUNK_BYTES // (4 * len(weight)))
+        parts = (torch.split(each, size) for each in (one, other, labels))
+        # The logits of a chunk are computed again for its gradients, so that those of all are never kept.
+        found = [
+            checkpoint(sums, *chunk, use_reentrant=False, preserve_rng_state=False)
+            for chunk in zip(*parts, strict=True)
+        ]
+    loss, likelihood = map(torch.stack, zip(*found, strict=True))
+    return loss.sum().float(), likelihood.sum().float()

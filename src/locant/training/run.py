@@ -317,7 +317,12 @@ class Run:
         # On the first process: clocks differ, and the others must train the same.
         plan = parallel.from_first_process(
             lambda: complete_recipe(
-                self.recipe, self.corpus, self.device, processes=parallel.world_size(), tokenizers=tokenizers
+                self.recipe,
+                self.corpus,
+                self.device,
+                processes=parallel.world_size(),
+                tokenizers=tokenizers,
+                progress=self.callback.on_preparing,
             )
         )
         _warn(*plan.warnings)
@@ -441,7 +446,7 @@ class Run:
     def _report(self, data: PreparedData, model: EncoderDecoder[Any]) -> PreparedReport:
         """Return what will be trained on what."""
         first = data.epochs(self.recipe.seed).drawn(0)
-        plan = summarize_plan(
+        batches, waste = summarize_plan(
             first.source.lengths, first.target.lengths, self.recipe.batches, seed=self.recipe.seed, epoch=0
         )
         stages = [sampling_shares(data.sizes, weights, data.temperature) for weights in data.weights]
@@ -469,11 +474,11 @@ class Run:
             cleaning=data.report.to_dict(),
             train_pairs=len(data.train),
             valid_pairs=len(data.valid),
-            test_pairs=len(data.test_pairs or ()),
+            test_pairs=sum(map(len, data.tests.values())),
             train_tokens={side: sum(part.train_tokens[side] for part in parts) for side in ("source", "target")},
             vocabulary={"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size},
-            batches_per_epoch=plan.batches,
-            padding_waste={"source": plan.padding_waste[0], "target": plan.padding_waste[1]},
+            batches_per_epoch=batches,
+            padding_waste={"source": waste[0], "target": waste[1]},
             parameters=count_parameters(model),
             trained_parameters=sum(one.numel() for one in model.parameters() if one.requires_grad),
             parts=parts,
