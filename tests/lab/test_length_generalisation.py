@@ -8,7 +8,7 @@ import torch
 
 from locant.errors import ConfigError
 from locant.lab import Budget, Trial, build_task
-from locant.lab.language_model_training import train_language_model
+from locant.lab.training import train_language_model
 from locant.lab.length_generalisation import ANSWER, END, START, LengthGeneralisationTask
 from locant.lab.variants import build_fairly
 from locant.models import LanguageModel
@@ -52,7 +52,9 @@ def greedy(model: LanguageModel, row: list[int], most: int) -> list[int]:
 
 def test_right_answers_are_those_of_greedy_decoding() -> None:
     copying = task("copy", train_length=3, optimiser={"learning_rate": 0.01, "warmup_steps": 10})
-    model = build_fairly(copying.model.config("rotary", copying.vocabulary_size, trained=9, longest=9), 1)
+    model = build_fairly(
+        LanguageModel, copying.model.config("rotary", copying.vocabulary_size, trained=9, longest=9), 1
+    )
     train_language_model(model, copying.training_batches(1, 9), Budget(steps=150), copying.optimiser, lambda _: None)
     model.eval()
     shares = []

@@ -7,7 +7,7 @@ import torch
 
 from locant.errors import TrainingError
 from locant.lab import Budget
-from locant.lab.language_model_training import OptimiserSettings, train_language_model
+from locant.lab.training import OptimiserSettings, train_language_model
 from locant.models import LanguageModel, LanguageModelConfig
 from locant.training import LanguageModelBatch
 
