@@ -12,12 +12,12 @@ from locant.lab import Budget, Comparison, MetricValue, Record
 from locant.lab.record import check_fairness
 from locant.lab.tables import (
     PAPER_RANKS,
-    agreement,
     as_data,
     csv_text,
     lines_of,
     markdown,
     mean_ranks,
+    rank_sentences,
     result_tables,
     tables_by_length,
 )
@@ -80,16 +80,16 @@ def test_mean_reciprocal_ranks_by_hand() -> None:
     # Ranks of none: 1, 2 and 2 (three share the ranks 1 to 3); of learned: 3, 3 and 2.
     assert ranks["none"] == ranks["rotary"] == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
     assert ranks["learned"] == pytest.approx((1 / 3 + 1 / 3 + 1 / 2) / 3)
-    assert agreement(mean_ranks(records)) == ""
+    assert rank_sentences(records) == []
 
 
 def test_agreement_with_the_paper() -> None:
     order = [make_record("copy", name, 1, {3: 100 * value}) for name, value in PAPER_RANKS.items()]
-    assert "10 pairs of the paper's five schemes, 10 stand" in agreement(mean_ranks(order))
+    assert "10 pairs of the paper's five schemes, 10 stand" in rank_sentences(order)[0]
     other = [
         make_record("copy", name, 1, {3: {"none": 1.0}.get(name, 100 * value)}) for name, value in PAPER_RANKS.items()
     ]
-    said = agreement(mean_ranks([*other, make_record("copy", "rotary", 1, {3: 99.0})]))
+    said, _ = rank_sentences([*other, make_record("copy", "rotary", 1, {3: 99.0})])
     assert ", 6 stand" in said
     assert said.endswith("t5 above none, alibi above none, rotary-25 above none, sinusoidal above none.")
     best = mean_ranks([*other, make_record("copy", "rotary", 1, {3: 99.0})])[0]

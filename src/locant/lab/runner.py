@@ -202,7 +202,7 @@ def main(arguments: list[str]) -> int:
             comparison.budget,
             device,
             _prepared(folder, job),
-            lambda share: sys.stdout.write(f"{share:.4f}\n"),
+            _say,
         )
         if not job.variant:
             task.prepare(trial)
@@ -229,6 +229,10 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
+
+
+def _say(share: float) -> None:
+    sys.stdout.write(f"{share:.4f}\n")
 
 
 def _peak_memory(device: torch.device) -> int:
