@@ -145,6 +145,22 @@ def test_the_recurrent_model_is_as_large_as_the_transformer(variant: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("task", "variant", "named"),
+    [
+        ("translation", "rotry", "'rotary'"),
+        ("translation", "rnn:cel=gru", "'cell'"),
+        ("translation", "rnn:cell=elman", "'cell'"),
+        ("translation", "rnn:hidden_size=0", "'hidden_size'"),
+        ("heads", "3", "heads"),
+        ("heads", "many", "many"),
+    ],
+)
+def test_variants_that_cannot_be(recipe: Path, task: str, variant: str, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        build_task(task, {"recipe": str(recipe)}).check_variant(variant)
+
+
+@pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"recipe": "bible-modern"}, ConfigError, "bible-modern"),
