@@ -195,7 +195,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, seen: _Seen | None, dro
 def _attend_in_window(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float) -> Tensor:
     """Attend with a window: the first queries see all keys before them, the others go in blocks to the keys they see.
 
-    Blocks are rows of a batch: no work for other pairs, gradients no longer than a block, one graph for all lengths.
+    Blocks are rows of a batch: nothing is made for other pairs, and one graph serves all lengths.
     """
     assert mask.window is not None
     window, queries, size = mask.window, q.shape[2], max(_FEWEST_AT_ONCE, mask.window // 4)
@@ -205,27 +205,25 @@ def _attend_in_window(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: floa
     if queries <= size or keys <= window:
         return _attend(q, k, v, mask, _seen(mask, None, queries, k), dropout)
     later = keys - window
-    first, missing, width = queries - later, -later % size, window - 1 + size
+    first, missing, near = queries - later, -later % size, -(-(window - 1) // size)
     before = mask.part(slice(first), slice(window))
     found = [_attend(q[:, :, :first], k[:, :, :window], v[:, :, :window], before, None, dropout)]
+    blocks, extra = (later + missing) // size, near * size - window + 1
 
-    def blocks(x: Tensor, length: int) -> Tensor:
-        return nn.functional.pad(x, (0, 0, 0, missing)).unfold(2, length, size).transpose(1, 2).flatten(0, 1).mT
+    def cut(x: Tensor, near: int, extra: int) -> Tensor:
+        """Return blocks, each behind those before it that are near: a slice for each of these, however many blocks."""
+        x = nn.functional.pad(x, (0, 0, extra, missing)).reshape(*x.shape[:2], -1, size, x.shape[3])
+        parts = [x[:, :, number : number + blocks] for number in range(near + 1)]
+        return torch.cat(parts, dim=3).transpose(1, 2).flatten(0, 1)
 
-    seen = torch.ones(size, width, dtype=torch.bool, device=q.device).triu().tril(window - 1)
+    seen = torch.ones(size, (near + 1) * size, dtype=torch.bool, device=q.device).triu(extra).tril(extra + window - 1)
     if mask.keys is not None:
         rows = mask.keys[:, :, -later:, 1:]
-        rows = nn.functional.pad(rows, (0, missing, 0, missing if rows.shape[2] > 1 else 0), value=True)
-        rows = rows.expand(q.shape[0], -1, later + missing, -1).unfold(2, size, size).unfold(3, width, size)
+        rows = nn.functional.pad(rows, (extra, missing, 0, missing if rows.shape[2] > 1 else 0), value=True)
+        rows = rows.expand(q.shape[0], -1, later + missing, -1).unfold(2, size, size).unfold(3, seen.shape[1], size)
         seen = seen & rows.diagonal(dim1=2, dim2=3).movedim(-1, 1).flatten(0, 1)
-    out = _attend(
-        blocks(q[:, :, first:], size),
-        blocks(k[:, :, 1:], width),
-        blocks(v[:, :, 1:], width),
-        mask,
-        (seen, False),
-        dropout,
-    )
+    k, v = cut(k[:, :, 1:], near, extra), cut(v[:, :, 1:], near, extra)
+    out = _attend(cut(q[:, :, first:], 0, 0), k, v, mask, (seen, False), dropout)
     found.append(out.reshape(q.shape[0], -1, *out.shape[1:]).transpose(1, 2).flatten(2, 3)[:, :, :later])
     return torch.cat(found, dim=2)
 
