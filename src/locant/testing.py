@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.backends.debugging import aot_eager
 
+from locant.analysis.properties import carried, hooked
 from locant.errors import ConfigError
 from locant.models.language_model import LanguageModel, LanguageModelConfig
 from locant.positions import (
@@ -26,7 +27,6 @@ from locant.positions import (
     AttentionShape,
     Mask,
     PositionScheme,
-    Prepared,
     Rotary,
     attend_with_positions,
     build_scheme,
@@ -219,19 +219,10 @@ def _same(found: Tensor, expected: Tensor, problem: str, tolerance: float = _TOL
         )
 
 
-def _rotated(scheme: PositionScheme, state: Prepared | None, *given: Tensor) -> tuple[Tensor, Tensor]:
-    return scheme.rotate(*given, *scheme.state_for("rotate", state))
-
-
-def _bias(scheme: PositionScheme, state: Prepared | None, *given: Tensor) -> Tensor | None:
-    return scheme.score_bias(*given, *scheme.state_for("score_bias", state))
-
-
 def _hooks(scheme: PositionScheme, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> list[Tensor]:
     """Return what the hooks make of embeddings, queries and keys at the same positions."""
-    state = scheme.prepare(x, positions)
-    given = q, k, positions, positions
-    results, bias = [scheme.embed(x, positions), *_rotated(scheme, state, *given)], _bias(scheme, state, *given)
+    rotated_q, rotated_k, bias = hooked(scheme, q, k, positions, positions, scheme.prepare(x, positions))
+    results = [scheme.embed(x, positions), rotated_q, rotated_k]
     return results if bias is None else [*results, bias.expand(2, _SHAPE.num_heads, *bias.shape[-2:])]
 
 
@@ -251,8 +242,7 @@ def _check_hooks(subject: _Subject) -> None:
         for part in state or ():
             if part is not None and part.shape[:3] != (2, _SHAPE.num_heads, 6):
                 raise _CheckError(f"prepare returned {list(part.shape)}; every part must be [B, H, L, ...].")
-        rotated_q, rotated_k = _rotated(scheme, state, q, k, positions, positions)
-        bias = _bias(scheme, state, q, k, positions, positions)
+        rotated_q, rotated_k, bias = hooked(scheme, q, k, positions, positions, state)
         wide = (*q.shape[:-1], max(q.shape[-1], rotated_k.shape[-1]))  # queries and keys may become wider, but alike
         for hook, found, given, shape in (
             ("embed", embedded, x, x.shape),
@@ -285,9 +275,8 @@ def _check_claims(subject: _Subject) -> None:
             _same(
                 scheme.embed(x, at), x + codes, "code says what is added to embeddings, and embed adds something else."
             )
-        carried = scheme.prepare(x, at), scheme.prepare(x, behind)
-        state = None if carried[0] is None or carried[1] is None else Prepared(carried[0].queries, carried[1].keys)
-        expected = _rotated(scheme, state, q, k, at, behind)
+        state = carried(scheme, x, at, behind)
+        *expected, bias = hooked(scheme, q, k, at, behind, state)
         given = scheme.state_for("rotate", state)
         for found, turned in zip(scheme.rotation(at, behind)(q, k, *given), expected, strict=True):
             _same(found, turned, "rotation and rotate turn differently.")
@@ -297,13 +286,12 @@ def _check_claims(subject: _Subject) -> None:
                 _same(found, turned, problem)
             if scheme.acts_on != {"queries+keys"}:
                 raise _CheckError("rotary_config says that the scheme rotates and does nothing else; it does.")
-        bias = _bias(scheme, state, q, k, at, behind)
         if bias is not None and not scheme.bias_reads_content:
             problem = (
                 "bias_reads_content is false, and the bias of other queries or keys at the same positions differs."
             )
             for queries, keys in ((other, k), (q, other)):
-                again = _bias(scheme, state, queries, keys, at, behind)
+                again = hooked(scheme, queries, keys, at, behind, state)[2]
                 _same(torch.zeros(()) if again is None else again, bias, problem)
         if (row := scheme.distance_bias(at, behind)) is not None:
             distance = behind[None] - at[:, None] - row[1]

@@ -8,8 +8,8 @@ import torch
 
 from locant.errors import ConfigError
 from locant.lab import Budget, Trial, build_task
-from locant.lab.language_model_training import train_language_model
 from locant.lab.length_generalisation import ANSWER, END, START, LengthGeneralisationTask
+from locant.lab.training import train_language_model
 from locant.lab.variants import build_fairly
 from locant.models import LanguageModel
 from locant.text import PAD
@@ -52,7 +52,9 @@ def greedy(model: LanguageModel, row: list[int], most: int) -> list[int]:
 
 def test_right_answers_are_those_of_greedy_decoding() -> None:
     copying = task("copy", train_length=3, optimiser={"learning_rate": 0.01, "warmup_steps": 10})
-    model = build_fairly(copying.model.config("rotary", copying.vocabulary_size, trained=9, longest=9), 1)
+    model = build_fairly(
+        LanguageModel, copying.model.config("rotary", copying.vocabulary_size, trained=9, longest=9), 1
+    )
     train_language_model(model, copying.training_batches(1, 9), Budget(steps=150), copying.optimiser, lambda _: None)
     model.eval()
     shares = []
@@ -78,6 +80,15 @@ def test_the_numbers_of_a_whole_trial(tmp_path: Path) -> None:
     assert outcome.measurements[0].value is not None
     assert outcome.measurements[1].value is None
     assert "8 tokens" in outcome.measurements[1].reason
+
+
+def test_data_depend_on_the_seed_and_not_on_the_variant(tmp_path: Path) -> None:
+    one = task(test_lengths=[1])
+    found = [one.run(trial(name, 1, tmp_path)) for name in ("none", "t5", "learned")]
+    assert len({(each.first_batch, each.initial_weights) for each in found}) == 1
+    assert len({each.parameters - each.scheme_parameters for each in found}) == 1
+    assert len({each.parameters for each in found}) == 3
+    assert one.run(trial("none", 1, tmp_path, seed=2)).first_batch != found[0].first_batch
 
 
 def test_lengths_that_cannot_be() -> None:

@@ -24,7 +24,7 @@ SETTINGS = ModelSettings(layers=2, d_model=32, d_ff=48, heads=2)
 
 
 def build(variant: str, seed: int = 1, trained: int = 24) -> LanguageModel:
-    return build_fairly(SETTINGS.config(variant, 20, trained=trained, longest=48), seed)
+    return build_fairly(LanguageModel, SETTINGS.config(variant, 20, trained=trained, longest=48), seed)
 
 
 @pytest.mark.sampled(10)

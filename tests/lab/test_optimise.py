@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from locant.errors import TrainingError
-from locant.lab import Budget
-from locant.lab.language_model_training import OptimiserSettings, train_language_model
+from locant.lab import Budget, build_task
+from locant.lab.language_modelling import CharacterTask
+from locant.lab.training import OptimiserSettings, train_language_model
 from locant.models import LanguageModel, LanguageModelConfig
 from locant.training import LanguageModelBatch
 
@@ -80,3 +81,17 @@ def test_a_loss_that_is_no_number_stops_training_before_the_weights_change() -> 
     with pytest.raises(TrainingError, match=r"the loss was (nan|inf) and .* at step 1"):
         train_language_model(model, iter([batch]), Budget(steps=1), OptimiserSettings(), lambda _: None)
     assert all(torch.equal(one, before[name]) for name, one in model.named_parameters())
+
+
+def test_the_defaults_are_nanogpts_small_setting() -> None:
+    """Its README: 4 layers, 4 heads, width 128, 64 characters, no dropout; train.py the rest, and its learning rate."""
+    task = build_task("language-modelling")
+    assert isinstance(task, CharacterTask)
+    model, optimiser = task.model, task.optimiser
+    assert (model.layers, model.heads, model.d_model, model.d_ff, model.dropout) == (4, 4, 128, 4 * 128, 0.0)
+    assert (task.train_length, task.batch) == (64, 12)
+    assert (optimiser.beta2, optimiser.weight_decay, optimiser.max_grad_norm) == (0.99, 0.1, 1.0)
+    rate = optimiser.rate(Budget(steps=2000), d_model=128)
+    for step in range(100, 2001, 100):
+        coefficient = 0.5 * (1 + math.cos(math.pi * (step - 100) / (2000 - 100)))
+        assert rate(step, 2000) == pytest.approx(1e-4 + coefficient * (1e-3 - 1e-4), rel=1e-6)

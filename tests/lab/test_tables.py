@@ -9,17 +9,21 @@ import pytest
 from lab_records import make_record
 
 from locant.lab import Budget, Comparison, MetricValue, Record
+from locant.lab.language_modelling import TINY_SHAKESPEARE
 from locant.lab.record import check_fairness
 from locant.lab.tables import (
     PAPER_RANKS,
-    agreement,
     as_data,
     csv_text,
     lines_of,
     markdown,
     mean_ranks,
+    quality_and_cost,
+    rank_rows,
+    rank_sentences,
     result_tables,
     tables_by_length,
+    verdict,
 )
 
 COMPARISON = Comparison(
@@ -80,16 +84,16 @@ def test_mean_reciprocal_ranks_by_hand() -> None:
     # Ranks of none: 1, 2 and 2 (three share the ranks 1 to 3); of learned: 3, 3 and 2.
     assert ranks["none"] == ranks["rotary"] == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
     assert ranks["learned"] == pytest.approx((1 / 3 + 1 / 3 + 1 / 2) / 3)
-    assert agreement(mean_ranks(records)) == ""
+    assert rank_sentences(records) == []
 
 
 def test_agreement_with_the_paper() -> None:
     order = [make_record("copy", name, 1, {3: 100 * value}) for name, value in PAPER_RANKS.items()]
-    assert "10 pairs of the paper's five schemes, 10 stand" in agreement(mean_ranks(order))
+    assert "10 pairs of the paper's five schemes, 10 stand" in rank_sentences(order)[0]
     other = [
         make_record("copy", name, 1, {3: {"none": 1.0}.get(name, 100 * value)}) for name, value in PAPER_RANKS.items()
     ]
-    said = agreement(mean_ranks([*other, make_record("copy", "rotary", 1, {3: 99.0})]))
+    said, _ = rank_sentences([*other, make_record("copy", "rotary", 1, {3: 99.0})])
     assert ", 6 stand" in said
     assert said.endswith("t5 above none, alibi above none, rotary-25 above none, sinusoidal above none.")
     best = mean_ranks([*other, make_record("copy", "rotary", 1, {3: 99.0})])[0]
@@ -171,3 +175,42 @@ def test_the_recurrent_row_against_length() -> None:
     # Vaswani et al. 2017, Table 3: the base model and row (E).
     assert re.search(r"^\| 2017 paper, sinusoids \(published\) \| 25\.8 \|", text, re.MULTILINE)
     assert re.search(r"^\| 2017 paper, learned \(published\) \| 25\.7 \|", text, re.MULTILINE)
+
+
+def test_seen_and_unseen_lengths_are_ranked_apart() -> None:
+    order = [make_record("copy", name, 1, {1: 90 - 100 * share, 3: 100 * share}) for name, share in PAPER_RANKS.items()]
+    assert [sentence.split()[0] for sentence in rank_sentences(order)] == ["Unseen", "Seen"]
+    assert all(said in one for said, one in zip((", 10 stand", ", 0 stand"), rank_sentences(order), strict=True))
+    by_name = {row[0]: row[1:] for row in rank_rows(order)[1]}
+    assert by_name["none"] == ["1.000", "0.200", "1.000", "0.687"]
+    assert by_name["sinusoidal"] == ["0.200", "1.000", "0.200", "0.215"]
+
+
+def test_of_many_lengths_some_of_either_split_are_shown_and_the_last() -> None:
+    values: dict[int, float | None] = dict.fromkeys(range(1, 21), 50.0)
+    (table,) = result_tables(COMPARISON, [make_record("copy", "none", 1, values, trained=10)])
+    assert list(table.columns) == ["seen", "unseen", *(f"at {length}" for length in (2, 6, 10, 12, 16, 20))]
+
+
+def test_nanogpt_stands_beside_ours_on_its_text_alone() -> None:
+    comparison = Comparison(tasks=("language-modelling",), seeds=1, budget=Budget(steps=5))
+    values: dict[str, dict[int | None, float | None]] = {"nats": {None: 2.0}, "perplexity": {64: 7.39}}
+    shown = {}
+    for text in (TINY_SHAKESPEARE, "0" * 64):
+        (table,) = result_tables(comparison, [measured("language-modelling", "learned", values, text)])
+        shown[text] = quality_and_cost(table)[0]
+    ours = [["scheme", "nats a character", "at 64"], ["learned", "2.000", "7.39"]]
+    theirs = [["nanoGPT, small (published)", "1.88", ""], ["nanoGPT, 10.7M (published)", "1.4697", ""]]
+    assert shown == {TINY_SHAKESPEARE: ours + theirs, "0" * 64: ours}
+
+
+def test_the_verdict_names_the_best_and_what_is_not_learned_or_not_alike() -> None:
+    (said,) = verdict(result_tables(COMPARISON, [make_record("copy", "none", 1, {1: 99.0, 3: 91.5}), RECORDS[2]]))
+    assert "none" in said
+    assert "91.5" in said
+    slow = make_record("copy", "none", 1, {1: 40.0, 3: 0.0})
+    slow = slow.model_copy(update={"outcome": slow.outcome.model_copy(update={"steps": 10})})
+    _, not_learned, unlike = verdict(result_tables(COMPARISON, [slow, RECORDS[2]]))
+    assert "none" in not_learned
+    assert "learned" not in not_learned.partition(":")[2].partition(";")[0]
+    assert "5 to 10" in unlike

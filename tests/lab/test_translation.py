@@ -13,8 +13,8 @@ import yaml
 from locant.errors import ConfigError, DataError
 from locant.lab import Budget, MetricValue, Outcome, Record, Trial, build_task
 from locant.lab.record import check_fairness
+from locant.lab.translation import TranslationTask
 from locant.lab.translation_measures import HeldOutPair, held_out_pairs, order_accuracy, swapped
-from locant.lab.translation_training import build_translator
 from locant.models import RNN, DecodingSettings, Transformer, TransformerConfig, count_parameters
 from locant.text import BOS, EOS, TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.translation import Translator
@@ -23,7 +23,12 @@ WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": 
 BASE = TransformerConfig(
     source_vocab_size=60, target_vocab_size=60, encoder_layers=1, decoder_layers=1, d_model=32, d_ff=64, heads=4
 )
-LENGTHS = {"trained": 12, "longest": 40}
+
+
+def build(variant: str, seed: int = 1) -> Any:
+    task = build_task("translation", {"train_length": 12})
+    assert isinstance(task, TranslationTask)
+    return task.build(variant, BASE, seed, longest=40)
 
 
 def toy_pairs(count: int, seed: int, longest: int) -> list[tuple[str, str]]:
@@ -117,30 +122,42 @@ def test_without_positions_words_have_no_order(outcomes: dict[str, Outcome]) -> 
 
 
 def test_variants_share_their_weights() -> None:
-    models = {
-        name: build_translator(name, BASE, 3, **LENGTHS)
-        for name in ("none", "sinusoidal:combine=concatenate", "shaw", "fire", "learned")
-    }
+    models = {name: build(name, 3) for name in ("none", "sinusoidal:combine=concatenate", "shaw", "fire", "learned")}
     weights = dict(models["none"].named_parameters())
     for model in models.values():
         own = dict(model.named_parameters())
         assert all(torch.equal(own[name], weight) for name, weight in weights.items())
     assert len(dict(models["shaw"].named_parameters())) > len(weights)
-    concatenated: Any = models["sinusoidal:combine=concatenate"]
-    assert concatenated.encoder.scheme(0).features == 8
+    assert models["sinusoidal:combine=concatenate"].encoder.scheme(0).features == 8
     assert models["learned"].max_positions == 12
-    other = build_translator("none", BASE, 4, **LENGTHS)
+    other = build("none", 4)
     assert not torch.equal(other.target_embedding.weight, models["none"].target_embedding.weight)
 
 
 @pytest.mark.parametrize("variant", ["rnn", "rnn:cell=lstm", "rnn:encoder_layers=2:decoder_layers=2"])
 def test_the_recurrent_model_is_as_large_as_the_transformer(variant: str) -> None:
-    wanted = count_parameters(build_translator("none", BASE, 1, **LENGTHS))
-    model = build_translator(variant, BASE, 1, **LENGTHS)
+    wanted = count_parameters(build("none"))
+    model = build(variant)
     assert isinstance(model, RNN)
     larger = model.config.model_copy(update={"hidden_size": model.config.hidden_size + 1})
     assert count_parameters(model) <= wanted < count_parameters(RNN(larger))
     assert model.config.d_model == BASE.d_model
+
+
+@pytest.mark.parametrize(
+    ("task", "variant", "named"),
+    [
+        ("translation", "rotry", "'rotary'"),
+        ("translation", "rnn:cel=gru", "'cell'"),
+        ("translation", "rnn:cell=elman", "'cell'"),
+        ("translation", "rnn:hidden_size=0", "'hidden_size'"),
+        ("heads", "3", "heads"),
+        ("heads", "many", "many"),
+    ],
+)
+def test_variants_that_cannot_be(recipe: Path, task: str, variant: str, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        build_task(task, {"recipe": str(recipe)}).check_variant(variant)
 
 
 @pytest.mark.parametrize(

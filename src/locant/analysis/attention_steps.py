@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from locant.analysis.introspection import StackStates, introspect
+from locant.analysis.properties import hooked
 from locant.errors import UsageError
 from locant.models.attention import SelfAttention
 from locant.models.transformer import Transformer
@@ -129,9 +130,9 @@ def _steps(attention: SelfAttention, x: Tensor, plan: AttentionPlan) -> dict[str
     for run in runs:
         part = q[:, :, run], k, positions[..., run], positions
         own = None if state is None else state.part(run, slice(None))
-        turned_q, turned_k = scheme.rotate(*part, *scheme.state_for("rotate", own))
+        turned_q, turned_k, added = hooked(scheme, *part, own)
         products.append(turned_q @ turned_k.mT)
-        biases.append(scheme.score_bias(*part, *scheme.state_for("score_bias", own)))
+        biases.append(added)
     rotates = "queries+keys" in scheme.acts_on and len(runs) == 1
     product = torch.cat(products, dim=2)
     scaled = product / math.sqrt(turned_q.shape[-1])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from locant.errors import LocantError
 from locant.positions.registry import SCHEMES, build_scheme, option_names
-from locant.positions.scheme import PLACES, AttentionShape, Prepared
+from locant.positions.scheme import PLACES, AttentionShape, PositionScheme, Prepared
 
 # Different contents, so that one that happens to be blind to a distance is not taken for the scheme's blindness.
 _CONTENTS = 4
@@ -20,6 +20,30 @@ _SEED = 0
 _SAMPLES = 256
 # Spread given to parameters that start at zero, as training would.
 _TRAINED_SPREAD = 0.1
+
+
+def hooked(
+    scheme: PositionScheme, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, state: Prepared | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return what the hooks of attention make of queries and keys: both rotated, and the bias of the scores.
+
+    Args:
+        scheme: The scheme.
+        q: Queries ``[B, H, Q, D]``.
+        k: Keys ``[B, H, K, D]``.
+        q_positions: Integer positions ``[Q]``.
+        k_positions: Integer positions ``[K]``.
+        state: What the tokens carry, see :func:`carried`.
+    """
+    given = q, k, q_positions, k_positions
+    rotated_q, rotated_k = scheme.rotate(*given, *scheme.state_for("rotate", state))
+    return rotated_q, rotated_k, scheme.score_bias(*given, *scheme.state_for("score_bias", state))
+
+
+def carried(scheme: PositionScheme, x: Tensor, q_positions: Tensor, k_positions: Tensor) -> Prepared | None:
+    """Return what tokens ``x [B, L or 1, E]`` carry as queries and as keys, if the scheme reads it."""
+    q, k = (scheme.prepare(x.expand(-1, len(at), -1), at) for at in (q_positions, k_positions))
+    return None if q is None or k is None else Prepared(q.queries, k.keys)
 
 
 class Probe:
@@ -82,28 +106,19 @@ class Probe:
         parts = []
         q_positions, k_positions = self.scheme.drawn(q_positions), self.scheme.drawn(k_positions)
         with torch.no_grad():
-            state = self._state(q_positions, k_positions)
+            state = carried(self.scheme, self._x, q_positions, k_positions)
             for block in self.scheme.query_blocks(q_positions):
                 positions = q_positions[block]
                 q = self._query.expand(-1, -1, len(positions), -1)
                 own = None if state is None else state.part(block, slice(None))
-                given = q, k, positions, k_positions
-                rotated_q, rotated_k = self.scheme.rotate(*given, *self.scheme.state_for("rotate", own))
+                rotated_q, rotated_k, bias = hooked(self.scheme, q, k, positions, k_positions, own)
                 change = torch.zeros(*q.shape[:3], len(k_positions), dtype=torch.float64)
                 if rotated_q is not q or rotated_k is not k:
                     change += rotated_q.double() @ rotated_k.double().mT / math.sqrt(rotated_q.shape[-1])
                     change -= plain / math.sqrt(self.shape.head_dim)
-                bias = self.scheme.score_bias(*given, *self.scheme.state_for("score_bias", own))
                 parts.append(change if bias is None else change + bias.double())
         change = torch.cat(parts, dim=2)
         return change.flatten(0, 1)
-
-    def _state(self, q_positions: Tensor, k_positions: Tensor) -> Prepared | None:
-        """Return what tokens of the same input carry, queries and keys apart."""
-        if not self.scheme.reads_state:
-            return None
-        q, k = (self.scheme.prepare(self._x.expand(-1, len(at), -1), at) for at in (q_positions, k_positions))
-        return None if q is None or k is None else Prepared(q.queries, k.keys)
 
     def sample(self, length: int) -> Tensor:
         """Return codes and scores of positions below ``length``, the last included, float64, flat."""

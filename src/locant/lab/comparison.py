@@ -144,13 +144,6 @@ class Comparison(Settings):
         _require_same(kept, self.configuration(job.task), f"The record {path}")
         return record
 
-    def require_same_way(self, folder: Path) -> None:
-        """Raise ConfigError where a folder holds a comparison that trains or measures in another way."""
-        if (folder / _FILE).exists():
-            kept, asked = (one.to_dict() for one in (load_comparison(folder), self))
-            for part in ("budget", "options"):
-                _require_same({part: kept[part]}, {part: asked[part]}, f"The comparison in {folder}")
-
 
 _FILE = "comparison.json"
 
@@ -162,7 +155,10 @@ def save_comparison(folder: Path, comparison: Comparison) -> None:
         ConfigError: The folder holds a comparison that trains or measures in another way.
         CheckpointError: The folder cannot be written.
     """
-    comparison.require_same_way(folder)
+    if (folder / _FILE).exists():
+        kept, asked = load_comparison(folder).to_dict(), comparison.to_dict()
+        for part in ("budget", "options"):
+            _require_same({part: kept[part]}, {part: asked[part]}, f"The comparison in {folder}")
     write_json(folder / _FILE, comparison.to_dict())
 
 

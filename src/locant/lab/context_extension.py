@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 
 from locant.files import read_json, replacing_folder, write_json, write_tensors
 from locant.lab.characters import Characters, window_batches
-from locant.lab.language_model_training import train_language_model
 from locant.lab.language_modelling import CharacterTask
 from locant.lab.task import MetricValue, Outcome, Trial
+from locant.lab.training import train_language_model
 from locant.lab.variants import build_fairly, initial_facts, require_known, split_variant
 from locant.models.language_model import LanguageModel
 from locant.positions.scaling import SCALINGS, scaling_from_options
@@ -108,4 +108,4 @@ class ContextExtensionTask(CharacterTask):
         config = self.model.config("rotary", size, trained=length, longest=length * factor)
         scaling = {"kind": split_variant(variant)[0], **self._options(variant, factor)}
         changed = config.with_positions(position="rotary", position_options={"base": self.base, "scaling": scaling})
-        return build_fairly(changed, trial.seed).to(trial.device)
+        return build_fairly(LanguageModel, changed, trial.seed).to(trial.device)

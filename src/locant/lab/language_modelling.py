@@ -12,8 +12,8 @@ from torch import Tensor
 
 from locant.errors import ConfigError, LocantError
 from locant.lab.characters import Characters, nats_per_character, read_characters, scored_text, window_batches
-from locant.lab.language_model_training import OptimiserSettings, train_language_model
 from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Published, Trial, split_of
+from locant.lab.training import OptimiserSettings, train_language_model
 from locant.lab.variants import ModelSettings, beyond, build_fairly, initial_facts
 from locant.models.language_model import LanguageModel
 
@@ -146,7 +146,7 @@ class LanguageModellingTask(CharacterTask):
         longest = max(self.train_length, *self._lengths)
         size = characters.vocabulary_size
         config = self.model.config(trial.variant, size, trained=self.train_length, longest=longest)
-        model = build_fairly(config, trial.seed).to(trial.device)
+        model = build_fairly(LanguageModel, config, trial.seed).to(trial.device)
         facts = initial_facts(model)
         batches = window_batches(characters.train, self.train_length, self.batch, trial.seed)
         found = train_language_model(model, batches, trial.budget, self.optimiser, trial.progress)

@@ -17,9 +17,9 @@ import torch
 from pydantic import Field
 
 from locant.errors import ConfigError
-from locant.lab.language_model_training import OptimiserSettings, train_language_model
 from locant.lab.problems import PROBLEMS, Problem
 from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Trial, split_of
+from locant.lab.training import OptimiserSettings, train_language_model
 from locant.lab.variants import ModelSettings, beyond, build_fairly, initial_facts
 from locant.models.language_model import LanguageModel
 from locant.text import PAD
@@ -76,7 +76,7 @@ class LengthGeneralisationTask(ComparisonTask):
         random = self._random(trial.seed, "longest")
         trained = max(self._batch(random, [self.train_length] * 2000).ids.shape[1], 2)
         config = self.model.config(trial.variant, self.vocabulary_size, trained=trained, longest=longest)
-        model = build_fairly(config, trial.seed).to(trial.device)
+        model = build_fairly(LanguageModel, config, trial.seed).to(trial.device)
         facts = initial_facts(model)
         batches = self.training_batches(trial.seed, trained)
         found = train_language_model(model, batches, trial.budget, self.optimiser, trial.progress)

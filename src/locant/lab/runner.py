@@ -1,8 +1,8 @@
 """Trials of a comparison: several at once, each in a process of its own, and none that is finished already.
 
 ``python -m locant.lab.runner FOLDER TASK VARIANT SEED DEVICE [MODULE ...]`` runs one trial. An empty variant prepares
-what the trials of a seed share; the modules register schemes that are not Locant's. Standard output carries a share
-that is done on each line; the last line of standard error says what went wrong.
+what the trials of a seed share; the modules register schemes that are not Locant's. A line that is a number is the
+share that is done; the last line of a trial that fails says what went wrong.
 """
 
 from __future__ import annotations
@@ -11,16 +11,13 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from queue import SimpleQueue
 
 import torch
 
@@ -91,104 +88,27 @@ def run_comparison(
         CheckpointError: Another process compares in the folder.
     """
     callback = callback or ComparisonCallback()
-    for name in comparison.tasks:
-        task = comparison.build(name)
+    tasks = {name: comparison.build(name) for name in comparison.tasks}
+    for name, task in tasks.items():
         for variant in comparison.variants_of(name):
             task.check_variant(variant)
     kind = choose_device(device).type
     with holding(folder, "comparing"):
-        comparison.require_same_way(folder)
         jobs = comparison.jobs()
         waiting = [job for job in jobs if comparison.finished_record(folder, job) is None]
         for name in dict.fromkeys(job.task for job in waiting):
-            comparison.build(name).check()
+            tasks[name].check()
         save_comparison(folder, comparison)
-        places = min(_cores(), 4 * torch.cuda.device_count()) if kind == "cuda" else _cores()
-        at_once = at_once or places
+        cores = _cores()
+        at_once = at_once or (min(cores, 4 * torch.cuda.device_count()) if kind == "cuda" else cores)
         callback.on_start(len(waiting), len(jobs) - len(waiting), min(at_once, len(waiting)))
         if waiting and kind == "cpu":
             build_all()  # here, where it is announced, and not in every process at the same time
-        modules = modules_of(job.variant for job in waiting)
-        pool = _Pool(folder, kind, at_once, modules, callback)
-        needed = dict.fromkeys(Job(job.task, "", job.seed) for job in waiting if comparison.build(job.task).prepares)
+        pool = _Pool(folder, kind, at_once, modules_of(job.variant for job in waiting), callback)
+        needed = dict.fromkeys(Job(job.task, "", job.seed) for job in waiting if tasks[job.task].prepares)
         failures = pool.run([job for job in needed if not _prepared(folder, job).exists()])
         missing = {(failure.job.task, failure.job.seed) for failure in failures}
         return failures + pool.run([job for job in waiting if (job.task, job.seed) not in missing])
-
-
-class _Pool:
-    """Runs jobs in processes of their own."""
-
-    def __init__(
-        self, folder: Path, kind: str, at_once: int, modules: Sequence[str], callback: ComparisonCallback
-    ) -> None:
-        self.folder, self.kind, self.at_once, self.callback = folder, kind, at_once, callback
-        self.modules = modules
-        self._running: set[subprocess.Popen[str]] = set()
-        self._places: SimpleQueue[int] = SimpleQueue()
-        for place in range(at_once):
-            self._places.put(place)
-
-    def run(self, jobs: Sequence[Job]) -> list[Failure]:
-        """Run jobs and return those that failed; when interrupted, end all that run."""
-        failures = []
-        with ThreadPoolExecutor(self.at_once) as threads:
-            try:
-                futures = {threads.submit(self._run, job): job for job in jobs}
-                for future in as_completed(futures):
-                    job, error = futures[future], future.result()
-                    self.callback.on_end(job, error)
-                    if error:
-                        failures.append(Failure(job, error))
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                for process in list(self._running):
-                    process.kill()
-                raise
-        return failures
-
-    def _run(self, job: Job) -> str:
-        """Run one job and return what went wrong."""
-        place = self._places.get()
-        command = [sys.executable, "-m", "locant.lab.runner", str(self.folder), job.task, job.variant, str(job.seed)]
-        try:
-            with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
-                process = subprocess.Popen(
-                    [*command, self.kind, *self.modules],
-                    env=self._environment(place),
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    text=True,
-                )
-                self._running.add(process)
-                assert process.stdout is not None
-                try:
-                    for line in process.stdout:
-                        with suppress(ValueError):  # something else that a library prints
-                            self.callback.on_progress(job, float(line))
-                    process.wait()
-                finally:
-                    self._running.discard(process)
-                errors.seek(0)
-                said = errors.read().strip().splitlines()
-        finally:
-            self._places.put(place)
-        if process.returncode == 0:
-            return ""
-        return said[-1] if said else f"the process ended with code {process.returncode}"
-
-    def _environment(self, place: int) -> dict[str, str]:
-        threads = max(1, _cores() // self.at_once)
-        found = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-        if not kernels.enabled():
-            found[kernels.SWITCH] = "0"
-        if self.modules:  # they are found where they were found here
-            found["PYTHONPATH"] = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
-        if self.kind == "cuda":
-            listed = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-            known = listed.split(",") if listed else [str(index) for index in range(torch.cuda.device_count())]
-            found["CUDA_VISIBLE_DEVICES"] = known[place % len(known)]
-        return found
 
 
 def _cores() -> int:
@@ -201,51 +121,118 @@ def _prepared(folder: Path, job: Job) -> Path:
     return folder / "prepared" / job.task / f"seed-{job.seed}"
 
 
-def run_job(folder: Path, job: Job, device_name: str) -> None:
-    """Run one trial in this process and write its record, or prepare what the trials of a seed share.
+class _Pool:
+    """Runs jobs in processes of their own."""
 
-    Raises:
-        LocantError: It could not be done.
+    def __init__(
+        self, folder: Path, kind: str, at_once: int, modules: Sequence[str], callback: ComparisonCallback
+    ) -> None:
+        self.folder, self.at_once, self.callback = folder, at_once, callback
+        self._last_words = [kind, *modules]
+        self._started: list[subprocess.Popen[str]] = []
+        threads = str(max(1, _cores() // at_once))
+        self._environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        if not kernels.enabled():
+            self._environment[kernels.SWITCH] = "0"
+        if modules:  # they are found where they were found here
+            self._environment["PYTHONPATH"] = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
+        self._devices: list[str] = []
+        if kind == "cuda":
+            listed = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+            self._devices = listed.split(",") if listed else [str(one) for one in range(torch.cuda.device_count())]
+
+    def run(self, jobs: Sequence[Job]) -> list[Failure]:
+        """Run jobs and return those that failed; when interrupted, end all that run."""
+        failures = []
+        with ThreadPoolExecutor(self.at_once) as threads:
+            try:
+                futures = {threads.submit(self._run, job, number): job for number, job in enumerate(jobs)}
+                for future in as_completed(futures):
+                    job, error = futures[future], future.result()
+                    self.callback.on_end(job, error)
+                    if error:
+                        failures.append(Failure(job, error))
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                for process in self._started:
+                    process.kill()
+                raise
+        return failures
+
+    def _run(self, job: Job, number: int) -> str:
+        """Run one job and return what went wrong."""
+        words = [str(self.folder), job.task, job.variant, str(job.seed), *self._last_words]
+        device = {"CUDA_VISIBLE_DEVICES": self._devices[number % len(self._devices)]} if self._devices else {}
+        said = ""
+        with subprocess.Popen(
+            [sys.executable, "-u", "-m", "locant.lab.runner", *words],
+            env={**self._environment, **device},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        ) as process:
+            self._started.append(process)
+            for line in process.stdout or ():
+                try:
+                    self.callback.on_progress(job, float(line))
+                except ValueError:  # a warning, something that a library prints, or what went wrong
+                    said = line.strip() or said
+        return (said or f"the process ended with code {process.returncode}") if process.returncode else ""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the trial that the arguments name and write its record, or prepare what the trials of a seed share.
+
+    Returns:
+        The exit code.
     """
-    keep_freed_memory()
-    limit_onednn_cache()
-    started = time.perf_counter()
-    comparison, device = load_comparison(folder), choose_device(device_name)
-    task = comparison.build(job.task)
-    trial = Trial(
-        job.variant,
-        job.seed,
-        comparison.budget,
-        device,
-        _prepared(folder, job),
-        _say,
-    )
-    if not job.variant:
-        task.prepare(trial)
-        return
+    name, task_name, variant, seed, device_name, *modules = arguments
+    folder, started, job = Path(name), time.perf_counter(), Job(task_name, variant, int(seed))
     try:
-        outcome = task.run(trial)
-    except (ConfigError, DataError) as error:
-        outcome = Outcome(cannot=str(error))
-    record = Record(
-        task=job.task,
-        variant=job.variant,
-        seed=job.seed,
-        configuration=comparison.configuration(job.task),
-        outcome=outcome,
-        wall_seconds=time.perf_counter() - started,
-        peak_memory=_peak_memory(device),
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        # The command of this process says nothing that the configuration does not.
-        environment={key: value for key, value in environment().items() if key != "command"},
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-    write_json(record_path(folder, job.task, job.variant, job.seed), record.to_dict())
+        for module in modules:
+            import_module(module)
+        keep_freed_memory()
+        limit_onednn_cache()
+        comparison, device = load_comparison(folder), choose_device(device_name)
+        task = comparison.build(job.task)
+        trial = Trial(
+            job.variant,
+            job.seed,
+            comparison.budget,
+            device,
+            _prepared(folder, job),
+            _say,
+        )
+        if not job.variant:
+            task.prepare(trial)
+            return 0
+        try:
+            outcome = task.run(trial)
+        except (ConfigError, DataError) as error:
+            outcome = Outcome(cannot=str(error))
+        record = Record(
+            task=job.task,
+            variant=job.variant,
+            seed=job.seed,
+            configuration=comparison.configuration(job.task),
+            outcome=outcome,
+            wall_seconds=time.perf_counter() - started,
+            peak_memory=_peak_memory(device),
+            device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            # The command of this process says nothing that the configuration does not.
+            environment={key: value for key, value in environment().items() if key != "command"},
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        write_json(record_path(folder, job.task, job.variant, job.seed), record.to_dict())
+    except LocantError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
 
 
 def _say(share: float) -> None:
     sys.stdout.write(f"{share:.4f}\n")
-    sys.stdout.flush()
 
 
 def _peak_memory(device: torch.device) -> int:
@@ -257,19 +244,6 @@ def _peak_memory(device: torch.device) -> int:
         return 0  # Windows
     unit = 1 if platform.system() == "Darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def main(arguments: list[str]) -> int:
-    """Run the job that the arguments name; returns the exit code."""
-    folder, task, variant, seed, device, *modules = arguments
-    try:
-        for module in modules:
-            import_module(module)
-        run_job(Path(folder), Job(task, variant, int(seed)), device)
-    except LocantError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    return 0
 
 
 if __name__ == "__main__":

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, get_args
 
 from locant.lab.comparison import COMPARISON_TASKS, Comparison
 from locant.lab.record import Record, check_fairness
 from locant.lab.task import ComparisonTask, Metric, MetricValue, Published, Split
 
 _LENGTHS_SHOWN = 6
-
 
 _LEARNED = 90.0
 """Percent right on lengths of the training, from which on a task counts as learned."""
@@ -208,16 +207,11 @@ def _columns(task: ComparisonTask, measurements: Sequence[MetricValue]) -> dict[
     }
     if task.averages_lengths:
         found |= {split: _Column(first, split=split) for split, of_split in lengths.items() if of_split}
+    if sum(map(len, lengths.values())) > _LENGTHS_SHOWN:  # of each split evenly spaced ones, the last among them
+        half = _LENGTHS_SHOWN // 2
+        lengths = {split: of_split[:: -max(1, -(-len(of_split) // half))][::-1] for split, of_split in lengths.items()}
     shown = [length for of_split in lengths.values() for length in of_split]
-    if len(shown) > _LENGTHS_SHOWN:
-        shown = [length for one in lengths.values() for length in evenly_spaced(one, _LENGTHS_SHOWN // 2)]
     return found | {f"at {length:,}": _Column(first, length) for length in shown}
-
-
-def evenly_spaced(lengths: Sequence[int], count: int) -> list[int]:
-    """Return at most so many of the lengths, evenly spaced, the last among them."""
-    step = max(1, -(-len(lengths) // count))
-    return list(lengths[::-1][::step][::-1])
 
 
 PAPER_RANKS = {"none": 0.687, "t5": 0.549, "alibi": 0.502, "rotary-25": 0.330, "sinusoidal": 0.215}
@@ -273,20 +267,6 @@ def _mean_reciprocal(scores: Sequence[dict[str, float]], variants: Sequence[str]
     return {variant: fmean(values) for variant, values in found.items()}
 
 
-def agreement(ranks: Sequence[Rank]) -> str:
-    """Say in one sentence which pairs of the paper's schemes stand in its order; empty where not all were compared."""
-    ours = {rank.variant: rank.among_paper for rank in ranks if rank.among_paper is not None}
-    if set(ours) != set(PAPER_RANKS):
-        return ""
-    pairs = list(combinations(PAPER_RANKS, 2))
-    ties = [pair for pair in pairs if ours[pair[0]] == ours[pair[1]]]
-    other = [f"{second} above {first}" for first, second in pairs if ours[first] < ours[second]]
-    same = len(pairs) - len(other) - len(ties)
-    said = f"Of the {len(pairs)} pairs of the paper's five schemes, {same} stand in its order"
-    said += f", {len(ties)} {'is' if len(ties) == 1 else 'are'} equal here" if ties else ""
-    return f"{said}; the other way round: {', '.join(other)}." if other else f"{said}."
-
-
 def rank_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the table of mean reciprocal ranks."""
     columns = ["scheme", "unseen lengths", "seen lengths", "unseen, among the paper's five", "Kazemnejad et al. 2023"]
@@ -298,10 +278,19 @@ def rank_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
 
 
 def rank_sentences(records: Sequence[Record]) -> list[str]:
-    """Say where the ranks stand in the paper's order, for unseen and for seen lengths."""
-    splits: tuple[Split, ...] = ("unseen", "seen")
-    said = [(split, agreement(mean_ranks(records, split))) for split in splits]
-    return [f"{split.capitalize()} lengths: {sentence}" for split, sentence in said if sentence]
+    """Say which pairs of the paper's schemes stand in its order, for either split; nothing where not all compared."""
+    found = []
+    for split in get_args(Split):
+        ours = {rank.variant: rank.among_paper for rank in mean_ranks(records, split) if rank.among_paper is not None}
+        if ours:
+            pairs = list(combinations(PAPER_RANKS, 2))
+            ties = sum(ours[first] == ours[second] for first, second in pairs)
+            other = [f"{second} above {first}" for first, second in pairs if ours[first] < ours[second]]
+            said = f"{split.capitalize()} lengths: Of the {len(pairs)} pairs of the paper's five schemes, "
+            said += f"{len(pairs) - len(other) - ties} stand in its order"
+            said += f", {ties} {'is' if ties == 1 else 'are'} equal here" if ties else ""
+            found.append(f"{said}; the other way round: {', '.join(other)}." if other else f"{said}.")
+    return found
 
 
 COST_COLUMNS = ("parameters", "of the scheme", "updates", "tokens/s", "memory (MB)", "seeds")
@@ -430,7 +419,6 @@ def csv_text(records: Iterable[Record]) -> str:
 
 def as_data(tables: Iterable[ResultTable], records: Sequence[Record]) -> dict[str, Any]:
     """Return all tables as plain data for JSON."""
-    splits: tuple[Split, ...] = ("unseen", "seen")
     return {
         "tables": [
             {
@@ -445,6 +433,8 @@ def as_data(tables: Iterable[ResultTable], records: Sequence[Record]) -> dict[st
             }
             for table in tables
         ],
-        "mean_reciprocal_ranks": {split: [asdict(rank) for rank in mean_ranks(records, split)] for split in splits},
+        "mean_reciprocal_ranks": {
+            split: [asdict(rank) for rank in mean_ranks(records, split)] for split in get_args(Split)
+        },
         "same_for_all": [{**asdict(check), "holds": check.holds} for check in check_fairness(records)],
     }

@@ -18,7 +18,7 @@ from locant.lab.variants import check_scheme
 from locant.settings import Settings
 from locant.training import Budget
 
-Split = Literal["seen", "unseen"]
+Split = Literal["unseen", "seen"]
 
 
 def split_of(length: int, trained: int) -> Split:

@@ -5,6 +5,7 @@ Vaswani et al. 2017, section 3.5 and Table 3, row (E); the recurrent model is th
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from locant.analysis.scores import bleu_tokenizer, score_translations
 from locant.errors import ConfigError
 from locant.files import replacing_folder
 from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Published, Split, Trial, split_of
+from locant.lab.training import train_translator
 from locant.lab.translation_measures import (
     METRICS,
     PAPER,
@@ -28,17 +30,28 @@ from locant.lab.translation_measures import (
     order_accuracy,
     training_speed,
 )
-from locant.lab.translation_training import build_translator, check_translator, is_recurrent, train_translator
-from locant.lab.variants import beyond, initial_facts
+from locant.lab.variants import (
+    beyond,
+    build_fairly,
+    check_scheme,
+    initial_facts,
+    position_fields,
+    require_known,
+    split_variant,
+)
 from locant.models.config import TransformerConfig
 from locant.models.encoder_decoder import EncoderDecoder
-from locant.models.transformer import Transformer
+from locant.models.rnn import RNN, RNNConfig
+from locant.models.transformer import Transformer, count_parameters
 from locant.text import Corpus, PreparedData, load_corpus, prepare
 from locant.training import Budget, Recipe, load_recipe
 from locant.training.settings import training_precision
 from locant.translation.translator import Translator
 
 _FEWEST = 10  # sentences of a length; BLEU of fewer says little
+_RECURRENT = "rnn"
+_RECURRENT_OPTIONS = ("cell", "encoder_layers", "decoder_layers", "hidden_size", "dropout")
+_LARGEST_HIDDEN = 1 << 16
 
 
 class TranslationTask(ComparisonTask):
@@ -78,8 +91,14 @@ class TranslationTask(ComparisonTask):
         )
 
     def check_variant(self, variant: str) -> None:
-        """Variants are positional schemes, and ``rnn``."""
-        check_translator(variant)
+        """Variants are positional schemes, and ``rnn``: the recurrent model of Bahdanau et al. 2015."""
+        name, options = split_variant(variant)
+        if name != _RECURRENT:
+            check_scheme(variant)
+            return
+        for option in options:
+            require_known(option, _RECURRENT_OPTIONS, f"option of {name}")
+        RNNConfig.parse({"source_vocab_size": 1, "target_vocab_size": 1, **options}, variant)
 
     def published(self, text: str) -> tuple[Published, ...]:
         """Return the historical comparison, on another corpus and with far larger models."""
@@ -111,7 +130,7 @@ class TranslationTask(ComparisonTask):
         assert isinstance(base, TransformerConfig)  # checked before
         model = self.build(trial.variant, base, trial.seed, longest=longest)
         facts = initial_facts(model)
-        if is_recurrent(trial.variant):
+        if isinstance(model, RNN):
             facts["initial_weights"] = ""  # it shares none
         found = train_translator(
             model.to(trial.device), recipe, corpus, data, trial.device, lambda share: trial.progress(0.9 * share)
@@ -132,15 +151,37 @@ class TranslationTask(ComparisonTask):
         return Outcome(measurements=tuple(measurements), **facts, **asdict(found))
 
     def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> EncoderDecoder[Any]:
-        """Return the untrained model of a variant.
+        """Return the untrained model of a variant, its weights those of every other one wherever shapes allow.
 
         Args:
-            variant: As :meth:`check_variant` accepts it.
-            base: The model of the recipe.
+            variant: As :meth:`check_variant` accepts it. The recurrent model has the parameters of the Transformer
+                without positions in number, by its ``hidden_size``, unless that is given.
+            base: The model of the recipe; its positions do not count.
             seed: Of the initial weights.
             longest: Longest test sentence or translation, in tokens.
+
+        Raises:
+            ConfigError: The scheme cannot be built for these dimensions.
         """
-        return build_translator(variant, base, seed, trained=self.train_length, longest=longest)
+        name, options = split_variant(variant)
+        if name != _RECURRENT:
+            lengths = {"trained": self.train_length, "longest": longest}
+            position = position_fields(variant, head_dim=base.blocks().head_features, **lengths)
+            return build_fairly(Transformer, base.with_positions(variant, **position), seed)
+        shared = ("source_vocab_size", "target_vocab_size", "d_model", "dropout", "share_embeddings", "tie_output")
+        fields = {**{name: getattr(base, name) for name in shared}, **options}
+
+        def sized(hidden_size: int) -> RNNConfig:
+            return RNNConfig.parse({**fields, "hidden_size": hidden_size}, variant)
+
+        size = options.get("hidden_size")
+        if size is None:  # the largest one that does not exceed the Transformer
+            with torch.device("meta"):
+                wanted = count_parameters(Transformer(base.with_positions(position="none")))
+                sizes = range(1, _LARGEST_HIDDEN)
+                size = max(1, bisect_right(sizes, wanted, key=lambda size: count_parameters(RNN(sized(size)))))
+        torch.manual_seed(seed)
+        return RNN(sized(size))
 
     def _recipe(self, seed: int, budget: Budget) -> Recipe:
         """Return the recipe under a budget, with nothing but the loss validated."""
@@ -159,10 +200,16 @@ class TranslationTask(ComparisonTask):
 
     def _translations(self, translator: Translator, buckets: dict[int, list[HeldOutPair]]) -> list[MetricValue]:
         """Translate the test sentences length by length; return BLEU and speed of each, of both splits and of all."""
-        measurements = list[MetricValue]()
+        measurements, tokens, seconds = list[MetricValue](), 0, 0.0
         done: dict[Split, list[tuple[list[HeldOutPair], list[str]]]] = {"seen": [], "unseen": []}
         missing: dict[Split, str] = {}
-        tokens, seconds = 0, 0.0
+
+        def bleu(translated: Sequence[tuple[list[HeldOutPair], list[str]]]) -> float:
+            hypotheses = [hypothesis for _, of_length in translated for hypothesis in of_length]
+            references = [pair.reference for pairs, _ in translated for pair in pairs]
+            tokenize = bleu_tokenizer(translator.target_language, references)
+            return score_translations(hypotheses, references, tokenize=tokenize).bleu
+
         decode(translator, next(iter(buckets.values()))[:1])  # whatever the first search prepares is not its speed
         for length, pairs in buckets.items():
             split, longest = split_of(length, self.train_length), max(pair.length for pair in pairs)
@@ -174,23 +221,19 @@ class TranslationTask(ComparisonTask):
                 hypotheses, taken, time = decode(translator, pairs)
                 done[split].append((pairs, hypotheses))
                 tokens, seconds = tokens + taken, seconds + time
-                values = {"bleu": _bleu(translator, done[split][-1:]), "decoding": taken / time}
+                values = {"bleu": bleu(done[split][-1:]), "decoding": taken / time}
             if len(pairs) >= _FEWEST:
                 measurements += [
                     MetricValue(metric=metric, value=value, length=length, split=split, reason=reason)
                     for metric, value in values.items()
                 ]
-        parts: dict[str, tuple[Split, ...]] = {
-            "bleu": ("seen", "unseen"),
-            "bleu_seen": ("seen",),
-            "bleu_unseen": ("unseen",),
-        }
-        for metric, splits in parts.items():
+        both: tuple[Split, ...] = ("seen", "unseen")
+        for metric, splits in {"bleu": both, "bleu_seen": both[:1], "bleu_unseen": both[1:]}.items():
             reason = next((missing[split] for split in splits if split in missing), "")
             translated = [one for split in splits for one in done[split]]
             if reason or translated:
-                bleu = None if reason else _bleu(translator, translated)
-                measurements.append(MetricValue(metric=metric, value=bleu, reason=reason))
+                value = None if reason else bleu(translated)
+                measurements.append(MetricValue(metric=metric, value=value, reason=reason))
         if tokens:
             measurements.append(MetricValue(metric="decoding", value=tokens / seconds))
         return measurements
@@ -200,13 +243,6 @@ def _data(corpus: Corpus, recipe: Recipe, folder: Path, *, resume: bool = False)
     return prepare(
         corpus, recipe.cleaning, recipe.tokenizer, max_tokens=recipe.max_tokens, folder=folder, resume=resume
     )
-
-
-def _bleu(translator: Translator, translated: Sequence[tuple[list[HeldOutPair], list[str]]]) -> float:
-    hypotheses = [hypothesis for _, of_length in translated for hypothesis in of_length]
-    references = [pair.reference for pairs, _ in translated for pair in pairs]
-    tokenize = bleu_tokenizer(translator.target_language, references)
-    return score_translations(hypotheses, references, tokenize=tokenize).bleu
 
 
 _PAPER_HEADS = {1: 24.9, 4: 25.5, 8: 25.8, 16: 25.8, 32: 25.4}

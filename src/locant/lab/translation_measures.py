@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from locant.lab.task import Metric, Published
 from locant.models.encoder_decoder import EncoderDecoder
@@ -186,20 +187,16 @@ def _log_likelihoods(model: EncoderDecoder[Any], sources: Sequence[list[int]], t
     device, found = model.target_embedding.weight.device, []
     for start in range(0, len(sources), _ROWS):
         rows = slice(start, start + _ROWS)
-        source = _padded([[*ids, EOS] for ids in sources[rows]], device)
-        given = _padded([[BOS, *ids] for ids in targets[rows]], device)
-        labels = _padded([[*ids, EOS] for ids in targets[rows]], device)
-        logits = model(source, (source != PAD).sum(1), given)
-        nll = torch.nn.functional.cross_entropy(
-            logits.double().flatten(0, 1), labels.flatten(), ignore_index=PAD, reduction="none"
+        sides = [[*ids, EOS] for ids in sources[rows]], [[BOS, *ids] for ids in targets[rows]]
+        labels_of_rows = [[*ids, EOS] for ids in targets[rows]]
+        source, given, labels = (
+            pad_sequence([torch.tensor(ids) for ids in side], batch_first=True, padding_value=PAD).to(device)
+            for side in (*sides, labels_of_rows)
         )
-        found.append(-nll.view(labels.shape).sum(1).cpu())
+        logits = model(source, (source != PAD).sum(1), given)
+        nll = nn.functional.cross_entropy(logits.double().transpose(1, 2), labels, ignore_index=PAD, reduction="none")
+        found.append(-nll.sum(1).cpu())
     return torch.cat(found)
-
-
-def _padded(rows: Sequence[list[int]], device: torch.device) -> Tensor:
-    width = max(map(len, rows))
-    return torch.tensor([row + [PAD] * (width - len(row)) for row in rows], device=device)
 
 
 def _wait(device: torch.device) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import yaml
@@ -12,14 +13,15 @@ from pydantic import Field
 from torch import nn
 
 from locant.errors import ConfigError, nearest
-from locant.lab.digests import weights_digest
 from locant.models.config import BlockOptions, FeedForwardKind, Norm
-from locant.models.language_model import LanguageModel, LanguageModelConfig
+from locant.models.language_model import LanguageModelConfig
 from locant.models.transformer import count_parameters
 from locant.parsing import parse_yaml
 from locant.positions import SCHEMES, PositionScheme
 from locant.positions.registry import option_names, scheme_name
 from locant.positions.scaling import SCALINGS
+
+_Model = TypeVar("_Model", bound=nn.Module)
 
 
 class ModelSettings(BlockOptions):
@@ -50,25 +52,23 @@ class ModelSettings(BlockOptions):
         return LanguageModelConfig.parse({"vocab_size": vocab_size, **self.to_dict(), **position}, variant)
 
 
-def build_fairly(config: LanguageModelConfig, seed: int) -> LanguageModel:
+def build_fairly(kind: Callable[[Any], _Model], config: Any, seed: int) -> _Model:
     """Return a model whose initial weights are those of the model without positions wherever shapes allow.
 
     A scheme with parameters of its own draws random numbers too; without this all weights drawn later would differ.
+
+    Args:
+        kind: The class of the model.
+        config: Its configuration.
+        seed: Of the weights.
     """
     torch.manual_seed(seed)
-    plain = LanguageModel(config.with_positions(position="none"))
-    model = LanguageModel(config)
-    share_weights(plain, model)
-    return model
-
-
-def share_weights(plain: nn.Module, model: nn.Module) -> None:
-    """Copy the weights that two models have in common, by name and shape, from the first to the second."""
+    plain = kind(config.with_positions(position="none")).state_dict()
+    model = kind(config)
     own = model.state_dict()
-    with torch.no_grad():
-        for name, weight in plain.state_dict().items():
-            if name in own and own[name].shape == weight.shape:
-                own[name].copy_(weight)
+    shared = {name: weight for name, weight in plain.items() if name in own and own[name].shape == weight.shape}
+    model.load_state_dict(shared, strict=False)
+    return model
 
 
 def weights_outside_schemes(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -85,12 +85,14 @@ def beyond(model: Any, length: int) -> str:
 
 def initial_facts(model: nn.Module) -> dict[str, Any]:
     """Return the fields of :class:`~locant.lab.task.Outcome` that describe an untrained model."""
-    shared = weights_outside_schemes(model)
+    shared, digest = weights_outside_schemes(model), hashlib.sha256()
+    for name, weight in sorted(shared.items()):
+        digest.update(f"{name} {tuple(weight.shape)}".encode() + weight.detach().to("cpu").numpy().tobytes())
     parameters = count_parameters(model)
     return {
         "parameters": parameters,
         "scheme_parameters": parameters - sum(weight.numel() for weight in shared.values()),
-        "initial_weights": weights_digest(shared),
+        "initial_weights": digest.hexdigest(),
     }
 
 
@@ -179,15 +181,7 @@ def registered(variant: str) -> str:
 def require_known(name: str, known: Sequence[str], what: str = "scheme") -> None:
     """Raise ConfigError, naming the nearest known one, where a name is unknown."""
     if name not in known:
-        raise ConfigError(f"Unknown {what} '{name}'.{nearest(name, known)} Known: {', '.join(known)}.")
-
-
-def require_options(name: str, options: Iterable[str], known: Sequence[str]) -> None:
-    """Raise ConfigError, naming the nearest known one, where a variant has an option that is unknown."""
-    for option in options:
-        if option not in known:
-            said = f"Known: {', '.join(known)}." if known else "It has none."
-            raise ConfigError(f"'{name}' has no option '{option}'.{nearest(option, known)} {said}")
+        raise ConfigError(f"Unknown {what} '{name}'.{nearest(name, known)} Known: {', '.join(known) or 'none'}.")
 
 
 def check_scheme(variant: str) -> None:
@@ -196,7 +190,8 @@ def check_scheme(variant: str) -> None:
     for letter, (name, options) in kinds.items():
         require_known(name, all_schemes())
         known = option_names(SCHEMES[NAMED_VARIANTS.get(name, name)])
-        require_options(name, options, [*known, "window"] if letter else known)
+        for option in options:
+            require_known(option, [*known, "window"] if letter else known, f"option of {name}")
     fields = position_fields(variant, head_dim=64, trained=2, longest=2)
     layers = len(fields.get("pattern", "1"))
     LanguageModelConfig.parse({"vocab_size": 1, "layers": layers, "d_model": 512, "heads": 8, **fields}, variant)

@@ -121,8 +121,8 @@ class Mask:
 # 256 MB on a device that needs as many to be busy.
 _SCORES_AT_ONCE, _SCORES_ON_DEVICE = 1 << 23, 1 << 26
 
-# Queries that are attended at once where a window hides keys from them.
-_QUERIES_AT_ONCE = 256
+# Queries that are attended at once where a window hides keys from them: with a bias, and at the fewest without one.
+_QUERIES_AT_ONCE, _FEWEST_AT_ONCE = 256, 64
 
 # Longest text whose bias is a feature, see _as_features.
 _MOST_TOKENS = 4096
@@ -173,7 +173,7 @@ def _seen(mask: Mask, bias: Tensor | None, queries: int, keys: Tensor) -> _Seen:
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, seen: _Seen | None, dropout: float) -> Tensor:
     """Attend; ``seen`` is the mask in SDPA's terms with a bias in it, or ``None`` where it is not known and none is."""
     groups, narrow = _groups(q, k), mask.narrows(k.shape[2])
-    if seen is None and narrow and not torch.compiler.is_compiling():
+    if seen is None and narrow:
         return _attend_in_window(q, k, v, mask, dropout)
     biased = seen is not None and seen[0] is not None and seen[0].is_floating_point()
     if not biased and not narrow and dropout == 0 and groups == 1 and kernel.serves(q, k, v, mask.keys):
@@ -193,22 +193,38 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, seen: _Seen | None, dro
 
 
 def _attend_in_window(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float) -> Tensor:
-    """Attend with a window, block by block of queries, each to the keys that it sees: no work for any other pair."""
+    """Attend with a window: the first queries see all keys before them, the others go in blocks to the keys they see.
+
+    Blocks are rows of a batch: nothing is made for other pairs, and one graph serves all lengths.
+    """
     assert mask.window is not None
-    ahead, found = k.shape[2] - q.shape[2], []
-    runs = torch.split(q, _QUERIES_AT_ONCE, dim=2)
-    # Keys are cut where queries are, and joined again: a gradient is then as long as a block and its window.
-    sizes = [run.shape[2] for run in runs]
-    sizes[0] += ahead
-    keys, values = torch.split(k, sizes, dim=2), torch.split(v, sizes, dim=2)
-    before, end = -(-(mask.window - 1) // _QUERIES_AT_ONCE), ahead
-    for number, run in enumerate(runs):
-        start, end = end, end + run.shape[2]
-        first = max(0, start - mask.window + 1)
-        near = slice(max(0, number - before), number + 1)
-        seen_k, seen_v = (torch.cat(parts[near], dim=2)[:, :, first - end :] for parts in (keys, values))
-        part = mask.part(slice(start - ahead, end - ahead), slice(first, end))
-        found.append(_attend(run, seen_k, seen_v, part, _seen(part, None, run.shape[2], seen_k), dropout))
+    window, queries, size = mask.window, q.shape[2], max(_FEWEST_AT_ONCE, mask.window // 4)
+    keys = min(k.shape[2], queries + window - 1)
+    mask = mask.part(slice(None), slice(k.shape[2] - keys, None))
+    k, v = k[:, :, k.shape[2] - keys :], v[:, :, v.shape[2] - keys :]
+    if queries <= size or keys <= window:
+        return _attend(q, k, v, mask, _seen(mask, None, queries, k), dropout)
+    later = keys - window
+    first, missing, near = queries - later, -later % size, -(-(window - 1) // size)
+    before = mask.part(slice(first), slice(window))
+    found = [_attend(q[:, :, :first], k[:, :, :window], v[:, :, :window], before, None, dropout)]
+    blocks, extra = (later + missing) // size, near * size - window + 1
+
+    def cut(x: Tensor, near: int, extra: int) -> Tensor:
+        """Return blocks, each behind those before it that are near: a slice for each of these, however many blocks."""
+        x = nn.functional.pad(x, (0, 0, extra, missing)).reshape(*x.shape[:2], -1, size, x.shape[3])
+        parts = [x[:, :, number : number + blocks] for number in range(near + 1)]
+        return torch.cat(parts, dim=3).transpose(1, 2).flatten(0, 1)
+
+    seen = torch.ones(size, (near + 1) * size, dtype=torch.bool, device=q.device).triu(extra).tril(extra + window - 1)
+    if mask.keys is not None:
+        rows = mask.keys[:, :, -later:, 1:]
+        rows = nn.functional.pad(rows, (extra, missing, 0, missing if rows.shape[2] > 1 else 0), value=True)
+        rows = rows.expand(q.shape[0], -1, later + missing, -1).unfold(2, size, size).unfold(3, seen.shape[1], size)
+        seen = seen & rows.diagonal(dim1=2, dim2=3).movedim(-1, 1).flatten(0, 1)
+    k, v = cut(k[:, :, 1:], near, extra), cut(v[:, :, 1:], near, extra)
+    out = _attend(cut(q[:, :, first:], 0, 0), k, v, mask, (seen, False), dropout)
+    found.append(out.reshape(q.shape[0], -1, *out.shape[1:]).transpose(1, 2).flatten(2, 3)[:, :, :later])
     return torch.cat(found, dim=2)
 
 
@@ -297,8 +313,9 @@ class AttentionPlan:
         is_plain = is_plain and self._rotates_first == ("queries+keys" in places)
         if is_plain and self._biases and not scheme.bias_reads_content:
             self._by_distance(like, is_same=k_positions is None)
-        is_blocked = mask.narrows(count) and not torch.compiler.is_compiling()
-        self._is_fused = self._score is not None or (is_plain and is_blocked and like.is_cuda and not self._biases)
+        is_narrow = mask.narrows(count)
+        could_be_fused = is_plain and is_narrow and like.is_cuda and not torch.compiler.is_compiling()
+        self._is_fused = self._score is not None or (could_be_fused and not self._biases)
         self._blocks = [slice(None)] if self._features is not None else self._cut(runs, like)
         self._seen: _Seen | None = None
         if len(self._blocks) == 1 and self._features is None:
@@ -306,7 +323,7 @@ class AttentionPlan:
                 self._rotation = scheme.rotation(q_positions, k_positions)
             keys = like.new_zeros(()).expand(*like.shape[:2], count, like.shape[3])
             if not self._biases:
-                self._seen = None if is_blocked else _seen(mask, None, like.shape[2], keys)
+                self._seen = None if is_narrow else _seen(mask, None, like.shape[2], keys)
             elif not scheme.bias_reads_content:
                 bias = scheme.score_bias(like, keys, q_positions, self.k_positions)
                 self._seen = _seen(mask, None if bias is None else bias.to(like.dtype), like.shape[2], keys)

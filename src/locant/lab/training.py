@@ -1,25 +1,42 @@
-"""Training of a language model for a comparison: the same for every variant."""
+"""Training for a comparison, the same for every variant: a language model, or a translator as ``locant train`` does."""
 
 from __future__ import annotations
 
+import hashlib
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import AdamW
 
-from locant.lab.digests import ids_digest
+from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.language_model import LanguageModel
 from locant.settings import Settings
-from locant.training import LanguageModelBatch, LanguageModelLoss, TrainingLoop, TrainingSettings, learning_rate
+from locant.text import BatchStream, Corpus, PreparedData
+from locant.training import (
+    LanguageModelBatch,
+    LanguageModelLoss,
+    Recipe,
+    StepReport,
+    TrainingCallback,
+    TrainingLoop,
+    TrainingSettings,
+    ValidationReport,
+    learning_rate,
+)
 from locant.training.budget import Budget, Clock
+from locant.training.evaluation import validation
 from locant.training.loop import Update
+from locant.training.losses import TranslatorLoss
 from locant.training.optimizers import OptimizerSet
 from locant.training.parallel import DistributedModel
+from locant.training.trainer import Trainer
 
 _PROGRESS_EVERY = 20  # updates
 
@@ -70,6 +87,15 @@ class TrainingResult:
     first_batch: str
 
 
+def _result(steps: int, tokens: int, seconds: float, losses: list[float], *first_batch: Tensor) -> TrainingResult:
+    """Return what training took, with the digest of the first batch's ids: of shapes and, as int64, content."""
+    digest = hashlib.sha256()
+    for ids in first_batch:
+        digest.update(str(tuple(ids.shape)).encode() + ids.to("cpu", torch.int64).numpy().tobytes())
+    loss = fmean(losses[-max(1, len(losses) // 10) :])
+    return TrainingResult(steps, tokens, seconds, loss, digest.hexdigest())
+
+
 def train_language_model(
     model: LanguageModel,
     batches: Iterator[LanguageModelBatch],
@@ -91,7 +117,7 @@ def train_language_model(
     Raises:
         DivergedError: The loss or the gradient was not finite.
     """
-    losses, tokens, first = list[float](), 0, ""
+    losses, tokens = list[float](), 0
     device = next(model.parameters()).device
     loop: TrainingLoop[LanguageModelBatch] = TrainingLoop(
         DistributedModel(LanguageModelLoss(model), model, "auto", device),
@@ -101,15 +127,16 @@ def train_language_model(
         device=device,
         max_grad_norm=optimiser.max_grad_norm,
     )
+    first = next(batches)
 
     def counted() -> Iterator[LanguageModelBatch]:
-        nonlocal tokens, first
+        nonlocal tokens
+        batch = first
         while True:
+            tokens += batch.tokens
+            yield batch
             with loop.clock.paused():
                 batch = next(batches)
-                first = first or ids_digest(batch.ids, batch.labels)
-                tokens += batch.tokens
-            yield batch
 
     def after_update(update: Update) -> None:
         losses.append(update.loss / update.tokens)
@@ -119,10 +146,73 @@ def train_language_model(
     model.train()
     loop.clock = Clock()
     loop.run(counted(), after_update)
-    loss = mean_of_last_tenth(torch.tensor(losses, dtype=torch.float32).tolist())  # the precision of a loss
-    return TrainingResult(loop.progress.step, tokens, loop.clock.seconds, loss, first)
+    rounded = torch.tensor(losses, dtype=torch.float32).tolist()  # the precision of a loss
+    return _result(loop.progress.step, tokens, loop.clock.seconds, rounded, first.ids, first.labels)
 
 
-def mean_of_last_tenth(losses: list[float]) -> float:
-    """Return the mean of the last tenth of the losses of updates, of at least one."""
-    return fmean(losses[-max(1, len(losses) // 10) :])
+class _UpdateTimes(TrainingCallback):
+    """Takes the time of updates alone, and keeps the losses."""
+
+    def __init__(self, progress: Callable[[float], None]) -> None:
+        self.clock, self.seconds, self.losses = Clock(), 0.0, list[float]()
+        self._progress = progress
+
+    def on_start(self, done: float, device: str) -> None:
+        """Start the clock."""
+        self.clock = Clock()
+
+    def on_step(self, done: float, report: StepReport | None) -> None:
+        """Add an update."""
+        self.seconds = self.clock.seconds
+        if report:
+            self.losses.append(report.nll)
+            self._progress(done)
+
+    def on_validation(self, report: ValidationReport) -> None:
+        """Leave validation out."""
+        self.clock = Clock(self.seconds)
+
+
+def train_translator(
+    model: EncoderDecoder[Any],
+    recipe: Recipe,
+    corpus: Corpus,
+    data: PreparedData,
+    device: torch.device,
+    progress: Callable[[float], None],
+) -> TrainingResult:
+    """Train a model in place; at the end it has the weights that ``locant train`` would publish.
+
+    Args:
+        model: Untrained.
+        recipe: Its seed decides the order of batches and dropout. Validation should compute the loss alone.
+        corpus: Of the recipe.
+        data: Prepared from it.
+        device: Where.
+        progress: Called with the share that is done, 0 to 1.
+
+    Raises:
+        TrainingError: The loss or the gradient was not finite.
+    """
+    stream = BatchStream(data.epochs(recipe.seed), recipe.batches, seed=recipe.seed)
+    _, _, first = next(stream.start())
+    published: dict[str, Tensor] = {}
+    times = _UpdateTimes(progress)
+    torch.manual_seed(recipe.seed + 1)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(
+            Path(folder),
+            TranslatorLoss.of(model, recipe.training, device),
+            recipe.training,
+            batches=stream,
+            stages=corpus.stages,
+            validate=validation(recipe, corpus, data),
+            publish=lambda one: published.update({key: each.clone() for key, each in one.state_dict().items()}),
+            callback=times,
+            device=device,
+        )
+        trainer.train()
+    model.load_state_dict(published)
+    model.eval()
+    done = trainer.progress
+    return _result(done.step, done.target_tokens, times.seconds, times.losses, first.source, first.target_input)
