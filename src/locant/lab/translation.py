@@ -122,7 +122,7 @@ class TranslationTask(ComparisonTask):
         recipe = self._recipe(trial.seed, trial.budget)
         corpus = load_corpus(recipe.corpus)
         data = _data(corpus, recipe, trial.prepared, resume=True)
-        held_out = data.test_pairs if data.test_pairs is not None else data.valid_pairs
+        held_out = [pair for part in (data.tests or data.valids).values() for pair in part]
         pairs = held_out_pairs(held_out, data.tokenizers, self.test_sentences)
         longest = max(recipe.decoding.max_target_length(pair.length) for pair in pairs)
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
