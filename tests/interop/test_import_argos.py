@@ -363,7 +363,7 @@ def test_names_and_links_that_lead_out_of_an_archive_lead_nowhere(opennmt, tmp_p
 def test_unusual_compression_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.argosmodel", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("top/metadata.json", b"{}")
-    with pytest.raises(CheckpointError, match=r"top/metadata\.json"):
+    with pytest.raises(CheckpointError, match=r"metadata\.json"):
         import_argos(tmp_path / "x.argosmodel", tmp_path / "run")
 
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from transformers import M2M100Config, M2M100ForConditionalGeneration
 
-from locant.interop.huggingface import M2M100Config as OwnConfig
 from locant.interop.assembling import assemble
+from locant.interop.huggingface import M2M100Config as OwnConfig
 from locant.interop.huggingface import read_config, read_parts
 
 LENGTHS = [7, 1, 12, 4]

@@ -257,7 +257,8 @@ def _content(token: str | AddedToken) -> str:
     return token if isinstance(token, str) else token.content
 
 
-def _modules(config: MarianConfig | TransformerConfig) -> Iterator[ModuleNames]:
+def modules(config: MarianConfig | TransformerConfig) -> Iterator[ModuleNames]:
+    """Yield every module with weight and bias; the embeddings and the output are not among them."""
     for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         yield from module_names(stack, layers, norm=config.norm)
 
@@ -311,8 +312,8 @@ def read_parts(folder: Path, config: MarianConfig) -> Parts:
     path, weights = folder / "config.json", read_weights(folder)
     if config.encoder_layers + config.decoder_layers > len(weights):
         raise CheckpointError(f"{path} says more encoder_layers and decoder_layers than the weights have.")
-    modules = {module.locant: module.huggingface for module in _modules(config)}
-    known = {f"{name}.{part}" for names in modules.values() for name in names for part in ("weight", "bias")}
+    theirs = {module.locant: module.huggingface for module in modules(config)}
+    known = {f"{name}.{part}" for names in theirs.values() for name in names for part in ("weight", "bias")}
     known |= {_SOURCE, _TARGET, _SHARED, _OUTPUT, *config.tables, *([] if config.several else [BIAS])}
     if unknown := sorted(weights.keys() - known):
         raise ConfigError(
@@ -329,7 +330,7 @@ def read_parts(folder: Path, config: MarianConfig) -> Parts:
 
     def weight(name: str) -> Tensor:
         module, _, part = name.rpartition(".")
-        names = [f"{theirs}.{part}" for theirs in modules[module]]
+        names = [f"{one}.{part}" for one in theirs[module]]
         found = stacked([stored(name) for name in names], name)
         for name in names:
             del weights[name]  # the model has it now
@@ -398,7 +399,7 @@ def read_search(folder: Path, config: MarianConfig, special_tokens: int) -> tupl
         if key in ("bad_words_ids", "suppress_tokens") and isinstance(value, list):
             value = [one for one in value if one not in never and one not in [[row] for row in never]] or None
         neutral = (config.eos_token_id,) if key.startswith("forced") else (0, 1)
-        if value is not None and value not in neutral:
+        if value is True or (value is not None and value not in neutral):
             left.append(key)
     if left:
         notes.append(f"What transformers does by {', '.join(left)} of {path.name} is not done here.")
@@ -478,7 +479,7 @@ def write_weights(
     state, config = model.state_dict(), model.config
     features = torch.arange(config.d_model) if order is None else order
     found: dict[str, Tensor] = {}
-    for module in _modules(config):
+    for module in modules(config):
         weight, bias = state[f"{module.locant}.weight"], state[f"{module.locant}.bias"]
         weight, bias = (weight[features], bias[features]) if module.writes else (weight[:, features], bias)
         parts = len(module.huggingface)

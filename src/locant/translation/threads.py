@@ -61,7 +61,9 @@ def side_by_side(work: Sequence[Piece[Result]], threads: int) -> Iterator[Result
         yield from (piece(lambda: True) for piece in work)
         return
     stopped = Event()
-    wanted = lambda: not stopped.is_set()  # noqa: E731
+
+    def wanted() -> bool:
+        return not stopped.is_set()
 
     def run(piece: Piece[Result]) -> Result:
         try:
