@@ -96,7 +96,7 @@ def test_it_can_be_imported_again(tmp_path):
 
 
 def test_ctranslate2_gives_the_same_translations(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("locant.translation.ctranslate2.cache_folder", lambda: tmp_path / "cache")
     translator = saved(several(), tmp_path / "run")
     other, _ = load_translator(tmp_path / "run", engine="ctranslate2", device="cpu")
     for pair in (("en", "fr"), ("sw", "en")):

@@ -74,7 +74,7 @@ def has_tag(translator: Translator) -> tuple[bool, ...]:
     ids=str,
 )
 def test_a_fine_tuned_marian_model_leaves_as_one(algorithm, changes, pairs, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("locant.translation.ctranslate2.cache_folder", lambda: tmp_path / "cache")
     other = marian_folder(tmp_path / "marian", files_of(pairs, algorithm), **changes)
     translator = fine_tuned(tmp_path / "marian", pairs, tmp_path / "run")
     assert translator.tokenizers.source.vocab_size > other.config.vocab_size

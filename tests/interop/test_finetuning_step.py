@@ -102,12 +102,12 @@ def test_the_gradients_are_those_of_transformers(kind, smoothing, pairs, tmp_pat
     model, theirs = found.model, dict(peer.model.named_parameters())
     compared = set()
     folded = f"decoder.layers.{model.config.decoder_layers - 1}.residuals.2.norm"
-    for module in modules(model.config.encoder_layers, model.config.decoder_layers, model.config.norm):
+    for module in modules(model.config):
         for part in ("weight", "bias"):
             if kind == "marian with a bias" and module.locant == folded:
                 continue  # The bias is folded into this norm and the output, whose gradients are then of other things.
-            ours = model.get_parameter(f"{module.locant}.{part}").grad.chunk(len(module.theirs))
-            for name, gradient in zip(module.theirs, ours, strict=True):
+            ours = model.get_parameter(f"{module.locant}.{part}").grad.chunk(len(module.huggingface))
+            for name, gradient in zip(module.huggingface, ours, strict=True):
                 torch.testing.assert_close(gradient, theirs[f"{name}.{part}"].grad, atol=1e-4, rtol=0)
                 assert gradient.abs().max() > 1e-4 or name.endswith("k_proj")  # Softmax does not see a bias of keys.
                 compared.add(f"{name}.{part}")

@@ -9,7 +9,6 @@ import math
 import shutil
 import stat
 import struct
-import warnings
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -218,7 +217,7 @@ def opennmt(pairs, tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("engine", ["compiled", "ctranslate2"])
 def test_every_engine_reads_sources_without_end(engine, opennmt, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("locant.translation.ctranslate2.cache_folder", lambda: tmp_path / "cache")
     import_argos(opennmt, tmp_path / "run")
     expected = Translator.from_pretrained(tmp_path / "run", device="cpu").translate(SENTENCES, beam=1, **LIMIT)
     translator, _ = load_translator(tmp_path / "run", engine=engine, device="cpu")
@@ -328,46 +327,43 @@ def test_vocabularies_of_older_packages_are_lines(opennmt, tmp_path):
     assert translators[0].translate(SENTENCES, **LIMIT) == translators[1].translate(SENTENCES, **LIMIT)
 
 
-def entry(name: str, *, mode: int = 0o644, flags: int = 0) -> zipfile.ZipInfo:
-    found = zipfile.ZipInfo(name)
-    found.external_attr = mode << 16
-    found.flag_bits = flags
-    return found
-
-
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ([("../evil", b"x")], "leads out of the package's folder"),
-        ([("/etc/evil", b"x")], "leads out of the package's folder"),
-        ([("top/../../evil", b"x")], "leads out of the package's folder"),
-        ([("top\\..\\evil", b"x")], "leads out of the package's folder"),
-        ([("c:/evil", b"x")], "leads out of the package's folder"),
-        ([("top/metadata.json", b"{}"), ("top/metadata.json", b"{}")], "twice"),
-        ([("top/metadata.json", b"{}"), ("top/Metadata.json", b"{}")], "twice"),
-        ([(entry("top/model", mode=stat.S_IFLNK | 0o777), b"/etc")], "is a link"),
-        ([("top/model/model.bin", bytes(50_000_000))], "would grow from"),
+        ([("top/metadata.json", bytes(70_000_000))], "would grow from"),
         ([("a/metadata.json", b"{}"), ("b/metadata.json", b"{}")], "holds 2 folders"),
-        ([("readme", b"x")], r"holds no folders with metadata\.json"),
-        ([(f"top/{number}", b"") for number in range(20_001)], "20,001 files"),
+        ([("readme", b"x"), ("a/b/metadata.json", b"{}")], r"holds no folders with metadata\.json"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=["bomb", "two folders", "no folder"],
 )
-def test_archives_that_would_do_harm_are_refused(entries, message, tmp_path):
-    with warnings.catch_warnings(), zipfile.ZipFile(tmp_path / "x.argosmodel", "w", zipfile.ZIP_DEFLATED) as archive:
-        warnings.simplefilter("ignore")  # zipfile warns of names that are there twice
+def test_archives_of_another_kind_are_refused(entries, message, tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.argosmodel", "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in entries:
-            archive.writestr(name, content, zipfile.ZIP_DEFLATED)
+            archive.writestr(name, content)
     with pytest.raises(CheckpointError, match=message):
         import_argos(tmp_path / "x.argosmodel", tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["x.argosmodel"]
 
 
+def test_names_and_links_that_lead_out_of_an_archive_lead_nowhere(opennmt, tmp_path):
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    shutil.copy(opennmt, folder / "x.argosmodel")
+    link = zipfile.ZipInfo("top/link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(folder / "x.argosmodel", "a") as archive:
+        for name in ("../evil", str(tmp_path / "evil"), "top/../../evil", "top\\..\\evil", "c:/evil", link):
+            archive.writestr(name, b"/etc/passwd")
+    import_argos(folder / "x.argosmodel", folder / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["inner"]
+    assert sorted(path.name for path in folder.iterdir()) == ["run", "x.argosmodel"]
+    assert "link" not in [path.name for path in (folder / "run").rglob("*")]
+
+
 def test_unusual_compression_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.argosmodel", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("top/metadata.json", b"{}")
-    with pytest.raises(CheckpointError, match=r"top/metadata\.json"):
+    with pytest.raises(CheckpointError, match=r"metadata\.json"):
         import_argos(tmp_path / "x.argosmodel", tmp_path / "run")
 
 

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 from transformers import M2M100Config, M2M100ForConditionalGeneration
 
+from locant.interop.assembling import assemble
 from locant.interop.huggingface import M2M100Config as OwnConfig
-from locant.interop.huggingface import StoredModel, read_config
+from locant.interop.huggingface import read_config, read_parts
 
 LENGTHS = [7, 1, 12, 4]
 
@@ -71,7 +72,7 @@ def test_logits_are_equal_whatever_the_padding(changes, tmp_path):
     other = m2m100_folder(tmp_path, **changes)
     config = read_config(tmp_path, OwnConfig)
     rows = [*range(config.vocab_size)]
-    model = StoredModel(tmp_path, config).build(rows, rows)
+    model = assemble(read_parts(tmp_path, config), rows, rows, "a model")
     pad, size = other.config.pad_token_id, other.config.vocab_size
     written, written_mask = sources(pad, size, left=False)
     right, mask = sources(pad, size, left=False)

@@ -202,7 +202,7 @@ def several(tokenizer_files, tmp_path) -> tuple[MarianMTModel, MarianTokenizer]:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("engine", ["pytorch", "compiled", "ctranslate2"])
 def test_a_model_for_several_target_languages(engine, several, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("locant.translation.ctranslate2.cache_folder", lambda: tmp_path / "cache")
     other, tokenizer = several
     notes = import_model(tmp_path / "marian", tmp_path / "run")
     assert any("2 languages (cmn_Hans, fra)" in note for note in notes)

@@ -114,7 +114,7 @@ def test_every_engine_gives_the_translations_of_transformers(case, beam, end, pa
     }
     for engine in ("pytorch", "compiled", "ctranslate2"):
         if engine == "ctranslate2":
-            monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+            monkeypatch.setattr("locant.translation.ctranslate2.cache_folder", lambda: tmp_path / "cache")
             expected = generate(renormalize_logits=True)  # Probabilities are among what may be written.
         translator, _ = load_translator(tmp_path / "run", engine=engine, device="cpu")
         translator.choose_languages(source, target)
@@ -170,7 +170,7 @@ def test_the_command_line_takes_languages(imported, capsys):
 )
 def test_evaluation_takes_engines_and_languages(engine, named, imported, tmp_path, capsys, monkeypatch):
     if engine == "ctranslate2":
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.setattr("locant.translation.ctranslate2.cache_folder", lambda: tmp_path / "cache")
     (tmp_path / "en").write_text("kalo mir\nka\n")
     (tmp_path / "fr").write_text("rim olak\nak\n")
     languages = ["--source-language", "en", "--target-language", "fr", "--engine", engine, "--beam", "1"]
@@ -207,7 +207,7 @@ def test_chosen_languages_are_kept_with_a_saved_model(imported, tmp_path):
 
 
 def test_the_longest_source_has_room_for_its_language(imported, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("locant.translation.ctranslate2.cache_folder", lambda: tmp_path / "cache")
     found = Translator.from_pretrained(imported, device="cpu")
     settings = DecodingSettings(beam=1, max_length_extra=0, max_source_length=10)
     languages = {"source_language": "en", "target_language": "fr"}

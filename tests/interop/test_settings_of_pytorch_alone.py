@@ -67,3 +67,20 @@ def test_the_paper_s_model_is_refused_by_none(joint: TokenizerPair) -> None:
     config = build(joint).config
     assert export_refusals(config) == {}
     assert TransformerConfig.parse(config.to_dict()) == config
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"norm": "pre"}, {"position": "rotary"}, {"position": "alibi"}, {"position": "cope", "feed_forward": "glu"}],
+)
+def test_what_is_refused_is_known_before(changes: dict[str, Any], joint: TokenizerPair, tmp_path: Path) -> None:
+    model = build(joint, **changes)
+    save_model_folder(tmp_path / "model", model, joint, DecodingSettings())
+    refused = export_refusals(model.config)
+    for name, export in {"ctranslate2 and argos": export_ctranslate2, "huggingface": export_huggingface}.items():
+        if name in refused:
+            with pytest.raises(ConfigError) as caught:
+                export(tmp_path / "model", tmp_path / name)
+            assert str(caught.value) == refused[name]
+        else:
+            export(tmp_path / "model", tmp_path / name)

@@ -160,7 +160,9 @@ def test_what_is_another_model_or_tokenizer_is_refused(file, values, written, tm
 
 
 @pytest.mark.parametrize(
-    "search", [{"bad_words_ids": [[5]]}, {"suppress_tokens": [5]}, {"no_repeat_ngram_size": 3}], ids=str
+    "search",
+    [{"bad_words_ids": [[5]]}, {"suppress_tokens": [5]}, {"no_repeat_ngram_size": 3}, {"do_sample": True}],
+    ids=str,
 )
 def test_what_the_search_leaves_out_is_told(search, written, tmp_path):
     folder = tmp_path / "model"

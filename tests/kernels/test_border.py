@@ -82,36 +82,6 @@ def test_norms_of_another_width_or_without_a_bias_are_left_to_pytorch() -> None:
     assert layer_norm.serves(x, None, torch.ones(128), torch.zeros(128))
 
 
-def _everything() -> list[torch.Tensor]:
-    """Return what each kernel makes of float32 tensors, with gradients."""
-    random = torch.Generator().manual_seed(1)
-
-    def some(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, dtype=torch.float32, device="cpu", generator=random).requires_grad_()
-
-    torch.manual_seed(2)
-    q, k, v = some(2, 3, 40, 32), some(2, 3, 60, 32), some(2, 3, 60, 32)
-    attended = attention.attend(q, k, v, key_mask=None, causal=True)
-    x, residual, weight, bias = some(50, 128), some(50, 128), some(128), some(128)
-    normed = layer_norm.layer_norm(x, residual, weight, bias, epsilon=1e-5, dropped=26)
-    hidden, matrix, labels = some(2, 5, 64), some(30, 64), torch.arange(10, device="cpu").view(2, 5)
-    loss, _ = projected_cross_entropy(hidden, matrix, labels, smoothing=0.1, ignore=0)
-    total = attended.sum() + normed.square().sum() + loss
-    given = (q, k, v, x, residual, weight, bias, hidden, matrix)
-    return [attended, normed, loss, *torch.autograd.grad(total, given)]
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_the_default_dtype_is_that_of_nothing_that_kernels_write(dtype: torch.dtype) -> None:
-    expected = _everything()
-    torch.set_default_dtype(dtype)
-    try:
-        found = _everything()
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert all(map(torch.equal, found, expected))
-
-
 @pytest.mark.parametrize("which", ["x", "residual", "weight", "bias"])
 def test_forward_mode_sees_pytorch(which: str) -> None:
     """An operator would drop the tangent and say nothing."""

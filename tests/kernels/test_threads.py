@@ -13,6 +13,7 @@ from torch import Tensor
 from with_kernels import kernels, needs_compiler
 
 from locant.kernels import attention, cross_entropy, layer_norm, rotation
+from locant.training import projected_cross_entropy
 
 pytestmark = needs_compiler
 
@@ -26,20 +27,37 @@ def _as_many_threads_as_before() -> Iterator[None]:
 
 
 def everything() -> list[Tensor]:
-    """Return what each kernel of training makes of the same inputs, with gradients."""
-    torch.manual_seed(0)
-    heads = [torch.randn(5, 3, 21, 16, requires_grad=True) for _ in range(3)]
+    """Return what each kernel of training makes of the same float32 inputs, with gradients."""
+    random = torch.Generator().manual_seed(0)
+
+    def some(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float32, device="cpu", generator=random)
+
+    torch.manual_seed(0)  # of what is dropped
+    heads = [some(5, 3, 21, 16).requires_grad_() for _ in range(3)]
     attended = attention.attend(heads[0], heads[1], heads[2], key_mask=None, causal=True)
     found = [attended.detach(), *torch.autograd.grad(attended.square().sum(), heads)]
-    x, residual = torch.randn(2, 700, 192, requires_grad=True), torch.randn(700, 192)
-    weight, bias = torch.rand(192, requires_grad=True), torch.rand(192, requires_grad=True)
-    normed = layer_norm.layer_norm(x[0], residual, weight, bias, epsilon=1e-5, dropped=26)
-    found += [normed.detach(), *torch.autograd.grad(normed.square().sum(), (x, weight, bias))]
-    logits = torch.randn(333, 1001)
-    found += [cross_entropy.cross_entropy(logits, torch.arange(333), smoothing=0.1, gradient=True), logits]
-    tables = torch.randn(300, 8), torch.randn(300, 8)
-    wide = torch.randn(3, 7, 300, 24), torch.randn(3, 2, 300, 24)
-    return [*found, *rotation.rotate(wide, *tables, interleaved=True)]
+    x, residual, weight, bias = (some(*shape).requires_grad_() for shape in ((700, 192), (700, 192), (192,), (192,)))
+    normed = layer_norm.layer_norm(x, residual, weight, bias, epsilon=1e-5, dropped=26)
+    found += [normed.detach(), *torch.autograd.grad(normed.square().sum(), (x, residual, weight, bias))]
+    logits, labels = some(333, 1001), torch.arange(333, device="cpu")
+    found += [cross_entropy.cross_entropy(logits, labels, smoothing=0.1, gradient=True), logits]
+    hidden, matrix = some(2, 5, 64).requires_grad_(), some(30, 64).requires_grad_()
+    loss, _ = projected_cross_entropy(hidden, matrix, labels[:10].view(2, 5), smoothing=0.1, ignore=0)
+    found += [loss.detach(), *torch.autograd.grad(loss, (hidden, matrix))]
+    tables = some(300, 8), some(300, 8)
+    return [*found, *rotation.rotate((some(3, 7, 300, 24), some(3, 2, 300, 24)), *tables, interleaved=True)]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_the_default_dtype_is_that_of_nothing_that_kernels_write(dtype: torch.dtype) -> None:
+    expected = everything()
+    torch.set_default_dtype(dtype)
+    try:
+        found = everything()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(map(torch.equal, found, expected))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

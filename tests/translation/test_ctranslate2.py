@@ -16,8 +16,8 @@ SENTENCES = ["kalo mir", "", "tenbu shi gra no", "zap", "üm ☃ ka", "ka ka ka 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "locant" / "ctranslate2"
+    monkeypatch.setattr("locant.translation.ctranslate2.cache_folder", lambda: tmp_path / "cache")
+    return tmp_path / "cache" / "ctranslate2"
 
 
 @pytest.fixture

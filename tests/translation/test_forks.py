@@ -59,9 +59,8 @@ ENGINES = ["pytorch", pytest.param("compiled", marks=needs_compiler), "ctranslat
 
 
 @pytest.fixture
-def folder(joint: TokenizerPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(joint: TokenizerPair, tmp_path: Path) -> Path:
     """A model so wide that PyTorch uses its threads."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     model = build(joint, d_model=256, d_ff=1024)
     Translator(model, joint, DecodingSettings(beam=2, max_length_extra=5)).save_pretrained(tmp_path / "model")
     return tmp_path / "model"
@@ -74,9 +73,11 @@ def test_forked_processes_translate(
     folder: Path, engine: str, when: str, pairs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of CTranslate2 say instead that they cannot."""
+    settings = {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
     if engine == "ctranslate2":
         pytest.importorskip("ctranslate2")
-    for name, value in {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}.items():
+        settings |= {"XDG_CACHE_HOME": str(folder / "cache"), "LOCANT_KERNELS": "0"}
+    for name, value in settings.items():
         monkeypatch.setenv(name, value)
     texts = [source for source, _ in pairs[:6]]
     run = subprocess.run([sys.executable, "-c", FORKS, folder, engine, when, *texts], capture_output=True, text=True)
@@ -84,9 +85,12 @@ def test_forked_processes_translate(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_copies_translate_as_the_translator_does(folder: Path, engine: str, pairs: list[tuple[str, str]]) -> None:
+def test_copies_translate_as_the_translator_does(
+    folder: Path, engine: str, pairs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     if engine == "ctranslate2":
         pytest.importorskip("ctranslate2")
+        monkeypatch.setattr("locant.translation.ctranslate2.cache_folder", lambda: folder / "cache")
     texts = [source for source, _ in pairs[:5]]
     translator = Translator.from_pretrained(folder, engine=engine, device="cpu")
     expected = translator.translate(texts)

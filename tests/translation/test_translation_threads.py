@@ -73,6 +73,11 @@ def test_a_result_comes_before_that_of_an_earlier_piece_which_still_runs() -> No
     assert sorted(side_by_side([lambda _, n=n: n for n in range(50)], 3)) == list(range(50))
 
 
+def test_threads_stay_from_call_to_call() -> None:
+    seen = {thread for _ in range(9) for thread in side_by_side([lambda _: threading.current_thread()] * 12, 2)}
+    assert len(seen) <= 4 + 1, "twice as many as cores, and the caller"
+
+
 @pytest.mark.parametrize("stopped", ["by an error", "by the caller"])
 def test_what_has_not_begun_never_does(stopped: str) -> None:
     done: list[int] = []

@@ -24,9 +24,9 @@ from pydantic import Field
 from locant.errors import CheckpointError, ConfigError
 from locant.files import replacing_file, replacing_folder, require_new_folder, write_json, write_text
 from locant.interop.argos_package import ArgosPackage
-from locant.interop.assembling import FOLDED, assemble
+from locant.interop.assembling import FOLDED, Parts, assemble
 from locant.interop.ctranslate2 import require_ctranslate2
-from locant.interop.ctranslate2_import import CTranslate2Weights, ReadTransformer, read_transformer, read_weights
+from locant.interop.ctranslate2_import import CTranslate2Weights, read_transformer, read_weights
 from locant.interop.huggingface_files import Foreign
 from locant.interop.sentencepiece_models import Side, Special, build_side, normalizing_model
 from locant.languages import english_name, meant_language, parse_language
@@ -221,13 +221,13 @@ def import_argos(package: Path | str, run: Path | str) -> list[str]:
         raise ConfigError(f"{package} has no sentencepiece.model, which Locant's tokenizer is.{other}")
     model_file = f"{package}: model/model.bin"
     weights = read_weights(archive.read("model/model.bin", large=True), model_file)
-    read = read_transformer(weights, model_file)
+    parts, zero_start, positions = read_transformer(weights, model_file)
     config = _config(archive, weights)
-    source, target, read = _sides(archive, config, read)
-    folded = bool((read.parts.bias[target.rows] != 0).any())
-    model = assemble(read.parts, source.rows, target.rows, model_file)
+    source, target, parts = _sides(archive, config, parts, zero_start=zero_start)
+    folded = bool((parts.bias[target.rows] != 0).any())
+    model = assemble(parts, source.rows, target.rows, model_file)
     limits = {
-        "max_source_length": min(_LONGEST_SOURCE, (read.positions or _LONGEST_SOURCE) - 1),
+        "max_source_length": min(_LONGEST_SOURCE, (positions or _LONGEST_SOURCE) - 1),
         "usual_source_length": about.locant.get("usual_source_length"),
     }
     decoding = DecodingSettings.parse({"beam": _BEAM, **limits}, f"{package}: metadata.json")
@@ -289,12 +289,11 @@ def _config(archive: ArgosPackage, weights: CTranslate2Weights) -> _ModelConfig:
     return config
 
 
-def _sides(archive: ArgosPackage, config: _ModelConfig, read: ReadTransformer) -> tuple[Side, Side, ReadTransformer]:
+def _sides(archive: ArgosPackage, config: _ModelConfig, parts: Parts, *, zero_start: bool) -> tuple[Side, Side, Parts]:
     """Return both tokenizers, and the model with a row for each special token."""
     kinds = [f"model/{name}_vocabulary.{kind}" for name in ("source", "target") for kind in ("json", "txt")]
     two = sum(map(archive.has, kinds)) >= 2
     source_rows, target_rows = (_vocabulary(archive, name if two else "shared") for name in ("source", "target"))
-    parts = read.parts
     for vocabulary, matrix in ((source_rows, parts.source), (target_rows, parts.target)):
         if len(vocabulary) != len(matrix):
             raise CheckpointError(
@@ -308,11 +307,11 @@ def _sides(archive: ArgosPackage, config: _ModelConfig, read: ReadTransformer) -
     start = target_rows[str(config.decoder_start_token)]
     padding = next((target_rows[name] for name in _PADDING if name in target_rows), None)
     eos, unknown = target_rows[config.eos_token], target_rows[config.unk_token]
-    if read.zero_start or start in (eos, unknown):
+    if zero_start or start in (eos, unknown):
         # A row of its own for what the decoder reads first, which is never written.
-        read, start = _with_row(read, None if read.zero_start else start)
+        parts, start = _with_row(parts, None if zero_start else start)
     if padding is None or padding in (start, eos, unknown):
-        read, padding = _with_row(read, None)
+        parts, padding = _with_row(parts, None)
     # What the source has no row for, it never reads.
     source_eos = source_rows[config.eos_token]
     spare = [source_rows.get(name, source_eos) for name in (*_PADDING, config.bos_token)]
@@ -328,12 +327,11 @@ def _sides(archive: ArgosPackage, config: _ModelConfig, read: ReadTransformer) -
     )
     source = build_side(model, what, source_rows, own, encodes=True)
     target = build_side(model, what, target_rows, special, encodes=False)
-    return source, target, read
+    return source, target, parts
 
 
-def _with_row(read: ReadTransformer, like: int | None) -> tuple[ReadTransformer, int]:
+def _with_row(parts: Parts, like: int | None) -> tuple[Parts, int]:
     """Return a model with one more row, which reads like another or as zeros and is never written, and its number."""
-    parts = read.parts
     zeros = torch.zeros(1, parts.target.shape[1])
     added = zeros if like is None else parts.target[like : like + 1]
     same = parts.source.shape == parts.target.shape
@@ -344,7 +342,7 @@ def _with_row(read: ReadTransformer, like: int | None) -> tuple[ReadTransformer,
         output=torch.cat((parts.output, zeros)),
         bias=torch.cat((parts.bias, torch.tensor([_NEVER]))),
     )
-    return replace(read, parts=changed), len(parts.target)
+    return changed, len(parts.target)
 
 
 def _vocabulary(archive: ArgosPackage, name: str) -> dict[str, int]:

@@ -9,13 +9,12 @@ https://github.com/OpenNMT/CTranslate2, ``model_spec.py``, ``src/models/model.cc
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,17 +23,16 @@ from locant.interop.assembling import Parts, sinusoid_of, stacked
 from locant.positions import RotaryConfig
 from locant.positions.scaling import Unscaled
 from locant.rotary_configs import read_ctranslate2
-from locant.translation.ctranslate2 import module_names, value_names
+from locant.translation.ctranslate2 import ACTIVATIONS, value_names
+from locant.translation.module_names import module_names
 
-_TYPES = {"float32": 4, "int8": 1, "int16": 2, "int32": 4, "float16": 2, "bfloat16": 2}
-"""Types of values by their number in the file, and their bytes."""
+_TYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)
+"""Types of values by their number in the file."""
 _VERSIONS = range(4, 7)
 """Of the format; before 4 it did not say the types."""
 _HEADS = {"TransformerSpec": 8, "TransformerBase": 8, "TransformerBig": 16}
 """Kinds of models, and their heads where the weights do not say how many."""
 _REVISIONS = range(2, 8)
-_ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
-_GATED = {0: "reglu", 2: "swiglu", 3: "geglu", 6: "glu"}
 _ACTIVATION_NAMES = ("ReLU", "GELU by tanh", "SiLU", "GELU", "GELU by sigmoid", "tanh", "sigmoid")
 _SINUSOIDS: tuple[dict[str, Any], ...] = (
     {"dialect": "paper"},
@@ -81,7 +79,7 @@ class CTranslate2Weights:
     kind: str
     version: int
     revision: int
-    variables: dict[str, Tensor]
+    variables: dict[str, Tensor] = field(default_factory=dict)
     quantized: set[str] = field(default_factory=set)
 
 
@@ -95,89 +93,52 @@ def read_weights(content: bytes, what: str) -> CTranslate2Weights:
     Raises:
         CheckpointError: It is damaged, or of a version that is not known.
     """
-    reader = _Reader(content, what)
-    version = reader.number("I")
-    if version not in _VERSIONS:
-        raise CheckpointError(
-            f"{what} has version {version} of CTranslate2's format; versions {_VERSIONS[0]} to {_VERSIONS[-1]} are "
-            "read. Convert the model again with a newer CTranslate2."
-        )
-    kind, revision = reader.text(), reader.number("I")
-    stored: dict[str, tuple[str, Tensor]] = {}
-    for _ in range(reader.number("I")):
-        name = reader.text()
-        if name in stored:
-            raise CheckpointError(f"{what} is damaged: it holds '{name}' twice.")
-        stored[name] = reader.variable(name)
-    aliases = {reader.text(): reader.text() for _ in range(reader.number("I"))}
-    if reader.left:
-        raise CheckpointError(f"{what} is damaged: {reader.left:,} bytes follow its end.")
-    found = CTranslate2Weights(kind, version, revision, {})
-    for name, (stored_type, tensor) in stored.items():
-        if name.endswith(("_scale", "_zero")) and name.rpartition("_")[0] in stored:
-            continue
-        if name.endswith("weight") and stored_type != "float32":
-            found.quantized.add(stored_type)
-        if f"{name}_zero" in stored:
-            raise CheckpointError(f"{what} holds '{name}' with a shift of its zero (AWQ), which is not read.")
-        if f"{name}_scale" in stored:
-            scale = stored[f"{name}_scale"][1]
-            # Integers are the weights times a scale for each row, or for all.
-            if tensor.ndim != 2 or scale.shape not in ((), (len(tensor),)) or not (scale != 0).all():
-                raise CheckpointError(f"{what} is damaged: the scales of '{name}' do not fit it.")
-            tensor = tensor.float() / (scale[:, None] if scale.ndim else scale)
-        found.variables[name] = tensor
-    for alias, name in aliases.items():
-        if name not in found.variables:
-            raise CheckpointError(f"{what} is damaged: '{alias}' is another name of '{name}', which it does not hold.")
-        found.variables[alias] = found.variables[name]
+    file = io.BytesIO(content)
+
+    def number(form: str = "I") -> int:
+        return int(struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))[0])
+
+    def text() -> str:
+        return file.read(number("H")).removesuffix(b"\0").decode("utf-8")
+
+    def variable() -> Tensor:
+        shape = [number() for _ in range(number("B"))]
+        kind = _TYPES[number("B")]
+        return torch.frombuffer(bytearray(file.read(number())), dtype=kind).reshape(shape)
+
+    try:
+        version = number()
+        if version not in _VERSIONS:
+            raise CheckpointError(
+                f"{what} has version {version} of CTranslate2's format; versions {_VERSIONS[0]} to {_VERSIONS[-1]} are "
+                "read. Convert the model again with a newer CTranslate2."
+            )
+        found = CTranslate2Weights(text(), version, number())
+        stored: dict[str, Tensor] = {}
+        for _ in range(number()):
+            name = text()
+            stored[name] = variable()
+        aliases = {text(): text() for _ in range(number())}
+        if file.read(1):
+            raise ValueError("more follows its end")
+        for name, tensor in stored.items():
+            if name.endswith(("_scale", "_zero")) and name.rpartition("_")[0] in stored:
+                continue
+            if name.endswith("weight") and tensor.dtype != torch.float32:
+                found.quantized.add(str(tensor.dtype).removeprefix("torch."))
+            if f"{name}_zero" in stored:
+                raise CheckpointError(f"{what} holds '{name}' with a shift of its zero (AWQ), which is not read.")
+            tensor = tensor.float() if tensor.is_floating_point() else tensor
+            if (scale := stored.get(f"{name}_scale")) is not None:
+                # Integers are the weights times a scale for each row, or for all.
+                if tensor.ndim != 2 or scale.shape not in ((), (len(tensor),)) or not (scale != 0).all():
+                    raise ValueError(f"the scales of '{name}' do not fit it")
+                tensor = tensor / (scale[:, None] if scale.ndim else scale).float()
+            found.variables[name] = tensor
+        found.variables |= {alias: found.variables[name] for alias, name in aliases.items()}
+    except (struct.error, ValueError, KeyError, IndexError, RuntimeError) as error:
+        raise CheckpointError(f"{what} is damaged: {error}") from None
     return found
-
-
-class _Reader:
-    """Reads the file from its beginning, and nothing behind its end."""
-
-    def __init__(self, content: bytes, what: str) -> None:
-        self._content = memoryview(content)
-        self._place = 0
-        self._what = what
-
-    @property
-    def left(self) -> int:
-        return len(self._content) - self._place
-
-    def take(self, size: int) -> memoryview:
-        if size > self.left:
-            raise CheckpointError(f"{self._what} is damaged: it ends too early.")
-        self._place += size
-        return self._content[self._place - size : self._place]
-
-    def number(self, form: str) -> int:
-        return int(struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}")))[0])
-
-    def text(self) -> str:
-        raw = bytes(self.take(self.number("H")))
-        try:
-            return raw.removesuffix(b"\0").decode("utf-8")
-        except UnicodeDecodeError:
-            raise CheckpointError(f"{self._what} is damaged: the name of a variable is not UTF-8.") from None
-
-    def variable(self, name: str) -> tuple[str, Tensor]:
-        shape = [self.number("I") for _ in range(self.number("B"))]
-        kind = self.number("B")
-        if kind >= len(_TYPES):
-            raise CheckpointError(f"{self._what} holds '{name}' in the type {kind}, which is not known.")
-        (stored, width), size = list(_TYPES.items())[kind], self.number("I")
-        if size != prod(shape) * width:
-            raise CheckpointError(f"{self._what} is damaged: '{name}' has not the size of its shape.")
-        raw = self.take(size)
-        if stored == "bfloat16":
-            wide = np.frombuffer(raw, dtype="<u2").astype(np.uint32) << 16
-            values = wide.view(np.float32)
-        else:
-            values = np.frombuffer(raw, dtype=np.dtype(stored).newbyteorder("<")).copy()
-        tensor = torch.from_numpy(values.astype(values.dtype.newbyteorder("="))).reshape(shape)
-        return stored, tensor.float() if stored in ("float16", "bfloat16") else tensor
 
 
 class _Variables:
@@ -235,27 +196,16 @@ class _Variables:
             )
 
 
-@dataclass
-class ReadTransformer:
-    """What was read of a CTranslate2 Transformer.
-
-    Attributes:
-        parts: Of the model.
-        zero_start: Whether the decoder reads zeros before its first token, whatever that is.
-        positions: Rows of the tables of positions, or ``None`` where there is no end.
-    """
-
-    parts: Parts
-    zero_start: bool
-    positions: int | None
-
-
-def read_transformer(weights: CTranslate2Weights, what: str) -> ReadTransformer:
-    """Return the parts of a model.
+def read_transformer(weights: CTranslate2Weights, what: str) -> tuple[Parts, bool, int | None]:
+    """Return a model.
 
     Args:
         weights: As they are stored.
         what: The file, for messages.
+
+    Returns:
+        Its parts, whether the decoder reads zeros before its first token, whatever that is, and the rows of the tables
+        of positions, ``None`` where there is no end.
 
     Raises:
         ConfigError: Locant cannot express the model; the message says why.
@@ -289,34 +239,32 @@ def read_transformer(weights: CTranslate2Weights, what: str) -> ReadTransformer:
                     "decoder; Locant has one for both."
                 )
         options[f"{stack}_layers"] = layers
-        for module, theirs in module_names(
-            stack, layers, gated=own["feed_forward"] in _GATED.values(), norm=own["norm"]
-        ):
-            parts = value_names(module)
-            matrices = [left.take(f"{name}/{parts[0]}") for name in theirs]
+        gated = ACTIVATIONS[own["feed_forward"]][1]
+        for module in module_names(stack, layers, norm=own["norm"], gated=gated):
+            weight, bias = value_names(module)
+            matrices = [left.take(f"{name}/{weight}") for name in module.ctranslate2]
             # A linear map without bias has zeros.
-            added = [left.optional(f"{name}/{parts[1]}") for name in theirs]
+            added = [left.optional(f"{name}/{bias}") for name in module.ctranslate2]
             biases = [
                 torch.zeros(matrix.shape[:1]) if one is None else one
                 for matrix, one in zip(matrices, added, strict=True)
             ]
-            state[f"{module}.weight"], state[f"{module}.bias"] = stacked(matrices, what), stacked(biases, what)
+            state[f"{module.locant}.weight"] = stacked(matrices, what)
+            state[f"{module.locant}.bias"] = stacked(biases, what)
         # Locant multiplies embeddings by sqrt(E) whatever the model.
         scales.append(scale / math.sqrt(width))
         rows += [] if table is None else [table]
     options["d_ff"] = state["encoder.layers.0.feed_forward.outer.weight"].shape[-1]
-    bias = left.optional("decoder/projection/bias")
+    output_bias = left.optional("decoder/projection/bias")
     zero_start = bool(left.number("decoder/start_from_zero_embedding", 0))
     left.end()
     source, target = (
         matrix if scale == 1 else matrix * scale for matrix, scale in zip((source, target), scales, strict=True)
     )
-    bias = torch.zeros(len(output)) if bias is None else bias.float()
-    if bias.shape != (len(output),) or len(target) != len(output):
+    output_bias = torch.zeros(len(output)) if output_bias is None else output_bias.float()
+    if output_bias.shape != (len(output),) or len(target) != len(output):
         raise CheckpointError(f"{what} is damaged: embeddings, projection and its bias differ in their rows.")
-    return ReadTransformer(
-        Parts(options, source, target, output, bias, state.__getitem__), zero_start, min(rows, default=None)
-    )
+    return Parts(options, source, target, output, output_bias, state.__getitem__), zero_start, min(rows, default=None)
 
 
 def _stack_options(
@@ -325,8 +273,8 @@ def _stack_options(
     """Return what a stack says of the configuration, the factor of its embeddings, and its number of positions."""
     activation = int(left.number(f"{stack}/activation", 0))
     gated = left.has(f"{stack}/layer_0/ffn/linear_0_noact/")
-    kinds = _GATED if gated else _ACTIVATIONS
-    if activation not in kinds:
+    kind = next((name for name, each in ACTIVATIONS.items() if each == (activation, gated)), None)
+    if kind is None:
         named = dict(enumerate(_ACTIVATION_NAMES)).get(activation, str(activation))
         raise ConfigError(
             f"The activation of the model in {what} is {named}, which Locant's feed-forward does not have"
@@ -352,7 +300,7 @@ def _stack_options(
     options = {
         "norm": "pre" if left.number(f"{stack}/pre_norm", 1) else "post",
         "heads": heads,
-        "feed_forward": kinds[activation],
+        "feed_forward": kind,
         "position": "rotary" if rotation else "sinusoidal",
         "position_options": rotation or plain,
     }

@@ -7,12 +7,10 @@ Locant's modules; import and export read them in the two directions.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -20,16 +18,15 @@ from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
 from locant.files import read_json, replacing_folder, write_json, write_tensors, write_text
-from locant.interop.assembling import Parts, assemble, sinusoid_of, stacked
+from locant.interop.assembling import Parts, sinusoid_of, stacked
 from locant.interop.huggingface_files import Foreign, Row, read_rows, read_weights
-from locant.interop.sentencepiece_models import Side
 from locant.models.architectures import require_transformer
-from locant.models.config import unserved
+from locant.models.config import TransformerConfig, unserved
 from locant.models.decoding_settings import LONGEST_SOURCE, MOST_HYPOTHESES, DecodingSettings
 from locant.models.model_card import CARD, model_card
-from locant.models.model_folder import ModelFolder, save_model_folder
+from locant.models.model_folder import ModelFolder
 from locant.models.transformer import Transformer
-from locant.text.tokenizer_pair import LanguageTokens, TokenizerPair
+from locant.translation.module_names import ModuleNames, module_names
 from locant.version import __version__
 
 _SETTINGS = {
@@ -49,27 +46,13 @@ _SETTINGS = {
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 _SOURCE, _TARGET = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 _SHARED, _OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
-_LAYER = re.compile(r"model\.(?P<stack>encoder|decoder)\.layers\.(?P<number>\d{1,6})\.")
 
-# What generation_config.json may say that Locant's search does not do, and what changes nothing.
-_SEARCH = {
-    "bad_words_ids": None,
-    "suppress_tokens": None,
-    "begin_suppress_tokens": None,
-    "force_words_ids": None,
-    "forced_bos_token_id": None,
-    "forced_eos_token_id": None,
-    "sequence_bias": None,
-    "min_length": 0,
-    "min_new_tokens": 0,
-    "no_repeat_ngram_size": 0,
-    "encoder_no_repeat_ngram_size": 0,
-    "repetition_penalty": 1,
-    "encoder_repetition_penalty": 1,
-    "exponential_decay_length_penalty": None,
-    "diversity_penalty": 0,
-    "do_sample": False,
-}
+_SEARCH = (
+    "bad_words_ids suppress_tokens begin_suppress_tokens force_words_ids forced_bos_token_id forced_eos_token_id "
+    "sequence_bias min_length min_new_tokens no_repeat_ngram_size encoder_no_repeat_ngram_size repetition_penalty "
+    "encoder_repetition_penalty exponential_decay_length_penalty diversity_penalty do_sample"
+)
+"""What generation_config.json may say that Locant's search does not do."""
 
 
 class MarianConfig(Foreign):
@@ -80,8 +63,7 @@ class MarianConfig(Foreign):
         title: Its name in messages.
         norm: Where its layer norms stand, as in Locant's configuration.
         tables: The tensors that hold its sinusoid, where the weights do.
-        has_bias: Whether its logits have a bias.
-        several: Whether the first token that it writes is that of a language.
+        several: Whether the first token that it writes is that of a language; its logits have no bias then.
     """
 
     kind: ClassVar[str] = "marian"
@@ -91,7 +73,6 @@ class MarianConfig(Foreign):
         "model.encoder.embed_positions.weight",
         "model.decoder.embed_positions.weight",
     )
-    has_bias: ClassVar[bool] = True
     several: ClassVar[bool] = False
 
     tokenizer_class: str | None = None
@@ -143,7 +124,6 @@ class M2M100Config(MarianConfig):
         "model.encoder.embed_positions.weights",
         "model.decoder.embed_positions.weights",
     )
-    has_bias: ClassVar[bool] = False
     several: ClassVar[bool] = True
 
     vocab_size: int = 128112
@@ -159,9 +139,6 @@ class M2M100Config(MarianConfig):
     def position_options(self) -> dict[str, Any]:
         """Options of Locant's sinusoidal scheme."""
         return {"dialect": "tensor2tensor", "start": self.pad_token_id + 1}
-
-
-Config = TypeVar("Config", bound=MarianConfig)
 
 
 class AddedToken(Foreign):
@@ -187,6 +164,11 @@ class SpecialNames(Foreign):
 
     def require(self, vocab: Mapping[str, int], path: Path, eos: int) -> None:
         """Check that every token has a row, and that sentences end and unknown words are as the model has them.
+
+        Args:
+            vocab: The row of each token.
+            path: The file, for messages.
+            eos: The row of EOS.
 
         Raises:
             ConfigError: A token has no row, or another one.
@@ -243,6 +225,12 @@ class TokenizerConfig(SpecialNames):
             )
         return found
 
+    def require_tokens(self, folder: Path, vocab: Mapping[str, int], eos: int) -> None:
+        """Check this file and ``special_tokens_map.json`` as :meth:`SpecialNames.require` does."""
+        self.require(vocab, folder / "tokenizer_config.json", eos)
+        path = folder / "special_tokens_map.json"
+        SpecialNames.read(path, optional=True).require(vocab, path, eos)
+
     def added(self, folder: Path, more: list[AddedToken]) -> dict[str, AddedToken]:
         """Return the tokens that were added, by name, of all files that list them.
 
@@ -269,51 +257,13 @@ def _content(token: str | AddedToken) -> str:
     return token if isinstance(token, str) else token.content
 
 
-@dataclass(frozen=True)
-class Module:
-    """A module with weight and bias.
-
-    Attributes:
-        locant: Its name in a Locant model.
-        theirs: The names of the modules in Hugging Face whose rows it stacks.
-        stream: Whether its input (``reads``) or its output (``writes``) is the residual stream.
-    """
-
-    locant: str
-    theirs: tuple[str, ...]
-    stream: Literal["reads", "writes"]
+def modules(config: MarianConfig | TransformerConfig) -> Iterator[ModuleNames]:
+    """Yield every module with weight and bias; the embeddings and the output are not among them."""
+    for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        yield from module_names(stack, layers, norm=config.norm)
 
 
-def modules(encoder_layers: int, decoder_layers: int, norm: str) -> Iterator[Module]:
-    """Yield every module with weight and bias; the embeddings and the output are not among them.
-
-    Args:
-        encoder_layers: How many there are.
-        decoder_layers: Likewise.
-        norm: ``pre`` where each stack ends in a layer norm, as in M2M-100.
-    """
-    for stack, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
-        for index in range(layers):
-            own, other = f"{stack}.layers.{index}", f"model.{stack}.layers.{index}"
-            queries = tuple(f"{other}.self_attn.{name}_proj" for name in "qkv")
-            yield Module(f"{own}.self_attention.query_key_value", queries, "reads")
-            yield Module(f"{own}.self_attention.output", (f"{other}.self_attn.out_proj",), "writes")
-            norms = ["self_attn_layer_norm", "final_layer_norm"]
-            if stack == "decoder":
-                yield Module(f"{own}.cross_attention.query", (f"{other}.encoder_attn.q_proj",), "reads")
-                keys = tuple(f"{other}.encoder_attn.{name}_proj" for name in "kv")
-                yield Module(f"{own}.cross_attention.key_value", keys, "reads")
-                yield Module(f"{own}.cross_attention.output", (f"{other}.encoder_attn.out_proj",), "writes")
-                norms.insert(1, "encoder_attn_layer_norm")
-            yield Module(f"{own}.feed_forward.inner", (f"{other}.fc1",), "reads")
-            yield Module(f"{own}.feed_forward.outer", (f"{other}.fc2",), "writes")
-            for place, name in enumerate(norms):
-                yield Module(f"{own}.residuals.{place}.norm", (f"{other}.{name}",), "writes")
-        if norm == "pre":
-            yield Module(f"{stack}.norm", (f"model.{stack}.layer_norm",), "writes")
-
-
-def read_config(folder: Path, kind: type[Config]) -> Config:
+def read_config(folder: Path, kind: type[MarianConfig]) -> MarianConfig:
     """Read ``config.json`` as that of one kind of model.
 
     Raises:
@@ -348,122 +298,72 @@ def read_config(folder: Path, kind: type[Config]) -> Config:
     return config
 
 
-class StoredModel:
-    """The weights of a folder, checked against its configuration before anything of its sizes is made.
+def read_parts(folder: Path, config: MarianConfig) -> Parts:
+    """Return a model, whose weights are checked against its configuration before anything of its sizes is made.
 
     Args:
-        folder: Holds them.
+        folder: Holds the weights.
         config: The configuration.
 
     Raises:
         ConfigError: A tensor is of no module that such a model has, or positions are another table.
         CheckpointError: The weights are missing or damaged, or have other layers or sizes.
     """
-
-    def __init__(self, folder: Path, config: MarianConfig) -> None:
-        self._path, self._config, self._weights = folder / "config.json", config, read_weights(folder)
-        found: dict[str, set[int]] = {"encoder": set(), "decoder": set()}
-        for name in self._weights:
-            if layer := _LAYER.match(name):
-                found[layer["stack"]].add(int(layer["number"]))
-        for stack, numbers in found.items():
-            layers = getattr(config, f"{stack}_layers")
-            if not numbers or layers != len(numbers) or layers != max(numbers) + 1:
-                raise CheckpointError(
-                    f"{self._path} says {stack}_layers {layers}, but the weights have {len(numbers)}."
-                )
-        self._modules = {
-            module.locant: module.theirs
-            for module in modules(config.encoder_layers, config.decoder_layers, config.norm)
-        }
-        known = {f"{name}.{part}" for names in self._modules.values() for name in names for part in ("weight", "bias")}
-        known |= {_SOURCE, _TARGET, _SHARED, _OUTPUT, *config.tables, *([BIAS] if config.has_bias else [])}
-        unknown = sorted(self._weights.keys() - known)
-        if unknown:
-            raise ConfigError(f"The weights hold '{unknown[0]}', which no {config.title} model in Hugging Face has.")
-        for name in ("model.encoder.layers.0.fc1.weight", "model.decoder.layers.0.fc1.weight"):
-            self._require(name, self._tensor(name), (config.encoder_ffn_dim, config.d_model))
-        shared = (_TARGET, _OUTPUT) if config.share_encoder_decoder_embeddings else ()
-        # Tied matrices are stored under one of several names.
-        self._source = self._first(config.vocab_size, _SOURCE, _SHARED, *shared)
-        self._target = self._first(config.target_size, _TARGET, _SHARED, _OUTPUT)
-        self._output = self._first(config.target_size, _OUTPUT, _TARGET, _SHARED)
-        self._bias = self._weights.get(BIAS, torch.zeros(config.target_size)).flatten().float()
-        self._require(f"the bias of the logits ({BIAS})", self._bias, (config.target_size,))
-        options = config.position_options
-        for table in [self._weights[name].float() for name in config.tables if name in self._weights]:
-            if sinusoid_of(table[options.get("start", 0) :], [options]) is None:
-                raise ConfigError(
-                    f"The positions in {folder} are not {config.title}'s sinusoid, so it is not imported."
-                )
-
-    @property
-    def has_bias(self) -> bool:
-        """Whether a bias is added to the logits."""
-        return bool((self._bias != 0).any())
-
-    def build(self, source_rows: list[int], target_rows: list[int]) -> Transformer:
-        """Return the Locant model with the same logits, once; see :func:`locant.interop.assembling.assemble`.
-
-        Args:
-            source_rows: The row of each of Locant's source ids.
-            target_rows: Likewise of the target.
-        """
-        config = self._config
-        options = {ours: getattr(config, theirs) for theirs, ours in _SETTINGS.items()}
-        options |= {"norm": config.norm, "position_options": config.position_options}
-        options["feed_forward"] = _ACTIVATIONS[config.activation_function]
-        # Locant multiplies embeddings by sqrt(E) whatever the model.
-        scale = 1.0 if config.scale_embedding else math.sqrt(config.d_model)
-        # Tied matrices are one tensor here too, and every other weight is let go when the model has it.
-        matrices = {name: self._weights[name].float() for name in (self._source, self._target, self._output)}
-        scaled = {name: matrix if scale == 1 else matrix / scale for name, matrix in matrices.items()}
-        parts = Parts(
-            options, scaled[self._source], scaled[self._target], matrices[self._output], self._bias, self._weight
+    path, weights = folder / "config.json", read_weights(folder)
+    if config.encoder_layers + config.decoder_layers > len(weights):
+        raise CheckpointError(f"{path} says more encoder_layers and decoder_layers than the weights have.")
+    theirs = {module.locant: module.huggingface for module in modules(config)}
+    known = {f"{name}.{part}" for names in theirs.values() for name in names for part in ("weight", "bias")}
+    known |= {_SOURCE, _TARGET, _SHARED, _OUTPUT, *config.tables, *([] if config.several else [BIAS])}
+    if unknown := sorted(weights.keys() - known):
+        raise ConfigError(
+            f"The weights in {folder} hold '{unknown[0]}', which a {config.title} model of these layers does not have."
         )
-        return assemble(parts, source_rows, target_rows, str(self._path))
 
-    def save(
-        self, run: Path, source: Side, target: Side, languages: LanguageTokens | None = None, **named: str | None
-    ) -> list[str]:
-        """Write the Locant model with its tokenizers as a model folder, and return what was not taken over.
+    def stored(name: str, *shape: int) -> Tensor:
+        if name not in weights:
+            raise CheckpointError(f"The weights in {folder} lack the tensor '{name}'.")
+        if shape and weights[name].shape != shape:
+            said, found = (" x ".join(map(str, sizes)) for sizes in (shape, weights[name].shape))
+            raise CheckpointError(f"{path} makes {name} {said}, but the weights have {found}.")
+        return weights[name]
 
-        Args:
-            run: The folder.
-            source: Of the tokenizers.
-            target: Likewise.
-            languages: Tokens that a model for several languages is told.
-            named: ``source_language`` and ``target_language``, where the model has one of each.
-        """
-        model = self.build(source.rows, target.rows)
-        tokenizers = TokenizerPair(source.tokenizer, target.tokenizer, languages)
-        decoding, notes = read_search(self._path.parent, self._config, special_tokens=2 if languages else 1)
-        with replacing_folder(run) as temporary:
-            save_model_folder(temporary, model, tokenizers, decoding, **named)
-        return notes
-
-    def _weight(self, name: str) -> Tensor:
+    def weight(name: str) -> Tensor:
         module, _, part = name.rpartition(".")
-        names = [f"{theirs}.{part}" for theirs in self._modules[module]]
-        found = stacked([self._tensor(name) for name in names], name)
+        names = [f"{one}.{part}" for one in theirs[module]]
+        found = stacked([stored(name) for name in names], name)
         for name in names:
-            del self._weights[name]
+            del weights[name]  # the model has it now
         return found
 
-    def _tensor(self, name: str) -> Tensor:
-        if name not in self._weights:
-            raise CheckpointError(f"The weights in {self._path.parent} lack the tensor '{name}'.")
-        return self._weights[name]
-
-    def _first(self, size: int, *names: str) -> str:
-        name = next((name for name in names if name in self._weights), names[0])
-        self._require(name, self._tensor(name), (size, self._config.d_model))
-        return name
-
-    def _require(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
-        if tensor.shape != shape:
-            said, found = (" x ".join(map(str, sizes)) for sizes in (shape, tensor.shape))
-            raise CheckpointError(f"{self._path} makes {name} {said}, but the weights have {found}.")
+    for stack in ("encoder", "decoder"):
+        stored(f"model.{stack}.layers.0.fc1.weight", config.encoder_ffn_dim, config.d_model)
+    # Tied matrices are stored under one of several names, and are one tensor here too.
+    tied = (_TARGET, _OUTPUT) if config.share_encoder_decoder_embeddings else ()
+    matrices: dict[str, Tensor] = {}
+    chosen = []
+    for rows, names in (
+        (config.vocab_size, (_SOURCE, _SHARED, *tied)),
+        (config.target_size, (_TARGET, _SHARED, _OUTPUT)),
+        (config.target_size, (_OUTPUT, _TARGET, _SHARED)),
+    ):
+        name = next((name for name in names if name in weights), names[0])
+        matrix = stored(name, rows, config.d_model)
+        matrices.setdefault(name, matrix.float())
+        chosen.append(name)
+    bias = stored(BIAS, 1, config.target_size)[0].float() if BIAS in weights else torch.zeros(config.target_size)
+    options = config.position_options
+    for table in [weights[name].float() for name in config.tables if name in weights]:
+        if sinusoid_of(table[options.get("start", 0) :], [options]) is None:
+            raise ConfigError(f"The positions in {folder} are not {config.title}'s sinusoid, so it is not imported.")
+    # Locant multiplies embeddings by sqrt(E) whatever the model.
+    scale = 1.0 if config.scale_embedding else math.sqrt(config.d_model)
+    scaled = {name: matrix if scale == 1 else matrix / scale for name, matrix in matrices.items()}
+    settings: dict[str, Any] = {ours: getattr(config, theirs) for theirs, ours in _SETTINGS.items()}
+    settings |= {"norm": config.norm, "position_options": options}
+    settings["feed_forward"] = _ACTIVATIONS[config.activation_function]
+    source, target, output = chosen
+    return Parts(settings, scaled[source], scaled[target], matrices[output], bias, weight)
 
 
 def read_search(folder: Path, config: MarianConfig, special_tokens: int) -> tuple[DecodingSettings, list[str]]:
@@ -492,13 +392,14 @@ def read_search(folder: Path, config: MarianConfig, special_tokens: int) -> tupl
     ]
     never = [config.pad_token_id, config.bos_token_id, config.decoder_start_token_id]  # nor does Locant write these
     left = []
-    for key, neutral in (_SEARCH | {"forced_eos_token_id": config.eos_token_id}).items():
+    for key in _SEARCH.split():
         value = found.get(key)
         if key == "forced_bos_token_id" and config.several:
             continue
         if key in ("bad_words_ids", "suppress_tokens") and isinstance(value, list):
             value = [one for one in value if one not in never and one not in [[row] for row in never]] or None
-        if value is not None and value != neutral:
+        neutral = (config.eos_token_id,) if key.startswith("forced") else (0, 1)
+        if value is True or (value is not None and value not in neutral):
             left.append(key)
     if left:
         notes.append(f"What transformers does by {', '.join(left)} of {path.name} is not done here.")
@@ -578,14 +479,11 @@ def write_weights(
     state, config = model.state_dict(), model.config
     features = torch.arange(config.d_model) if order is None else order
     found: dict[str, Tensor] = {}
-    for module in modules(config.encoder_layers, config.decoder_layers, config.norm):
+    for module in modules(config):
         weight, bias = state[f"{module.locant}.weight"], state[f"{module.locant}.bias"]
-        if module.stream == "reads":
-            weight = weight[:, features]
-        else:
-            weight, bias = weight[features], bias[features]
-        parts = len(module.theirs)
-        for name, part, values in zip(module.theirs, weight.chunk(parts), bias.chunk(parts), strict=True):
+        weight, bias = (weight[features], bias[features]) if module.writes else (weight[:, features], bias)
+        parts = len(module.huggingface)
+        for name, part, values in zip(module.huggingface, weight.chunk(parts), bias.chunk(parts), strict=True):
             found[f"{name}.weight"], found[f"{name}.bias"] = part, values
     source, target, output = (
         state[f"{name}.weight"][:, features] for name in ("source_embedding", "target_embedding", "output")

@@ -5,15 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from locant.errors import CheckpointError, ConfigError, LocantError, nearest
-from locant.files import require_new_folder
+from locant.files import replacing_folder, require_new_folder
 from locant.interop.argos import SUFFIX, import_argos
-from locant.interop.assembling import FOLDED
-from locant.interop.huggingface import M2M100Config, MarianConfig, StoredModel, TokenizerConfig, read_config
+from locant.interop.assembling import FOLDED, assemble
+from locant.interop.huggingface import (
+    M2M100Config,
+    MarianConfig,
+    TokenizerConfig,
+    read_config,
+    read_parts,
+    read_search,
+)
 from locant.interop.huggingface_files import Foreign
 from locant.interop.m2m100 import read_multilingual
 from locant.interop.marian import read_sides
+from locant.models.model_folder import save_model_folder
 from locant.text.sentencepiece_model import model_proto
-from locant.text.tokenizer_pair import LanguageTokens
+from locant.text.tokenizer_pair import LanguageTokens, TokenizerPair
 
 _KINDS: dict[str, type[MarianConfig]] = {kind.kind: kind for kind in (MarianConfig, M2M100Config)}
 _LONGEST_MESSAGE = 1000
@@ -74,16 +82,21 @@ def _import_huggingface(folder: Path, run: Path) -> list[str]:
             f"{known}."
         )
     config = read_config(folder, _KINDS[kind])
-    stored = StoredModel(folder, config)
+    parts = read_parts(folder, config)
+    has_bias = bool((parts.bias != 0).any())
     languages: LanguageTokens | None
     if isinstance(config, M2M100Config):
         source, target, languages = read_multilingual(folder, config)
     else:
         source, target, languages = read_sides(folder, config)
+    model = assemble(parts, source.rows, target.rows, str(path))
+    tokenizers = TokenizerPair(source.tokenizer, target.tokenizer, languages)
+    decoding, notes = read_search(folder, config, special_tokens=2 if languages else 1)
     about = TokenizerConfig.read(folder / "tokenizer_config.json", optional=True)
     # The name of several languages is that of their group.
     named = {"source_language": about.source_lang, "target_language": None if languages else about.target_lang}
-    notes = stored.save(run, source, target, languages, **{} if config.several else named)
+    with replacing_folder(run) as temporary:
+        save_model_folder(temporary, model, tokenizers, decoding, **{} if config.several else named)
     if languages:
         codes, side = list(languages.ids), "--source-language and " if languages.takes_source else ""
         notes.append(
@@ -103,4 +116,4 @@ def _import_huggingface(folder: Path, run: Path) -> list[str]:
             "Padding and the decoder's start share a row in Marian and have one each in Locant: logits are the same, "
             "but log-probabilities count that row twice."
         )
-    return [*notes, FOLDED] if stored.has_bias else notes
+    return [*notes, FOLDED] if has_bias else notes

@@ -23,7 +23,6 @@ from locant.interop.huggingface import (
     SEARCH_DIFFERS,
     AddedToken,
     M2M100Config,
-    SpecialNames,
     TokenizerConfig,
     require_same,
     write_weights,
@@ -126,9 +125,7 @@ def read_multilingual(folder: Path, config: M2M100Config) -> tuple[Side, Side, L
     missing = [name for name in ("<s>", "<unk>") if name not in vocab]
     if missing:
         raise CheckpointError(f"The tokenizer of {folder} has no token {' and no token '.join(missing)}.")
-    about.require(vocab, folder / "tokenizer_config.json", config.eos_token_id)
-    names = folder / "special_tokens_map.json"
-    SpecialNames.read(names, optional=True).require(vocab, names, config.eos_token_id)
+    about.require_tokens(folder, vocab, config.eos_token_id)
     vocab |= {f"<row {row}>": row for row in range(size) if row not in rows}
     special = Special(config.pad_token_id, vocab["<s>"], config.eos_token_id)
     source, target = (

@@ -20,7 +20,6 @@ from locant.interop.huggingface import (
     BIAS,
     SEARCH_DIFFERS,
     MarianConfig,
-    SpecialNames,
     TokenizerConfig,
     require_same,
     write_weights,
@@ -83,9 +82,7 @@ def read_sides(folder: Path, config: MarianConfig) -> tuple[Side, Side, Language
     ):
         if "<unk>" not in rows or len(rows) != size or set(rows.values()) != set(range(size)):
             raise CheckpointError(f"{folder / name} does not name each of the {size} rows once, <unk> among them.")
-    about.require(vocab, folder / "tokenizer_config.json", config.eos_token_id)
-    path = folder / "special_tokens_map.json"
-    SpecialNames.read(path, optional=True).require(vocab, path, config.eos_token_id)
+    about.require_tokens(folder, vocab, config.eos_token_id)
     special = Special(config.pad_token_id, config.decoder_start_token_id, config.eos_token_id)
     models = [(path.read_bytes(), str(path)) for path in (folder / "source.spm", folder / "target.spm")]
     source = build_side(*models[0], vocab, special, encodes=True)

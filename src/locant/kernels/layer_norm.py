@@ -187,14 +187,7 @@ def _gradients(ctx: Any, outer: Tensor | None, *_: None) -> tuple[Tensor | None,
 
 
 def _kernel_backward(
-    outer: Tensor,
-    rows: Tensor,
-    inverse: Tensor,
-    weight: Tensor,
-    seed: _Maybe,
-    dropped: int,
-    apart: bool,
-    dtype: _Type,
+    outer: Tensor, rows: Tensor, inverse: Tensor, weight: Tensor, seed: _Maybe, dropped: int, apart: bool, dtype: _Type
 ) -> _Three:
     scale = scale_of(dropped, seed)
     outer, weight = outer.contiguous(), weight.contiguous()  # copies must outlive the call
@@ -208,14 +201,7 @@ def _kernel_backward(
 
 
 def _plain_backward(
-    outer: Tensor,
-    rows: Tensor,
-    inverse: Tensor,
-    weight: Tensor,
-    seed: _Maybe,
-    dropped: int,
-    apart: bool,
-    dtype: _Type,
+    outer: Tensor, rows: Tensor, inverse: Tensor, weight: Tensor, seed: _Maybe, dropped: int, apart: bool, dtype: _Type
 ) -> _Three:
     above, wide = _wide(outer), _wide(rows)
     gradient = above * weight

@@ -37,48 +37,21 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 }
 """What each variant needs of a processor, the least one of an architecture first; ``hatch_build.py`` builds them."""
 
-# The bit of each feature and the number, of those that processor.cpp writes, in which it stands.
-_X86_BITS = {
-    "sse3": (0, 0),
-    "ssse3": (0, 9),
-    "fma": (0, 12),
-    "cmpxchg16b": (0, 13),
-    "sse4.1": (0, 19),
-    "sse4.2": (0, 20),
-    "movbe": (0, 22),
-    "popcnt": (0, 23),
-    "avx": (0, 28),
-    "f16c": (0, 29),
-    "lahf": (1, 0),
-    "lzcnt": (1, 5),
-    "bmi1": (2, 3),
-    "avx2": (2, 5),
-    "bmi2": (2, 8),
-    "avx512f": (2, 16),
-    "avx512dq": (2, 17),
-    "avx512cd": (2, 28),
-    "avx512bw": (2, 30),
-    "avx512vl": (2, 31),
-    "avx512_vnni": (3, 11),
-    "avx512_bf16": (5, 5),
-    "amx_bf16": (4, 22),
-    "amx_tile": (4, 24),
-    "amx_int8": (4, 25),
-}
-_ARM_BITS = {
-    "asimd": (0, 1),
-    "crc32": (0, 7),
-    "atomics": (0, 8),
-    "asimdrdm": (0, 12),
-    "asimddp": (0, 20),
-    "i8mm": (1, 13),
-    "bf16": (1, 14),
-}
+# The bit of each feature in the numbers that processor.cpp writes, by the number.
+_X86_BITS = (
+    {"sse3": 0, "ssse3": 9, "fma": 12, "cmpxchg16b": 13, "sse4.1": 19, "sse4.2": 20, "movbe": 22, "popcnt": 23}
+    | {"avx": 28, "f16c": 29},
+    {"lahf": 0, "lzcnt": 5},
+    {"bmi1": 3, "avx2": 5, "bmi2": 8, "avx512f": 16, "avx512dq": 17, "avx512cd": 28, "avx512bw": 30, "avx512vl": 31},
+    {"avx512_vnni": 11},
+    {"amx_bf16": 22, "amx_tile": 24, "amx_int8": 25},
+    {"avx512_bf16": 5},
+)
+_ARM_BITS = ({"asimd": 1, "crc32": 7, "atomics": 8, "asimdrdm": 12, "asimddp": 20}, {"i8mm": 13, "bf16": 14})
 _XCR0, _LENT = 6, 7
 # Bits of XCR0: the system keeps the registers xmm and ymm; besides these those of AVX-512; those of AMX, for which a
 # process has to ask besides.
 _YMM, _ZMM, _TILES = 0x06, 0xE6, 0x60000
-_IN_YMM = ("avx", "avx2", "f16c", "fma")
 
 
 @dataclass(frozen=True)
@@ -138,14 +111,14 @@ def features(numbers: Sequence[int], *, arm: bool) -> set[str]:
         numbers: What ``locant_processor`` writes, see ``processor.cpp``.
         arm: Whether they are those of an ARM processor.
     """
-    bits = _ARM_BITS if arm else _X86_BITS
-    found = {name for name, (number, bit) in bits.items() if numbers[number] >> bit & 1}
+    known = zip(numbers, _ARM_BITS if arm else _X86_BITS, strict=False)
+    found = {name for number, bits in known for name, bit in bits.items() if number >> bit & 1}
     if arm:
         return found
     if numbers[_XCR0] & _YMM != _YMM:
-        found.difference_update(_IN_YMM)
+        found -= {"avx", "avx2", "f16c", "fma"}
     if numbers[_XCR0] & _ZMM != _ZMM:
-        found.difference_update(name for name in bits if name.startswith("avx512"))
+        found = {name for name in found if not name.startswith("avx512")}
     if numbers[_XCR0] & _TILES != _TILES or not numbers[_LENT]:
-        found.difference_update(name for name in bits if name.startswith("amx"))
+        found = {name for name in found if not name.startswith("amx")}
     return found

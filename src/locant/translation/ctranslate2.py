@@ -31,7 +31,6 @@ from locant.files import cache_folder, replacing_folder
 from locant.lazy import require_package
 from locant.locks import thread_lock
 from locant.models.architectures import require_transformer
-from locant.models.blocks import Decoder, Encoder
 from locant.models.config import require_served
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_card import weights_digest
@@ -40,6 +39,8 @@ from locant.models.transformer import Transformer
 from locant.rotary_configs import write_ctranslate2
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from locant.translation.hypotheses import Hypothesis, length_penalty
+from locant.translation.kernel_weights import PositionCodes, PositionRotations, stack_positions
+from locant.translation.module_names import ModuleNames, module_names
 from locant.translation.search import require_ids
 from locant.version import __version__
 
@@ -52,16 +53,18 @@ COMPUTE_TYPES = ("default", "auto", *QUANTIZATIONS)
 _UNUSED_DAYS = 30
 """Conversions that nobody used for so long are removed from the cache."""
 
-# The feed-forward kinds: CTranslate2's activation, and whether it gates.
-_ACTIVATIONS = {
-    "relu": ("RELU", False),
-    "gelu": ("GELU", False),
-    "silu": ("SWISH", False),
-    "glu": ("Sigmoid", True),
-    "reglu": ("RELU", True),
-    "geglu": ("GELU", True),
-    "swiglu": ("SWISH", True),
+ACTIVATIONS = {
+    "relu": (0, False),
+    "gelu": (3, False),
+    "silu": (2, False),
+    "glu": (6, True),
+    "reglu": (0, True),
+    "geglu": (3, True),
+    "swiglu": (2, True),
 }
+"""The number of CTranslate2's activation for each kind of feed-forward, and whether it gates."""
+
+_EXPORT = "Export to CTranslate2"
 
 
 _LOADED: weakref.WeakSet[CTranslate2Engine] = weakref.WeakSet()
@@ -269,7 +272,7 @@ def write_model(found: ModelFolder, folder: Path, quantization: str | None = Non
     """
     from ctranslate2 import specs
 
-    model = require_transformer(found.model, "Export to CTranslate2")
+    model = require_transformer(found.model, _EXPORT)
     languages, target = found.tokenizers.languages, found.tokenizers.target
     positions = max(found.decoding.longest_sequence(languages), least_positions)
     spec = transformer_spec(model, positions, specs)
@@ -290,30 +293,31 @@ def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
     Raises:
         ConfigError: CTranslate2 cannot express the model's positions.
     """
-    config = model.config
-    require_served(config, "Export to CTranslate2", "Use the engine pytorch.")
-    activation, gated = _ACTIVATIONS[config.feed_forward]
+    config, kinds = model.config, require_positions(model)
+    activation, gated = ACTIVATIONS[config.feed_forward]
     shared = {
         "num_heads": config.heads,
         "pre_norm": config.norm == "pre",
-        "activation": specs.Activation[activation],
+        "activation": specs.Activation(activation),
         "ffn_glu": gated,
     }
     # Where there are rotations, the decoder has no place for a table; an encoder leaves its own out.
-    shared |= _rotation(model.decoder) or {}
+    shared |= _rotary_options(kinds[1]) if isinstance(kinds[1], PositionRotations) else {}
     spec = specs.TransformerSpec(
         specs.transformer_spec.TransformerEncoderSpec(config.encoder_layers, **shared),
         specs.transformer_spec.TransformerDecoderSpec(config.decoder_layers, **shared),
     )
     state = model.state_dict()
-    for name, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+    layers = (config.encoder_layers, config.decoder_layers)
+    for name, count, kind in zip(("encoder", "decoder"), layers, kinds, strict=True):
         part = getattr(spec, name)
         part.scale_embeddings = True
-        if not _rotation(stack):
-            part.position_encodings.encodings = _position_table(stack, positions)
-        for module, theirs in module_names(name, len(stack.layers), gated=gated, norm=config.norm):
+        if isinstance(kind, PositionCodes):
+            part.position_encodings.encodings = _array(kind.table(min(positions, kind.most or positions)))
+        for module in module_names(name, count, norm=config.norm, gated=gated):
+            theirs = module.ctranslate2
             for own, value in zip(("weight", "bias"), value_names(module), strict=True):
-                for place, rows in zip(theirs, state[f"{module}.{own}"].chunk(len(theirs)), strict=True):
+                for place, rows in zip(theirs, state[f"{module.locant}.{own}"].chunk(len(theirs)), strict=True):
                     setattr(_node(spec, place), value, _array(rows))
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
@@ -325,33 +329,9 @@ def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
     return spec
 
 
-def module_names(stack: str, layers: int, *, gated: bool, norm: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield Locant's name of each module of a stack, and CTranslate2's names of those whose rows it stacks.
-
-    The stack, ``encoder`` or ``decoder``, has so many layers, perhaps with gates, and ends in a norm where that is
-    ``pre``.
-    """
-    for index in range(layers):
-        part, own = f"{stack}/layer_{index}", f"{stack}.layers.{index}"
-        for place, name in enumerate(
-            ("self_attention", "attention", "ffn") if stack == "decoder" else ("self_attention", "ffn")
-        ):
-            yield f"{own}.residuals.{place}.norm", [f"{part}/{name}/layer_norm"]
-        yield f"{own}.self_attention.query_key_value", [f"{part}/self_attention/linear_0"]
-        yield f"{own}.self_attention.output", [f"{part}/self_attention/linear_1"]
-        if stack == "decoder":
-            for number, name in enumerate(("query", "key_value", "output")):
-                yield f"{own}.cross_attention.{name}", [f"{part}/attention/linear_{number}"]
-        gates = [f"{part}/ffn/linear_0_noact"] if gated else []
-        yield f"{own}.feed_forward.inner", [f"{part}/ffn/linear_0", *gates]
-        yield f"{own}.feed_forward.outer", [f"{part}/ffn/linear_1"]
-    if norm == "pre":
-        yield f"{stack}.norm", [f"{stack}/layer_norm"]
-
-
-def value_names(module: str) -> tuple[str, str]:
-    """Return what CTranslate2 calls weight and bias of one of Locant's modules."""
-    return ("gamma", "beta") if module.endswith("norm") else ("weight", "bias")
+def value_names(module: ModuleNames) -> tuple[str, str]:
+    """Return what CTranslate2 calls weight and bias of a module."""
+    return ("gamma", "beta") if module.is_norm else ("weight", "bias")
 
 
 def _node(spec: Any, path: str) -> Any:
@@ -362,46 +342,35 @@ def _node(spec: Any, path: str) -> Any:
     return spec
 
 
-def require_positions(model: Transformer) -> None:
-    """Raise ConfigError unless CTranslate2 can express a model: its positions, and no blocks beyond the paper's."""
-    require_served(model.config, "Export to CTranslate2", "Use the engine pytorch.")
-    for stack in (model.encoder, model.decoder):
-        if _rotation(stack) is None:
-            _position_table(stack, 1)
-
-
-def _rotation(stack: Encoder | Decoder) -> dict[str, Any] | None:
-    """Return the options of a spec for rotary positions, ``None`` for others.
+def require_positions(model: Transformer) -> list[PositionCodes | PositionRotations]:
+    """Return the positions of encoder and decoder.
 
     Raises:
-        ConfigError: They have a scaling that is more than another base.
+        ConfigError: CTranslate2 cannot express the model: its positions, or blocks beyond the paper's.
     """
-    scheme = stack.scheme(0)
-    config = scheme.rotary_config
-    if config is None or scheme.acts_on != {"queries+keys"} or scheme.caches_unrotated_keys:
-        return None
-    written = write_ctranslate2(config)
+    require_served(model.config, _EXPORT, "Use the engine pytorch.")
+    found, width = [], model.config.d_model
+    for stack in (model.encoder, model.decoder):
+        positions = stack_positions(stack, width, _EXPORT, "Train a model with model.position=rotary, for instance.")
+        if positions is None:
+            raise ConfigError(f"{_EXPORT} needs positions. Train a model with model.position=rotary, for instance.")
+        if isinstance(positions, PositionRotations):
+            _rotary_options(positions)
+        found.append(positions)
+    return found
+
+
+def _rotary_options(positions: PositionRotations) -> dict[str, Any]:
+    """Return the options of a spec; ConfigError where the rotations have a scaling that is more than another base."""
+    written = write_ctranslate2(positions.config)
     del written["head_dim"]  # it follows from the width
     options = {name: written.pop(name) for name in ("rotary_dim", "rotary_interleave", "rotary_base")}
     if written:
         raise ConfigError(
-            f"Export to CTranslate2 knows rotary positions without a scaling, but this model's have "
-            f"'{config.scaling.name}'. Train a model without model.position_options.scaling."
+            f"{_EXPORT} knows rotary positions without a scaling, but this model's have "
+            f"'{positions.config.scaling.name}'. Train a model without model.position_options.scaling."
         )
     return options
-
-
-def _position_table(stack: Encoder | Decoder, positions: int) -> Any:
-    scheme = stack.scheme(0)
-    rows = min(positions, scheme.max_positions or positions)
-    codes = scheme.code(torch.arange(rows)) if scheme.acts_on == {"embedding"} else None
-    if codes is None:
-        raise ConfigError(
-            f"Export to CTranslate2 knows positions that are added to all features of the embeddings (sinusoidal, "
-            f"learned) and rotations that depend on nothing else (rotary), but this model's are "
-            f"{type(scheme).__name__}. Train a model with model.position=rotary, for instance."
-        )
-    return _array(codes)
 
 
 def _array(tensor: Tensor) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.models.blocks import Decoder, Encoder
@@ -15,6 +14,7 @@ from locant.models.config import TransformerConfig, require_served
 from locant.models.transformer import Transformer
 from locant.positions import PositionScheme, Rotary, RotaryConfig
 from locant.text.tokenizer import BOS, PAD
+from locant.translation.module_names import module_names
 
 # The number that transformer_layers.h gives an activation, and whether it gates.
 _ACTIVATIONS = {
@@ -76,7 +76,7 @@ class PositionRotations:
         return _plain(torch.cat(Rotary.from_config(self.config).sine_cosine(torch.arange(count, device="cpu")), dim=-1))
 
 
-_Positions: TypeAlias = PositionCodes | PositionRotations | None
+Positions: TypeAlias = PositionCodes | PositionRotations | None
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class KernelWeights:
     biases: list[Tensor | None]
     norms: list[Tensor]
     embeddings: list[Tensor]
-    positions: tuple[_Positions, _Positions]
+    positions: tuple[Positions, Positions]
 
 
 def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights:
@@ -112,7 +112,7 @@ def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights
     """
     config = model.config
     require_served(config, what, instead)
-    positions = [_positions(stack, config.d_model, what, instead) for stack in (model.encoder, model.decoder)]
+    positions = [stack_positions(stack, config.d_model, what, instead) for stack in (model.encoder, model.decoder)]
     # Both stacks are made from the same settings.
     rotation = positions[1] if isinstance(positions[1], PositionRotations) else None
     activation, gated = _ACTIVATIONS[config.feed_forward]
@@ -132,14 +132,19 @@ def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights
         rotation.rotated if rotation else 0,
         int(rotation is not None and rotation.interleaved),
     )
-    linears = [*_linears(model.encoder), *_linears(model.decoder)]
+    parts: list[tuple[bool, Any]] = [
+        (module.is_norm, model.get_submodule(module.locant))
+        for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers))
+        for module in module_names(stack, layers, norm=config.norm)
+    ]
+    linears, norms = ([part for is_norm, part in parts if is_norm == wanted] for wanted in (False, True))
     source = _plain(model.source_embedding.weight)
     tied = model.target_embedding.weight is model.source_embedding.weight
     found = KernelWeights(
         shape,
-        [_plain(linear.weight) for linear in linears] + [_plain(model.output.weight)],
+        [*(_plain(linear.weight) for linear in linears), _plain(model.output.weight)],
         [None if linear.bias is None else _plain(linear.bias) for linear in linears],
-        [_plain(part) for norm in _norms(model) for part in (norm.weight, norm.bias)],
+        [_plain(part) for norm in norms for part in (norm.weight, norm.bias)],
         [source, source if tied else _plain(model.target_embedding.weight)],
         (positions[0], positions[1]),
     )
@@ -147,7 +152,11 @@ def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights
     return found
 
 
-def _positions(stack: Encoder | Decoder, width: int, what: str, instead: str) -> _Positions:
+def stack_positions(stack: Encoder | Decoder, width: int, what: str, instead: str) -> Positions:
+    """Return the positions of a stack so many features wide, ``None`` where it has none.
+
+    The other arguments and errors are those of :func:`kernel_weights`.
+    """
     scheme = stack.scheme(0)
     if not scheme.acts_on:
         return None
@@ -160,26 +169,6 @@ def _positions(stack: Encoder | Decoder, width: int, what: str, instead: str) ->
         f"{what} knows positions that are added to all features of the embeddings (sinusoidal, learned) and rotations "
         f"that depend on nothing else (rotary), but this model's are {type(scheme).__name__}. {instead}"
     )
-
-
-def _linears(stack: Encoder | Decoder) -> Iterable[nn.Linear]:
-    layers: Any = stack.layers
-    for layer in layers:
-        own = layer.self_attention
-        yield from (own.query_key_value, own.output)
-        if isinstance(stack, Decoder):
-            cross = layer.cross_attention
-            yield from (cross.query, cross.key_value, cross.output)
-        yield from (layer.feed_forward.inner, layer.feed_forward.outer)
-
-
-def _norms(model: Transformer) -> Iterable[nn.LayerNorm]:
-    for stack in (model.encoder, model.decoder):
-        layers: Any = stack.layers
-        for layer in layers:
-            yield from (residual.norm for residual in layer.residuals)
-        if isinstance(stack.norm, nn.LayerNorm):
-            yield stack.norm
 
 
 def _require_shapes(config: TransformerConfig, weights: KernelWeights, what: str, instead: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import suppress
 from functools import lru_cache, partial
 from threading import Event
@@ -42,10 +42,17 @@ def useful_threads(threads: int) -> int:
     return min(threads, _granted(int(time.monotonic() / _LOOK)) or threads)
 
 
+@lru_cache(maxsize=1)
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    """Return threads that stay, of a process: a child of fork has none of its parent's."""
+    return ThreadPoolExecutor(threads, "locant-translation")
+
+
 def side_by_side(work: Sequence[Piece[Result]], threads: int) -> Iterator[Result]:
     """Run pieces of work in threads and yield their results in the order in which they finish.
 
     One alone is done by the caller. Where one fails, or the caller wants no more, those that have not begun never do.
+    The threads stay from call to call, because to begin and end them takes a part of the time of a small batch.
     For so many cores there are twice as many threads: where something else keeps a core busy, a system that gives each
     program its turn may let as many threads as cores share the other ones and leave that one alone; of twice as many
     some share it too. Two quiet cores were no slower with them (docs/results/speed.md).
@@ -54,17 +61,35 @@ def side_by_side(work: Sequence[Piece[Result]], threads: int) -> Iterator[Result
         yield from (piece(lambda: True) for piece in work)
         return
     stopped = Event()
-    wanted = lambda: not stopped.is_set()  # noqa: E731
-    pool = ThreadPoolExecutor(min(len(work), 2 * threads), "locant-translation")
-    futures = []
+
+    def wanted() -> bool:
+        return not stopped.is_set()
+
+    def run(piece: Piece[Result]) -> Result:
+        try:
+            return piece(wanted)
+        except BaseException:
+            stopped.set()
+            raise
+
+    futures: list[Future[Result]] = []
     try:
         with suppress(RuntimeError):  # where the program ends, or the system gives no thread, the caller does the rest
             for piece in work:
-                futures.append(pool.submit(piece, wanted))
-        for done in as_completed(futures):
-            yield done.result()
+                futures.append(_pool(2 * threads, os.getpid()).submit(run, piece))
         for piece in work[len(futures) :]:
             yield piece(wanted)
+        left = set(futures)
+        # The caller has a core already, and does what no thread has begun.
+        for piece, future in reversed(list(zip(work, futures, strict=False))):
+            if wanted() and future.cancel():
+                left.remove(future)
+                yield run(piece)
+            for done in [one for one in left if one.done()]:
+                left.remove(done)
+                yield done.result()
+        for done in as_completed(left):
+            yield done.result()
     finally:
         stopped.set()
-        pool.shutdown(cancel_futures=True)
+        wait([future for future in futures if not future.cancel()])
