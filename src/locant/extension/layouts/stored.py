@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from locant.errors import UsageError
-from locant.extension.asked.rows import RotatedRows
+from locant.extension.layouts.rows import RotatedRows
 from locant.parsing import parse_json
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.rotary.rotation import layout_order
