@@ -166,9 +166,7 @@ def evaluate_context(
     read += read_texts(files) if files or not read else []
     plan = _Plan(settings, read, load_tokenizer(path))
     weights, how = _weights(path), [device.type, "exact"] if settings.exact else [device.type]
-    folders = {
-        method: output / "records" / fingerprint([weights, config, *how]) for method, config in configs.items()
-    }
+    folders = {method: output / "records" / fingerprint([weights, config, *how]) for method, config in configs.items()}
     _measure(
         {method: plan.jobs(config) for method, config in configs.items()},
         folders,

@@ -11,9 +11,9 @@ from typing import Any
 
 from locant.errors import LocantError, UsageError
 from locant.extension.asked.build import text_of
-from locant.extension.layouts.rows import AskedLayout, ask_layout
 from locant.extension.layouts.proof import prove
 from locant.extension.layouts.report import LayoutReport, write_card
+from locant.extension.layouts.rows import AskedLayout, ask_layout
 from locant.extension.layouts.stored import permute_rows, rows_in_files, stored_tensors
 from locant.extension.load import weight_files
 from locant.extension.passed_on import WEIGHTS, pass_on, passed_on_files

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from locant.extension.layouts.rows import RotatedRows
 from locant.extension.layouts.proof import ROUNDING, LayoutProof
+from locant.extension.layouts.rows import RotatedRows
 from locant.extension.passed_on import card_with
 from locant.positions.rotary.config import RotaryLayout
 from locant.version import __version__
