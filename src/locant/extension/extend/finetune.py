@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _RATES = {"lora": 2e-4, "full": 2e-5}
 _WARM_UP = 20
-_BETAS = (0.9, 0.95)
 _LARGEST_GRADIENT = 1.0
 
 
@@ -167,7 +166,9 @@ def finetune(
         memory.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     trained.train()
     weights = {name: each for name, each in trained.named_parameters() if each.requires_grad}
-    optimizer = OptimizerSet([AdamW(weights.values(), lr=settings.learning_rate or 0.0, betas=_BETAS, weight_decay=0)])
+    optimizer = OptimizerSet(
+        [AdamW(weights.values(), lr=settings.learning_rate or 0.0, betas=_BETAS, weight_decay=0, fused=True)]
+    )
     _require_same(work / "training.json", settings, tokens, identity)
     done = 0
     if (found := find_newest_checkpoint(work)) is not None:
