@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from locant.cli.console import PlainConsole, print_table
 from locant.extension.evaluate.evaluation import EvaluationCallback
 from locant.extension.extend.finetune import FineTuningStep
-from locant.extension.extend.report import MeasuredMethod
+from locant.extension.extend.folder import MeasuredMethod
 from locant.lab.comparison import Job
 from locant.lab.runner import ComparisonCallback
 from locant.training import Choice, PreparedReport, Recipe, StepReport, TrainingCallback, TrainingPlan, ValidationReport

@@ -166,9 +166,7 @@ def finetune(
         memory.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     trained.train()
     weights = {name: each for name, each in trained.named_parameters() if each.requires_grad}
-    optimizer = OptimizerSet(
-        [AdamW(weights.values(), lr=settings.learning_rate or 0.0, betas=_BETAS, weight_decay=0, fused=True)]
-    )
+    optimizer = OptimizerSet([AdamW(weights.values(), betas=(0.9, 0.95), weight_decay=0.0, fused=True)])
     _require_same(work / "training.json", settings, tokens, identity)
     done = 0
     if (found := find_newest_checkpoint(work)) is not None:
