@@ -15,7 +15,7 @@ from torch.nn import functional
 from transformers.cache_utils import Cache, DynamicCache
 
 from locant.positions.huggingface import install
-from locant.positions.scaling import DynamicNTK, FrequencyScaling
+from locant.positions.scaling import DynamicNTK
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -40,21 +40,18 @@ def _fixed_length(model: PreTrainedModel, length: int, *, exact: bool) -> Iterat
         if exact:
             with install(model) as installed:  # asks the class for its frequencies
                 configs = installed.configs
-            fixed = {
-                layer: replace(config, scaling=_fixed_scaling(config.scaling, length), max_length=None)
-                for layer, config in configs.items()
-            }
+            fixed = {}
+            for layer, config in configs.items():
+                scaling = config.scaling
+                if isinstance(scaling, DynamicNTK):
+                    scaling = replace(scaling, length_step=1)  # install counts in 256
+                fixed[layer] = replace(config, scaling=scaling.fixed_for(length), max_length=None)
             stack.enter_context(install(model, fixed))
         else:
             for module in model.modules():
                 if hasattr(module, "rope_type") and follows_length(module):
                     stack.enter_context(_fixed(module, length))
         yield
-
-
-def _fixed_scaling(scaling: FrequencyScaling, length: int) -> FrequencyScaling:
-    counted = replace(scaling, length_step=1) if isinstance(scaling, DynamicNTK) else scaling  # install counts in 256
-    return counted.fixed_for(length)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from locant.extension.source import LAYOUT_MARK, load_source, resolve_model
 from locant.files import replacing_folder, require_new_folder
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scheme import require_choice
-from locant.rotary_configs.vocabulary import text_config_path
+from locant.rotary_configs.vocabulary import text_config_path, with_entry
 
 _CARD, _CONFIG, _ADAPTER = "README.md", "config.json", "adapter_config.json"
 _QUANTIZED = ("quantization_config", "compression_config", "quantization")
@@ -157,11 +156,7 @@ def _mark_or_switch(
     """Return the entry that lets a class pair features otherwise, the class with it, and the new config.json."""
     for name, value in text_of(asked.config).to_dict().items():
         if _SWITCH in name and isinstance(value, bool):
-            changed = copy.deepcopy(dict(content))
-            group = changed
-            for step in text_config_path(content):
-                group = group[step]
-            group[name] = not value
+            changed = with_entry(content, (*text_config_path(content), name), not value)
             switched = ask_layout(changed)
             if switched.layout == target:
                 return (name, not value), switched, changed
