@@ -42,7 +42,7 @@ from locant.runtime import choose_device, environment
 from locant.settings import Settings
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
     from locant.extension.evaluate.prefill import Reader
 
@@ -167,13 +167,30 @@ def evaluate_context(
     plan = _Plan(settings, read, load_tokenizer(path))
     weights, how = _weights(path), [device.type, "exact"] if settings.exact else [device.type]
     folders = {method: output / "records" / fingerprint([weights, config, *how]) for method, config in configs.items()}
-    _measure(
-        {method: plan.jobs(config) for method, config in configs.items()},
-        folders,
-        lambda method: load_model(path, configs[method], device=device),
-        settings,
-        callback or EvaluationCallback(),
-    )
+    from locant.extension.evaluate.prefill import Reader
+
+    jobs = {method: plan.jobs(config) for method, config in configs.items()}
+    missing = {
+        method: [(job, names) for job in each if (names := [n for n in job.names if not _kept(folders[method], n)])]
+        for method, each in jobs.items()
+    }
+    total = sum(len({name for job in each for name in job.names}) for each in jobs.values())
+    told = callback or EvaluationCallback()
+    told.on_plan(total, total - sum(len(names) for each in missing.values() for _, names in each))
+    tokens, done = sum(job.tokens for each in missing.values() for job, _ in each), 0
+    for method, config in configs.items():
+        if not missing[method]:
+            continue
+        reader = Reader(load_model(path, config, device=device), chunk=settings.chunk, exact=settings.exact)
+        for job, names in missing[method]:
+
+            def heard(read: int, before: int = done, what: str = f"{method}: {job.what}") -> None:
+                told.on_progress((before + read) / tokens, what)
+
+            heard(0)
+            for record_name, record in job.measure(reader, names, heard):  # kept as soon as it is taken
+                write_json(folders[method] / f"{record_name}.json", record)
+            done += job.tokens
     rows = [plan.rows(method, folder) for method, folder in folders.items()]
     trained, about = None, ("rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings")
     with suppress(*UNREADABLE):
@@ -339,38 +356,6 @@ class _Plan:
             reached = max((length for length, mean in means.items() if mean >= THRESHOLD), default=None)
             tables["ruler"].append({"method": method, "scores": means, "effective_length": reached})
         return tables
-
-
-def _measure(
-    jobs: Mapping[str, Sequence[_Job]],
-    folders: Mapping[str, Path],
-    load: Callable[[str], PreTrainedModel],
-    settings: EvaluationSettings,
-    callback: EvaluationCallback,
-) -> None:
-    """Take the measurements that are missing, and keep each as soon as it is taken."""
-    from locant.extension.evaluate.prefill import Reader
-
-    missing = {
-        method: [(job, names) for job in each if (names := [n for n in job.names if not _kept(folders[method], n)])]
-        for method, each in jobs.items()
-    }
-    total = sum(len({name for job in each for name in job.names}) for each in jobs.values())
-    callback.on_plan(total, total - sum(len(names) for each in missing.values() for _, names in each))
-    tokens, done = sum(job.tokens for each in missing.values() for job, _ in each), 0
-    for method, each in missing.items():
-        if not each:
-            continue
-        reader = Reader(load(method), chunk=settings.chunk, exact=settings.exact)
-        for job, names in each:
-
-            def heard(read: int, before: int = done, what: str = f"{method}: {job.what}") -> None:
-                callback.on_progress((before + read) / tokens, what)
-
-            heard(0)
-            for name, record in job.measure(reader, names, heard):
-                write_json(folders[method] / f"{name}.json", record)
-            done += job.tokens
 
 
 def _kept(folder: Path, name: str) -> _Record | None:

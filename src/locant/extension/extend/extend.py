@@ -152,7 +152,7 @@ def extend_model(
     )
     if format == "gguf":
         file = f"{source.path.stem}-{target_length}-{extended.method}.gguf"
-        with _new(output) as folder:
+        with replacing_folder(output) as folder:
             write_extended_gguf(source, folder / file, extended)
             (folder / "README.md").write_text(write_card("", report), encoding="utf-8")
     elif finetuning is not None:
@@ -164,11 +164,11 @@ def extend_model(
                 f"The model type '{content.get('model_type')!s:.60}' needs code of its own, which is neither run nor "
                 "passed on, so the result could not be loaded."
             )
-        with _new(output) as folder:
+        with replacing_folder(output) as folder:
             write_folder(source.path.parent, folder, extended.content, report)
     else:
         loaded, tokenizer = load_model(source.path, extended.content), load_tokenizer(source.path)
-        with _new(output) as folder:
+        with replacing_folder(output) as folder:
             write_trained(source, folder, loaded, tokenizer, extended.content, report)
     return ExtendedModel(output, format, report)
 
@@ -257,14 +257,7 @@ def _train(
         require_new_folder(output)  # another process may have written it until the other folder was held
         model = load_model(source.path, content, device=device, dtype=dtype)
         model = finetune(model, tokens, settings, work, identity=identity, on_step=on_step)
-        with _new(output) as folder:
+        with replacing_folder(output) as folder:
             write_trained(source, folder, model, tokenizer, content, report)
         shutil.rmtree(work, ignore_errors=True)
     return report
-
-
-def _new(folder: Path) -> Any:
-    """Return :func:`replacing_folder`; an empty folder is removed first, which renaming does not do everywhere."""
-    if folder.is_dir():
-        folder.rmdir()
-    return replacing_folder(folder)

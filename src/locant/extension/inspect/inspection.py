@@ -144,9 +144,9 @@ def _with_overrides(case: Case, overrides: str, ask_class: bool) -> Case:
     return replace(
         case,
         content=merged,
-        dropped=tuple((each.entry, each.value) for each in told if each.why == "dropped"),
-        beside=tuple(each.entry for each in told if each.why == "beside"),
-        idle=tuple(Idle(each.entry, each.value, False) for each in told if each.why == "ignored"),
+        dropped=tuple(told["dropped"].items()),
+        beside=tuple(told["beside"]),
+        idle=tuple(Idle(entry, value, False) for entry, value in told["ignored"].items()),
     )
 
 

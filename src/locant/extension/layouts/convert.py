@@ -127,8 +127,6 @@ def convert_layout(
         proof=proof,
         indexer=next((each for each in sorted(kinds) if each.endswith("Indexer")), None),
     )
-    if output.is_dir():
-        output.rmdir()  # an empty folder, to which renaming does not work everywhere
     with replacing_folder(output) as temporary:
         done = 0
         for file in files:

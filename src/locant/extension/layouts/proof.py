@@ -51,11 +51,6 @@ class LayoutProof:
     converted: float
     unturned: float
 
-    @property
-    def holds(self) -> bool:
-        """Whether the conversion changes no more than rounding does."""
-        return max(self.rotation, self.converted) <= ROUNDING * min(self.unturned, self.largest)
-
 
 def prove(
     asked: AskedLayout,
@@ -98,7 +93,7 @@ def prove(
     others = by_locant, _logits(model, after, target), _logits(model, after, source)
     differences = [float((before - each).abs().max()) for each in others]
     proof = LayoutProof("its own" if folders else "random", len(before), float(before.abs().max()), *differences)
-    if not proof.holds:
+    if not max(proof.rotation, proof.converted) <= ROUNDING * min(proof.unturned, proof.largest):  # nor NaN
         raise LocantError(
             f"The converted weights of {asked.name} were tried and are not equivalent: logits differ by up to "
             f"{proof.converted:.1e}, with wrong pairs by {proof.unturned:.1e}. Nothing was written."
