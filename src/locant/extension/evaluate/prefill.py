@@ -20,9 +20,6 @@ from locant.positions.scaling import DynamicNTK
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-CHUNK = 512
-"""Tokens read at once."""
-
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
@@ -85,7 +82,7 @@ class Reader:
         exact: Whether Locant's rotation takes the place of the model's own.
     """
 
-    def __init__(self, model: PreTrainedModel, *, chunk: int = CHUNK, exact: bool = False) -> None:
+    def __init__(self, model: PreTrainedModel, *, chunk: int = 512, exact: bool = False) -> None:
         self.model, self.chunk, self.exact = model, chunk, exact
         is_named_cache = "cache" in inspect.signature(model.forward).parameters  # since transformers 5.24
         self._name = "cache" if is_named_cache else "past_key_values"
