@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 from locant.errors import ConfigError, LocantError
 from locant.extension import AskedClass, ClassRefusesError, NoClassError, ask_class
-from locant.extension.asked.rows import RotatedRows, rotated_rows
+from locant.extension.layouts.rows import RotatedRows, ask_layout
 from locant.positions import DynamicNTK, Linear, LongRoPE, YaRN
 from locant.positions.scaling.measured import Measured
 from locant.rotary_configs.reading import NoRotaryPositionsError
@@ -282,14 +283,14 @@ _HEADS = (0, 16, 32, 48)
     ids=lambda each: each.get("model_type") if isinstance(each, dict) else None,
 )
 def test_rows_that_become_rotated_features(content: dict[str, Any], rows: dict[str, RotatedRows]) -> None:
-    found = rotated_rows(_SMALL | content)
-    assert {name.split(".", 3)[3]: each for name, each in found.items()} == rows
+    found = ask_layout(_SMALL | content).rows
+    assert {re.sub(r".*layers\.\d+\.[a-z_]+\.", "", name): each for name, each in found.items()} == rows
 
 
 def test_rows_that_are_mixed_are_not_told() -> None:
     """A convolution makes rotated features of Zaya's keys of several rows."""
     with pytest.raises(LocantError):
-        rotated_rows({"model_type": "zaya", "num_hidden_layers": 2})
+        ask_layout({"model_type": "zaya", "num_hidden_layers": 2})
 
 
 def test_nothing_rotates() -> None:

@@ -13,8 +13,8 @@ import torch
 from locant.cli import main
 from locant.errors import CheckpointError, LocantError, UsageError
 from locant.extension import load_model
-from locant.extension.layouts.asked import ask_layout
 from locant.extension.layouts.convert import convert_layout
+from locant.extension.layouts.rows import ask_layout
 from locant.extension.load import quiet_transformers
 from locant.positions.rotary.rotation import layout_order
 

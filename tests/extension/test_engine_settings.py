@@ -89,7 +89,7 @@ def test_overrides_mean_the_same_to_the_class(name: str, engine: str) -> None:
     said = to_engine_config(inspection, engine)
     assert isinstance(said, str)
     merged, told = merge_hf_overrides(completed_config(content).to_dict(), said)
-    assert not [each for each in told if each.why == "beside"]
+    assert not told["beside"]
     _same(ask_class(merged).reading, inspection.parsed)
 
 

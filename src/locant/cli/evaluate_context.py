@@ -79,26 +79,23 @@ def run(options: argparse.Namespace) -> int:
 
 def _settings(options: argparse.Namespace) -> EvaluationSettings:
     from locant.extension.evaluate.evaluation import EvaluationSettings
-    from locant.extension.evaluate.perplexity import PerplexitySettings
-    from locant.extension.evaluate.retrieval import Needle
 
     own = {"text": options.needle, "question": options.question, "expected": tuple(options.expect)}
     if any(own.values()) and not all(own.values()):
         raise UsageError("A needle of your own needs all three: --needle, --question and --expect.")
-    return EvaluationSettings(
-        lengths=parse_lengths(options.lengths) if options.lengths else (),
-        tests=parse_names(options.tests),
-        perplexity=PerplexitySettings(
-            metrics=parse_names(options.metrics), stride=options.stride, windows=options.windows, last=options.last
-        ),
-        documents=options.documents,
-        depths=options.depths,
-        tries=options.tries,
-        needle=Needle(**own) if options.needle else Needle(),
-        methods=parse_names(options.method),
-        target_length=options.to,
-        exact=options.exact,
-    )
+    given = {
+        "lengths": parse_lengths(options.lengths) if options.lengths else (),
+        "tests": parse_names(options.tests),
+        "perplexity": {
+            "metrics": parse_names(options.metrics),
+            **{name: getattr(options, name) for name in ("stride", "windows", "last")},
+        },
+        **{name: getattr(options, name) for name in ("documents", "depths", "tries", "exact")},
+        "needle": own if options.needle else {},
+        "methods": parse_names(options.method),
+        "target_length": options.to,
+    }
+    return EvaluationSettings.parse(given, "the options")
 
 
 def _write_pages(results: dict[str, Any], folder: Path, *, quiet: bool) -> None:

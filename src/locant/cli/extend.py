@@ -12,7 +12,7 @@ from locant.errors import UsageError
 if TYPE_CHECKING:
     from locant.extension.extend.extend import ExtendedModel
     from locant.extension.extend.finetune import FineTuning, FineTuningStep
-    from locant.extension.extend.report import MeasuredMethod
+    from locant.extension.extend.folder import MeasuredMethod
 
 _EPILOG = """examples:
   locant extend models/llama --to 32k                          (writes the folder llama-32k)

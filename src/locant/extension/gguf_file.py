@@ -23,7 +23,7 @@ _LONGEST_TEXT = 65_536  # beyond it stand templates and licences, which nobody n
 _LONGEST_HEAD = 1 << 28
 _MOST_ITEMS = 10_000_000  # keys, tensors and strings together; vocabularies have below a million
 _MOST_FACTORS = 65_536
-_FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 
 
 def read_gguf_file(path: Path) -> tuple[dict[str, Any], dict[str, tuple[float, ...]]]:
@@ -40,11 +40,7 @@ def read_gguf_file(path: Path) -> tuple[dict[str, Any], dict[str, tuple[float, .
         OSError: It cannot be opened.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        head = _Head(path, data)
-        try:
-            return head.read()
-        except UnicodeDecodeError as error:
-            raise head.damaged("a name is not UTF-8") from error
+        return _Head(path, data).read()
 
 
 class _Head:
@@ -92,7 +88,10 @@ class _Head:
         """Take a piece of text; one that is too long to be needed is empty."""
         size = self.take("Q")
         self.skip(size)
-        return "" if size > _LONGEST_TEXT else self.data[self.start : self.offset].decode("utf-8")
+        try:
+            return "" if size > _LONGEST_TEXT else self.data[self.start : self.offset].decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self.damaged("a name is not UTF-8") from error
 
     def count(self, number: int) -> None:
         """Count keys, tensors and words."""
@@ -113,16 +112,16 @@ class _Head:
         if kind != _ARRAY:
             raise self.damaged(f"a value has the unknown type {kind}")
         kind, length = self.take("I"), self.take("Q")
-        if kind == _STRING:
+        if kind in _SCALARS and length <= _LONGEST_LIST:
+            return [self.take(_SCALARS[kind]) for _ in range(length)]
+        if kind in _SCALARS:
+            self.skip(length * struct.calcsize(f"={_SCALARS[kind]}"))
+        elif kind == _STRING:
             self.count(length)
             for _ in range(length):
                 self.skip(self.take("Q"))
-            return None
-        if kind not in _SCALARS:
+        else:
             raise self.damaged(f"a list has elements of the unknown type {kind}")
-        if length <= _LONGEST_LIST:
-            return [self.take(_SCALARS[kind]) for _ in range(length)]
-        self.skip(length * struct.calcsize(f"={_SCALARS[kind]}"))
         return None
 
     def factors(self, tensors: int, alignment: object) -> dict[str, tuple[float, ...]]:
@@ -136,7 +135,7 @@ class _Head:
             shape = [self.take("Q") for _ in range(dimensions)]
             kind, offset = self.take("I"), self.take("Q")
             furthest, numbers = max(furthest, offset), numbers + math.prod(shape)
-            if name in _FACTORS:
+            if name in FACTORS:
                 if kind != _FLOAT32 or len(shape) != 1 or shape[0] > _MOST_FACTORS:
                     raise self.damaged(
                         f"'{name}' should be a short list of float32; its type is {kind}, its shape {shape}"

@@ -51,7 +51,7 @@ def load_config(path: Path) -> dict[str, Any]:
     if source.kind == "huggingface":
         return dict(source.content)
     from_file = _transformers(gguf=True).AutoConfig.from_pretrained
-    with _explained(path):
+    with explained(path):
         config: dict[str, Any] = from_file(
             source.path.parent, gguf_file=source.path.name, trust_remote_code=False
         ).to_diff_dict()
@@ -110,7 +110,7 @@ def load_model(
         own_code = " It brings code of its own, which is never run." if content.get("auto_map") else ""
         known = f"transformers {transformers.__version__} does not know the model type '{model_type!s:.60}' of {path}."
         raise UsageError(known + own_code)
-    with _explained(path):
+    with explained(path):
         options["config"] = transformers.CONFIG_MAPPING[model_type].from_dict(content)
         model, report = transformers.AutoModelForCausalLM.from_pretrained(
             folder, trust_remote_code=False, output_loading_info=True, **options
@@ -137,7 +137,7 @@ def load_tokenizer(path: Path) -> PreTrainedTokenizerBase:
     """
     source = load_source(path)
     load = _transformers(gguf=source.kind == "gguf").AutoTokenizer.from_pretrained
-    with _explained(path, "tokenizer"):
+    with explained(path, "tokenizer"):
         return load(source.path.parent, trust_remote_code=False, **_file_options(source))
 
 
@@ -228,7 +228,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 @contextmanager
-def _explained(path: Path, what: str = "model") -> Iterator[None]:
+def explained(path: Path, what: str = "model") -> Iterator[None]:
     """Turn what transformers raises into one error, and keep its warnings and progress bars away."""
     from safetensors import SafetensorError
 

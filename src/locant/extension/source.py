@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +88,7 @@ class Source:
         kind: Its format.
         content: The object in config.json, or the metadata of a GGUF file.
         tensors: A GGUF file's tensors of rotary factors, float32, by name.
-        repeated: Names that stand more than once in one group of config.json, in the order of their repetition.
+        repeated: Names that stand more than once in one group of config.json.
     """
 
     path: Path
@@ -129,29 +130,18 @@ def load_source(model: Path) -> Source:
             raise UsageError(f"{path} holds weights alone. Give its folder, with the model's {_CONFIG}.")
         if suffix == ".gguf":
             raise UsageError(f"{path} is no GGUF file: it does not begin with the letters GGUF. Download it again.")
-        repeated: dict[str, None] = {}
-        return Source(path, "huggingface", _read_object(path, repeated), repeated=tuple(repeated))
+        raw = read_bytes(path, _LARGEST_CONFIG)
     except (OSError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{model!s:.200} cannot be read: {error!s:.200}.") from error
-
-
-def _read_object(path: Path, repeated: dict[str, None]) -> Mapping[str, Any]:
-    """Return the object in a file, and add the names that it repeats within one group."""
+    repeated: dict[str, None] = {}
 
     def group(entries: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, value in entries:
-            if name in found:
-                repeated[name] = None
-            found[name] = value
-        return found
+        names = [name for name, _ in entries]
+        repeated.update(dict.fromkeys(name for name, count in Counter(names).items() if count > 1))
+        return dict(entries)
 
-    try:
-        raw = read_bytes(path, _LARGEST_CONFIG)
-    except ValueError as error:
-        raise UsageError(f"{path} is no configuration of a model: {error}. Give its {_CONFIG}.") from None
     try:
         content = parse_json(raw, surrogates=True, object_pairs_hook=group)
     except ValueError as error:
@@ -161,7 +151,6 @@ def _read_object(path: Path, repeated: dict[str, None]) -> Mapping[str, Any]:
         ) from error
     if not isinstance(content, dict):
         raise UsageError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")
-    groups = [content, *(value for value in content.values() if isinstance(value, dict))]
-    if max(map(len, groups)) > _MOST_ENTRIES:
+    if max(map(len, (content, *(value for value in content.values() if isinstance(value, dict))))) > _MOST_ENTRIES:
         raise UsageError(f"{path} has a group of more than {_MOST_ENTRIES} entries; no model's configuration has.")
-    return content
+    return Source(path, "huggingface", content, repeated=tuple(repeated))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from locant.errors import ConfigError, nearest
@@ -131,25 +130,11 @@ def _length_to_state(config: RotaryConfig, engine: str) -> int | None:
     return round(length / factor)
 
 
-@dataclass(frozen=True)
-class Overridden:
-    """An entry that does not count under overrides.
-
-    Attributes:
-        entry: Its place: ``rope_parameters.rope_theta``.
-        value: Its value.
-        why: ``dropped`` of an entry of the file that goes with its group. Of an override ``beside``, where it stands
-            beside the text config, and ``ignored``, where the group has what counts in its place.
-    """
-
-    entry: str
-    value: Any
-    why: Literal["dropped", "beside", "ignored"]
+Told = dict[str, dict[str, Any]]
+"""Entries that do not count under overrides, with their values, by what becomes of them."""
 
 
-def merge_hf_overrides(
-    content: Mapping[str, Any], overrides: str | Mapping[str, Any]
-) -> tuple[dict[str, Any], tuple[Overridden, ...]]:
+def merge_hf_overrides(content: Mapping[str, Any], overrides: str | Mapping[str, Any]) -> tuple[dict[str, Any], Told]:
     """Return what vLLM makes of a config.json under ``--hf-overrides``, and the entries that do not count.
 
     A group replaces that of the file as a whole, and has base 10000 where it states none; in a nested configuration
@@ -159,13 +144,18 @@ def merge_hf_overrides(
         content: What the class of transformers makes of the file, as vLLM has it; else the object in config.json.
         overrides: JSON, or what it says.
 
+    Returns:
+        The merged object, and what does not count in it: ``dropped`` has entries of the file that go with their group;
+        of the overrides ``beside`` has those that stand beside the text config, and ``ignored`` those in whose place
+        the group has what counts.
+
     Raises:
         ConfigError: The overrides are no JSON object.
 
     Example:
         >>> file = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}
         >>> merge_hf_overrides(file, '{"rope_scaling": {"rope_type": "linear", "factor": 4.0}}')[1]
-        (Overridden(entry='rope_scaling.rope_theta', value=1000000.0, why='dropped'),)
+        {'dropped': {'rope_scaling.rope_theta': 1000000.0}, 'beside': {}, 'ignored': {}}
     """
     try:
         given = parse_json(overrides) if isinstance(overrides, str) else overrides
@@ -173,23 +163,23 @@ def merge_hf_overrides(
         raise ConfigError(f"--hf-overrides must be JSON: {error}.") from error
     if not isinstance(given, Mapping):
         raise ConfigError(f"--hf-overrides must be a JSON object; got {in_json(given)}.")
-    told: list[Overridden] = []
+    told: Told = {"dropped": {}, "beside": {}, "ignored": {}}
     merged, path = dict(content), text_config_path(content)
     for name, value in sorted(given.items(), key=lambda item: isinstance(item[1], Mapping)):  # as vLLM sets them
         if path and name in (*_GROUPS, *_BESIDE, "max_position_embeddings"):
-            told.append(Overridden(name, value, "beside"))
+            told["beside"][name] = value
         elif name in _GROUPS:
             merged = _with_group(merged, _replaced(_gathered(merged), value or {}, name, told))
         elif name in _BESIDE and any(name in each for each in _by_type(_gathered(merged)).values()):
-            told.append(Overridden(name, value, "ignored"))
+            told["ignored"][name] = value
         elif isinstance(value, Mapping) and isinstance(merged.get(name), Mapping):
             merged[name] = _nested(merged[name], value, name, told)
         else:
             merged[name] = value
-    return merged, tuple(told)
+    return merged, told
 
 
-def _replaced(old: Mapping[str, Any], new: Mapping[str, Any], name: str, told: list[Overridden]) -> dict[str, Any]:
+def _replaced(old: Mapping[str, Any], new: Mapping[str, Any], name: str, told: Told) -> dict[str, Any]:
     """Return a group as vLLM reads it in the place of another; entries of another scaling are meant to go with that."""
     before, made = _by_type(old), dict[str, Any]()
     for layer, group in _by_type(new).items():
@@ -199,12 +189,12 @@ def _replaced(old: Mapping[str, Any], new: Mapping[str, Any], name: str, told: l
         for key, value in was.items():
             counts = (same or key in _WITHOUT or key.startswith("mrope_")) and value != _WITHOUT.get(key)
             if counts and key not in group:
-                told.append(Overridden(".".join(filter(None, (name, layer, key))), value, "dropped"))
+                told["dropped"][".".join(filter(None, (name, layer, key)))] = value
     whole: dict[str, Any] = made.get("", made)
     return whole
 
 
-def _nested(present: Mapping[str, Any], given: Mapping[str, Any], place: str, told: list[Overridden]) -> dict[str, Any]:
+def _nested(present: Mapping[str, Any], given: Mapping[str, Any], place: str, told: Told) -> dict[str, Any]:
     """Return a nested configuration with overrides merged into it, the group under either name."""
     merged = dict(present)
     for entry, value in given.items():
@@ -214,7 +204,7 @@ def _nested(present: Mapping[str, Any], given: Mapping[str, Any], place: str, to
             merged = _with_group(merged, _replaced(group, {}, where, told) if value is None else group)
             name, value = "rope_parameters", value or {}
             if "type" in value and "rope_type" not in value:
-                told.append(Overridden(f"{where}.type", value["type"], "ignored"))
+                told["ignored"][f"{where}.type"] = value["type"]
         is_merged = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
         merged[name] = _nested(merged[name], value, where, told) if is_merged else value
     return merged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -83,6 +83,16 @@ def text_config(content: Mapping[str, Any]) -> Mapping[str, Any]:
     for name in text_config_path(content):
         content = content[name]
     return content
+
+
+def with_entry(content: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return an object with another value of an entry, which the names of a path lead to; without it for ``None``."""
+    if not path:
+        return dict(value)
+    name, *rest = path
+    kept = {each: other for each, other in content.items() if each != name or rest}
+    found = with_entry(content[name], rest, value) if rest else value
+    return kept if found is None else {**kept, name: found}
 
 
 def is_by_layer(group: Mapping[str, Any]) -> bool:

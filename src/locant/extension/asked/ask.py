@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import math
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from locant.errors import LocantError
-from locant.extension.asked.axes import axes_of
 from locant.extension.asked.build import Built, ClassRefusesError, NoClassError, build
-from locant.extension.asked.name import layer_types, named, tables_of
-from locant.extension.asked.static import static_reading
+from locant.extension.asked.name import groups_of, layer_types, named, tables_of
 from locant.extension.asked.turn import Turn, origins
 from locant.extension.asked.watch import Call, Watch, heard, is_attention, watched
 from locant.extension.asked.weightless import TooLargeError
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
-from locant.rotary_configs.reading import ALL_LAYERS, NoRotaryPositionsError, ParsedConfig, layers_alike
+from locant.rotary_configs.reading import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, layers_alike
 
+_STEPS = (5, 7, 11, 13)  # by so many tokens a position of each axis is ahead of that of the token before
+_NEIGHBOURS = r"apply_rotary_pos_emb_interleave|rotate_every_two|view_as_complex|\[\.\.\., (0::2|::2)\]"
 _TEXTS = frozenset(("input_ids", "decoder_input_ids", "inputs_embeds"))
 
 __all__ = ["AskedClass", "ClassRefusesError", "NoClassError", "TooLargeError", "ask_class"]
@@ -76,7 +80,7 @@ def ask_class(content: Mapping[str, Any]) -> AskedClass:
         except Exception as error:  # of the class, or of watching it
             refused: LocantError = ClassRefusesError("run", built.name, error)
             try:
-                reading = static_reading(built)
+                reading = _static_reading(built)
                 notes.append(str(refused))
             except Exception:
                 if (reads := getattr(built.model, "main_input_name", "input_ids")) != "input_ids":
@@ -137,7 +141,7 @@ def _reading(built: Built, watch: Watch, notes: list[str]) -> ParsedConfig:
             axes.setdefault(key, call)
         window, attends = call.window if call else None, call is not None or attending.get(index, False)
         kinds.append((kind, key, window, attends))
-    multimodal = axes_of(built, axes, configs)
+    multimodal = _axes_of(built, axes, configs)
     only = next(iter(configs)) if len(configs) == 1 else None  # the one configuration is that of all
     names = {key: ALL_LAYERS if key == only else key for key in configs}
     return ParsedConfig(
@@ -169,3 +173,68 @@ def _of_text(calls: Iterable[Call]) -> dict[int, Call]:
             layers[index] = call
     rotating = [each for each in stacks.values() if any(call.turn is not None for call in each.values())]
     return next(reversed(rotating or list(stacks.values())), {})
+
+
+def _axes_of(built: Built, calls: Mapping[str, Call], configs: Mapping[str, RotaryConfig]) -> dict[str, dict[str, Any]]:
+    """Return which axis (time, height, width) turns each pair, as ``ParsedConfig.multimodal`` has it.
+
+    The model reads the text again at positions that rise faster on some axes than on others.
+
+    Args:
+        built: The model.
+        calls: The attention of a layer of each configuration, as seen with a text.
+        configs: The configurations.
+    """
+    if not re.search(r"mrope_section|position_ids\.expand\(\s*[34]", built.code):
+        return {}
+    stated = [group["mrope_section"] for group in groups_of(built.config).values() if group.get("mrope_section")]
+    stated += [
+        each.mrope_section for each in built.model.modules() if isinstance(getattr(each, "mrope_section", 0), list)
+    ]
+    found: dict[str, dict[str, Any]] = {}
+    for axes in [len(stated[0])] if stated else (3, 4):
+        positions = torch.tensor(_STEPS[:axes])[:, None, None] * torch.arange(built.length)
+        try:
+            seen = {
+                (call.stack, call.layer, call.name): call.turn
+                for call in watched(built.model, built.length, positions).calls.values()
+            }
+        except Exception:  # the class takes no positions of so many axes
+            continue
+        for key, call in calls.items():
+            turn = seen.get((call.stack, call.layer, call.name))
+            if turn is None or (turn.layout is None and not stated):
+                continue
+            pairs = []
+            for turned, frequency in zip(turn.frequencies, map(float, configs[key].frequencies(2)), strict=False):
+                errors = [abs(math.remainder(turned - step * frequency, 2 * math.pi)) for step in _STEPS[:axes]]
+                pairs += [errors.index(min(errors))] if min(errors) <= 0.2 * frequency + 1e-7 else []
+            if len(pairs) == len(turn.frequencies):  # none where axes do not share out the pairs, but their features
+                sections = tuple(stated[0]) if stated else tuple(map(pairs.count, range(axes)))
+                is_in_turn = pairs[:1] == [0] and pairs != sorted(pairs)
+                found[key] = {"sections": sections, "interleaved": is_in_turn, "axis_of_pair": tuple(pairs) or None}
+        if found:
+            break
+    return found
+
+
+def _static_reading(built: Built) -> ParsedConfig:
+    """Return what the rotary modules hold, with the pairing that the code of the class shows; or raise LookupError."""
+    config, configs = built.config, dict[str, RotaryConfig]()
+    tables = [each for each in tables_of(built.model) if re.search("Rotary|Rope|RoPE", type(each.module).__name__)]
+    heads = getattr(config, "num_attention_heads", None) or 0
+    head_dim = getattr(config, "head_dim", None) or (heads and config.hidden_size // heads)
+    if not tables or not isinstance(head_dim, int) or not head_dim:
+        raise LookupError(f"{built.name} has no rotary module that could be read alone")
+    head_dim = getattr(config, "qk_rope_head_dim", None) or head_dim
+    layout: RotaryLayout = "interleaved" if re.search(_NEIGHBOURS, built.code) else "half"
+    for table in tables:
+        kind = table.kind or ALL_LAYERS
+        _, configs[kind], _ = named(config, kind, Turn(head_dim, 0, 2 * len(table.frequencies), layout), layout, table)
+    types, layers = layer_types(config), list[LayerType]()
+    for kind in dict.fromkeys(types):
+        attends = kind == ALL_LAYERS or ("attention" in kind and "linear" not in kind)
+        key = next((name for name in (kind, ALL_LAYERS) if name in configs and attends), None)
+        layers.append(LayerType(kind, tuple(n for n, each in enumerate(types) if each == kind), key, None, attends))
+    assumed = (f"pairing of {'neighbours' if layout == 'interleaved' else 'halves'}", "no windows", "all layers rotate")
+    return ParsedConfig(configs, {}, tuple(layers), "rotary module of ", assumed)

@@ -7,17 +7,17 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from importlib import metadata
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 import torch
-from pydantic import model_validator
+from pydantic import Field, PositiveInt, model_validator
 
-from locant.errors import CheckpointError, UsageError, nearest
+from locant.errors import CheckpointError, UsageError
 from locant.extension.evaluate.documents import Document, LongText, cut_documents, read_texts
 from locant.extension.evaluate.perplexity import METRICS, PerplexitySettings, Window, perplexity, windows_of
 from locant.extension.evaluate.retrieval import (
@@ -42,12 +42,9 @@ from locant.runtime import choose_device, environment
 from locant.settings import Settings
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
     from locant.extension.evaluate.prefill import Reader
-
-TESTS = ("perplexity", "passkey", "needle", "ruler")
-"""The tests by name."""
 
 AS_IS = "none"
 """Name of the model as it is, among methods that extend it."""
@@ -61,7 +58,7 @@ class EvaluationSettings(Settings):
     Attributes:
         lengths: In tokens, each at least 64; without any, up to four that double up to the one that the model is made
             for or extended to.
-        tests: Some of :data:`TESTS`.
+        tests: ``perplexity``, ``passkey``, ``needle``, ``ruler``.
         perplexity: Metrics and their settings.
         documents: Documents that perplexity is measured on, at most.
         depths: Number of depths of passkey and needle, at even distances from 0 (beginning) to 1 (end).
@@ -73,35 +70,27 @@ class EvaluationSettings(Settings):
         exact: Whether Locant's rotation takes the place of the model's own.
     """
 
-    lengths: tuple[int, ...] = ()
-    tests: tuple[str, ...] = ("perplexity",)
+    lengths: tuple[Annotated[int, Field(ge=64)], ...] = ()
+    tests: tuple[Literal["perplexity", "passkey", "needle", "ruler"], ...] = ("perplexity",)
     perplexity: PerplexitySettings = PerplexitySettings()
-    documents: int = 4
-    depths: int = 6
-    tries: int = 10
+    documents: PositiveInt = 4
+    depths: PositiveInt = 6
+    tries: PositiveInt = 10
     needle: Needle = Needle()
     methods: tuple[str, ...] = (AS_IS,)
     target_length: int | None = None
-    chunk: int = 512
+    chunk: PositiveInt = 512
     exact: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Raise UsageError for what is unknown or out of range, as far as that is known without the model."""
-        if min(self.lengths, default=64) < 64:
-            raise UsageError(f"Every length must be at least 64 tokens; got {list(self.lengths)}.")
-        for test in self.tests:
-            if test not in TESTS:
-                raise UsageError(f"Unknown test '{test}'.{nearest(test, TESTS)} Known: {', '.join(TESTS)}.")
-        if "perplexity" in self.tests and self.lengths:
-            self.perplexity.check(self.lengths)
-        for name in ("documents", "depths", "tries", "chunk"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"The number of {name} must be at least 1; got {getattr(self, name)}.")
-        if self.target_length is None and set(self.methods) != {AS_IS}:
-            raise UsageError("Say how far the method extends the model: --to LENGTH.")
-        if self.target_length is not None and set(self.methods) == {AS_IS}:
-            raise UsageError("Say by which method the model is extended: --method NAME.")
+        """Raise UsageError for settings that contradict each other, as far as that is known without the model."""
+        chosen, shortest = self.perplexity, min(self.lengths, default=math.inf)
+        for metric, name, value in (("sliding", "stride", chosen.stride), ("last", "last", chosen.last)):
+            if "perplexity" in self.tests and metric in chosen.metrics and value >= shortest:
+                raise UsageError(f"{name} of the metric '{metric}' must be below the shortest length, {shortest}.")
+        if (self.target_length is None) != (set(self.methods) == {AS_IS}):
+            raise UsageError("Methods that extend the model need the length to extend to: --method NAME --to LENGTH.")
         return self
 
 
@@ -160,10 +149,14 @@ def evaluate_context(
         raise UsageError(f"{output} is a file; give a folder.")
     content, given = load_config(path), (settings.to_dict() if settings else {}) | changes
     settings = EvaluationSettings.parse(given, "evaluation")
-    if not settings.lengths:
-        given["lengths"] = _default_lengths(content, settings.target_length)
-        settings = EvaluationSettings.parse(given, "evaluation")
     to = settings.target_length
+    if not settings.lengths:
+        longest = to or text_config(content).get("max_position_embeddings")
+        if not isinstance(longest, int) or longest < 1:
+            raise UsageError("The model's configuration does not say for which length it is made. Give --lengths.")
+        doubling = [longest >> shift for shift in (3, 2, 1, 0)]
+        given["lengths"] = [length for length in doubling if length >= min(1024, longest)]
+        settings = EvaluationSettings.parse(given, "evaluation")
     configs = {
         method: content if method == AS_IS or to is None else extend_config(content, method, to, read_by_class).content
         for method in settings.methods
@@ -172,14 +165,36 @@ def evaluate_context(
     read = [text for text in texts if isinstance(text, LongText)]
     read += read_texts(files) if files or not read else []
     plan = _Plan(settings, read, load_tokenizer(path))
-    same = [_weights(path), *([device.type, "exact"] if settings.exact else [device.type])]
-    folders = {
-        method: output / "records" / fingerprint([same[0], config, *same[1:]]) for method, config in configs.items()
-    }
+    weights, how = _weights(path), [device.type, "exact"] if settings.exact else [device.type]
+    folders = {method: output / "records" / fingerprint([weights, config, *how]) for method, config in configs.items()}
+    from locant.extension.evaluate.prefill import Reader
+
     jobs = {method: plan.jobs(config) for method, config in configs.items()}
-    load = lambda method: load_model(path, configs[method], device=device)  # noqa: E731
-    _measure(jobs, folders, load, settings, callback or EvaluationCallback())
+    missing = {
+        method: [(job, names) for job in each if (names := [n for n in job.names if not _kept(folders[method], n)])]
+        for method, each in jobs.items()
+    }
+    total = sum(len({name for job in each for name in job.names}) for each in jobs.values())
+    told = callback or EvaluationCallback()
+    told.on_plan(total, total - sum(len(names) for each in missing.values() for _, names in each))
+    tokens, done = sum(job.tokens for each in missing.values() for job, _ in each), 0
+    for method, config in configs.items():
+        if not missing[method]:
+            continue
+        reader = Reader(load_model(path, config, device=device), chunk=settings.chunk, exact=settings.exact)
+        for job, names in missing[method]:
+
+            def heard(read: int, before: int = done, what: str = f"{method}: {job.what}") -> None:
+                told.on_progress((before + read) / tokens, what)
+
+            heard(0)
+            for record_name, record in job.measure(reader, names, heard):  # kept as soon as it is taken
+                write_json(folders[method] / f"{record_name}.json", record)
+            done += job.tokens
     rows = [plan.rows(method, folder) for method, folder in folders.items()]
+    trained, about = None, ("rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings")
+    with suppress(*UNREADABLE):
+        trained = next(iter(read_huggingface(content).configs.values())).explain().trained_length
     results = {
         "model": name or path.name,
         "device": str(device),
@@ -187,8 +202,11 @@ def evaluate_context(
         "settings": settings.to_dict(),
         "texts": [text.name for text in read],
         "documents": [document.name for document in plan.documents],
-        "trained_length": _trained_length(content),
-        "rotary": {method: _rotary(config) for method, config in configs.items()},
+        "trained_length": trained,
+        "rotary": {
+            method: {key: value for key, value in text_config(config).items() if key in about and value is not None}
+            for method, config in configs.items()
+        },
         "definitions": {"perplexity": dict(METRICS), "answers": ANSWER_RULES, "ruler_threshold": THRESHOLD},
         **{table: [row for of_method in rows for row in of_method[table]] for table in rows[0]},
     }
@@ -200,15 +218,10 @@ _Record = dict[str, Any]
 _Heard = Callable[[int], None]
 
 
-@dataclass(frozen=True)
-class _Job:
-    """A pass over a document, or a question.
+class _Job(NamedTuple):
+    """A pass over a document, or a question: what it is in words, the names of its records, how many tokens it reads.
 
-    Attributes:
-        what: What is measured, in words.
-        names: The records that it gives.
-        tokens: How many it reads.
-        measure: Yields the records wanted, by name.
+    ``measure`` yields the records wanted, by name.
     """
 
     what: str
@@ -234,26 +247,52 @@ class _Plan:
         needed = max((window.start + window.length for window in self.all_windows), default=0)
         count = settings.documents if needed else 0
         self.documents = cut_documents(texts, tokenizer, length=needed, count=count)
-        self.questions = _questions(texts, settings)
+        self.questions = self._questions(sentences_of(texts[0].text) if {"needle", "ruler"} & {*settings.tests} else [])
+
+    def _questions(
+        self, haystack: Sequence[str]
+    ) -> dict[tuple[str, int, float | None], dict[str, Callable[[int], Question]]]:
+        """Return what builds the questions of each test, length and depth, by the names of their records.
+
+        They are so ordered that neighbours share much of their prompts.
+        """
+        settings, needle, content = self.settings, self.settings.needle, fingerprint(haystack)
+        tries, depths = range(settings.tries), range(settings.depths)
+        named = fingerprint([content, needle.text, needle.question, needle.expected])
+        cells: dict[tuple[str, int, float | None], dict[str, Callable[[int], Question]]] = {}
+        for length, test in product(settings.lengths, ("passkey", "needle", "ruler")):
+            if test not in settings.tests:
+                continue
+            if test == "ruler":
+                for task, ask in TASKS.items():
+                    cells[task, length, None] = {
+                        f"{task}-{length}-{attempt}-{content}": partial(ask, haystack=haystack, attempt=attempt)
+                        for attempt in tries
+                    }
+                continue
+            for depth in (index / max(settings.depths - 1, 1) for index in depths):
+                place = f"{test}-{length}-{depth:.4f}"
+                build = partial(needle_question, haystack=haystack, depth=depth, needle=needle)
+                cells[test, length, depth] = {f"{place}-0-{named}": build}
+                if test == "passkey":
+                    cells[test, length, depth] = {
+                        f"{place}-{each}": partial(passkey_question, depth=depth, attempt=each) for each in tries
+                    }
+        return cells
 
     def jobs(self, config: Mapping[str, Any]) -> list[_Job]:
         """Return passes and questions for a configuration.
 
         Windows that begin alike are one pass, unless the frequencies depend on the length of the text.
         """
-        try:
+        follows = True  # perhaps
+        with suppress(*UNREADABLE):
             follows = any(each.scaling.depends_on_length for each in read_huggingface(config).configs.values())
-        except UNREADABLE:
-            follows = True  # perhaps
         groups = groupby(self.all_windows, lambda window: (window.start, window.length if follows else 0))
         shared = [tuple(windows) for _, windows in groups]
         return [
             *(self._pass(document, windows) for document in self.documents for windows in shared),
-            *(
-                self._question(test, length, depth, name, build)
-                for (test, length, depth), tries in self.questions.items()
-                for name, build in tries.items()
-            ),
+            *(self._question(*cell, *each) for cell, tries in self.questions.items() for each in tries.items()),
         ]
 
     def _pass(self, document: Document, windows: Sequence[Window]) -> _Job:
@@ -319,67 +358,6 @@ class _Plan:
         return tables
 
 
-def _questions(
-    texts: Sequence[LongText], settings: EvaluationSettings
-) -> dict[tuple[str, int, float | None], dict[str, Callable[[int], Question]]]:
-    """Return what builds the questions of each test, length and depth, by the names of their records.
-
-    They are so ordered that neighbours share much of their prompts.
-    """
-    cells: dict[tuple[str, int, float | None], dict[str, Callable[[int], Question]]] = {}
-    depths, tries = [index / max(settings.depths - 1, 1) for index in range(settings.depths)], range(settings.tries)
-    haystack = sentences_of(texts[0].text) if {"needle", "ruler"} & set(settings.tests) else []
-    content, needle = fingerprint(haystack), settings.needle
-    named = fingerprint([content, needle.text, needle.question, needle.expected])
-    for length in settings.lengths:
-        for depth in depths if "passkey" in settings.tests else ():
-            cells["passkey", length, depth] = {
-                f"passkey-{length}-{depth:.4f}-{attempt}": partial(passkey_question, depth=depth, attempt=attempt)
-                for attempt in tries
-            }
-        for depth in depths if "needle" in settings.tests else ():
-            build = partial(needle_question, haystack=haystack, depth=depth, needle=needle)
-            cells["needle", length, depth] = {f"needle-{length}-{depth:.4f}-0-{named}": build}
-        for task, ask in TASKS.items() if "ruler" in settings.tests else ():
-            cells[task, length, None] = {
-                f"{task}-{length}-{attempt}-{content}": partial(ask, haystack=haystack, attempt=attempt)
-                for attempt in tries
-            }
-    return cells
-
-
-def _measure(
-    jobs: Mapping[str, Sequence[_Job]],
-    folders: Mapping[str, Path],
-    load: Callable[[str], PreTrainedModel],
-    settings: EvaluationSettings,
-    callback: EvaluationCallback,
-) -> None:
-    """Take the measurements that are missing, and keep each as soon as it is taken."""
-    from locant.extension.evaluate.prefill import Reader
-
-    missing = {
-        method: [(job, names) for job in each if (names := [n for n in job.names if not _kept(folders[method], n)])]
-        for method, each in jobs.items()
-    }
-    total = sum(len({name for job in each for name in job.names}) for each in jobs.values())
-    callback.on_plan(total, total - sum(len(names) for each in missing.values() for _, names in each))
-    tokens, done = sum(job.tokens for each in missing.values() for job, _ in each), 0
-    for method, each in missing.items():
-        if not each:
-            continue
-        reader = Reader(load(method), chunk=settings.chunk, exact=settings.exact)
-        for job, names in each:
-
-            def heard(read: int, before: int = done, what: str = f"{method}: {job.what}") -> None:
-                callback.on_progress((before + read) / tokens, what)
-
-            heard(0)
-            for name, record in job.measure(reader, names, heard):
-                write_json(folders[method] / f"{name}.json", record)
-            done += job.tokens
-
-
 def _kept(folder: Path, name: str) -> _Record | None:
     """Return a record, ``None`` where it has not been taken."""
     path = folder / f"{name}.json"
@@ -412,24 +390,3 @@ def _weights(path: Path) -> dict[str, str]:
                 digest.update(opened.read(_SAMPLE_BYTES))
         found[file.name] = digest.hexdigest()[:12]
     return found
-
-
-def _default_lengths(content: Mapping[str, Any], target_length: int | None) -> tuple[int, ...]:
-    longest = target_length or text_config(content).get("max_position_embeddings")
-    if not isinstance(longest, int) or longest < 1:
-        raise UsageError("The model's configuration does not say for which length it is made. Give --lengths.")
-    return tuple(length for length in (longest >> shift for shift in (3, 2, 1, 0)) if length >= min(1024, longest))
-
-
-def _rotary(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a configuration that are about positions."""
-    keys = ("rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings")
-    return {key: value for key, value in text_config(content).items() if key in keys and value is not None}
-
-
-def _trained_length(content: Mapping[str, Any]) -> int | None:
-    """Return the length in tokens that the model was trained with, where its file says it."""
-    try:
-        return next(iter(read_huggingface(content).configs.values())).explain().trained_length
-    except UNREADABLE:
-        return None

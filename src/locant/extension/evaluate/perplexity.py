@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from locant.errors import UsageError, nearest
 from locant.settings import Settings
 
 _TOKENS_AT_ONCE = 512
@@ -83,24 +83,10 @@ class PerplexitySettings(Settings):
         last: ``k`` of ``last``, in tokens.
     """
 
-    metrics: tuple[str, ...] = ("prefix", "last")
-    stride: int = 256
-    windows: int = 8
-    last: int = 256
-
-    def check(self, lengths: Sequence[int]) -> None:
-        """Raise UsageError for what cannot be measured at these lengths."""
-        for metric in self.metrics:
-            if metric not in METRICS:
-                raise UsageError(f"Unknown metric '{metric}'.{nearest(metric, METRICS)} Known: {', '.join(METRICS)}.")
-        for metric, name, value in (("sliding", "stride", self.stride), ("last", "number of tokens", self.last)):
-            if metric in self.metrics and not 1 <= value < min(lengths):
-                raise UsageError(
-                    f"The metric '{metric}' needs a {name} of at least 1 and below the shortest length, "
-                    f"{min(lengths)}; got {value}."
-                )
-        if "sliding" in self.metrics and self.windows < 1:
-            raise UsageError(f"The metric 'sliding' needs at least one window; got {self.windows}.")
+    metrics: tuple[Literal["prefix", "sliding", "last"], ...] = ("prefix", "last")
+    stride: PositiveInt = 256
+    windows: PositiveInt = 8
+    last: PositiveInt = 256
 
 
 @dataclass(frozen=True, order=True)

@@ -15,13 +15,10 @@ from torch.nn import functional
 from transformers.cache_utils import Cache, DynamicCache
 
 from locant.positions.huggingface import install
-from locant.positions.scaling import DynamicNTK, FrequencyScaling
+from locant.positions.scaling import DynamicNTK
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-CHUNK = 512
-"""Tokens read at once."""
 
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
@@ -40,21 +37,18 @@ def _fixed_length(model: PreTrainedModel, length: int, *, exact: bool) -> Iterat
         if exact:
             with install(model) as installed:  # asks the class for its frequencies
                 configs = installed.configs
-            fixed = {
-                layer: replace(config, scaling=_fixed_scaling(config.scaling, length), max_length=None)
-                for layer, config in configs.items()
-            }
+            fixed = {}
+            for layer, config in configs.items():
+                scaling = config.scaling
+                if isinstance(scaling, DynamicNTK):
+                    scaling = replace(scaling, length_step=1)  # install counts in 256
+                fixed[layer] = replace(config, scaling=scaling.fixed_for(length), max_length=None)
             stack.enter_context(install(model, fixed))
         else:
             for module in model.modules():
                 if hasattr(module, "rope_type") and follows_length(module):
                     stack.enter_context(_fixed(module, length))
         yield
-
-
-def _fixed_scaling(scaling: FrequencyScaling, length: int) -> FrequencyScaling:
-    counted = replace(scaling, length_step=1) if isinstance(scaling, DynamicNTK) else scaling  # install counts in 256
-    return counted.fixed_for(length)
 
 
 @contextmanager
@@ -88,7 +82,7 @@ class Reader:
         exact: Whether Locant's rotation takes the place of the model's own.
     """
 
-    def __init__(self, model: PreTrainedModel, *, chunk: int = CHUNK, exact: bool = False) -> None:
+    def __init__(self, model: PreTrainedModel, *, chunk: int = 512, exact: bool = False) -> None:
         self.model, self.chunk, self.exact = model, chunk, exact
         is_named_cache = "cache" in inspect.signature(model.forward).parameters  # since transformers 5.24
         self._name = "cache" if is_named_cache else "past_key_values"

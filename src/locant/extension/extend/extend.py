@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from locant.errors import ConfigError, UsageError
-from locant.extension.extend.choose_method import choose_method
+from locant.errors import ConfigError, DataError, UsageError
 from locant.extension.extend.finetune import FineTuning, FineTuningStep, check_finetuning, finetune, read_tokens
-from locant.extension.extend.folder import write_folder, write_trained
+from locant.extension.extend.folder import ExtensionReport, MeasuredMethod, write_card, write_folder, write_trained
 from locant.extension.extend.gguf import extend_gguf, write_extended_gguf
 from locant.extension.extend.methods import (
     AUTO,
@@ -25,7 +25,6 @@ from locant.extension.extend.methods import (
     mark_trained,
     read_by_class,
 )
-from locant.extension.extend.report import ExtensionReport, MeasuredMethod, write_card
 from locant.extension.load import load_config, load_model, load_tokenizer, weight_files
 from locant.extension.source import Source, load_source, resolve_model
 from locant.files import replacing_folder, require_new_folder
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     import torch
 
 Format = Literal["huggingface", "gguf"]
+_ALIKE = 1.01  # perplexities that differ by less say nothing about which method is better
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def extend_model(
             Where the model cannot have it, because it is scaled already (Llama 3.1) or its class knows no such scaling
             (Phi-3), ``longrope`` takes its place, which the report tells.
         format: Of the result; that of the model where it is ``None``, but ``huggingface`` after training.
-        texts: What ``auto`` measures on, see :func:`~locant.extension.extend.choose_method.choose_method`.
+        texts: What ``auto`` measures on; without any, the World English Bible of the built-in corpus.
         finetuning: How to train the extended model, if at all.
         device: Where to measure and train.
         on_measured: Called after each measurement of ``auto``.
@@ -137,7 +137,7 @@ def extend_model(
         if not found:
             raise errors[0]
         lengths = _length(next(iter(found.values()))), target_length
-        method, measured = choose_method(source.path, contents, lengths, texts, device, on_measured)
+        method, measured = _choose_method(source.path, contents, lengths, texts, device, on_measured)
     extended = extend(method, may_go_on=True)
     name = source.path.stem if source.kind == "gguf" else source.path.resolve().parent.name
     report = ExtensionReport(
@@ -152,7 +152,7 @@ def extend_model(
     )
     if format == "gguf":
         file = f"{source.path.stem}-{target_length}-{extended.method}.gguf"
-        with _new(output) as folder:
+        with replacing_folder(output) as folder:
             write_extended_gguf(source, folder / file, extended)
             (folder / "README.md").write_text(write_card("", report), encoding="utf-8")
     elif finetuning is not None:
@@ -164,13 +164,59 @@ def extend_model(
                 f"The model type '{content.get('model_type')!s:.60}' needs code of its own, which is neither run nor "
                 "passed on, so the result could not be loaded."
             )
-        with _new(output) as folder:
+        with replacing_folder(output) as folder:
             write_folder(source.path.parent, folder, extended.content, report)
     else:
         loaded, tokenizer = load_model(source.path, extended.content), load_tokenizer(source.path)
-        with _new(output) as folder:
+        with replacing_folder(output) as folder:
             write_trained(source, folder, loaded, tokenizer, extended.content, report)
     return ExtendedModel(output, format, report)
+
+
+def _choose_method(
+    model: Path,
+    candidates: Mapping[str, dict[str, Any]],
+    lengths: tuple[int, int],
+    texts: Sequence[Path],
+    device: torch.device | str,
+    on_measured: Callable[[MeasuredMethod], None] | None,
+) -> tuple[str, dict[str, Any]]:
+    """Return the best of methods, and for the report ``measurements`` and the ``lengths`` of the texts.
+
+    Each is measured by the perplexity of one text of the original and one of the target length, the beginning of the
+    text given; see the metric ``prefix`` of :data:`~locant.extension.evaluate.perplexity.METRICS`. Of the methods whose
+    perplexity at the target length is within a hundredth of the best, the one that is best at the original length is
+    taken. ``candidates`` has the content of config.json for ``none``, the model as it is, and for every method.
+    """
+    import torch
+
+    from locant.extension.evaluate.documents import read_texts
+    from locant.extension.evaluate.perplexity import perplexity_of
+    from locant.extension.evaluate.prefill import Reader
+
+    tokenizer, text, ids = load_tokenizer(model), "\n".join(each.text for each in read_texts(texts)), list[int]()
+    for characters in (8 * lengths[1], len(text)):  # all of the text only if its beginning is too short
+        if len(ids) < lengths[1]:
+            ids = tokenizer(text[:characters], verbose=False)["input_ids"]
+    if len(ids) <= lengths[0]:
+        raise DataError(f"The text has {len(ids):,} tokens for this model; at least {lengths[0] + 1:,} are needed.")
+    tokens = torch.tensor(ids[: lengths[1]])
+    measured = []
+    for method, content in candidates.items():
+        reader = Reader(load_model(model, content, device=device))
+        short, long = (
+            perplexity_of(reader.losses(each).double().mean().item()) for each in (tokens[: lengths[0]], tokens)
+        )
+        del reader  # before the next one needs the memory
+        measured.append(MeasuredMethod(method, short, long))
+        if on_measured is not None:
+            on_measured(measured[-1])
+    best = min(each.long for each in measured[1:])
+    if not math.isfinite(best):
+        raise DataError("No perplexity is a number; the model's weights are damaged, or the text is no text.")
+    alike = [each for each in measured[1:] if each.long <= _ALIKE * best]
+    chosen = min(alike, key=lambda each: each.short).method
+    return chosen, {"measurements": measured, "lengths": (lengths[0], len(tokens))}
 
 
 def _length(extended: Extended) -> int:
@@ -211,14 +257,7 @@ def _train(
         require_new_folder(output)  # another process may have written it until the other folder was held
         model = load_model(source.path, content, device=device, dtype=dtype)
         model = finetune(model, tokens, settings, work, identity=identity, on_step=on_step)
-        with _new(output) as folder:
+        with replacing_folder(output) as folder:
             write_trained(source, folder, model, tokenizer, content, report)
         shutil.rmtree(work, ignore_errors=True)
     return report
-
-
-def _new(folder: Path) -> Any:
-    """Return :func:`replacing_folder`; an empty folder is removed first, which renaming does not do everywhere."""
-    if folder.is_dir():
-        folder.rmdir()
-    return replacing_folder(folder)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
@@ -14,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import AdamW
 
 from locant.errors import CheckpointError, ConfigError, DataError, TrainingError
 from locant.extension.evaluate.perplexity import next_token_loss
+from locant.files import read_json, write_json
 from locant.lazy import require_package
 from locant.training.budget import Budget
-from locant.training.checkpoint import read_about, read_state, step_name, write_state
+from locant.training.checkpoint import Checkpoint, Progress, checkpoint_folders, find_newest_checkpoint, save_checkpoint
 from locant.training.loop import DivergedError, LoopProgress, TrainingLoop, Update
 from locant.training.optimizers import OptimizerSet
 from locant.training.parallel import DistributedModel
@@ -27,65 +27,8 @@ from locant.training.parallel import DistributedModel
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_MOMENTS = ("exp_avg", "exp_avg_sq")
-
-
-class TrainingState:
-    """What is saved of a training, without pickles: trained weights, the optimizer's moments and the step."""
-
-    def __init__(
-        self, folder: Path, weights: dict[str, nn.Parameter], optimizer: torch.optim.Optimizer, about: dict[str, Any]
-    ) -> None:
-        self.folder, self.weights, self.optimizer = folder, weights, optimizer
-        self.about: dict[str, Any] = json.loads(json.dumps(about))
-
-    def save(self, step: int) -> None:
-        """Save the state of a step, then remove the one before."""
-        older = self._saved()
-        moments = {
-            f"{kind}:{name}": self.optimizer.state[weight][kind].cpu()
-            for name, weight in self.weights.items()
-            for kind in _MOMENTS
-        }
-        weights = {name: each.cpu() for name, each in self.weights.items()}
-        folder = self.folder / step_name(step)
-        write_state(folder, weights, moments, {"step": step, "of": self.about})
-        for path in older:
-            if path != folder:
-                shutil.rmtree(path, ignore_errors=True)
-
-    def load(self) -> int:
-        """Load the last state, and return its step; 0 where there is none."""
-        saved = self._saved()
-        if not saved:
-            return 0
-        from safetensors import SafetensorError
-
-        folder = saved[-1]
-        found = read_about(folder)
-        if found.get("of") != self.about:
-            raise CheckpointError(
-                f"{self.folder} holds the state of another training (another model, method, text or setting). Start "
-                "that one again as it was, or remove the folder."
-            )
-        try:
-            weights, moments, _ = read_state(folder)
-            with torch.no_grad():
-                for name, weight in self.weights.items():
-                    weight.copy_(weights[name])
-                    kept: dict[str, Any] = {kind: moments[f"{kind}:{name}"].to(weight.device) for kind in _MOMENTS}
-                    self.optimizer.state[weight] = kept | {"step": torch.tensor(float(found["step"]))}
-            return int(found["step"])
-        except (SafetensorError, OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
-            raise CheckpointError(f"The state in {folder} is damaged: {error}. Remove that folder.") from error
-
-    def _saved(self) -> list[Path]:
-        return sorted(self.folder.glob("step-*"))
-
-
 _RATES = {"lora": 2e-4, "full": 2e-5}
 _WARM_UP = 20
-_BETAS = (0.9, 0.95)
 _LARGEST_GRADIENT = 1.0
 
 
@@ -208,18 +151,35 @@ def finetune(
     """
     assert settings.length is not None
     torch.manual_seed(settings.seed)
-    trained: Any = _with_lora(model, settings) if settings.kind == "lora" else model.requires_grad_(True)
+    trained: Any = model.requires_grad_(settings.kind == "full")
+    if settings.kind == "lora":
+        from peft import LoraConfig, get_peft_model
+
+        alpha = 2 * settings.rank
+        lora = LoraConfig(r=settings.rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+        trained = get_peft_model(model, lora)
     model.config.use_cache = False
-    _save_memory(model)
+    memory: Any = model  # layers compute their activations again for the gradient instead of keeping them
+    if hasattr(memory, "activation_checkpointing_enable"):  # its name in later releases of transformers 5
+        memory.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
+    else:
+        memory.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     trained.train()
     weights = {name: each for name, each in trained.named_parameters() if each.requires_grad}
-    optimizer = torch.optim.AdamW(weights.values(), lr=settings.learning_rate or 0.0, betas=_BETAS, weight_decay=0.0)
-    state = TrainingState(work, weights, optimizer, _fingerprint(settings, tokens, identity))
+    optimizer = OptimizerSet([AdamW(weights.values(), betas=(0.9, 0.95), weight_decay=0.0, fused=True)])
+    _require_same(work / "training.json", settings, tokens, identity)
+    done = 0
+    if (found := find_newest_checkpoint(work)) is not None:
+        done, found = found.progress.step, found.read()
+        with torch.no_grad():
+            for name, weight in weights.items():
+                weight.copy_(found.weights[name])
+                kinds = ("exp_avg", "exp_avg_sq", "step")
+                optimizer.restore(weight, {kind: found.optimizer[f"{kind}:{name}"] for kind in kinds})
     device = next(model.parameters()).device
-    done = state.load()
     loop: TrainingLoop[_Piece] = TrainingLoop(
         DistributedModel(_PieceLoss(model), model, "auto", device),
-        OptimizerSet([optimizer]),
+        optimizer,
         lambda step, _: (settings.learning_rate or 0.0) * min(1.0, step / _WARM_UP),
         Budget(steps=settings.steps),
         device=device,
@@ -230,7 +190,12 @@ def finetune(
     def after_update(update: Update) -> None:
         step = loop.progress.step
         if step % settings.save_every == 0 or step == settings.steps:
-            state.save(step)
+            states = {
+                f"{kind}:{name}": state.cpu()
+                for name, weight in weights.items()
+                for kind, state in optimizer.state(weight).items()
+            }
+            save_checkpoint(work, Checkpoint({n: each.cpu() for n, each in weights.items()}, states, Progress(step)))
         if on_step is not None:
             on_step(FineTuningStep(step, settings.steps, update.loss / update.tokens))
 
@@ -245,22 +210,17 @@ def finetune(
     return merged.eval().requires_grad_(False)
 
 
-def _with_lora(model: PreTrainedModel, settings: FineTuning) -> Any:
-    from peft import LoraConfig, get_peft_model
-
-    config = LoraConfig(
-        r=settings.rank, lora_alpha=2 * settings.rank, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
-    return get_peft_model(model, config)
-
-
-def _save_memory(model: Any) -> None:
-    """Let layers compute their activations again for the gradient instead of keeping them."""
-    options = {"use_reentrant": False}
-    if hasattr(model, "activation_checkpointing_enable"):  # its name in later releases of transformers 5
-        model.activation_checkpointing_enable(activation_checkpointing_kwargs=options)
-    else:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+def _require_same(path: Path, settings: FineTuning, tokens: Tensor, identity: str) -> None:
+    """Write what a training is of, or raise CheckpointError where the file tells of another one."""
+    about = {key: value for key, value in asdict(settings).items() if key not in ("texts", "steps", "save_every")}
+    about |= {"text": hashlib.sha256(tokens.numpy().tobytes()).hexdigest(), "identity": identity}
+    if path.exists() and read_json(path) != about and checkpoint_folders(path.parent):
+        raise CheckpointError(
+            f"{path.parent} holds the state of another training (another model, method, text or setting). Start that "
+            "one again as it was, or remove the folder."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, about)
 
 
 def _piece(tokens: Tensor, settings: FineTuning, step: int) -> Tensor:
@@ -297,8 +257,3 @@ class _PieceLoss(nn.Module):
         with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
             loss = next_token_loss(self.model, piece.tokens[None]) * piece.target_tokens
         return loss, loss.detach()
-
-
-def _fingerprint(settings: FineTuning, tokens: Tensor, identity: str) -> dict[str, Any]:
-    said = {key: value for key, value in asdict(settings).items() if key not in ("texts", "steps", "save_every")}
-    return said | {"text": hashlib.sha256(tokens.numpy().tobytes()).hexdigest(), "identity": identity}

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import Any
 
 from locant.errors import ConfigError, UsageError
 from locant.extension.extend.methods import Extended, check_request, extend_configs, first_possible, main_layer
+from locant.extension.gguf_file import FACTORS
 from locant.extension.source import Source
 from locant.lazy import require_package
 from locant.positions.scaling import Unscaled
 from locant.rotary_configs.gguf import read_gguf, write_gguf
 from locant.rotary_configs.scaling import form_of
 
-if TYPE_CHECKING:
-    from gguf import GGUFReader
-
 TRACE = "locant.extension."
 """Start of the keys that remember an extension and what it replaced; engines ignore them."""
-
-_ROTARY_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 
 
 def extend_gguf(source: Source, method: str, target_length: int, *, may_go_on: bool = False) -> Extended:
@@ -89,7 +84,7 @@ def write_extended_gguf(source: Source, target: Path, extended: Extended) -> Non
         if not name.startswith(("GGUF.", TRACE))
         and (name == f"{architecture}.rope.scaling.finetuned" or not name.startswith(replaced))
     ]
-    copied = [tensor for tensor in reader.tensors if tensor.name not in _ROTARY_TENSORS]
+    copied = [tensor for tensor in reader.tensors if tensor.name not in FACTORS]
     with target.open("wb") as file:
         file.write(bytes(reader.data[:8]))
         counts = len(copied) + len(extended.tensors), len(kept) + len(extended.content)
@@ -97,9 +92,25 @@ def write_extended_gguf(source: Source, target: Path, extended: Extended) -> Non
         for field in kept:
             file.write(b"".join(part.tobytes() for part in field.parts))
         for key, value in extended.content.items():
-            file.write(_text(key, order) + _packed(value, order))
-        new = {name: struct.pack(f"{order}{len(each)}f", *each) for name, each in extended.tensors.items()}
-        _write_tensors(file, reader, copied, new, order)
+            file.write(_text(key, order))
+            if isinstance(value, str):
+                file.write(struct.pack(f"{order}I", 8) + _text(value, order))
+            else:  # uint32 or float32
+                kind, code = (4, "I") if isinstance(value, int) else (6, "f")
+                file.write(struct.pack(f"{order}I{code}", kind, value))
+        data, offset, alignment = list[Any](), 0, int(reader.alignment)
+        for tensor in copied:
+            *head, _ = tensor.field.parts  # all but where its data is
+            file.write(b"".join(part.tobytes() for part in head) + struct.pack(f"{order}Q", offset))
+            data.append(reader.data[int(tensor.data_offset) : int(tensor.data_offset + tensor.n_bytes)].data)
+            offset += -(-len(data[-1]) // alignment) * alignment
+        for name, factors in extended.tensors.items():
+            file.write(_text(name, order) + struct.pack(f"{order}IQIQ", 1, len(factors), 0, offset))
+            data.append(struct.pack(f"{order}{len(factors)}f", *factors))
+            offset += -(-len(data[-1]) // alignment) * alignment
+        for raw in (b"", *data):
+            file.write(raw)
+            file.write(b"\0" * (-file.tell() % alignment))
 
 
 def _keys(architecture: str, *names: str) -> tuple[str, ...]:
@@ -109,28 +120,3 @@ def _keys(architecture: str, *names: str) -> tuple[str, ...]:
 def _text(text: str, order: str) -> bytes:
     raw = text.encode()
     return struct.pack(f"{order}Q", len(raw)) + raw
-
-
-def _packed(value: Any, order: str) -> bytes:
-    """Return a value after the number of its type, which is 8 for text, 4 for uint32 and 6 for float32."""
-    if isinstance(value, str):
-        return struct.pack(f"{order}I", 8) + _text(value, order)
-    return struct.pack(f"{order}II", 4, value) if isinstance(value, int) else struct.pack(f"{order}If", 6, value)
-
-
-def _write_tensors(file: IO[bytes], reader: GGUFReader, copied: list[Any], new: dict[str, bytes], order: str) -> None:
-    """Write the table of tensors and their data: the copied ones, then new ones of float32."""
-    alignment, offset = int(reader.alignment), 0
-    for tensor in copied:
-        *head, _ = tensor.field.parts  # all but where its data is
-        file.write(b"".join(part.tobytes() for part in head) + struct.pack(f"{order}Q", offset))
-        offset += -(-int(tensor.n_bytes) // alignment) * alignment
-    for name, raw in new.items():
-        file.write(_text(name, order) + struct.pack(f"{order}IQIQ", 1, len(raw) // 4, 0, offset))
-        offset += -(-len(raw) // alignment) * alignment
-    file.write(b"\0" * (-file.tell() % alignment))
-    places = ((int(tensor.data_offset), int(tensor.n_bytes)) for tensor in copied)
-    data: Any = (reader.data[start : start + size].data for start, size in places)
-    for raw in chain(data, new.values()):
-        file.write(raw)
-        file.write(b"\0" * (-file.tell() % alignment))

@@ -9,11 +9,12 @@ from typing import Any
 
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import SCALINGS, Linear
+from locant.positions.scaling import SCALINGS, FrequencyScaling, Linear
 from locant.positions.scaling.checks import require_longer
 from locant.positions.scaling.frequency import ExtensionMethod
-from locant.rotary_configs.config_json import read_huggingface, text_config, text_config_path, write_huggingface
+from locant.rotary_configs.config_json import read_huggingface, write_huggingface
 from locant.rotary_configs.reading import UNREADABLE, NoRotaryPositionsError, ParsedConfig, turn_alike
+from locant.rotary_configs.vocabulary import text_config, text_config_path, with_entry
 
 AUTO = "auto"
 """The method that measures the others and takes one of them."""
@@ -77,26 +78,26 @@ def extend_configs(configs: Mapping[str, RotaryConfig], method: str, target_leng
     check_request(method, target_length)
     if set(configs) == {_SLIDING}:
         raise ConfigError("All layers of this model have sliding attention, which needs no scaling for longer texts.")
-    extended = {
-        layer: config if layer == _SLIDING and method != DROPE else _extended(config, method, target_length)
-        for layer, config in configs.items()
-    }
-    length = extended[main_layer(configs)].max_length
-    return {layer: replace(config, max_length=length) for layer, config in extended.items()}
-
-
-def _extended(config: RotaryConfig, method: str, target_length: int) -> RotaryConfig:
-    in_training = config.scaling.in_training()
-    if in_training != config.scaling:
-        config = replace(config, scaling=in_training, max_length=config.present_length())
-    if method == DROPE:
-        require_longer(config.present_length(), target_length)
-        return replace(config, scaling=Linear(factor=_NO_ROTATION), max_length=target_length)
-    assert config.rotary_dim is not None
-    scaling = SCALINGS[method].extending(
-        config.scaling, config.rotary_dim, config.base, config.present_length(), target_length
-    )
-    return replace(config, scaling=scaling, max_length=scaling.length_to_declare(target_length))
+    extended = {}
+    for layer, config in configs.items():
+        extended[layer] = config
+        if layer == _SLIDING and method != DROPE:
+            continue
+        in_training, present = config.scaling.in_training(), config.present_length()
+        if in_training != config.scaling:
+            config = replace(config, scaling=in_training, max_length=present)
+            present = config.present_length()
+        if method == DROPE:
+            require_longer(present, target_length)
+            scaling: FrequencyScaling = Linear(factor=_NO_ROTATION)
+            length = target_length
+        else:
+            assert config.rotary_dim is not None
+            scaling = SCALINGS[method].extending(config.scaling, config.rotary_dim, config.base, present, target_length)
+            length = scaling.length_to_declare(target_length)
+        extended[layer] = replace(config, scaling=scaling, max_length=length)
+    declared = extended[main_layer(configs)].max_length
+    return {layer: replace(config, max_length=declared) for layer, config in extended.items()}
 
 
 def first_possible(
@@ -186,7 +187,7 @@ def extend_config(
             multimodal=parsed.multimodal,
         )
         trace = {"method": method, "target_length": target_length, "before": before}
-        content = _with_text(plain, _merged(part, written) | {TRACE: trace})
+        content = with_entry(plain, text_config_path(plain), _merged(part, written) | {TRACE: trace})
         cannot = f"config.json of the model type '{model_type!s:.60}' cannot express the method {method}"
         try:
             found = read(content)
@@ -248,8 +249,8 @@ def read_by_class(content: Mapping[str, Any]) -> ParsedConfig:
 
 def mark_trained(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of :func:`apply_method` with the remark that the model was trained with it."""
-    part = text_config(config)
-    return _with_text(config, {**part, TRACE: part[TRACE] | {"finetuned": True}})
+    path, trace = text_config_path(config), text_config(config)[TRACE]
+    return with_entry(config, (*path, TRACE), trace | {"finetuned": True})
 
 
 def before_extension(
@@ -272,7 +273,8 @@ def before_extension(
     before = trace.get("before") if isinstance(trace, Mapping) else None
     if not isinstance(before, Mapping) or set(before) - set(_ROTARY_KEYS):
         raise ConfigError(f"'{TRACE}' in config.json is damaged. Remove it, or copy the file again.")
-    plain, first, length = _with_text(config, _merged(part, before)), trace.get("method"), trace.get("target_length")
+    plain = with_entry(config, text_config_path(config), _merged(part, before))
+    first, length = trace.get("method"), trace.get("target_length")
     parsed = read(plain)
     if not _is_same(parsed, read(config), extend_configs(parsed.configs, str(first), length)):
         raise ConfigError(
@@ -288,15 +290,6 @@ def _merged(part: Mapping[str, Any], rotary: Mapping[str, Any]) -> dict[str, Any
     """Return a text config with other rotary entries; those that are ``None`` are left out."""
     kept = {key: value for key, value in part.items() if key not in _ROTARY_KEYS and key != TRACE}
     return kept | {key: value for key, value in rotary.items() if key in _ROTARY_KEYS and value is not None}
-
-
-def _with_text(content: Mapping[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """Return a config.json whose text config is replaced."""
-
-    def replaced(group: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-        return {**group, path[0]: replaced(group[path[0]], path[1:])} if path else part
-
-    return replaced(content, text_config_path(content))
 
 
 def _is_same(before: ParsedConfig, found: ParsedConfig, wanted: Mapping[str, RotaryConfig]) -> bool:

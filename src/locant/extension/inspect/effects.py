@@ -16,7 +16,7 @@ from locant.extension.asked.watch import heard
 from locant.positions.scaling.checks import is_number
 from locant.rotary_configs.case import Idle
 from locant.rotary_configs.reading import ParsedConfig
-from locant.rotary_configs.vocabulary import GROUPS, LAYERS, PARTIAL_FACTORS
+from locant.rotary_configs.vocabulary import GROUPS, LAYERS, PARTIAL_FACTORS, with_entry
 
 _ABOUT_POSITIONS = re.compile(
     "^(?!_).*(rope|rotary|theta|partial|window|yarn|ntk|layer_types|position_emb.*_t|original_max)"
@@ -51,7 +51,7 @@ def idle_entries(
         tables, answer = _tables(content), behaviour(ask_class(content).reading)
 
         def changes(entry: _Path, value: Any) -> bool:
-            changed = _with(content, entry, value)
+            changed = with_entry(content, entry, value)
             try:  # frequencies tell without a text being read
                 return _tables(changed) != tables or behaviour(ask_class(changed).reading) != answer
             except LocantError:  # the class refuses it, and so has read it
@@ -92,35 +92,26 @@ def _is_so(name: str, value: Any, reading: ParsedConfig) -> bool:
 
 def _entries(content: Mapping[str, Any], path: _Path) -> Iterator[_Path]:
     """Yield the entries to try: of the text config and around it, and all within groups of a scaling."""
+
+    def within(group: Any, place: _Path) -> Iterator[_Path]:
+        for name, value in group.items() if isinstance(group, Mapping) else ():
+            yield from within(value, (*place, name))
+            if value is not None and not isinstance(value, Mapping) and name not in ("type", "rope_type"):
+                yield (*place, name)
+
     part = _value(content, path)
     for place in (path[:depth] for depth in range(len(path), -1, -1)):
         for name, value in _value(content, place).items():
             is_copy = place != path and value == part.get(name)
             if value is not None and _ABOUT_POSITIONS.search(name) and not is_copy:
                 yield (*place, name)
-                yield from _within(value, (*place, name))
-
-
-def _within(group: Any, path: _Path) -> Iterator[_Path]:
-    for name, value in group.items() if isinstance(group, Mapping) else ():
-        yield from _within(value, (*path, name))
-        if value is not None and not isinstance(value, Mapping) and name not in ("type", "rope_type"):
-            yield (*path, name)
+                yield from within(value, (*place, name))
 
 
 def _value(content: Any, path: _Path) -> Any:
     for name in path:
         content = content[name]
     return content
-
-
-def _with(content: Mapping[str, Any], path: _Path, value: Any) -> dict[str, Any]:
-    """Return the file with another value of an entry; without it for ``None``."""
-    name, *rest = path
-    if rest:
-        return {**content, name: _with(content[name], tuple(rest), value)}
-    kept = {each: other for each, other in content.items() if each != name}
-    return kept if value is None else {**kept, name: value}
 
 
 def _other_value(value: Any) -> Any:
@@ -144,7 +135,7 @@ def _shortened(content: Mapping[str, Any], path: _Path, asked: AskedClass) -> Ma
         has_one_each = isinstance(value, list | str) and len(value) == count
         if has_one_each or (_ABOUT_LAYERS.search(name) and isinstance(value, int) and few < value < count):
             return content
-    shorter = _with(content, (*path, "num_hidden_layers"), few)
+    shorter = with_entry(content, (*path, "num_hidden_layers"), few)
     with contextlib.suppress(LocantError):
         ask_class(shorter)
         return shorter

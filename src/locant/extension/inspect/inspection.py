@@ -13,7 +13,6 @@ from locant.extension.inspect.result import Inspection
 from locant.extension.inspect.stored_frequencies import stored_frequencies
 from locant.extension.source import LAYOUT_MARK, load_source, resolve_model
 from locant.parsing import parse_json
-from locant.positions.rotary.config import RotaryLayout
 from locant.rotary_configs.case import Case, Idle
 from locant.rotary_configs.config_json import read_huggingface
 from locant.rotary_configs.fields import Fields
@@ -75,7 +74,7 @@ def inspect_model(
         case = _read(case, lambda: read_gguf(source.content, source.tensors))
         case = replace(case, declared=_length(lambda: Fields(case.content, "").whole(case.key("context_length"))))
     else:
-        mark = source.content.get(LAYOUT_MARK)  # which no class reads
+        mark = source.content.get(LAYOUT_MARK)  # of locant convert-layout, which no class reads
         case = replace(case, content={name: each for name, each in source.content.items() if name != LAYOUT_MARK})
         case = _with_overrides(case, hf_overrides, ask_class) if hf_overrides else case
         case = replace(case, path=text_config_path(case.content))
@@ -84,7 +83,9 @@ def inspect_model(
         if case.reading is None and not case.no_rope:
             case = _read(case, lambda: read_huggingface(case.content))
         if mark in ("half", "interleaved") and case.reading is not None:
-            case = replace(case, reading=_converted(case.reading, mark))
+            source_of = f"{case.reading.source}, and converted to the layout '{mark}'"
+            configs = {name: replace(config, layout=mark) for name, config in case.reading.configs.items()}
+            case = replace(case, reading=replace(case.reading, configs=configs, source=source_of))
         case = replace(case, declared=case.declared or _length(lambda: Fields(case.part, "").whole(*LENGTHS)))
         case = replace(case, served=case.served or _length(lambda: served_length(case.part)))
         if case.reading is not None:
@@ -108,12 +109,6 @@ def inspect_model(
         not_compared,
         engine,
     )
-
-
-def _converted(reading: ParsedConfig, layout: RotaryLayout) -> ParsedConfig:
-    """Return the reading of weights that ``locant convert-layout`` converted to another layout than their class's."""
-    configs = {name: replace(config, layout=layout) for name, config in reading.configs.items()}
-    return replace(reading, configs=configs, source=f"{reading.source}, and converted to the layout '{layout}'")
 
 
 def _length(read: Callable[[], int | None]) -> int | None:
@@ -149,9 +144,9 @@ def _with_overrides(case: Case, overrides: str, ask_class: bool) -> Case:
     return replace(
         case,
         content=merged,
-        dropped=tuple((each.entry, each.value) for each in told if each.why == "dropped"),
-        beside=tuple(each.entry for each in told if each.why == "beside"),
-        idle=tuple(Idle(each.entry, each.value, False) for each in told if each.why == "ignored"),
+        dropped=tuple(told["dropped"].items()),
+        beside=tuple(told["beside"]),
+        idle=tuple(Idle(entry, value, False) for entry, value in told["ignored"].items()),
     )
 
 

@@ -70,15 +70,11 @@ def to_engine_config(inspection: Inspection, engine: str) -> str | dict[str, Any
         is_old = bool(inspection.content.get("rope_scaling")) and not inspection.content.get("rope_parameters")
         group: Group = "rope_scaling" if is_old and len(parsed.configs) == 1 else "rope_parameters"
         write = write_vllm if engine == "vllm" else write_sglang
-        return _in_text_config(inspection, write(parsed.configs, group, parsed.multimodal))
+        written = write(parsed.configs, group, parsed.multimodal)
     except UNREADABLE as error:
         raise LocantError(str(error)) from error
-
-
-def _in_text_config(inspection: Inspection, written: str) -> str:
-    """Return overrides within the text config: that of the file, or the one that the class makes of the file."""
     path = inspection.text_part
-    if not path and inspection.kind == "huggingface":
+    if not path and inspection.kind == "huggingface":  # the text config that the class makes of the file
         from locant.extension.asked.build import completed_config, text_of
         from locant.extension.asked.watch import heard
 
@@ -117,7 +113,16 @@ def _for_huggingface(inspection: Inspection, parsed: ParsedConfig, version: Lite
                 "--as hf4 for rope_theta and rope_scaling, where it reads these."
             ) from error
         read = read_huggingface(stated)
-    for layer, config, found in _pairs(wanted, read):
+    if wanted.layers and read.layers:
+        indices = sorted(index for kind in wanted.layers if kind.config for index in kind.layers)
+        known = {index for kind in read.layers for index in kind.layers}
+        pairs = [
+            (f"layer {each}", wanted.of_layer(each), read.of_layer(each) if each in known else None) for each in indices
+        ]
+    else:  # by layer type, where one of both does not tell its layers
+        whole = read.configs.get(ALL_LAYERS)
+        pairs = [(f"'{layer}' layers", each, read.configs.get(layer, whole)) for layer, each in wanted.configs.items()]
+    for layer, config, found in pairs:
         if not turn_alike(found, config):
             said = "no rotation" if found is None else f"base {found.base:.10g}, {found.describe()}"
             raise ConfigError(
@@ -125,14 +130,3 @@ def _for_huggingface(inspection: Inspection, parsed: ParsedConfig, version: Lite
                 f"it means {said}, by {read.source}, whatever these entries say."
             )
     return written
-
-
-def _pairs(wanted: ParsedConfig, read: ParsedConfig) -> list[tuple[str, RotaryConfig, RotaryConfig | None]]:
-    """Return what is wanted and what was read, layer by layer where both tell their layers, else by layer type."""
-    if wanted.layers and read.layers:
-        indices = sorted(index for kind in wanted.layers if kind.config for index in kind.layers)
-        known = {index for kind in read.layers for index in kind.layers}
-        pairs = [(index, wanted.of_layer(index), read.of_layer(index) if index in known else None) for index in indices]
-        return [(f"layer {index}", config, found) for index, config, found in pairs if config]
-    whole = read.configs.get(ALL_LAYERS)
-    return [(f"'{layer}' layers", config, read.configs.get(layer, whole)) for layer, config in wanted.configs.items()]

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 1000
 _MOST_PAIRS = 16_384
-_FLOAT32_ERROR = (
-    1e-5  # by less than this frequencies that were computed in float32 differ from the exact ones, relatively
-)
+_FLOAT32_ERROR = 1e-5  # relative; frequencies that were computed in float32 are not so wrong
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-10}
 
 
@@ -59,12 +57,10 @@ def _frequencies_in(path: Path) -> Iterator[tuple[str, Tensor]]:
     with safe_open(path, framework="pt") as file:
         for name in names:
             shape = file.get_slice(name).get_shape()
-            if (
-                len(shape) == 1
-                and 0 < shape[0] <= _MOST_PAIRS
-                and (tensor := file.get_tensor(name)).is_floating_point()
-            ):
-                yield name, tensor
+            if len(shape) == 1 and 0 < shape[0] <= _MOST_PAIRS:
+                tensor = file.get_tensor(name)
+                if tensor.is_floating_point():
+                    yield name, tensor
 
 
 def _compared(tensor: Tensor, where: str, stated: Iterable[RotaryConfig]) -> Iterator[Stored]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,9 +10,9 @@ from typing import Any
 
 from locant.errors import LocantError, UsageError
 from locant.extension.asked.build import text_of
-from locant.extension.layouts.asked import AskedLayout, ask_layout
 from locant.extension.layouts.proof import prove
 from locant.extension.layouts.report import LayoutReport, write_card
+from locant.extension.layouts.rows import AskedLayout, ask_layout
 from locant.extension.layouts.stored import permute_rows, rows_in_files, stored_tensors
 from locant.extension.load import weight_files
 from locant.extension.passed_on import WEIGHTS, pass_on, passed_on_files
@@ -21,7 +20,7 @@ from locant.extension.source import LAYOUT_MARK, load_source, resolve_model
 from locant.files import replacing_folder, require_new_folder
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scheme import require_choice
-from locant.rotary_configs.vocabulary import text_config_path
+from locant.rotary_configs.vocabulary import text_config_path, with_entry
 
 _CARD, _CONFIG, _ADAPTER = "README.md", "config.json", "adapter_config.json"
 _QUANTIZED = ("quantization_config", "compression_config", "quantization")
@@ -128,8 +127,6 @@ def convert_layout(
         proof=proof,
         indexer=next((each for each in sorted(kinds) if each.endswith("Indexer")), None),
     )
-    if output.is_dir():
-        output.rmdir()  # an empty folder, to which renaming does not work everywhere
     with replacing_folder(output) as temporary:
         done = 0
         for file in files:
@@ -157,11 +154,7 @@ def _mark_or_switch(
     """Return the entry that lets a class pair features otherwise, the class with it, and the new config.json."""
     for name, value in text_of(asked.config).to_dict().items():
         if _SWITCH in name and isinstance(value, bool):
-            changed = copy.deepcopy(dict(content))
-            group = changed
-            for step in text_config_path(content):
-                group = group[step]
-            group[name] = not value
+            changed = with_entry(content, (*text_config_path(content), name), not value)
             switched = ask_layout(changed)
             if switched.layout == target:
                 return (name, not value), switched, changed

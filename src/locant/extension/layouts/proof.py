@@ -7,18 +7,18 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from locant.errors import CheckpointError, LocantError
+from locant.errors import LocantError
 from locant.extension.asked.turn import Turn
 from locant.extension.asked.watch import heard
-from locant.extension.layouts.asked import AskedLayout
-from locant.extension.load import quiet_transformers
+from locant.extension.layouts.rows import AskedLayout
+from locant.extension.load import explained
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.rotary.rotation import layout_order, rotate_pairs
 
@@ -51,15 +51,6 @@ class LayoutProof:
     converted: float
     unturned: float
 
-    def as_data(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        return asdict(self)
-
-    @property
-    def holds(self) -> bool:
-        """Whether the conversion changes no more than rounding does."""
-        return max(self.rotation, self.converted) <= ROUNDING * min(self.unturned, self.largest)
-
 
 def prove(
     asked: AskedLayout,
@@ -85,7 +76,14 @@ def prove(
     model, after = _filled(asked.model) if folders is None else _loaded(asked, folders[0]), switched or asked
     before, by_locant = _logits(model, asked, source), _logits(model, asked, source, by_class=False)
     if folders is None:
-        _permute(model, asked, source, target)
+        for name, rows in asked.rows.items():
+            owner, _, last = name.rpartition(".")
+            module = model.get_submodule(owner)
+            tensor = module.left if isinstance(module, _ThinLinear) and last == "weight" else getattr(module, last)
+            index = torch.arange(rows.size)
+            for start in rows.starts:
+                index[start : start + rows.count] = start + layout_order(rows.count, source=source, target=target)
+            tensor.copy_(tensor.index_select(rows.axis, index))
         if switched is not None:
             _filled(switched.model).load_state_dict(model.state_dict(), assign=True)
             model = switched.model
@@ -95,7 +93,7 @@ def prove(
     others = by_locant, _logits(model, after, target), _logits(model, after, source)
     differences = [float((before - each).abs().max()) for each in others]
     proof = LayoutProof("its own" if folders else "random", len(before), float(before.abs().max()), *differences)
-    if not proof.holds:
+    if not max(proof.rotation, proof.converted) <= ROUNDING * min(proof.unturned, proof.largest):  # nor NaN
         raise LocantError(
             f"The converted weights of {asked.name} were tried and are not equivalent: logits differ by up to "
             f"{proof.converted:.1e}, with wrong pairs by {proof.unturned:.1e}. Nothing was written."
@@ -104,13 +102,10 @@ def prove(
 
 
 def _loaded(asked: AskedLayout, folder: Path) -> nn.Module:
-    options: dict[str, Any] = {"config": asked.config, "dtype": torch.float32, "use_safetensors": True}
     loader: Any = type(asked.model)
-    try:
-        with quiet_transformers():
-            model: nn.Module = loader.from_pretrained(folder, local_files_only=True, **options).eval()
-    except Exception as error:  # whatever transformers raises
-        raise CheckpointError(f"The model at {folder} cannot be loaded: {error}") from error
+    options = {"config": asked.config, "dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
+    with explained(folder):
+        model: nn.Module = loader.from_pretrained(folder, **options).eval()
     return model
 
 
@@ -160,17 +155,6 @@ def _filled(model: nn.Module) -> nn.Module:
                         numbers /= shape[-1] ** 0.5
                     setattr(module, name, nn.Parameter(numbers, requires_grad=False))
     return model
-
-
-def _permute(model: nn.Module, asked: AskedLayout, source: RotaryLayout, target: RotaryLayout) -> None:
-    for name, rows in asked.rows.items():
-        owner, _, last = name.rpartition(".")
-        module = model.get_submodule(owner)
-        tensor = module.left if isinstance(module, _ThinLinear) and last == "weight" else getattr(module, last)
-        index = torch.arange(rows.size)
-        for start in rows.starts:
-            index[start : start + rows.count] = start + layout_order(rows.count, source=source, target=target)
-        tensor.copy_(tensor.index_select(rows.axis, index))
 
 
 @torch.no_grad()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from locant.extension.asked.rows import RotatedRows
 from locant.extension.layouts.proof import ROUNDING, LayoutProof
+from locant.extension.layouts.rows import RotatedRows
 from locant.extension.passed_on import card_with
 from locant.positions.rotary.config import RotaryLayout
 from locant.version import __version__
@@ -75,8 +75,8 @@ class LayoutReport:
             "set_in_config": None if self.switch is None else dict([self.switch]),
             "read_by_transformers": self.is_native,
             "readers": None if self.is_native else _READERS[self.target],
-            "proof": self.proof.as_data(),
-            "verified": None if self.verified is None else self.verified.as_data(),
+            "proof": asdict(self.proof),
+            "verified": self.verified and asdict(self.verified),
             "indexer": self.indexer,
         }
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from locant.errors import UsageError
-from locant.extension.asked.rows import RotatedRows
+from locant.extension.layouts.rows import RotatedRows
 from locant.parsing import parse_json
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.rotary.rotation import layout_order
@@ -24,16 +23,8 @@ _BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 """Sizes of the numbers whose rows are numbers in the same scale; those of quantized weights are not."""
 
 
-@dataclass(frozen=True)
-class StoredTensor:
-    """A tensor in a file.
-
-    Attributes:
-        file: The file.
-        dtype: As safetensors names it.
-        shape: Its shape.
-        start: Where it begins in the file, in bytes.
-    """
+class StoredTensor(NamedTuple):
+    """A tensor in a file: its type as safetensors names it, its shape, and at which byte it begins."""
 
     file: Path
     dtype: str

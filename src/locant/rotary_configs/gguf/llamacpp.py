@@ -102,7 +102,13 @@ def read_llamacpp(
     stated = {_KEYS[flag]: value for flag, value in flags.items() if flag in _KEYS}
     facts, file = keys_of(metadata) if metadata else (Architecture("any"), Fields({}, ""))
     facts = replace(facts, factors="freqs")
-    found, kinds = _told_apart(facts, by_layer(configs), layers)
+    found, kinds = by_layer(configs), tuple(layers)
+    sliding = next((kind.name for kind in kinds if kind.config and kind.name in (SLIDING, CHUNKED)), None)
+    if facts.sliding is not None and sliding is not None and {*found} == {ALL_LAYERS}:
+        # Flags change those of layers without a window alone, which are told apart here.
+        names = {kind.name: sliding if kind.name == sliding else FULL for kind in kinds if kind.config}
+        kinds = tuple(replace(kind, config=names[kind.name]) if kind.config else kind for kind in kinds)
+        found = {name: found[ALL_LAYERS] for name in (FULL, sliding) if name in names.values()}
     context = flags.get("--ctx-size")
     for layer, config in found.items():
         scaling, base = config.scaling, config.base
@@ -127,18 +133,6 @@ def read_llamacpp(
         config = replace(config, base=base, scaling=Unscaled(), max_length=None)
         found[layer] = replace(config, scaling=scaling, max_length=length)
     return ParsedConfig(found, layers=kinds, source="GGUF metadata and flags of llama.cpp")
-
-
-def _told_apart(
-    facts: Architecture, configs: dict[str, RotaryConfig], layers: Sequence[LayerType]
-) -> tuple[dict[str, RotaryConfig], tuple[LayerType, ...]]:
-    """Return the configurations of a file with those of layers with a window apart, where flags change others alone."""
-    sliding = next((kind.name for kind in layers if kind.config and kind.name in (SLIDING, CHUNKED)), None)
-    if facts.sliding is None or sliding is None or {*configs} != {ALL_LAYERS}:
-        return configs, tuple(layers)
-    names = {kind.name: sliding if kind.name == sliding else FULL for kind in layers if kind.config}
-    apart = tuple(replace(kind, config=names[kind.name]) if kind.config else kind for kind in layers)
-    return {name: configs[ALL_LAYERS] for name in (FULL, sliding) if name in names.values()}, apart
 
 
 _KEYS = {
