@@ -39,8 +39,8 @@ demo: $(VENV)/demo
 	@echo "or a language pair, which takes half an hour: make demo RECIPE=bible-german-english"
 
 lint: $(VENV)/dev
-	$(BIN)/ruff check src tests site examples tools/prose.py
-	$(BIN)/ruff format --check src tests site examples tools/prose.py
+	$(BIN)/ruff check src tests site examples tools/prose.py tools/api_page.py tools/settings_page.py
+	$(BIN)/ruff format --check src tests site examples tools/prose.py tools/api_page.py tools/settings_page.py
 	$(BIN)/python tools/prose.py
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
