@@ -44,7 +44,7 @@ def numbers(*, run: Path | None = None, length: int = 50) -> dict[str, Any]:
     else:
         _, model = load_trained(run, "word-energy")
         found = model.encoder.scheme(0)
-        if not isinstance(found, Sinusoidal):
+        if not isinstance(found, Sinusoidal) or found.code(torch.arange(1)) is None:
             raise ConfigError(
                 f"The model of {run} tells positions by '{model.config.position}', which adds no sinusoids to its word "
                 "vectors, so that there are no pairs of features to compare."
