@@ -57,13 +57,14 @@ def draw(names: _Names, **weights: Any) -> Figure:
     heights = [of.shape[0] * (of.shape[2] * cell + 0.3) + 1.6 for of in weights.values()]
     figure = new_figure(heads * (tokens * cell + 0.3) + 2.2, sum(heights))
     scale, letters = colours(np.ones(1)), 0.78 * 72 * cell
-    for part, (kind, of) in zip(figure.subfigures(len(weights), height_ratios=heights), weights.items(), strict=True):
+    parts: Any = figure.subfigures(len(weights), height_ratios=heights)
+    for part, (kind, of) in zip(parts, weights.items(), strict=True):
         part.suptitle(kind, x=0.02, ha="left", fontweight="bold")
         rows, columns = (_cut(side, _LONGEST) for side in names[kind])
         grid = part.subplots(*of.shape[:2], squeeze=False)
         for (layer, head), axes in np.ndenumerate(grid):
-            named = {"rows": None if head else rows, "columns": columns if layer == len(of) - 1 else None}
-            draw_cells(axes, of[layer, head], scale, letters=letters, **named)
+            below = columns if layer == len(of) - 1 else None
+            draw_cells(axes, of[layer, head], scale, rows=None if head else rows, columns=below, letters=letters)
             if not layer:
                 axes.set_title(f"head {head + 1}", fontsize=max(7.5, letters), fontweight="normal", color=FAINT, pad=4)
             if not head:
