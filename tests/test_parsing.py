@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,16 @@ def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("locant.parsing.LARGEST_JSON", 100)
     with pytest.raises(CheckpointError, match=r"a\.json cannot be read as JSON: it is larger than 0\.0001 MB"):
         read_json(path)
+
+
+def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[1]")
+    tracemalloc.start()
+    try:
+        assert read_json(tmp_path / "a.json") == [1]
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_records_of_another_shape_are_damage(tmp_path: Path) -> None:

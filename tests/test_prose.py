@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
-from pages import ROOT
 
 pytest.importorskip("proselint")
-sys.path.insert(0, str(ROOT / "tools"))
 prose = pytest.importorskip("prose")
 
 

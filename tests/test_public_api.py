@@ -84,22 +84,14 @@ def test_exports_can_be_pickled(room):
             assert pickle.loads(pickle.dumps(value)) is value
 
 
-def test_functions_and_classes_of_locant_state_their_types():
-    for name in locant.__all__:
-        value = getattr(locant, name)
-        if inspect.isfunction(value):
-            parameters = inspect.signature(value).parameters.values()
-            assert all(parameter.annotation is not parameter.empty for parameter in parameters), name
-
-
 def test_the_page_lists_the_public_names():
     page = PAGE.read_text(encoding="utf-8")
-    assert written(page).strip() == lists().strip(), "write it anew: python tests/support/api_page.py"
+    assert written(page).strip() == lists().strip(), "write it anew: python tools/api_page.py"
 
 
 def test_the_page_of_settings_is_made_of_their_classes():
     assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.page(), (
-        "write it anew: python tests/support/settings_page.py"
+        "write it anew: python tools/settings_page.py"
     )
 
 

@@ -136,24 +136,3 @@ def test_shelves_hold_no_code() -> None:
         if path.split("/")[0] in SHELVES and not only_text:
             wrong.append(path)
     assert not wrong
-
-
-@pytest.mark.parametrize(
-    ("source", "found"),
-    [
-        ("import locant.text.corpus", ["text"]),
-        ("from locant import cli, text", ["cli", "text"]),
-        ("from locant.errors import DataError", ["errors"]),
-        ("def f():\n    from ..training import loop", ["training"]),
-        ("from . import scheme", ["positions"]),
-        ("from locant import __version__\nimport torch", []),
-    ],
-)
-def test_the_reader_of_imports(source: str, found: list[str]) -> None:
-    assert [room for _, room in imported_rooms(ast.parse(source), ["locant", "positions", "none"])] == found
-
-
-def test_names_of_test_files_are_unique() -> None:
-    """Pytest imports them by their base names."""
-    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
-    assert sorted(names) == sorted(set(names))

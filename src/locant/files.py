@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 from locant.errors import CheckpointError, ConfigError, LocantError
 from locant.locks import LOCK_FILE, FileLock
 from locant.parsing import read_json_file
-from locant.streams import copy_to_stream, is_stream, open_stream
+from locant.streams import is_stream, open_stream
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,21 +47,20 @@ def replacing_file(path: Path) -> Iterator[Path]:
     Raises:
         CheckpointError: The disk is full or not writable; ``path`` keeps its old content.
     """
-    if _written_through(path):
-        with readable_errors(path), tempfile.TemporaryDirectory() as folder:
-            content = Path(folder, path.name)
-            yield content
-            copy_to_stream(content, path)
-        return
-    path = _without_links(path)
-    try:
+    with readable_errors(path):
+        if is_stream(path):
+            with tempfile.TemporaryDirectory() as folder:
+                content = Path(folder, path.name)
+                yield content
+                with content.open("rb") as reading, open_stream(path) as writing:
+                    shutil.copyfileobj(reading, writing)
+            return
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path
         with workplace(path.parent) as work:
             yield work / path.name
             with suppress(FileNotFoundError):
                 (work / path.name).chmod(stat.S_IMODE(path.stat().st_mode))
             publish(work / path.name, path)
-    except OSError as error:
-        raise _readable(error, path) from error
 
 
 @contextmanager
@@ -78,25 +77,22 @@ def replacing_folder(path: Path, existing: Literal["refuse", "keep", "replace"] 
     Raises:
         CheckpointError: The disk is full or not writable, or ``path`` may not exist and does; nothing else is touched.
     """
-    path = _without_links(path)
-    try:
-        with workplace(path.parent) as work:
-            temporary = work / path.name
-            temporary.mkdir()
-            yield temporary
-            while True:
-                try:
-                    publish(temporary, path)
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
+    with readable_errors(path), workplace(path.parent) as work:
+        temporary = work / path.name
+        temporary.mkdir()
+        yield temporary
+        while True:
+            try:
+                publish(temporary, path)
+                break
+            except OSError as error:
+                if existing == "refuse" or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                if existing == "keep":
                     break
-                except OSError as error:
-                    if existing == "refuse" or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                        raise
-                    if existing == "keep":
-                        break
-                    with suppress(FileNotFoundError):
-                        path.rename(work / secrets.token_hex(4))
-    except OSError as error:
-        raise _readable(error, path) from error
+                with suppress(FileNotFoundError):
+                    path.rename(work / secrets.token_hex(4))
 
 
 def is_workplace(path: Path) -> bool:
@@ -154,10 +150,9 @@ def workplace(parent: Path) -> Iterator[Path]:
 
 def _remove_remains(folder: Path) -> None:
     """Remove the workplaces of processes that were killed; one that is held stays."""
-    try:
-        found = list(filter(is_workplace, folder.iterdir()))
-    except OSError:
-        return
+    found: list[Path] = []
+    with suppress(OSError):
+        found += filter(is_workplace, folder.iterdir())
     for work in found:
         lock = FileLock(work / LOCK_FILE)
         with suppress(OSError):
@@ -253,12 +248,14 @@ def open_binary_output(path: Path | None) -> Iterator[BinaryIO]:
     """Open what a command writes bytes to; what is said of :func:`open_output` holds here too."""
     if path is None:
         yield sys.stdout.buffer
-    elif _written_through(path):
-        with readable_errors(path), open_stream(path) as raw:
-            yield raw
     else:
-        with replacing_file(path) as temporary, temporary.open("wb") as file:
-            yield file
+        with readable_errors(path):
+            if is_stream(path):
+                with open_stream(path) as raw:
+                    yield raw
+            else:
+                with replacing_file(path) as temporary, temporary.open("wb") as file:
+                    yield file
 
 
 def append_line(path: Path, line: str) -> None:
@@ -267,11 +264,8 @@ def append_line(path: Path, line: str) -> None:
     Raises:
         CheckpointError: The disk is full or not writable.
     """
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
-    except OSError as error:
-        raise _readable(error, path) from error
+    with readable_errors(path), path.open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
 
 
 def append_at(path: Path, size: int, data: bytes) -> None:
@@ -280,17 +274,18 @@ def append_at(path: Path, size: int, data: bytes) -> None:
     Raises:
         CheckpointError: The disk is full or not writable; the file is cut to ``size`` again.
     """
-    try:
-        with path.open("r+b") as file:
-            file.truncate(size)
-            file.seek(size)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        with suppress(OSError):
-            os.truncate(path, size)
-        raise _readable(error, path) from error
+    with readable_errors(path):
+        try:
+            with path.open("r+b") as file:
+                file.truncate(size)
+                file.seek(size)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.truncate(path, size)
+            raise
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -354,17 +349,6 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _written_through(path: Path) -> bool:
-    """Return whether a path is a device, a pipe or an open descriptor; one that cannot be looked at is an error."""
-    with readable_errors(path):
-        return is_stream(path)
-
-
-def _without_links(path: Path) -> Path:
-    """Return the file or folder that a path leads to by links, whether or not it is there."""
-    return Path(os.path.realpath(path)) if path.is_symlink() else path
-
-
 @contextmanager
 def readable_errors(path: Path) -> Iterator[None]:
     """Turn errors of the system into readable ones, but for a reader that has gone, to whom nothing can be said."""
@@ -373,11 +357,9 @@ def readable_errors(path: Path) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise _readable(error, path) from error
-
-
-def _readable(error: OSError, path: Path) -> CheckpointError:
-    path = Path(*(part for part in path.parts if not is_workplace(Path(part))))  # as it would have been called
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return CheckpointError(f"The disk is full: {path} could not be written. What was saved before is still there.")
-    return CheckpointError(f"{path} could not be written: {error.strerror or error}.")
+        path = Path(*(part for part in path.parts if not is_workplace(Path(part))))  # as it would have been called
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            said = f"The disk is full: {path} could not be written. What was saved before is still there."
+        else:
+            said = f"{path} could not be written: {error.strerror or error}."
+        raise CheckpointError(said) from error

@@ -85,6 +85,39 @@ def require_package(name: str, feature: str) -> Any:
         raise MissingExtraError(feature, name) from None
 
 
+def package_folder(name: str, feature: str) -> Path:
+    """Return the folder of a package that an extra brings, which is found and not imported.
+
+    Args:
+        name: Of the package, as it is imported.
+        feature: What needs it, for the message.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    from importlib.util import find_spec
+
+    found = find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        raise MissingExtraError(feature, name)
+    return Path(found.submodule_search_locations[0])
+
+
+def find_program(command: str, package: str, feature: str) -> str:
+    """Return the path of a program that a package of an extra brings; the arguments are as above.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    import shutil  # which takes as long to import as all of Locant
+
+    # An environment that is not activated is not in the search path.
+    found = shutil.which(command) or shutil.which(command, path=str(Path(sys.executable).parent))
+    if found is None:
+        raise MissingExtraError(feature, package)
+    return found
+
+
 def lazy_exports(package: str) -> list[str]:
     """Make a package import its exports lazily, and return the public ones, which are its ``__all__``.
 

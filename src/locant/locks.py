@@ -100,26 +100,24 @@ class FileLock:
         """
         while True:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
+            current = False
             try:
                 _take(descriptor)
                 # Whoever held it may have removed the file in the meantime.
                 current = os.path.samestat(os.fstat(descriptor), self.path.stat())
+                if current:
+                    break
+            except FileNotFoundError:
+                continue
             except OSError as error:
-                os.close(descriptor)
-                if isinstance(error, FileNotFoundError):
-                    continue
                 if error.errno not in _BUSY:
                     raise
                 if not wait:
                     return False
                 time.sleep(0.05)
-                continue
-            except BaseException:
-                os.close(descriptor)
-                raise
-            if current:
-                break
-            os.close(descriptor)
+            finally:
+                if not current:
+                    os.close(descriptor)
         self._descriptor = descriptor
         _held.add(descriptor)
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
@@ -166,7 +164,12 @@ def holding(folder: Path, work: str) -> Iterator[None]:
             reason = "it is no folder" if isinstance(error, FileExistsError) else error.strerror or error
             raise CheckpointError(f"{folder} cannot be written: {reason}.") from None
     if not taken:
-        raise CheckpointError(f"{folder} is in use: {_said(lock.holder())} Wait for its end, or name another folder.")
+        who = "process {process} on {host} has been {work} in it since {since}"
+        try:
+            who = who.format_map(lock.holder())
+        except KeyError:
+            who = "another process is working in it"
+        raise CheckpointError(f"{folder} is in use: {who}. Wait for its end, or name another folder.")
     try:
         yield
     finally:
@@ -176,10 +179,3 @@ def holding(folder: Path, work: str) -> Iterator[None]:
         if new:
             with suppress(OSError):  # it holds something by now
                 folder.rmdir()
-
-
-def _said(holder: dict[str, str]) -> str:
-    try:
-        return "process {process} on {host} has been {work} in it since {since}.".format_map(holder)
-    except KeyError:
-        return "another process is working in it."

@@ -7,7 +7,7 @@ import re
 from collections.abc import Hashable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import yaml
@@ -16,24 +16,33 @@ LARGEST_JSON = 200_000_000
 """Bytes of the largest file of JSON that is read; the largest there is use for hold vocabularies."""
 LARGEST_YAML = 1_000_000
 """Characters of the longest YAML that is read."""
+_PART = 1 << 16  # bytes read at once: a reader takes memory for as many, however small the file
 _DEEPEST = 50
 _MOST_DIGITS = 4000  # of a whole number; Python reads no more than 4300
 _MOST_VALUES = 100_000  # of YAML, everything that an alias stands for included
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def read_bytes(path: Path, largest: int) -> bytes:
-    """Return the content of a file that is not too large.
+def read_bounded(file: IO[bytes], largest: int) -> bytes:
+    """Return what is left of an open file, unless that is too much, in memory for what is there alone.
 
     Raises:
         ValueError: It is larger.
         OSError: It cannot be read.
     """
-    with path.open("rb") as file:
-        content = file.read(largest + 1)
-    if len(content) > largest:
+    parts, room = [], largest + 1
+    while room and (part := file.read(min(room, _PART))):
+        parts.append(part)
+        room -= len(part)
+    if not room:
         raise ValueError(f"it is larger than {largest / 1e6:g} MB")
-    return content
+    return b"".join(parts)
+
+
+def read_bytes(path: Path, largest: int) -> bytes:
+    """Return the content of a file; see :func:`read_bounded`."""
+    with path.open("rb") as file:
+        return read_bounded(file, largest)
 
 
 def parse_json(content: str | bytes, *, surrogates: bool = False, **options: Any) -> Any:

@@ -129,15 +129,17 @@ def listen(host: str, port: int) -> socket.socket:
 
     if not 0 <= port <= 65535:
         raise UsageError(f"--port must be 0 to 65535; got {port}.")
+    wrong_port = {
+        errno.EADDRINUSE: f"Port {port} of {host} is in use. Choose another with --port, or 0 for any.",
+        errno.EACCES: f"Port {port} may not be used by you. Choose one above 1023 with --port.",
+    }
     try:
         # A name may stand for several addresses; the first one is meant.
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise UsageError(f"Port {port} of {host} is in use. Choose another with --port, or 0 for any.") from None
-        if error.errno == errno.EACCES:
-            raise UsageError(f"Port {port} may not be used by you. Choose one above 1023 with --port.") from None
+        if error.errno in wrong_port:
+            raise UsageError(wrong_port[error.errno]) from None
         raise LocantError(f"No server can listen at {host}, port {port}: {error.strerror or error}.") from None
 
 
@@ -216,7 +218,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": package_versions(_PACKAGES),
         "system": platform.platform(),
-        "processor": _processor_name(),
+        "processor": _processor_line("model name") or platform.processor() or platform.machine(),
         "instructions": vector_instructions(),
         "cores": os.cpu_count(),
         "usable_cores": usable_cores(),
@@ -242,7 +244,7 @@ def package_versions(names: Iterable[str]) -> dict[str, str | None]:
 
 def vector_instructions() -> list[str]:
     """Return the vector instructions of the processor that matter here: AVX2 or NEON, and what is wider or narrower."""
-    present = _processor_flags()
+    present = set((_processor_line("flags") or _processor_line("Features")).split())
     if not present and platform.machine().lower() in ("arm64", "aarch64"):
         present = {"neon"}  # every 64-bit ARM processor has it
     if not present:
@@ -290,15 +292,9 @@ def usable_memory(device: torch.device, system: Path = Path("/")) -> int | None:
         import torch
 
         return int(torch.cuda.get_device_properties(device).total_memory)
-    limits = [physical_memory(), *(_memory_limit(folder) for folder in _control_groups(system, "memory"))]
-    return min((limit for limit in limits if limit is not None), default=None)
-
-
-def _memory_limit(folder: Path) -> int | None:
-    for name in ("memory.max", "memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):
-            return int((folder / name).read_text(encoding="utf-8"))
-    return None
+    found = [words for name in ("memory.max", "memory.limit_in_bytes") for words in _limits(system, "memory", name)]
+    limits = [int(word) for words in found for word in words if word.isdecimal()]
+    return min((limit for limit in (physical_memory(), *limits) if limit is not None), default=None)
 
 
 def cpu_quota(system: Path = Path("/")) -> float | None:
@@ -307,41 +303,25 @@ def cpu_quota(system: Path = Path("/")) -> float | None:
     Args:
         system: Where the file system begins.
     """
-    limits = [quota for folder in _control_groups(system, "cpu") if (quota := _quota(folder)) is not None]
-    return min(limits, default=None)
+    files = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    found = [words for names in files for words in _limits(system, "cpu", *names)]
+    # Without a limit the first word is "max" or negative.
+    return min((int(words[0]) / int(words[1]) for words in found if words and words[0].isdecimal()), default=None)
 
 
-def _control_groups(system: Path, controller: str) -> list[Path]:
-    """Return the folders of this process's control group and those above it, of both versions of the interface."""
+def _limits(system: Path, controller: str, *names: str) -> Iterator[list[str]]:
+    """Yield the words of these files in each control group of this process, of both versions of the interface."""
     root = system / "sys" / "fs" / "cgroup"
     folders = [root, root / controller]
     with suppress(OSError):
         for line in (system / "proc" / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, group = line.split(":", 2)
-            if controllers and controller not in controllers.split(","):
-                continue
-            base = root / controller if controllers else root
-            parts = [part for part in group.split("/") if part not in ("", "..")]
-            folders += [base.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
-    return folders
-
-
-def _quota(folder: Path) -> float | None:
-    with suppress(OSError, ValueError):
-        limit, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
-        return None if limit == "max" else int(limit) / int(period)
-    with suppress(OSError, ValueError):
-        limit, period = ((folder / f"cpu.cfs_{name}_us").read_text(encoding="utf-8") for name in ("quota", "period"))
-        return int(limit) / int(period) if int(limit) > 0 else None
-    return None
-
-
-def _processor_name() -> str:
-    return _processor_line("model name") or platform.processor() or platform.machine()
-
-
-def _processor_flags() -> set[str]:
-    return set((_processor_line("flags") or _processor_line("Features")).split())
+            if not controllers or controller in controllers.split(","):
+                own = (root / controller if controllers else root) / group.strip("/")
+                folders += [own, *own.parents]
+    for folder in folders:
+        with suppress(OSError):
+            yield [word for name in names for word in (folder / name).read_text(encoding="utf-8").split()]
 
 
 def _processor_line(key: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -13,9 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 # As Linux, macOS and the BSDs name the files that a process has open.
-_DESCRIPTOR = re.compile(r"/(?:dev/fd|proc/(?:self|thread-self|(?P<process>\d+))/fd)/(?P<number>\d+)")
-_STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
-_MOST_LINKS = 40  # that systems follow
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+_STANDARD = {"/dev/stdin": "/dev/fd/0", "/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
 
 
 def is_stream(path: Path) -> bool:
@@ -54,27 +52,8 @@ def open_stream(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def copy_to_stream(file: Path, path: Path) -> None:
-    """Write the content of a file to a stream.
-
-    Raises:
-        OSError: One cannot be read, or the other not be written.
-    """
-    with file.open("rb") as reading, open_stream(path) as writing:
-        shutil.copyfileobj(reading, writing)
-
-
 def _descriptor(path: Path) -> int | None:
-    """Return the descriptor of this process that a path names, itself or by links; ``None`` where it names none."""
-    place = os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow the links that are looked for
-    for _ in range(_MOST_LINKS):
-        if place in _STANDARD:
-            return _STANDARD[place]
-        found = _DESCRIPTOR.fullmatch(place)
-        if found and found["process"] in (None, str(os.getpid())):
-            return int(found["number"])
-        try:
-            place = os.path.abspath(Path(place).parent / Path(place).readlink())  # noqa: PTH100
-        except OSError:  # it is no link
-            return None
-    return None
+    """Return the descriptor of this process that a path names; ``None`` where it names none."""
+    place = os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow the links that these names are
+    found = _DESCRIPTOR.fullmatch(_STANDARD.get(place, place))
+    return int(found[1]) if found else None

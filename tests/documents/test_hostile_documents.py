@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-import io
+import json
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
+from translated import ODT_TYPE, WORD_TYPES, odt, translated, word, zipped
 
 import locant
-from locant.documents import find_format
+from locant.documents import DocumentOptions, find_format
 from locant.errors import DataError
 
 LONG = "9" * 5_000
-WORD = (
-    '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override PartName="/d.xml" '
-    'ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>'
-)
 CUE = "00:00:01,000 --> 00:00:02,000\n"
-
-
-def zipped(files: dict[str, str]) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as package:
-        for name, data in files.items():
-            package.writestr(name, data)
-    return content.getvalue()
-
-
-def word(body: str) -> bytes:
-    names = 'xmlns="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-    return zipped({"[Content_Types].xml": WORD, "d.xml": f"<document {names}><body>{body}</body></document>"})
-
-
-def odt(body: str) -> bytes:
-    names = " ".join(
-        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "text", "style")
-    )
-    return zipped(
-        {
-            "mimetype": "application/vnd.oasis.opendocument.text",
-            "content.xml": f"<office:text {names}>{body}</office:text>",
-        }
-    )
 
 
 @pytest.mark.parametrize(
@@ -85,30 +56,25 @@ def test_any_error_of_a_reader_is_a_sentence(monkeypatch):
             find_format("text").read(b"The man")
 
 
-PATTERNS = [
-    *(
-        ("html", part)
-        for part in ("<b>a</b> ", "<ruby>a<rt>b</ruby>", "<p translate=no>", "<code>", "&amp;a ", "<a b='")
-    ),
-    *(("html", part) for part in ("<!--", "<span class=translate>a</i>", "<", "</b>", "<![CDATA[", "<script>")),
-    *(
-        ("markdown", part)
-        for part in ("*a* ", "[a](b) ", "{{< a >}} b ", "{{< a >}}\n\n", "{{", "{% a", "`a`\n\n", "<b>")
-    ),
-    *(
-        ("markdown", part)
-        for part in (":::note a\n", ":::{code}\n", "!!! a\n    b\n\n", "a\n: b\n\n", "{% if %}", "|a")
-    ),
-    *(("srt", CUE + part) for part in ("a,\n\n", "<i>a\\N", "{\\an8}", "<b a")),
-    *(("vtt", "00:01.000 --> 00:02.000\n" + part) for part in ("a &amp; <c>\n\n", "<rt>a", "a,\n")),
-    *(("ass", "Dialogue: 1," + part) for part in ("a\\Nb\n", "{\\i1}a{\n", "a,\n")),
-    *(("xliff", part) for part in ("<trans-unit><source>a <g>b</g></source></trans-unit>", "<g><x/></g>")),
-    *(("docx", part) for part in ("<p/>", "<p><r><t>a</t></r></p>", "<p><hyperlink><r><t>a</t></r></hyperlink></p>")),
-    *(("odt", part) for part in ("<text:p/>", "<text:p>a<text:span>b</text:span></text:p>")),
-    ("json", '"a {b}",'),
-    ("po", 'msgid "a %s"\nmsgstr ""\n\n'),
-    ("text", "- a b. c\n"),
-]
+PATTERNS = {
+    "html": [
+        *("<b>a</b> ", "<ruby>a<rt>b</ruby>", "<p translate=no>", "<code>", "&amp;a ", "<a b='", "<!--", "<", "</b>"),
+        *("<span class=translate>a</i>", "<![CDATA[", "<script>"),
+    ],
+    "markdown": [
+        *("*a* ", "[a](b) ", "{{< a >}} b ", "{{< a >}}\n\n", "{{", "{% a", "`a`\n\n", "<b>", ":::note a\n"),
+        *(":::{code}\n", "!!! a\n    b\n\n", "a\n: b\n\n", "{% if %}", "|a", "é*a* "),
+    ],
+    "srt": [CUE + part for part in ("a,\n\n", "<i>a\\N", "{\\an8}", "<b a")],
+    "vtt": ["00:01.000 --> 00:02.000\n" + part for part in ("a &amp; <c>\n\n", "<rt>a", "a,\n")],
+    "ass": ["Dialogue: 1," + part for part in ("a\\Nb\n", "{\\i1}a{\n", "a,\n")],
+    "xliff": ["<trans-unit><source>a <g>b</g></source></trans-unit>", "<g><x/></g>"],
+    "docx": ["<p/>", "<p><r><t>a</t></r></p>", "<p><hyperlink><r><t>a</t></r></hyperlink></p>"],
+    "odt": ["<text:p/>", "<text:p>a<text:span>b</text:span></text:p>"],
+    "json": ['"a {b}",'],
+    "po": ['msgid "a %s"\nmsgstr ""\n\n'],
+    "text": ["- a b. c\n"],
+}
 AROUND = {
     "vtt": ("WEBVTT\n\n", ""),
     "ass": ("[Events]\nFormat: Layer, Text\n", ""),
@@ -117,7 +83,7 @@ AROUND = {
 }
 
 
-@pytest.mark.parametrize(("format", "pattern"), PATTERNS)
+@pytest.mark.parametrize(("format", "pattern"), [(name, each) for name in PATTERNS for each in PATTERNS[name]])
 def test_work_grows_with_the_size(format, pattern):
     def calls(times: int) -> int:
         body = pattern * times
@@ -157,13 +123,13 @@ def test_a_document_of_too_many_elements_is_refused(format, monkeypatch):
 def test_paragraphs_without_words_cost_little_memory():
     """What half a million take, which a process of its own is asked for."""
     script = (
-        "import resource, sys; sys.path.insert(0, sys.argv[1]); from test_hostile_documents import word\n"
+        "import resource, sys; sys.path.insert(0, sys.argv[1]); from translated import word\n"
         "from locant.documents import find_format\n"
         "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
         "find_format('docx').read(word('<p/>'))\n"
         "before = peak(); find_format('docx').read(word('<p/>' * 500_000)); print(peak() - before)"
     )
-    here, source = Path(__file__).parent, Path(locant.__file__).parents[1]
+    here, source = Path(translated.__code__.co_filename).parent, Path(locant.__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-c", script, str(here)],
         capture_output=True,
@@ -172,3 +138,116 @@ def test_paragraphs_without_words_cost_little_memory():
         env={"PYTHONPATH": str(source)},
     )
     assert int(done.stdout) < 150
+
+
+EXPANDING = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><x>&b;</x>'
+
+
+@pytest.mark.parametrize(
+    ("format", "content", "sentence"),
+    [
+        ("text", b"caf\xe9\n", "is not UTF-8: line 1 has other bytes"),
+        ("markdown", "x".encode("utf-16"), "is UTF-16"),
+        ("html", b"a\0b", "has characters of value 0"),
+        ("json", b'{"a": ', "is no valid JSON"),
+        ("json", b"[" * 100_000, "is no valid JSON: it is nested more than 50 levels deep"),
+        ("json", b'["\\ud800"]', "half of a character"),
+        ("srt", b"Hello\n", "is not SubRip: it has no line of times"),
+        ("vtt", b"1\n00:01.000 --> 00:02.000\nx\n", "is not WebVTT"),
+        ("po", b"Hello\n", "is no PO catalogue: line 1"),
+        ("po", b'msgid "a\n', "is no PO catalogue: line 1"),
+        ("po", b"# nothing\n", "has no msgid"),
+        ("docx", b"no zip", "is no Word document: it is no zip file"),
+        pytest.param("docx", word("")[:100], "is no Word document: it is no zip file", id="cut"),
+        ("docx", zipped({"a": "b"}), "[Content_Types].xml is missing"),
+        ("docx", zipped({"[Content_Types].xml": EXPANDING}), "declares a document type"),
+        ("docx", zipped({"[Content_Types].xml": "<x>"}), "is no XML"),
+        (
+            "docx",
+            zipped({"[Content_Types].xml": WORD_TYPES.replace("/d.xml", "/e.xml"), "d.xml": "<x/>"}),
+            "has no text",
+        ),
+        (
+            "docx",
+            zipped({"[Content_Types].xml": WORD_TYPES, "d.xml": EXPANDING}),
+            "d.xml in it declares a document type",
+        ),
+        ("docx", zipped({"[Content_Types].xml": WORD_TYPES, "d.xml": "<x>" * 5_000 + "</x>" * 5_000}), "is no XML"),
+        (
+            "docx",
+            zipped({"[Content_Types].xml": WORD_TYPES, "d.xml": "<x>" + " " * 2_000_000 + "</x>"}),
+            "at most 10,000 of 1,000",
+        ),
+        ("docx", zipped({str(number): "" for number in range(10_001)}), "has 10,001 files"),
+        ("odt", b"PK\x05\x06" + b"\0" * 18, "mimetype is missing"),
+        ("odt", zipped({"mimetype": "text/plain"}), "its file mimetype says that it is another"),
+        ("odt", zipped({"mimetype": ODT_TYPE}), "content.xml is missing"),
+        ("odt", zipped({"mimetype": ODT_TYPE, "content.xml": EXPANDING}), "declares a document type"),
+        ("odt", zipped({"mimetype": ODT_TYPE, "META-INF/manifest.xml": "<encryption-data/>"}), "is encrypted"),
+    ],
+)
+def test_what_is_not_of_a_format_is_told_in_a_sentence(format, content, sentence):
+    with pytest.raises(DataError, match=r"^The document ") as error:
+        find_format(format).read(content, DocumentOptions(largest_unpacked=1_000_000))
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_documents_have_a_largest_size():
+    with pytest.raises(DataError, match="has 11 bytes; at most 10 are read"):
+        find_format("text").read(b"hello world", DocumentOptions(largest=10))
+
+
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize(
+    ("format", "bomb"),
+    [
+        ("text", " " * 100_000 + "x"),
+        ("text", "- " * 50_000),
+        ("text", "1." * 50_000),
+        ("text", "a@" * 50_000),
+        ("markdown", "[" * 20_000),
+        ("markdown", "*a" * 4_000),
+        ("markdown", "<b>" * 5_000),
+        ("markdown", "`" * 50_000 + "a"),
+        ("markdown", "> " * 2_000 + "a"),
+        ("json", json.dumps("{a" * 30_000)),
+        ("json", json.dumps("<a" * 30_000 + "b" * 50_000)),
+        ("json", json.dumps("<a " + "b" * 90_000)),
+        ("json", json.dumps("{x{y}" * 5_000)),
+        ("json", json.dumps("{n, plural, one {" * 5_000 + "}" * 10_000)),
+        ("srt", "00:00:01,000 --> 00:00:02,000\n" + "<b a" * 20_000),
+        ("srt", "00:00:01,000 --> 00:00:02,000\n" * 5_000 + "a"),
+        ("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\n" + "a,\n" * 10_000),
+        ("po", 'msgid "a"\n' * 10_000),
+        ("po", 'msgid "a"\nmsgstr ""\n' + '"\\\\"\n' * 10_000),
+        ("html", "<div>" * 20_000 + "a" + "</div>" * 20_000),
+        ("html", "<b>a</b>" * 3_000),
+        ("html", "<b>" * 30_000),
+        ("html", "<a " + "x" * 99_000 + ">a</a>"),
+        ("html", "<" * 100_000),
+        ("html", "<!--" * 25_000),
+        ("html", "&" * 100_000),
+        ("html", "&#x" * 30_000),
+        ("html", "<script>" * 12_000),
+        ("html", "</b>" * 25_000),
+        ("html", '<a b="' * 15_000),
+        ("html", "<!-->" + "<!-- >" * 16_000),
+        ("html", "<![CDATA[>" * 10_000),
+        ("html", "<?>" * 30_000),
+        ("html", '<a b=">' * 14_000),
+        ("html", "<a b='\">" * 12_000),
+    ],
+    ids=lambda value: value[:12],
+)
+def test_hostile_documents_are_cut_like_any_other(format, bomb):
+    assert translated(format, bomb, lambda sentence: sentence).decode() == bomb
+    assert len(translated(format, bomb, str.upper)) >= len(bomb) * 0.9
+
+
+def test_a_file_within_that_is_damaged_is_told():
+    source = bytearray(word("<p><r><t>One two.</t></r></p>"))
+    start = source.find(b"d.xml") + len("d.xml")
+    source[start : start + 30] = b"\0" * 30
+    with pytest.raises(DataError, match=r"d\.xml in it cannot be unpacked"):
+        find_format("docx").read(bytes(source))

@@ -67,8 +67,6 @@ def test_stretches_of_html_are_the_html(source):
 @given(MARKUP, functions)
 def test_tags_stay_whatever_the_translation(source, name):
     written = rewritten(source, FUNCTIONS[name])
-    if name == "same":
-        assert written == source
     assert tags_of(written) == tags_of(source)
 
 
@@ -171,34 +169,6 @@ def test_marks_follow_their_words():
     assert written("The ball is scarlet", "The", "red", "ball") == "The <b>red</b> ball"
     # Parts of words are not words.
     assert written("The reddish ball", "The", "red", "ball") == "The <b>red</b> ball"
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    "bomb",
-    [
-        "<div>" * 20_000 + "a" + "</div>" * 20_000,
-        "<b>a</b>" * 3_000,
-        "<b>" * 30_000,
-        "<a " + "x" * 99_000 + ">a</a>",
-        "<" * 100_000,
-        "<!--" * 25_000,
-        "&" * 100_000,
-        "&#x" * 30_000,
-        "<script>" * 12_000,
-        "</b>" * 25_000,
-        '<a b="' * 15_000,
-        "<!-->" + "<!-- >" * 16_000,
-        "<![CDATA[>" * 10_000,
-        "<?>" * 30_000,
-        '<a b=">' * 14_000,
-        "<a b='\">" * 12_000,
-    ],
-    ids=lambda bomb: bomb[:12],
-)
-def test_bombs_of_html_are_cut_like_any_other(bomb):
-    assert rewritten(bomb, lambda sentence: sentence) == bomb
-    assert len(rewritten(bomb)) >= len(bomb) * 0.9
 
 
 def test_what_follows_the_last_tag_is_text_and_a_comment_without_an_end_stays():

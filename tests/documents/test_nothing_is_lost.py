@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import docx
 import polib
@@ -16,7 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 from odf import opendocument, style, teletype, text
+from translated import odt as odt_body
 from translated import reversed_words, translated
+from translated import word as word_body
 
 from locant.documents.sentences import Splitter
 
@@ -234,3 +237,34 @@ def test_every_word_has_its_place_wherever_sentences_are_cut(format, paragraphs,
 def test_every_word_is_there_once_in_whatever_order(format, paragraphs, split, align):
     found, wanted = check(format, paragraphs, split, lambda sentence: upper_words(reversed_words(sentence)), align)
     assert sorted(found) == sorted(wanted)
+
+
+def check_same(format: str, source: bytes | str, **options: object) -> None:
+    source = source.encode() if isinstance(source, str) else source
+    written = translated(format, source, str, **options)
+    if format == "po":  # whose messages have got what was missing: nothing is left to do
+        source, written = written, translated(format, written, str.upper, **options)
+    assert written == source
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("format", sorted(FORMS))
+@settings(max_examples=12, deadline=None)
+@given(documents(), splitters(kinds=("spaces", "anywhere", "lost", "made up")), st.booleans())
+def test_a_document_translated_to_itself_is_itself_byte_for_byte(format, paragraphs, split, align):
+    check_same(format, FORMS[format][0](paragraphs), split=split, align=align)
+
+
+SAMPLES = sorted((Path(__file__).parent / "samples").iterdir())
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+@settings(max_examples=6, deadline=None)
+@given(st.booleans(), st.booleans(), st.sampled_from([b"\n", b"\r\n"]), st.sampled_from([b"", b"\xef\xbb\xbf"]))
+def test_real_documents_translated_to_themselves_are_the_same(path, align, wrapped, newline, start):
+    name = path.name.split(".")[1]
+    if name in ("docx", "odt"):
+        source = {"docx": word_body, "odt": odt_body}[name](path.read_text())
+    else:
+        source = start + path.read_bytes().removeprefix(start).replace(b"\r\n", b"\n").replace(b"\n", newline)
+    check_same({"md": "markdown", "txt": "text"}.get(name, name), source, align=align, wrapped=wrapped)

@@ -6,20 +6,18 @@ import io
 import re
 import zipfile
 from collections import Counter
-from copy import deepcopy
 
 import docx
 import pytest
-from docx.oxml import OxmlElement
 from docx.oxml.ns import qn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
-from odf import opendocument, style, teletype, text
-from translated import FUNCTIONS, functions, translated
+from translated import FUNCTIONS, functions, translated, zipped
+from translated import odt as odt_body
+from translated import word as word_body
 
-from locant.documents import DocumentOptions, find_format
-from locant.errors import DataError
+from locant.documents import find_format
 
 RUNS = st.lists(
     st.tuples(
@@ -54,48 +52,24 @@ def members(content: bytes) -> dict[str, bytes]:
         return {name: found.read(name) for name in found.namelist()}
 
 
-def linked() -> bytes:
-    """A paragraph with a link, a field, a bookmark, a picture's place, a note and words that were deleted."""
-    document = docx.Document()
-    paragraph = document.add_paragraph("See ")
-    link = OxmlElement("w:hyperlink")
-    link.set(qn("w:anchor"), "there")
-    inner = paragraph.add_run("the red page")
-    link.append(inner._r)
-    paragraph._p.append(link)
-    paragraph.add_run(" of ")
-    for kind, words in (("begin", None), (None, " REF x "), ("separate", None), (None, "figure one"), ("end", None)):
-        run = paragraph.add_run(words if words == "figure one" else None)
-        if kind:
-            sign = OxmlElement("w:fldChar")
-            sign.set(qn("w:fldCharType"), kind)
-            run._r.append(sign)
-        elif words != "figure one":
-            instruction = OxmlElement("w:instrText")
-            instruction.text = words
-            run._r.append(instruction)
-    for name, number in (("bookmarkStart", "7"), ("bookmarkEnd", "7")):
-        mark = OxmlElement(f"w:{name}")
-        mark.set(qn("w:id"), number)
-        paragraph._p.append(mark)
-        paragraph.add_run(" and go on")
-    note = OxmlElement("w:footnoteReference")
-    note.set(qn("w:id"), "2")
-    paragraph.add_run()._r.append(note)
-    deleted = OxmlElement("w:del")
-    gone = paragraph.add_run()
-    text_gone = OxmlElement("w:delText")
-    text_gone.text = "gone"
-    gone._r.append(text_gone)
-    deleted.append(gone._r)
-    paragraph._p.append(deleted)
-    paragraph.add_run(" now.")
-    return saved(document)
+def field(kind: str) -> str:
+    return f'<r><fldChar w:fldCharType="{kind}"/></r>'
+
+
+LINKED = word_body(
+    '<p><r><t>See </t></r><hyperlink w:anchor="there"><r><t>the red page</t></r></hyperlink><r><t> of </t></r>'
+    f"{field('begin')}<r><instrText> REF x </instrText></r>{field('separate')}<r><t>figure one</t></r>{field('end')}"
+    '<bookmarkStart w:id="7"/><r><t> and go on</t></r><bookmarkEnd w:id="7"/><r><t> and go on</t></r>'
+    '<r><footnoteReference w:id="2"/></r><del><r><delText>gone</delText></r></del><r><t> now.</t></r></p>'
+)
+
+
+def paragraph(content: bytes) -> etree._Element:
+    return next(etree.fromstring(members(content)["d.xml"]).iter("{*}p"))
 
 
 def tags(content: bytes) -> Counter[str]:
-    (paragraph,) = docx.Document(io.BytesIO(content)).paragraphs
-    return Counter(str(each.tag).rpartition("}")[2] for each in paragraph._p.iter())
+    return Counter(etree.QName(each).localname for each in paragraph(content).iter())
 
 
 @settings(max_examples=10, deadline=None)
@@ -103,8 +77,6 @@ def tags(content: bytes) -> Counter[str]:
 def test_word_documents_keep_their_styles(paragraphs, name, align):
     source = word(paragraphs)
     written = translated("docx", source, FUNCTIONS[name], align=align)
-    if name == "same":
-        assert members(written) == members(source)
     before, after = docx.Document(io.BytesIO(source)), docx.Document(io.BytesIO(written))
     assert [each.style.name for each in after.paragraphs] == [each.style.name for each in before.paragraphs]
     assert after.tables[0].cell(0, 1).text == "12"
@@ -130,33 +102,25 @@ def test_word_documents_keep_their_styles(paragraphs, name, align):
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_links_fields_and_notes_stand_once(name, align):
-    source = linked()
-    before, after = tags(source), tags(translated("docx", source, FUNCTIONS[name], align=align))
+    content = translated("docx", LINKED, FUNCTIONS[name], align=align)
+    before, after = tags(LINKED), tags(content)
     for tag in before.keys() - {"r", "t", "rPr"}:
         assert after[tag] == before[tag], tag
-    written = docx.Document(io.BytesIO(translated("docx", source, FUNCTIONS[name], align=align))).paragraphs[0]._p
-    kinds = [each.get(qn("w:fldCharType")) for each in written.iter(qn("w:fldChar"))]
-    assert kinds == ["begin", "separate", "end"]
+    written = paragraph(content)
+    assert [each.get(qn("w:fldCharType")) for each in written.iter(qn("w:fldChar"))] == ["begin", "separate", "end"]
     if name == "upper":
         (link,) = written.iter(qn("w:hyperlink"))
         assert "".join(each.text for each in link.iter(qn("w:t"))) == "THE RED PAGE"
-        assert "".join(each.text for each in written.iter(qn("w:t"))) == (
-            "SEE THE RED PAGE OF FIGURE ONE AND GO ON AND GO ON NOW."
-        )
+        text = "SEE THE RED PAGE OF FIGURE ONE AND GO ON AND GO ON NOW."
+        assert "".join(each.text for each in written.iter(qn("w:t"))) == text
 
 
 def test_blanks_beside_a_link_do_not_look_like_it():
-    document = docx.Document()
-    paragraph = document.add_paragraph("See ")
-    link = OxmlElement("w:hyperlink")
-    shown = paragraph.add_run("the whole of the red page")
-    shown.underline = True
-    link.append(shown._r)
-    paragraph._p.append(link)
-    paragraph.add_run(" now.")
-    written = docx.Document(io.BytesIO(translated("docx", saved(document), str.upper, align=True))).paragraphs[0]
-    assert [(run.text, run.underline) for run in written.runs] == [("SEE ", None), (" NOW.", None)]
-    assert [run.text for run in written.hyperlinks[0].runs] == ["THE WHOLE OF THE RED PAGE"]
+    shown = "<r><rPr><u/></rPr><t>the whole of the red page</t></r>"
+    source = word_body(f"<p><r><t>See </t></r><hyperlink>{shown}</hyperlink><r><t> now.</t></r></p>")
+    written = paragraph(translated("docx", source, str.upper, align=True))
+    runs = [("".join(run.itertext()), run.find("{*}rPr/{*}u") is not None) for run in written.iter(qn("w:r"))]
+    assert runs == [("SEE ", False), ("THE WHOLE OF THE RED PAGE", True), (" NOW.", False)]
 
 
 def noted(run) -> dict[str, str]:
@@ -176,24 +140,18 @@ def noted(run) -> dict[str, str]:
     ],
 )
 def test_translated_words_are_in_their_language_in_word(code, languages):
-    document = docx.Document()
-    paragraph = document.add_paragraph()
-    said = paragraph.add_run("Two dogs ")
-    said.bold = True
-    language = OxmlElement("w:lang")
-    language.set(qn("w:val"), "en-GB")
-    said._r.rPr.append(language)
-    said._r.rPr.append(OxmlElement("w:oMath"))
-    paragraph.add_run("run.")
-    document.add_paragraph("1990").runs[0]._r.get_or_add_rPr().append(deepcopy(language))
-    written = docx.Document(io.BytesIO(translated("docx", saved(document), str.upper, align=True, language=code)))
-    first, number = written.paragraphs
-    assert [run.text for run in first.runs] == ["TWO DOGS ", "RUN."]
-    bold, plain = first.runs
-    assert noted(bold._r) == languages
-    assert [str(child.tag).rpartition("}")[2] for child in bold._r.rPr] == ["b", "lang", "oMath"]
-    assert noted(plain._r) == {key: value for key, value in languages.items() if value != "en-GB"}
-    assert noted(number.runs[0]._r) == {"val": "en-GB"}  # nothing was translated
+    said = '<lang w:val="en-GB"/>'
+    source = word_body(
+        f"<p><r><rPr><b/>{said}<oMath/></rPr><t>Two dogs </t></r><r><t>run.</t></r></p>"
+        f"<p><r><rPr>{said}</rPr><t>1990</t></r></p>"
+    )
+    written = etree.fromstring(members(translated("docx", source, str.upper, align=True, language=code))["d.xml"])
+    bold, plain, number = written.iter(qn("w:r"))
+    assert ["".join(run.itertext()) for run in (bold, plain)] == ["TWO DOGS ", "RUN."]
+    assert noted(bold) == languages
+    assert [etree.QName(child).localname for child in bold.find("{*}rPr")] == ["b", "lang", "oMath"]
+    assert noted(plain) == {key: value for key, value in languages.items() if value != "en-GB"}
+    assert noted(number) == {"val": "en-GB"}  # nothing was translated
 
 
 @pytest.mark.parametrize(
@@ -206,79 +164,40 @@ def test_translated_words_are_in_their_language_in_word(code, languages):
     ],
 )
 def test_translated_texts_of_opendocument_are_in_their_language(code, languages):
-    document = opendocument.OpenDocumentText()
-    default = style.DefaultStyle(family="paragraph")
-    asian = {"languageasian": "zh", "countryasian": "CN"}
-    default.addElement(style.TextProperties(language="en", country="US", rfclanguagetag="en-US", **asian))
-    document.styles.addElement(default)
-    for name, language in (("Said", "en"), ("Mute", "zxx")):
-        words = style.Style(name=name, family="text")
-        words.addElement(style.TextProperties(language=language, country="none", fontweight="bold"))
-        document.automaticstyles.addElement(words)
-        document.text.addElement(text.P())
-        document.text.lastChild.addElement(text.Span(stylename=words, text="Two dogs run."))
-    content = io.BytesIO()
-    document.write(content)
+    asian = 'style:language-asian="zh" style:country-asian="CN" style:rfc-language-tag="en-US"'
+    styles = [f'fo:language="en" fo:country="US" {asian}', 'fo:language="en"', 'fo:language="zxx"']
+    body = "".join(f"<style:style><style:text-properties {said}/></style:style>" for said in styles)
+    source = odt_body(f"{body}<text:p>Two dogs run.</text:p>")
 
     def found(written: bytes) -> list[dict[str, str]]:
-        names = {key: value for key, value in members(written).items() if key in ("content.xml", "styles.xml")}
-        roots = [etree.fromstring(names[name]) for name in sorted(names)]
+        content = etree.fromstring(members(written)["content.xml"])
         return [
-            {key.rpartition("}")[2]: value for key, value in each.attrib.items()}
-            for root in roots
-            for each in root.iter("{*}text-properties")
+            {etree.QName(key).localname: value for key, value in each.attrib.items()}
+            for each in content.iter("{*}text-properties")
         ]
 
-    said, mute, *_, whole = found(translated("odt", content.getvalue(), str.upper, language=code))
+    whole, said, mute = found(translated("odt", source, str.upper, language=code))
     assert said["language"] == languages["language"]
     assert mute["language"] == "zxx"
     tag = {"rfc-language-tag": "en-US"} if languages["language"] == "en" else {}
     assert whole == {**languages, **tag}
-    same = translated("odt", content.getvalue(), lambda sentence: sentence, language=code)
-    assert members(same) == members(content.getvalue())
+    assert translated("odt", source, lambda sentence: sentence, language=code) == source
 
 
 def odt(runs: list[tuple[str, int]]) -> bytes:
-    document = opendocument.OpenDocumentText()
-    bold = style.Style(name="Bold", family="text")
-    bold.addElement(style.TextProperties(fontweight="bold"))
-    document.automaticstyles.addElement(bold)
-    document.text.addElement(text.H(outlinelevel=1, text="A title"))
-    paragraph = text.P()
-    for words, format in runs:
-        target = text.Span(stylename=bold) if format & 1 else text.A(href="http://x") if format & 2 else paragraph
-        teletype.addTextToElement(target, words)
-        if target is not paragraph:
-            paragraph.addElement(target)
-    note = text.Note(noteclass="footnote")
-    note.addElement(text.NoteCitation(text="1"))
-    body = text.NoteBody()
-    body.addElement(text.P(text="A note below."))
-    note.addElement(body)
-    paragraph.addElement(note)
-    document.text.addElement(paragraph)
-    listed = text.List()
-    item = text.ListItem()
-    item.addElement(text.P(text="An item. With two sentences."))
-    listed.addElement(item)
-    document.text.addElement(listed)
-    content = io.BytesIO()
-    document.write(content)
-    return content.getvalue()
+    around = ["{}", '<text:span text:style-name="Bold">{}</text:span>', '<text:a text:href="http://x">{}</text:a>']
+    signs = {"\t": "<text:tab/>", "\n": "<text:line-break/>", " ": "<text:s/>"}
+    words = "".join(around[1 if format & 1 else format & 2].format(signs.get(said, said)) for said, format in runs)
+    note = "<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>A note below.</text:p>"
+    return odt_body(
+        f"<text:h>A title</text:h><text:p>{words}{note}</text:note-body></text:note></text:p>"
+        "<text:list><text:list-item><text:p>An item. With two sentences.</text:p></text:list-item></text:list>"
+    )
 
 
 def elements(content: bytes) -> Counter[str]:
-    document = opendocument.load(io.BytesIO(content))
-    found: Counter[str] = Counter()
-
-    def count(node) -> None:
-        if node.nodeType == node.ELEMENT_NODE:
-            found[node.qname[1]] += 1
-            for child in node.childNodes:
-                count(child)
-
-    count(document.text)
-    return found
+    names = [etree.QName(each).localname for each in etree.fromstring(members(content)["content.xml"]).iter()]
+    return Counter(name for name in names if name != "s")
 
 
 @settings(max_examples=20, deadline=None)
@@ -286,67 +205,16 @@ def elements(content: bytes) -> Counter[str]:
 def test_texts_of_opendocument_keep_their_structure(runs, name, align):
     source = odt(runs)
     written = translated("odt", source, FUNCTIONS[name], align=align)
-    if name == "same":
-        assert members(written) == members(source)
-    with zipfile.ZipFile(io.BytesIO(written)) as package:
-        assert package.infolist()[0].filename == "mimetype"
-        assert package.infolist()[0].compress_type == zipfile.ZIP_STORED
-    before, after = elements(source), elements(written)
-    for unsteady in ("s",):
-        before.pop(unsteady, None)
-        after.pop(unsteady, None)
-    assert after == before
+    with zipfile.ZipFile(io.BytesIO(source)) as old, zipfile.ZipFile(io.BytesIO(written)) as new:
+        kinds = [[(each.filename, each.compress_type) for each in package.infolist()] for package in (old, new)]
+        assert kinds[0] == kinds[1]
+    assert elements(written) == elements(source)
     if name == "upper":
-        old, new = (opendocument.load(io.BytesIO(each)) for each in (source, written))
-        words = [re.sub(r"\s", "", teletype.extractText(each.text)) for each in (old, new)]
+        words = [
+            re.sub(r"\s", "", "".join(etree.fromstring(members(each)["content.xml"]).itertext()))
+            for each in (source, written)
+        ]
         assert words[1] == words[0].upper()
-
-
-def zipped(files: dict[str, bytes | str]) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as package:
-        for name, data in files.items():
-            package.writestr(name, data)
-    return content.getvalue()
-
-
-BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><x>&b;</x>'
-TYPES = (
-    '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override PartName="/d.xml" '
-    'ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>'
-)
-ODT = "application/vnd.oasis.opendocument.text"
-
-
-@pytest.mark.parametrize(
-    ("format", "content", "sentence"),
-    [
-        ("docx", b"no zip", "is no Word document: it is no zip file"),
-        ("docx", word([])[:3000], "is no Word document: it is no zip file"),
-        ("docx", zipped({"a": "b"}), "[Content_Types].xml is missing"),
-        ("docx", zipped({"[Content_Types].xml": BOMB}), "declares a document type"),
-        ("docx", zipped({"[Content_Types].xml": "<x>"}), "is no XML"),
-        ("docx", zipped({"[Content_Types].xml": TYPES.replace("/d.xml", "/e.xml"), "d.xml": "<x/>"}), "has no text"),
-        ("docx", zipped({"[Content_Types].xml": TYPES, "d.xml": BOMB}), "d.xml in it declares a document type"),
-        ("docx", zipped({"[Content_Types].xml": TYPES, "d.xml": "<x>" * 5_000 + "</x>" * 5_000}), "is no XML"),
-        (
-            "docx",
-            zipped({"[Content_Types].xml": TYPES, "d.xml": "<x>" + " " * 2_000_000 + "</x>"}),
-            "at most 10,000 of 1,000",
-        ),
-        ("docx", zipped({str(number): "" for number in range(10_001)}), "has 10,001 files"),
-        ("odt", b"PK\x05\x06" + b"\0" * 18, "mimetype is missing"),
-        ("odt", zipped({"mimetype": "text/plain"}), "its file mimetype says that it is another"),
-        ("odt", zipped({"mimetype": ODT}), "content.xml is missing"),
-        ("odt", zipped({"mimetype": ODT, "content.xml": BOMB}), "declares a document type"),
-        ("odt", zipped({"mimetype": ODT, "META-INF/manifest.xml": "<encryption-data/>"}), "is encrypted"),
-    ],
-)
-def test_hostile_packages_are_refused_in_a_sentence(format, content, sentence):
-    with pytest.raises(DataError, match=r"^The document ") as error:
-        find_format(format).read(content, DocumentOptions(largest_unpacked=1_000_000))
-    assert sentence in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_the_names_of_a_format_may_be_in_any_namespace():
@@ -357,11 +225,3 @@ def test_the_names_of_a_format_may_be_in_any_namespace():
     document = find_format("docx").read(zipped(files))
     written = document.written([list(passage) for passage in document.passages], "de")
     assert b"mine" in members(written)["word/document.xml"]
-
-
-def test_a_file_within_that_is_damaged_is_told():
-    source = bytearray(word([[("One two.", 0)]]))
-    start = source.find(b"word/document.xml") + 200
-    source[start : start + 100] = b"\0" * 100
-    with pytest.raises(DataError, match=r"word/document\.xml in it cannot be unpacked\.$"):
-        find_format("docx").read(bytes(source))

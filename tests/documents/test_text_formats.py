@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import polib
 import pyromark
@@ -13,143 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from translated import FUNCTIONS, functions, reversed_words, translated
 
-from locant.documents import DocumentOptions, find_format
-from locant.errors import DataError
-
 OPTIONS = pyromark.Options.ENABLE_TABLES | pyromark.Options.ENABLE_STRIKETHROUGH | pyromark.Options.ENABLE_TASKLISTS
-BLOCKS = """# One *title*%
-Setext two
-===%
-> a quote
-> of *two
-> lines*%
-- item **one**
-- [ ] item `two`%
-1. first & second &amp; \\*third\\*%
-| a \\| b | `c` |
-|---|---|
-| d | [e](f) |%
-```py
-code here
-```%
-    indented code%
-<div>
-text in <b>HTML</b>
-</div>%
-Words with [a link](http://x "title"), ![a picture](y.png) and <http://z>.  \nNext line.%
-In 1990 it was snake_case and 2 * 3 < 7 [not a link].%
-[Ref][] and [Ref] and [words][Ref]%
-[Ref]: http://ref%
----%
-:::note[Title *one*]{.x}
-text in it
-:::%
-:::{code} python
-code here too
-:::%
-{{< shown title="*x*" >}}
-inner [words]({{< ref "a_b.md" >}}) of {{ site.name }} and {% if x %}more{% endif %}
-{{< /shown >}}%
-!!! note "A title"
-    body here
-
-    and more%
-Term
-: meaning of it%
-~~Gone~~ ***both*** <i>HTML</i> line &copy; 5%
-Line one \\
-line two"""
-MARKDOWN = BLOCKS.split("%\n")
-SUBRIP = """1
-00:00:01,000 --> 00:00:02,500
-Hello there, my old
-friend and
-
-2
-00:00:03,000 --> 00:00:04,000 X1:40 X2:600
-also my enemy.
-- Who <i>are</i> you?
-- Me!
-
-3
-00:00:05,000 --> 00:00:06,000
-{\\an8}<font color="red">Bye 42.</font>
-"""
-WEBVTT = """WEBVTT - title
-
-STYLE
-::cue { color: red }
-
-NOTE a comment
---
-
-intro
-00:01.000 --> 00:02.000 align:start
-<v Bob>Hello &amp; <00:01.500>good</v> day
-"""
-CATALOGUE = r"""# Comment
-msgid ""
-msgstr ""
-"Content-Type: text/plain; charset=UTF-8\n"
-"Plural-Forms: nplurals=2; plural=(n != 1);\n"
-
-#. for translators
-#: file.c:1
-#, c-format, fuzzy
-msgctxt "menu"
-msgid "%d file of %(user)s"
-msgid_plural "%d files of %(user)s"
-msgstr[0] ""
-msgstr[1] ""
-
-#, python-brace-format
-msgid ""
-"Hello {name},\n"
-"press \"OK\".\n"
-msgstr ""
-
-msgid "Done"
-msgstr "Fertig"
-
-#~ msgid "Old"
-#~ msgstr "Alt"
-"""
-
-
-SITES = [
-    ":::note\nTEXT\n:::",
-    ":::{note}\n:class: tip\n\nTEXT\n:::",
-    ":::warning TEXT\nTEXT\n:::",
-    '::::tip[TEXT]{.a b="c"}\n:::info\nTEXT\n:::\n::::',
-    "::: {.note #id}\nTEXT\n:::",
-    ":::{code-block} python\nnot this\n\nnot this\n:::",
-    ":::{figure} a/b.png\n:alt: x\nTEXT\n:::",
-    '{{< note title="The king" >}}\nTEXT\n{{< /note >}}',
-    "{{% callout %}}\nTEXT\n\n- TEXT\n{{% /callout %}}",
-    '{{< figure src="_a_.png"\n  title="x"\n>}}',
-    "{{< highlight go >}}\nnot this\n\nnot this\n{{< /highlight >}}",
-    "{% raw %}TEXT{% endraw %}",
-    "TEXT\n{: .lead}",
-    '!!! note\n    TEXT\n\n    - TEXT\n\n??? tip "TEXT"\n\n    TEXT\n\n        not this',
-    '=== "TEXT"\n\n    TEXT\n',
-    "TEXT\n: TEXT\n\nTEXT\n: TEXT",
-    "(target)=\n# TEXT",
-    "> [!NOTE]\n> TEXT",
-    "```{note}\n:class: x\n\nTEXT\n```\n\nTEXT\n\n```python\nnot this\n\n:::\n```\n\n:::tip\nTEXT\n:::",
-    "````{warning} TEXT\n```{code-block} c\nnot this\n```\nTEXT\n````",
-    "~~~{seealso}\nTEXT\n~~~\n\n```{r}\nnot this\n```",
-    '% not this\n% nor this\nTEXT\n\n+++ {"a": 1}\nTEXT',
-    "*[HTML]: TEXT\n*[CSS]: TEXT",
-    '--8<-- "not_this.md"\nTEXT\n\n<<< @/not_this.js\nTEXT\n\n{!not_this.md!}\nTEXT',
-    "![](a.png){width=50%}\n\n[TEXT](u){target=_blank}",
-    "[[toc]]\n\nTEXT",
-    "[[Home|TEXT]]\n\n- ==TEXT==\n- [[Not this]]\n- ![[not_this.png]]",
-    "\\[\nnot = \\this\n\\]\n\nTEXT",
-    "> [!tip]- TEXT\n>\n> TEXT",
-    "```{note}\n---\nclass: not-this\n---\nTEXT\n```",
-    "/// note | TEXT\nTEXT\n///",
-    '+++\ntitle = "x"\n+++\n\nTEXT',
-]
+SAMPLES = Path(__file__).parent / "samples"
+BETWEEN = "\n\n<!-- -->\n\n"
+MARKDOWN = (SAMPLES / "blocks.md").read_text().split(BETWEEN)
+SITES = (SAMPLES / "sites.md").read_text().split(BETWEEN)
+SUBRIP, WEBVTT, CATALOGUE = ((SAMPLES / name).read_text() for name in ("dialogue.srt", "film.vtt", "plurals.po"))
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -238,7 +108,7 @@ def kinds(markdown: bytes) -> list[str]:
 
 @settings(max_examples=80, deadline=None)
 @given(
-    st.lists(st.sampled_from(MARKDOWN), max_size=4).map("\n\n<!-- -->\n\n".join),
+    st.lists(st.sampled_from(MARKDOWN), max_size=4).map(BETWEEN.join),
     functions,
     st.booleans(),
     st.sampled_from(["\n", "\r\n"]),
@@ -246,8 +116,6 @@ def kinds(markdown: bytes) -> list[str]:
 def test_markdown_keeps_its_structure(source, name, align, newline):
     source = source.replace("\n", newline)
     written = translated("markdown", source, FUNCTIONS[name], align=align)
-    if name == "same":
-        assert written.decode() == source
     if name in ("upper", "twice", "one word"):
         # Links whose words are their reference have it in full where the words are translated.
         plain = [re.sub(r"(Shortcut|Collapsed)", "Reference", kind) for kind in kinds(written)]
@@ -290,8 +158,6 @@ def test_times_numbers_and_settings_of_subtitles_stay(name, align, subtitles, ne
     format, source = subtitles
     source = source.replace("\n", newline)
     written = translated(format, source, FUNCTIONS[name], align=align).decode()
-    if name == "same":
-        assert written == source
 
     def frame(text: str) -> list[str]:
         lines = text.splitlines()
@@ -336,8 +202,6 @@ def test_json_keeps_all_but_its_texts(value, name, ascii, indent):
     source = json.dumps(value, ensure_ascii=ascii, indent=indent)
     written = translated("json", source, FUNCTIONS[name]).decode()
     assert skeleton(json.loads(written)) == skeleton(value)
-    if name == "same":
-        assert written == source
     for placeholder in ("{name}", "%s", "<b>", "</b>"):
         assert written.count(placeholder) >= source.count(placeholder)
 
@@ -373,8 +237,6 @@ def test_catalogues_keep_all_but_missing_translations(name, newline):
     assert "{name}" in second.msgstr
     if name == "same":
         assert second.msgstr == second.msgid
-        done = written.replace(newline, "\n")
-        assert translated("po", done, str.upper).decode() == done  # nothing is left to do
 
 
 @pytest.mark.parametrize(
@@ -409,8 +271,6 @@ TEXTS = st.lists(
 def test_plain_text_keeps_its_lines_and_white_space(lines, name, wrapped, newline, marked):
     source = ("\ufeff" if marked else "") + newline.join(lines)
     written = translated("text", source, FUNCTIONS[name], wrapped=wrapped).decode()
-    if name == "same":
-        assert written == source
     if not wrapped:
         assert written.count(newline) == source.count(newline)
     assert written.startswith("\ufeff") == marked
@@ -422,61 +282,3 @@ def test_wrapped_text_is_read_as_paragraphs():
     written = translated("text", source, lambda text: asked.append(text) or text.upper(), wrapped=True).decode()
     assert asked == ["Two dogs play in the garden.", "They are happy.", "One item", "two"]
     assert written == source.upper()
-
-
-@pytest.mark.parametrize(
-    ("format", "content", "sentence"),
-    [
-        ("text", b"caf\xe9\n", "is not UTF-8: line 1 has other bytes"),
-        ("markdown", "x".encode("utf-16"), "is UTF-16"),
-        ("html", b"a\0b", "has characters of value 0"),
-        ("json", b'{"a": ', "is no valid JSON"),
-        ("json", b"[" * 100_000, "is no valid JSON: it is nested more than 50 levels deep"),
-        ("json", b'["\\ud800"]', "half of a character"),
-        ("srt", b"Hello\n", "is not SubRip: it has no line of times"),
-        ("vtt", b"1\n00:01.000 --> 00:02.000\nx\n", "is not WebVTT"),
-        ("po", b"Hello\n", "is no PO catalogue: line 1"),
-        ("po", b'msgid "a\n', "is no PO catalogue: line 1"),
-        ("po", b"# nothing\n", "has no msgid"),
-    ],
-)
-def test_what_is_not_of_a_format_is_told_in_a_sentence(format, content, sentence):
-    with pytest.raises(DataError, match=r"^The document ") as error:
-        find_format(format).read(content)
-    assert sentence in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_documents_have_a_largest_size():
-    with pytest.raises(DataError, match="has 11 bytes; at most 10 are read"):
-        find_format("text").read(b"hello world", DocumentOptions(largest=10))
-
-
-@pytest.mark.sampled(8)
-@pytest.mark.parametrize(
-    ("format", "bomb"),
-    [
-        ("text", " " * 100_000 + "x"),
-        ("text", "- " * 50_000),
-        ("text", "1." * 50_000),
-        ("text", "a@" * 50_000),
-        ("markdown", "[" * 20_000),
-        ("markdown", "*a" * 4_000),
-        ("markdown", "<b>" * 5_000),
-        ("markdown", "`" * 50_000 + "a"),
-        ("markdown", "> " * 2_000 + "a"),
-        ("json", json.dumps("{a" * 30_000)),
-        ("json", json.dumps("<a" * 30_000 + "b" * 50_000)),
-        ("json", json.dumps("<a " + "b" * 90_000)),
-        ("json", json.dumps("{x{y}" * 5_000)),
-        ("json", json.dumps("{n, plural, one {" * 5_000 + "}" * 10_000)),
-        ("srt", "00:00:01,000 --> 00:00:02,000\n" + "<b a" * 20_000),
-        ("srt", "00:00:01,000 --> 00:00:02,000\n" * 5_000 + "a"),
-        ("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\n" + "a,\n" * 10_000),
-        ("po", 'msgid "a"\n' * 10_000),
-        ("po", 'msgid "a"\nmsgstr ""\n' + '"\\\\"\n' * 10_000),
-    ],
-    ids=lambda value: value[:12],
-)
-def test_hostile_documents_are_cut_like_any_other(format, bomb):
-    assert translated(format, bomb, lambda sentence: sentence).decode() == bomb

@@ -14,18 +14,12 @@ from hypothesis import strategies as st
 
 from locant.errors import LocantError
 from locant.models import DecodingSettings
-from locant.server.scheduler import (
-    FairQueue,
-    QueueFullError,
-    Scheduler,
-    SchedulerClosedError,
-    Sentence,
-    TooManySentencesError,
-    Waiting,
-)
+from locant.server.errors import RequestError
+from locant.server.scheduler import FairQueue, Scheduler, Sentence, Ticket
 from locant.translation import Hypothesis
 
 SETTINGS = DecodingSettings()
+SENTENCE = Sentence([1], 5, [2], SETTINGS)
 
 
 class Recorder:
@@ -34,13 +28,13 @@ class Recorder:
     def __init__(self):
         self.steps, self.done, self.queue = [], 0, (0, 0)
 
-    def stepped(self, sentences):
+    def stepped(self, model, sentences):
         self.steps.append(sentences)
 
-    def finished(self, sentences, source_tokens, target_tokens):
+    def finished(self, model, sentences, source_tokens, target_tokens):
         self.done += sentences
 
-    def waiting(self, requests, sentences):
+    def waiting(self, model, requests, sentences):
         self.queue = (requests, sentences)
 
 
@@ -65,7 +59,7 @@ class Search:
 
     def step(self, sharing=1, waiting=0):
         self.sharing, self.waiting = sharing, waiting
-        assert self.allowed.acquire(timeout=20)
+        assert self.allowed.acquire(timeout=60)
         if any(self.fail(source[0]) for source in self.inside.values()):
             raise RuntimeError("broken")
         found = [(key, [Hypothesis([*source, 9], 0.0, 0.0)]) for key, source in self.inside.items()]
@@ -122,11 +116,11 @@ class Fixture:
 
     def wait_for(self, *numbers):
         with self.arrived:
-            assert self.arrived.wait_for(lambda: set(numbers) <= set(self.results), timeout=20), self.results
+            assert self.arrived.wait_for(lambda: set(numbers) <= set(self.results), timeout=60), self.results
 
     def wait_until(self, condition):
         done = threading.Event()
-        for _ in range(2000):
+        for _ in range(12_000):
             if condition():
                 return
             done.wait(0.005)
@@ -157,24 +151,13 @@ def test_a_short_request_does_not_wait_for_a_long_one(make):
     assert len(found.results) <= 18  # a turn of the long one
 
 
-def test_requests_of_one_client_take_turns_too(make):
-    found = make(room=1)
-    long, other = list(range(100, 140)), list(range(200, 220))
-    found.submit("client", long)
-    found.wait_until(lambda: found.order == [100])
-    found.submit("client", other)
-    found.step(60)
-    found.wait_for(*long, *other)
-    assert found.order == [*long[:16], *other[:16], *long[16:32], *other[16:], *long[32:]]
-
-
 def test_what_is_asked_for_again_comes_first_and_is_not_refused(make):
     found = make(room=1, waiting_requests=2)
     found.submit("a", [1])
     found.wait_until(lambda: found.order == [1])
     found.submit("a", [2])
     found.submit("b", [3])
-    with pytest.raises(QueueFullError):
+    with pytest.raises(RequestError):
         found.submit("a", [4])
     found.submit("a", [4], resumed=True)
     found.step(4)
@@ -184,11 +167,11 @@ def test_what_is_asked_for_again_comes_first_and_is_not_refused(make):
 
 def test_a_request_that_has_waited_too_long_is_refused_while_a_step_lasts(make):
     found = make(room=1, waiting_seconds=0.05)
-    found.submit("a", [1, 2, 3])
+    found.submit("a", [1, 2, 3], resumed=True)
     found.wait_until(lambda: found.order == [1])
     found.submit("b", [4])
     found.wait_for(4)
-    assert isinstance(found.results[4], QueueFullError)
+    assert isinstance(found.results[4], RequestError)
     found.step(3)
     found.wait_for(1, 2, 3)
     assert found.order == [1, 2, 3]
@@ -201,13 +184,13 @@ def test_every_client_has_its_turn(requests):
     """Until a client is done, no other one has had more than a turn more than it."""
     queue = FairQueue(1000, 10_000, 60.0, turn=5)
     for client, count in requests:
-        queue.add(Waiting(client, count))
+        queue.add(Ticket(client, [SENTENCE] * count))
     left = Counter({client: 0 for client, _ in requests})
     for client, count in requests:
         left[client] += count
     taken = Counter()
     while (entry := queue.first()) is not None:
-        queue.take(entry)
+        queue.take()
         taken[entry.client] += 1
         left[entry.client] -= 1
         assert all(taken[entry.client] - taken[other] <= 5 for other in left if left[other])
@@ -215,21 +198,80 @@ def test_every_client_has_its_turn(requests):
     assert queue.requests == queue.sentences == 0
 
 
+def order_of(queue):
+    """Return the requests in the order in which their sentences have their turns."""
+    found = []
+    while (entry := queue.first()) is not None:
+        queue.take()
+        found.append(entry)
+    return found
+
+
+def test_requests_of_a_client_take_turns_too():
+    queue, long, other = FairQueue(9, 99, 60.0), Ticket("a", [SENTENCE] * 40), Ticket("a", [SENTENCE] * 20)
+    queue.add(long)
+    queue.add(other)
+    assert order_of(queue) == [long] * 16 + [other] * 16 + [long] * 16 + [other] * 4 + [long] * 8
+
+
+def test_the_sentences_of_a_short_request_do_not_wait_for_those_of_others():
+    queue = FairQueue(99, 999, 60.0)
+    for number in range(10):
+        queue.add(Ticket(f"client {number % 3}", [SENTENCE] * 4))
+    order = order_of(queue)
+    assert all(len(set(order[first : first + 4])) == 1 for first in range(0, 40, 4))
+
+
+@pytest.mark.parametrize(
+    ("there", "client", "sentences", "is_taken"),
+    [
+        ([("a", 1), ("b", 1)], "c", 2, True),
+        ([("a", 1), ("b", 1), ("c", 1), ("d", 1)], "e", 1, False),
+        ([("a", 1), ("a", 1), ("a", 1)], "a", 1, False),
+        ([("a", 1), ("a", 1), ("a", 1)], "b", 1, True),
+        ([("a", 3)], "b", 1, True),
+        ([("a", 3)], "b", 2, False),
+        ([("a", 2)], "a", 2, False),
+    ],
+)
+def test_a_queue_is_full_of_requests_or_sentences_or_of_one_clients(there, client, sentences, is_taken):
+    queue = FairQueue(4, 4, 60.0)
+    for name, count in there:
+        queue.add(Ticket(name, [SENTENCE] * count))
+    if is_taken:
+        queue.require_room(client, sentences)
+    else:
+        with pytest.raises(RequestError) as refused:
+            queue.require_room(client, sentences)
+        assert refused.value.status == 503
+    with pytest.raises(RequestError) as refused:
+        queue.check_size(4)
+    assert refused.value.status == 400
+
+
 def test_in_a_flood_clients_wait_for_less():
-    now = [0.0]
-    queue = FairQueue(10, 100, 16.0, clock=lambda: now[0])
-    for _ in range(10):
-        queue.add(Waiting("a", 10))
-    for expected in (8.0, 4.0, 2.0, 1.0, 1.0):
-        for _ in range(3):
-            with pytest.raises(QueueFullError):
-                queue.require_room("a", 1)
-        now[0] += 0.6
-        queue.note_taken()
-        assert queue.patience == expected
-    now[0] += 10
-    queue.note_taken()
-    assert queue.patience == 16.0
+    """As long as more than two requests are refused for each that is taken."""
+    queue = FairQueue(10, 100, 16.0)
+    for number in range(6):
+        queue.add(Ticket(f"client {number}", [SENTENCE] * 10))
+
+    def refuse(times):
+        for _ in range(times):
+            with pytest.raises(RequestError):
+                queue.require_room("client 1", 90)
+
+    refuse(10)
+    queue.add(Ticket("a", [SENTENCE]))
+    shorter = queue.patience
+    assert shorter < 16
+    refuse(1)
+    queue.add(Ticket("b", [SENTENCE]))
+    assert queue.patience > shorter
+    refuse(100)
+    assert queue.patience == 1
+    for number in range(40):
+        queue.add(Ticket(f"other {number}", [SENTENCE]))
+    assert queue.patience == 16
 
 
 def test_results_are_those_of_the_sentences(make):
@@ -248,9 +290,9 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(make):
     found.submit("a", [1, 2])
     found.wait_until(lambda: found.order == [1])
     found.submit("b", [3])
-    with pytest.raises(QueueFullError):
+    with pytest.raises(RequestError):
         found.scheduler.check_room("c")
-    with pytest.raises(QueueFullError) as refused:
+    with pytest.raises(RequestError) as refused:
         found.submit("c", [4])
     assert 1 <= refused.value.retry_after <= 60
     found.step(3)
@@ -259,17 +301,6 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(make):
     found.submit("c", [4])
     found.step()
     found.wait_for(4)
-
-
-def test_a_full_queue_counts_sentences(make):
-    found = make(room=1, waiting_sentences=4)
-    with pytest.raises(TooManySentencesError, match="4 sentences; at most 3 are taken"):
-        found.submit("a", [1, 2, 3, 4])
-    found.submit("a", [1, 2, 3])
-    found.wait_until(lambda: found.order == [1])
-    found.submit("b", [4, 5])
-    with pytest.raises(QueueFullError):
-        found.submit("c", [6])
 
 
 def test_a_cancelled_request_leaves_its_places(make):
@@ -305,10 +336,10 @@ def test_what_is_there_at_the_end_fails(make):
     found.step()
     found.scheduler.end()
     found.wait_for(3)
-    assert isinstance(found.results[3], SchedulerClosedError)
-    with pytest.raises(SchedulerClosedError):
+    assert isinstance(found.results[3], RequestError)
+    with pytest.raises(RequestError):
         found.submit("b", [3])
-    found.wait_until(lambda: not any(thread.name.startswith("lanes ") for thread in threading.enumerate()))
+    found.wait_until(lambda: not any(thread.name.startswith("model lanes ") for thread in threading.enumerate()))
 
 
 def test_many_sentences_are_shared_by_two_lanes(make):
@@ -329,28 +360,6 @@ def test_a_few_sentences_are_in_one_lane_with_all_threads(make):
     found.wait_until(lambda: len(found.order) == 15)
     found.wait_until(lambda: found.searches[0].sharing == 1)
     assert len(found.searches) == 1
-
-
-def test_the_sentences_of_a_short_request_do_not_wait_for_those_of_others(make):
-    found = make(room=1, waiting_requests=100)
-    found.submit("a", [1])
-    found.wait_until(lambda: found.order == [1])
-    for client in range(10):
-        found.submit(f"client {client % 3}", [100 * client + number for number in range(10, 14)])
-    found.step(41)
-    found.wait_for(*(100 * client + 13 for client in range(10)))
-    requests = [number // 100 for number in found.order[1:]]
-    assert all(len(set(requests[first : first + 4])) == 1 for first in range(0, 40, 4))
-
-
-def test_one_client_does_not_fill_the_queue(make):
-    found = make(room=1, waiting_requests=4)
-    for number in range(3):
-        found.submit("greedy", [number, number + 10])
-        found.wait_until(lambda: found.order)
-    with pytest.raises(QueueFullError):
-        found.submit("greedy", [9])
-    found.submit("other", [8])
 
 
 def test_a_sentence_that_nobody_awaits_any_more_leaves_its_place(make):

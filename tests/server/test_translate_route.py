@@ -152,23 +152,8 @@ def test_a_stream_is_what_a_translation_is(client, text):
         assert translated.count(kept) == text.count(kept)
 
 
-WORDS = [
-    "alpha",
-    "Gamma",
-    "Epsilon.",
-    "zeta!",
-    "3",
-    "3rd",
-    "a@b.de",
-    "(a)",
-    "-",
-    "1.",
-    "ﷺ",
-    "你好。",
-    "\u2028",
-    "\u00a0",
-]
-WORDS += ["\x00", "…", "e\u0301", "🙂", "\t", "\n", "\r\n", "  ", "x" * 90]
+WORDS = ["alpha", "Gamma", "Epsilon.", "zeta!", "3", "3rd", "a@b.de", "(a)", "-", "1.", "ﷺ", "你好。", "…", "🙂"]
+WORDS += ["e\u0301", "x" * 90, "\u2028", "\u00a0", "\x00", "\t", "\n", "\r\n", "  "]
 
 
 @settings(

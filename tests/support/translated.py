@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import io
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from hypothesis import strategies as st
@@ -56,3 +58,35 @@ FUNCTIONS: dict[str, Function] = {
     "markup": _marked,
 }
 functions = st.sampled_from(sorted(FUNCTIONS))
+
+
+def zipped(files: Mapping[str, bytes | str]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as package:
+        for name, data in files.items():
+            package.writestr(name, data)
+    return content.getvalue()
+
+
+WORD_TYPES = (
+    '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override PartName="/d.xml" '
+    'ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>'
+)
+ODT_TYPE = "application/vnd.oasis.opendocument.text"
+
+
+def word(body: str) -> bytes:
+    """A document of Word with the elements of a body; their names have no prefix, those of attributes have ``w``."""
+    space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    xml = f'<document xmlns="{space}" xmlns:w="{space}"><body>{body}</body></document>'
+    return zipped({"[Content_Types].xml": WORD_TYPES, "d.xml": xml})
+
+
+def odt(body: str) -> bytes:
+    """A text of OpenDocument with the elements of a body."""
+    names = " ".join(
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+        for name in ("office", "text", "style", "table")
+    )
+    names += ' xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0"'
+    return zipped({"mimetype": ODT_TYPE, "content.xml": f"<office:text {names}>{body}</office:text>"})

@@ -1,5 +1,4 @@
 from locant.app.comparison_report import comparison_report as comparison_report
-from locant.app.comparison_report import write_comparison_figures as write_comparison_figures
 from locant.app.comparison_report import write_comparison_page as write_comparison_page
 from locant.app.context_report import context_report as context_report
 from locant.app.context_report import write_context_figures as write_context_figures

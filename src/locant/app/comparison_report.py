@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from locant.app.report import Block, Code, Fact, Facts, Figure, Report, Section, Table, Text, write_report
-from locant.figures import FigureData, LengthCurve, quality_by_length, save_figure, svg
+from locant.app.report import Block, Code, Fact, Facts, Figure, Report, Section, Table, Text, write_images, write_report
+from locant.figures import FigureData, LengthCurve, quality_by_length, svg
 from locant.lab import Comparison, Record
 from locant.lab.record import check_fairness
 from locant.lab.tables import (
@@ -169,21 +169,6 @@ def _flat(settings: dict[str, object]) -> str:
     return ", ".join(words)
 
 
-def write_comparison_figures(folder: Path, tables: Sequence[ResultTable]) -> list[Path]:
-    """Write every figure of quality against length as PNG, and return their paths.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        CheckpointError: The folder cannot be written.
-    """
-    written = []
-    for table in tables:
-        for name, figure in length_figures(table):
-            written.append(folder / f"{name}.png")
-            save_figure(figure, written[-1], dots_per_inch=150)
-    return written
-
-
 def write_comparison_page(folder: Path, comparison: Comparison, records: Sequence[Record]) -> list[Path]:
     """Write all figures, and the report as ``report.html``, and return their paths.
 
@@ -191,7 +176,7 @@ def write_comparison_page(folder: Path, comparison: Comparison, records: Sequenc
         MissingExtraError: matplotlib is not installed.
         CheckpointError: The folder cannot be written.
     """
-    figures = write_comparison_figures(folder, result_tables(comparison, records))
-    page = folder / "report.html"
+    tables, page = result_tables(comparison, records), folder / "report.html"
+    written = write_images(folder, (named for table in tables for named in length_figures(table)))
     write_report(page, comparison_report(comparison, records, f"locant compare -o {folder}"))
-    return [*figures, page]
+    return [*written, page]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from locant.app.report import Block, Fact, Facts, Figure, Report, Section, Table, Text
-from locant.figures import FigureData, perplexity_by_length, retrieval_grid, save_figure, svg
+from locant.app.report import Block, Fact, Facts, Figure, Report, Section, Table, Text, write_images
+from locant.figures import FigureData, perplexity_by_length, retrieval_grid, svg
 
 Results = dict[str, Any]
 _ON_DEPTHS = ("passkey", "needle")
@@ -57,19 +57,10 @@ def write_context_figures(results: Results, folder: Path) -> list[Path]:
         MissingExtraError: matplotlib is not installed.
         CheckpointError: The disk is full or not writable.
     """
-    paths = []
-    for name, figure in _figures(results):
-        paths.append(folder / f"{name}.png")
-        save_figure(figure, paths[-1], dots_per_inch=160)
-    return paths
-
-
-def _figures(results: Results) -> Iterator[tuple[str, FigureData]]:
-    for metric in _metrics(results):
-        yield f"perplexity-{metric}", _curves(results, metric)
-    for test in _tests(results):
-        for method in results["settings"]["methods"]:
-            yield f"{test}-{method}", _grid(results, test, method)
+    methods = results["settings"]["methods"]
+    figures = {f"perplexity-{metric}": _curves(results, metric) for metric in _metrics(results)}
+    figures |= {f"{test}-{each}": _grid(results, test, each) for test in _tests(results) for each in methods}
+    return write_images(folder, figures.items())
 
 
 def _metrics(results: Results) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -39,6 +38,7 @@ from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer, count_parameters
 from locant.parsing import parse_json
 from locant.positions import SCHEMES, AttentionShape
+from locant.runtime import listen
 from locant.text.sentencepiece_model import model_type
 from locant.text.tokenizer import BOS, EOS
 
@@ -373,16 +373,11 @@ def open_server(
         UsageError: The port is none, or in use.
         LocantError: Nothing can listen at this address, or the folder holds no trained model.
     """
-    if not 0 <= port < 2**16:
-        raise UsageError(f"--port must be 0 to 65535; got {port}.")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    server_class = type("Server", (ThreadingHTTPServer,), {"address_family": family, "daemon_threads": True})
-    try:
-        server: ThreadingHTTPServer = server_class((host, port), BaseHTTPRequestHandler)
-    except OSError as error:
-        if error.errno in (98, 48):
-            raise UsageError(f"Port {port} of {host} is in use. Choose another one with --port.") from None
-        raise LocantError(f"No server can listen at {host}: {error.strerror or error}") from None
+    listener = listen(host, port)
+    server = ThreadingHTTPServer(listener.getsockname(), BaseHTTPRequestHandler, bind_and_activate=False)
+    server.socket.close()
+    server.socket, server.server_port = listener, listener.getsockname()[1]
+    server.daemon_threads = True
     try:
         reader = None if folder is None else Reader(load_model_folder(folder, device=device))
     except BaseException:

@@ -6,13 +6,14 @@ one template of the same name in ``templates/blocks``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from locant.app.rendering import render_template
 from locant.app.word_differences import Span, compare
+from locant.figures import FigureData, save_figure
 from locant.files import write_text
 
 Cell = str | int | float | None
@@ -224,6 +225,15 @@ def write_report(path: Path, report: Report) -> None:
         CheckpointError: The disk is full or not writable.
     """
     write_text(path, render_report(report))
+
+
+def write_images(folder: Path, figures: Iterable[tuple[str, FigureData]]) -> list[Path]:
+    """Write figures as ``NAME.png`` and return their paths; errors are those of :func:`locant.figures.save_figure`."""
+    written = []
+    for name, figure in figures:
+        written.append(folder / f"{name}.png")
+        save_figure(figure, written[-1], dots_per_inch=150)
+    return written
 
 
 def _shown(cell: Cell) -> str:

@@ -62,24 +62,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _all_commands().parse_args(arguments)  # shows help or version, or refuses
         _all_commands().print_help()
         return 2
-    except StoppedError as error:
-        print(printable(f"locant: {error}"), file=sys.stderr)
-        return error.exit_code
     except LocantError as error:
-        print(printable(f"locant: error: {error}"), file=sys.stderr)
-        return error.exit_code
+        said, code = f"{'' if isinstance(error, StoppedError) else 'error: '}{error}", error.exit_code
     except MemoryError as error:
-        print(f"locant: error: {str(error) or 'There is not enough memory.'}", file=sys.stderr)
-        return 1
+        said, code = f"error: {str(error) or 'There is not enough memory.'}", 1
     except RuntimeError as error:
         whose = lacking_memory(error)
         if not whose:
             raise
-        print(f"locant: error: The memory of {whose} does not suffice. {_LESS_MEMORY[whose]}", file=sys.stderr)
-        return 1
+        said, code = f"error: The memory of {whose} does not suffice. {_LESS_MEMORY[whose]}", 1
     except KeyboardInterrupt as error:
-        print(printable(f"\nlocant: interrupted. {error}".rstrip()), file=sys.stderr)
-        return INTERRUPTED
+        print(file=sys.stderr)  # below the sign of the terminal
+        said, code = f"interrupted. {error}".rstrip(), INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone (`locant translate ... | head`); nothing more to say to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -87,8 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         # What may not be looked at or cannot be a name: every path that a user gives may be one of these.
         named = f"{error.filename} cannot be used: " if error.filename else ""
-        print(printable(f"locant: error: {named}{error.strerror or error}."), file=sys.stderr)
-        return 1
+        said, code = f"error: {named}{error.strerror or error}.", 1
+    print(printable(f"locant: {said}"), file=sys.stderr)
+    return code
 
 
 def _open_closed_streams() -> None:

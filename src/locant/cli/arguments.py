@@ -1,11 +1,35 @@
-"""Values that several commands take: lengths in tokens, and lists separated by commas."""
+"""Arguments of several commands, and values that they take: lengths in tokens, lists separated by commas."""
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from locant.errors import UsageError
+
+
+def add_output(parser: argparse.ArgumentParser, metavar: str, help: str, **more: Any) -> None:
+    """Declare ``--output``, a path that is written."""
+    parser.add_argument("--output", "-o", type=Path, metavar=metavar, help=help, **more)
+
+
+def add_device(parser: argparse.ArgumentParser, of: str = "") -> None:
+    """Declare ``--device``; ``of`` says of what, for the help."""
+    parser.add_argument("--device", default="auto", metavar="NAME", help=f"{of}auto, cpu or cuda")
+
+
+def add_json(parser: argparse.ArgumentParser, what: str = "everything") -> None:
+    """Declare ``--json``."""
+    parser.add_argument("--json", action="store_true", help=f"print {what} as JSON")
+
+
+def require_both(options: argparse.Namespace) -> None:
+    """Raise UsageError where one of ``--source`` and ``--target`` is given without the other."""
+    if bool(options.source) != bool(options.target):
+        raise UsageError("--source and --target go together: one file each, with as many lines.")
 
 
 def parse_length(text: str) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from locant.cli.arguments import parse_names
+from locant.cli.arguments import add_device, add_output, parse_names
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,24 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
     parser.usage = "locant compare [--task NAMES] [--schemes NAMES] [key=value ...] -o FOLDER [options]"
-    parser.add_argument("settings", nargs="*", metavar="key=value", help="settings of the tasks")
-    parser.add_argument("--task", metavar="NAMES", help="tasks or groups of tasks, separated by commas")
-    parser.add_argument(
-        "--schemes", metavar="NAMES", help="what to compare, separated by commas; all takes every scheme"
-    )
-    parser.add_argument("--seeds", type=int, metavar="N", help="seeds of every variant (default 3)")
-    parser.add_argument("--steps", type=int, metavar="N", help="updates that every trial trains for")
-    parser.add_argument("--minutes-each", type=float, metavar="M", help="or minutes that every trial trains for")
-    parser.add_argument("--train-length", type=int, metavar="N", help="longest text trained on")
-    parser.add_argument("--test-lengths", metavar="N,N,...", help="lengths to measure at")
-    parser.add_argument("--text", type=Path, metavar="FILE", help="text of language-modelling and context-extension")
-    parser.add_argument(
-        "--output", "-o", type=Path, metavar="FOLDER", help="of records, tables and the page (default: runs/NAMES)"
-    )
-    parser.add_argument(
-        "--at-once", type=int, metavar="N", help="trials at the same time (default: one a core, four a GPU)"
-    )
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
+    add = parser.add_argument
+    add("settings", nargs="*", metavar="key=value", help="settings of the tasks")
+    add("--task", metavar="NAMES", help="tasks or groups of tasks, separated by commas")
+    add("--schemes", metavar="NAMES", help="what to compare, separated by commas; all takes every scheme")
+    add("--seeds", type=int, metavar="N", help="seeds of every variant (default 3)")
+    add("--steps", type=int, metavar="N", help="updates that every trial trains for")
+    add("--minutes-each", type=float, metavar="M", help="or minutes that every trial trains for")
+    add("--train-length", type=int, metavar="N", help="longest text trained on")
+    add("--test-lengths", type=_lengths, metavar="N,N,...", help="lengths to measure at")
+    add("--text", metavar="FILE", help="text of language-modelling and context-extension")
+    add_output(parser, "FOLDER", "of records, tables and the page (default: runs/NAMES)")
+    add("--at-once", type=int, metavar="N", help="trials at the same time (default: one a core, four a GPU)")
+    add_device(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,7 +60,9 @@ def run(options: argparse.Namespace) -> int:
             _list_tasks()
             return 0
         options.output = Path("runs", "-".join(parse_names(options.task)))
-    with ComparisonProgress() as progress:
+    short = {key: getattr(options, key) for key in ("train_length", "test_lengths", "text")}
+    settings = apply_overrides({}, options.settings) | {key: each for key, each in short.items() if each is not None}
+    with ComparisonProgress("preparing") as progress:
         result = compare(
             options.task,
             options.schemes,
@@ -75,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
             seeds=options.seeds,
             device=options.device,
             at_once=options.at_once,
-            settings={**apply_overrides({}, options.settings), **_settings(options)},
+            settings=settings,
             callback=progress,
         )
     if result.records:
@@ -92,21 +89,11 @@ def run(options: argparse.Namespace) -> int:
     return 1 if result.failures or not result.fair else 0
 
 
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that are short for ``key=value``."""
-    found: dict[str, Any] = {}
-    if options.train_length is not None:
-        found["train_length"] = options.train_length
-    if options.test_lengths is not None:
-        try:
-            found["test_lengths"] = [int(length) for length in options.test_lengths.split(",")]
-        except ValueError:
-            raise UsageError(
-                f"--test-lengths takes whole numbers separated by commas; got '{options.test_lengths}'."
-            ) from None
-    if options.text is not None:
-        found["text"] = str(options.text)
-    return found
+def _lengths(text: str) -> list[int]:
+    try:
+        return [int(length) for length in text.split(",")]
+    except ValueError:
+        raise UsageError(f"--test-lengths takes whole numbers separated by commas; got '{text}'.") from None
 
 
 def _list_tasks() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from functools import partial
+
+from locant.cli.arguments import add_json, add_output
 
 _EPILOG = """examples:
   locant convert-layout models/llama --to interleaved -o models/llama-interleaved
@@ -19,31 +21,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
     parser.add_argument("model", metavar="MODEL", help="folder of transformers, or id on Hugging Face's Hub")
-    parser.add_argument(
-        "--to", required=True, choices=("half", "interleaved"), help="layout that the weights shall have"
-    )
-    parser.add_argument("--output", "-o", type=Path, required=True, metavar="FOLDER", help="new folder to write")
-    parser.add_argument(
-        "--verify",
-        action="store_true",
-        help="compare logits with the model's own weights as well, for which it is loaded whole, in float32",
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    what = "layout that the weights shall have"
+    parser.add_argument("--to", required=True, choices=("half", "interleaved"), help=what)
+    add_output(parser, "FOLDER", "new folder to write", required=True)
+    what = "compare logits with the model's own weights as well, for which it is loaded whole, in float32"
+    parser.add_argument("--verify", action="store_true", help=what)
+    add_json(parser, "the report")
 
 
 def run(options: argparse.Namespace) -> int:
     """Convert a checkpoint and say what was done."""
-    from locant.cli.progress import WorkBar
+    from locant.cli.console import WorkBar
     from locant.extension.layouts.convert import convert_layout
 
-    with WorkBar() as bar:
-        converted = convert_layout(
-            options.model,
-            options.output,
-            options.to,
-            verify=options.verify,
-            on_progress=bar.show,
-        )
+    with WorkBar("asking the model's class") as bar:
+        show = partial(bar.show, lines=False)
+        converted = convert_layout(options.model, options.output, options.to, verify=options.verify, on_progress=show)
     if options.json:
         import json
 

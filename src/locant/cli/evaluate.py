@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from locant.cli.arguments import require_both
 from locant.cli.translator_options import add_translator_options, load, search_overrides
 from locant.errors import UsageError
 from locant.languages import find_language
@@ -19,33 +20,25 @@ _EPILOG = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
-    parser.add_argument(
-        "model", type=Path, metavar="RUN", help="folder of a run, or of a model with --source and --target"
-    )
-    parser.add_argument(
-        "--split", choices=("test", "valid"), help="of the run's corpus; default test where there is one"
-    )
-    parser.add_argument("--part", metavar="NAME", help="one part of the run's corpus alone, or one direction: en-de")
-    parser.add_argument("--source", type=Path, metavar="FILE", help="source sentences instead of the run's corpus")
-    parser.add_argument("--target", type=Path, metavar="FILE", help="their reference translations")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write the hypotheses here, one a line")
-    parser.add_argument(
-        "--tokenize",
-        metavar="NAME",
-        help="sacreBLEU's tokenizer for BLEU, as 13a, char or zh; default by the language",
-    )
+    add = parser.add_argument
+    add("model", type=Path, metavar="RUN", help="folder of a run, or of a model with --source and --target")
+    add("--split", choices=("test", "valid"), help="of the run's corpus; default test where there is one")
+    add("--part", metavar="NAME", help="one part of the run's corpus alone, or one direction: en-de")
+    add("--source", type=Path, metavar="FILE", help="source sentences instead of the run's corpus")
+    add("--target", type=Path, metavar="FILE", help="their reference translations")
+    add("--save", type=Path, metavar="FILE", help="write the hypotheses here, one a line")
+    add("--tokenize", metavar="NAME", help="sacreBLEU's tokenizer, as 13a, char or zh; default by the language")
     add_translator_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate."""
-    if bool(options.source) != bool(options.target):
-        raise UsageError("--source and --target go together: one file each, with as many lines.")
+    require_both(options)
     for option in ("split", "part"):
         if options.source and getattr(options, option):
             raise UsageError(f"--{option} chooses from the run's own corpus; leave it out with --source and --target.")
 
-    from locant.cli.console import PlainConsole, print_table
+    from locant.cli.console import PlainConsole, WorkBar, print_table
     from locant.files import write_text
     from locant.training import evaluate
 
@@ -60,16 +53,17 @@ def run(options: argparse.Namespace) -> int:
         part = "-".join(find_language(code, known) or code for code in named)
     elif any(named) and not options.source:
         translator.choose_languages(*named)
-    result = evaluate(
-        options.model,
-        options.split,
-        part=part,
-        source=options.source,
-        target=options.target,
-        translator=translator,
-        tokenize=options.tokenize,
-        **overrides,
-    )
+    with WorkBar("translating"):
+        result = evaluate(
+            options.model,
+            options.split,
+            part=part,
+            source=options.source,
+            target=options.target,
+            translator=translator,
+            tokenize=options.tokenize,
+            **overrides,
+        )
     if options.save:
         write_text(options.save, "".join(line + "\n" for line in result.hypotheses))
 
@@ -78,11 +72,10 @@ def run(options: argparse.Namespace) -> int:
         scores[f"this model, {name}{', zero-shot' if part.zero_shot else ''}"] = part.scores
     console = PlainConsole()
     what = f"{result.name}: {len(result.hypotheses):,} sentences in {result.seconds:.1f} s"
-    console.print(f"{what}, beam {result.beam}, {result.engine}", soft_wrap=True)
+    console.say(f"{what}, beam {result.beam}, {result.engine}")
     rows = ((name, f"{each.bleu:.1f}", f"{each.chrf:.1f}") for name, each in scores.items())
     print_table(console, ("", "BLEU", "chrF"), rows, ruled=False)
     for note in result.notes:
-        console.print(note, soft_wrap=True)
-    console.print(f"BLEU signature {result.scores.bleu_signature}", soft_wrap=True)
-    console.print(f"chrF signature {result.scores.chrf_signature}", soft_wrap=True)
+        console.say(note)
+    console.say(f"BLEU signature {result.scores.bleu_signature}\nchrF signature {result.scores.chrf_signature}")
     return 0

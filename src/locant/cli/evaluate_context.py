@@ -6,11 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locant.cli.arguments import length_of, parse_lengths, parse_names
+from locant.cli.arguments import add_device, add_json, add_output, length_of, parse_lengths, parse_names
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
-    from locant.cli.console import PlainConsole
     from locant.extension.evaluate.evaluation import EvaluationSettings
 
 _EPILOG = """examples:
@@ -38,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--windows", type=int, default=8, metavar="N", help="windows of sliding in a document (default 8)")
     add("--last", type=int, default=256, metavar="K", help="tokens that last scores (default 256)")
     add("--documents", type=int, default=4, metavar="N", help="documents for perplexity, at most (default 4)")
-    add(
-        "--depths", type=int, default=6, metavar="N", help="depths of passkey and needle, at even distances (default 6)"
-    )
+    add("--depths", type=int, default=6, metavar="N", help="depths of passkey and needle, evenly spaced (default 6)")
     add("--tries", type=int, default=10, metavar="N", help="pass keys in a cell, examples of a RULER task (default 10)")
     add("--needle", metavar="TEXT", help="your own needle; needs --question and --expect")
     add("--question", metavar="TEXT", help="what is asked about it")
@@ -48,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--method", default="none", metavar="M,M", help="evaluate as extended by these, without saving; none: as it is")
     add("--to", type=length_of("--to"), metavar="L", help="length in tokens that --method extends to")
     add("--exact", action="store_true", help="rotate by Locant, exact at every position, in the place of transformers")
-    add("--output", "-o", type=Path, metavar="FOLDER", help="results (default context-NAME); what is there is kept")
-    add("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
-    add("--json", action="store_true", help="print the results as JSON")
+    add_output(parser, "FOLDER", "results (default context-NAME); what is there is kept")
+    add_device(parser)
+    add_json(parser, "the results")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
     from locant.cli.progress import EvaluationProgress
 
-    with EvaluationProgress() as progress:
+    with EvaluationProgress("reading the model") as progress:
         results = evaluate_context(
             options.model, folder, settings, texts=options.text, name=options.model, device=device, callback=progress
         )
@@ -124,41 +121,31 @@ def _write_pages(results: dict[str, Any], folder: Path, *, quiet: bool) -> None:
 
 def _show_results(results: dict[str, Any]) -> None:
     """Print the tables."""
-    from locant.cli.console import PlainConsole
+    from locant.cli.console import PlainConsole, print_table
 
     console = PlainConsole()
     lengths = results["settings"]["lengths"]
+
+    def show(first: str, cells: dict[tuple[str, int], str]) -> None:
+        names = dict.fromkeys(name for name, _ in cells)
+        rows = [[name, *(cells.get((name, length), "") for length in lengths)] for name in names]
+        print_table(console, [first, *(f"{length:,}" for length in lengths)], rows, names=1)
+
     for metric in dict.fromkeys(row["metric"] for row in results["perplexity"]):
         rows = [row for row in results["perplexity"] if row["metric"] == metric]
         console.print(f"\nPerplexity, {metric}", style="bold")
         console.print(results["definitions"]["perplexity"][metric])
-        _show_table(console, lengths, {(row["method"], row["length"]): _number(row["perplexity"]) for row in rows})
+        numbers = {(row["method"], row["length"]): row["perplexity"] for row in rows}
+        show("method", {key: "not finite" if one is None else f"{one:.3f}" for key, one in numbers.items()})
     for test in dict.fromkeys(row["test"] for row in results["retrieval"]):
         for method in results["settings"]["methods"]:
             rows = [row for row in results["retrieval"] if row["test"] == test and row["method"] == method]
             console.print(f"\n{test}, {method}: found", style="bold")
-            cells = {(_depth(row["depth"]), row["length"]): f"{row['score']:.0%}" for row in rows}
-            _show_table(console, lengths, cells, first="depth")
+            depths = ["any" if row["depth"] is None else f"{row['depth']:.0%}" for row in rows]
+            cells = zip(depths, rows, strict=True)
+            show("depth", {(depth, row["length"]): f"{row['score']:.0%}" for depth, row in cells})
     for row in results["ruler"]:
         length = row["effective_length"]
         reached = f"{length:,} tokens" if length else "none of the lengths"
         threshold = results["definitions"]["ruler_threshold"]
         console.print(f"\nEffective length, {row['method']}: {reached} (mean of the tasks at least {threshold:.1%}).")
-
-
-def _number(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.3f}"
-
-
-def _depth(depth: float | None) -> str:
-    return "any" if depth is None else f"{depth:.0%}"
-
-
-def _show_table(
-    console: PlainConsole, lengths: list[int], cells: dict[tuple[str, int], str], *, first: str = "method"
-) -> None:
-    from locant.cli.console import print_table
-
-    names = dict.fromkeys(name for name, _ in cells)
-    rows = [[name, *(cells.get((name, length), "") for length in lengths)] for name in names]
-    print_table(console, [first, *(f"{length:,}" for length in lengths)], rows, names=1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from locant.cli.arguments import add_device
+
 _EPILOG = """examples:
   locant explore
   locant explore runs/en-de              (a model of your own in the place of the small one)
@@ -20,15 +22,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=8050, metavar="N", help="port (default 8050); 0 for any free one")
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default 127.0.0.1)")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the pages as one HTML file instead")
-    parser.add_argument("--device", default="auto", metavar="NAME", help="of the model: auto, cpu or cuda")
+    add_device(parser, "of the model: ")
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve the explorer until it is interrupted, or write it."""
     from locant.app.explore import open_server, save_page
+    from locant.cli.console import WorkBar
 
     if options.save is not None:
-        save_page(options.save, options.run)
+        with WorkBar("writing the pages"):
+            save_page(options.save, options.run)
         print(f"Wrote {options.save}.")
         return 0
     with open_server(options.run, host=options.host, port=options.port, device=options.device) as server:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from locant.cli.arguments import add_output
 from locant.errors import UsageError
 
 _EPILOG = """examples:
@@ -22,10 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     targets = ("huggingface", "ctranslate2", "argos", "onnx", "web")
     text = "what shall load it; argos is Argos Translate and LibreTranslate, web a page that translates in any browser"
     parser.add_argument("--to", required=True, choices=targets, help=text)
-    text = "new folder to write (default: NAME-FORMAT, after RUN); with --to argos a new file, NAME.argosmodel"
-    parser.add_argument("--output", "-o", type=Path, metavar="PATH", help=text)
-    text = "ctranslate2 and argos only: int8, int16, float16, ..."
-    parser.add_argument("--quantization", metavar="TYPE", help=text)
+    add_output(parser, "PATH", "new folder (default: NAME-FORMAT, after RUN); with --to argos a file, NAME.argosmodel")
+    parser.add_argument("--quantization", metavar="TYPE", help="ctranslate2 and argos only: int8, int16, float16, ...")
     for side in ("source", "target"):
         text = f"argos only: the {side} language's ISO 639 code, where it is not the model's own"
         parser.add_argument(f"--{side}-language", metavar="CODE", help=text)
@@ -45,19 +44,12 @@ def run(options: argparse.Namespace) -> int:
         name = options.model.resolve().name
         options.output = Path(f"{name}.argosmodel" if options.to == "argos" else f"{name}-{options.to}")
 
-    from locant.interop import export_argos, export_ctranslate2, export_huggingface, export_onnx
+    from locant import app, interop
+    from locant.cli.console import WorkBar
 
-    if options.to == "huggingface":
-        notes = export_huggingface(options.model, options.output)
-    elif options.to == "web":
-        from locant.app import export_web
-
-        notes = export_web(options.model, options.output)
-    elif options.to == "onnx":
-        notes = export_onnx(options.model, options.output)
-    elif options.to == "argos":
-        notes = export_argos(options.model, options.output, quantization=options.quantization, **of_argos)
-    else:
-        notes = export_ctranslate2(options.model, options.output, quantization=options.quantization)
+    export = getattr(app if options.to == "web" else interop, f"export_{options.to}")
+    more = {"quantization": options.quantization} if options.to in ("ctranslate2", "argos") else {}
+    with WorkBar(f"exporting to {options.to}"):
+        notes = export(options.model, options.output, **more, **(of_argos if options.to == "argos" else {}))
     print(f"{options.output} is written.", *notes, sep="\n")
     return 0

@@ -6,12 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from locant.cli.arguments import length_of
+from locant.cli.arguments import add_device, add_output, length_of
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
     from locant.extension.extend.extend import ExtendedModel
-    from locant.extension.extend.finetune import FineTuning
+    from locant.extension.extend.finetune import FineTuning, FineTuningStep
+    from locant.extension.extend.report import MeasuredMethod
 
 _EPILOG = """examples:
   locant extend models/llama --to 32k                          (writes the folder llama-32k)
@@ -33,22 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="folder, GGUF file, 'smollm2', or id on Hugging Face's Hub")
     parser.add_argument("--to", required=True, type=length_of("--to"), metavar="N", help="tokens to read; 32k is 32768")
     parser.add_argument("--method", default=DEFAULT, choices=(AUTO, *methods), help=f"how (default: {DEFAULT})")
-    what = "new folder to write (default: NAME-8k, after MODEL and --to)"
-    parser.add_argument("--output", "-o", type=Path, metavar="FOLDER", help=what)
-    parser.add_argument(
-        "--format", choices=("huggingface", "gguf"), help="of the result (default: that of MODEL, if not trained)"
-    )
+    add_output(parser, "FOLDER", "new folder to write (default: NAME-8k, after MODEL and --to)")
+    what = "of the result (default: that of MODEL, if not trained)"
+    parser.add_argument("--format", choices=("huggingface", "gguf"), help=what)
     parser.add_argument("--text", type=Path, nargs="+", default=[], metavar="FILE", help="what auto measures on")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda, for auto and --finetune")
+    add_device(parser, "for auto and --finetune: ")
     training = parser.add_argument_group("training on long texts")
     training.add_argument("--finetune", type=Path, nargs="+", metavar="TEXT", help="files of text to train on")
     training.add_argument("--steps", type=int, metavar="N", help="updates, each from one piece of text")
-    training.add_argument(
-        "--length",
-        type=length_of("--length"),
-        metavar="N",
-        help="tokens of a piece (default: --to; with drope as before)",
-    )
+    what = "tokens of a piece (default: --to; with drope as before)"
+    training.add_argument("--length", type=length_of("--length"), metavar="N", help=what)
     training.add_argument("--full", action="store_true", default=None, help="train all weights instead of LoRA")
     training.add_argument("--rank", type=int, metavar="N", help="of LoRA (default: 16)")
     training.add_argument("--learning-rate", type=float, metavar="X", help="(default: 2e-4, with --full 2e-5)")
@@ -61,11 +56,22 @@ def run(options: argparse.Namespace) -> int:
     if options.text and options.method != "auto":
         raise UsageError("--text goes with --method auto only.")
 
-    from locant.cli.progress import ExtensionProgress
+    from locant.cli.console import WorkBar
     from locant.extension.extend.extend import extend_model
     from locant.runtime import choose_device
 
-    with ExtensionProgress(options.to) as progress:
+    with WorkBar("extending") as bar:
+
+        def measured(found: MeasuredMethod) -> None:
+            bar.console.say(
+                f"{found.method:<9} perplexity {found.short:>9.3f} at the original length, {found.long:>9.3f} at "
+                f"{options.to} tokens or all of the text"
+            )
+
+        def trained(step: FineTuningStep) -> None:
+            numbers = f"of {step.steps}  loss {step.loss:.4f}"
+            bar.show(step.step / step.steps, numbers, before=f"step {step.step:>6}")
+
         extended = extend_model(
             options.model,
             options.output or _default_output(options.model, options.to),
@@ -75,8 +81,8 @@ def run(options: argparse.Namespace) -> int:
             texts=options.text,
             finetuning=finetuning,
             device=choose_device(options.device),
-            on_measured=progress.on_measured,
-            on_step=progress.on_step,
+            on_measured=measured,
+            on_step=trained,
         )
     _print(extended)
     return 0

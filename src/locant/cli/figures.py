@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
+from locant.cli.arguments import add_output
 from locant.errors import UsageError
 
 _EPILOG = """examples:
@@ -32,34 +34,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="draw all, and the pages index.html, which explains them, and errata.html"
     )
-    parser.add_argument(
-        "--output", "-o", type=Path, default=Path("figures"), metavar="FOLDER", help="where to write (default: figures)"
-    )
-    parser.add_argument(
-        "--slides", action="store_true", help="write slides of 16 to 9 with letters of 24 points, a panel each"
-    )
-    parser.add_argument("--format", metavar="NAME", help="png, svg or pdf (default png); of errata html or md")
-    parser.add_argument("--scheme", metavar="NAME", help="scheme at the input embedding (default sinusoidal)")
-    parser.add_argument("--dialect", metavar="NAME", help="of sinusoids: paper, concatenated or tensor2tensor")
-    parser.add_argument("--d-model", type=int, metavar="N", help="width of the code")
-    parser.add_argument("--length", type=int, metavar="N", help="number of positions")
-    parser.add_argument("--base", type=float, metavar="X", help="base of the wavelengths (default 10000)")
-    parser.add_argument("--token", type=int, metavar="N", help="position whose values are marked or written out")
-    parser.add_argument("--run", type=Path, metavar="FOLDER", help="run folder, for the figures of a trained model")
-    parser.add_argument(
-        "--text", metavar="TEXT", help="sentence (attention, attention-steps, embedding-sum) or words to show"
-    )
-    parser.add_argument(
-        "--model", nargs="+", metavar="KEY=VALUE", help="fields of the model that architecture draws, as in norm=pre"
-    )
-    parser.add_argument("--stack", metavar="NAME", help="encoder or decoder (attention-steps)")
-    parser.add_argument("--layer", type=int, metavar="N", help="layer of the stack, from 1 (attention-steps)")
+    add_output(parser, "FOLDER", "where to write (default: figures)", default=Path("figures"))
+    add = parser.add_argument
+    add("--slides", action="store_true", help="write slides of 16 to 9 with letters of 24 points, a panel each")
+    add("--format", metavar="NAME", help="png, svg or pdf (default png); of errata html or md")
+    add("--scheme", metavar="NAME", help="scheme at the input embedding (default sinusoidal)")
+    add("--dialect", metavar="NAME", help="of sinusoids: paper, concatenated or tensor2tensor")
+    add("--d-model", type=int, metavar="N", help="width of the code")
+    add("--length", type=int, metavar="N", help="number of positions")
+    add("--base", type=float, metavar="X", help="base of the wavelengths (default 10000)")
+    add("--token", type=int, metavar="N", help="position whose values are marked or written out")
+    add("--run", type=Path, metavar="FOLDER", help="run folder, for the figures of a trained model")
+    add("--text", metavar="TEXT", help="sentence (attention, attention-steps, embedding-sum) or words to show")
+    add("--model", nargs="+", metavar="KEY=VALUE", help="fields of the model that architecture draws, as in norm=pre")
+    add("--stack", metavar="NAME", help="encoder or decoder (attention-steps)")
+    add("--layer", type=int, metavar="N", help="layer of the stack, from 1 (attention-steps)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Draw figures, or list them."""
     from locant.app import write_errata, write_gallery
-    from locant.cli.progress import WorkBar
+    from locant.cli.console import WorkBar
     from locant.figures import write_figures
     from locant.positions.registry import scheme_name
     from locant.runtime import usable_cores
@@ -78,32 +73,26 @@ def run(options: argparse.Namespace) -> int:
     if ERRATA in options.names:
         if options.names != [ERRATA] or given:
             raise UsageError("The errata are a page of their own; leave out names and options of figures.")
-        write_errata(options.output, page_format=options.format or "html", wrote=_wrote)
+        with WorkBar("computing values"):
+            write_errata(options.output, page_format=options.format or "html", wrote=_wrote)
         return 0
     image_format = options.format or "png"
     if options.all:
-        of_a_run = {name: given.get(name) for name in _OF_A_RUN}
         with WorkBar() as bar:
-            say = bar.console.print if bar.console.is_terminal else print  # lines beside a bar go above it
             write_gallery(
                 options.output,
                 image_format=image_format,
                 slides=options.slides,
                 processes=min(usable_cores() or 1, _MOST_PROCESSES),
-                wrote=lambda path: say(f"Wrote {path}."),
-                left_out=lambda name, reason: say(f"Left out {name}: {reason}"),
-                progress=lambda share, name: bar.show(share, name),
-                **of_a_run,
+                wrote=_wrote,
+                left_out=lambda name, reason: print(f"Left out {name}: {reason}"),
+                progress=lambda share, name: bar.show(share, name, lines=False),
+                **{name: given.get(name) for name in _OF_A_RUN},
             )
     else:
-        write_figures(
-            options.names,
-            options.output,
-            options=given,
-            image_format=image_format,
-            slides=options.slides,
-            wrote=_wrote,
-        )
+        more: dict[str, Any] = {"image_format": image_format, "slides": options.slides}
+        with WorkBar("drawing"):
+            write_figures(options.names, options.output, options=given, wrote=_wrote, **more)
     return 0
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from locant.cli.arguments import add_output
 from locant.cli.translator_options import add_sampling_options, add_translator_options, load, search_overrides
 from locant.errors import DataError, UsageError
 
@@ -27,37 +28,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "locant generate MODEL [FILE ...] --output FOLDER [options]"
     parser.add_argument("model", type=Path, metavar="MODEL", help="folder of a run or of a saved model")
     parser.add_argument("files", type=Path, nargs="*", metavar="FILE", help="text, one sentence a line (.gz too)")
-    parser.add_argument(
-        "--output",
-        "-o",
-        type=Path,
-        metavar="FOLDER",
-        help="new folder, or one to go on with (default: NAME-generated, after MODEL)",
+    add_output(parser, "FOLDER", "new folder, or one to go on with (default: NAME-generated, after MODEL)")
+    add = parser.add_argument
+    add("--corpus", type=Path, metavar="RUN", help="instead of files: the training text of this run or recipe")
+    what = (
+        "forward, the default: translations are targets (distillation, self-training); "
+        "back: translations become sources (back-translation)"
     )
-    parser.add_argument(
-        "--corpus", type=Path, metavar="RUN", help="instead of files: the training text of this run or recipe"
-    )
-    parser.add_argument(
-        "--direction",
-        default="forward",
-        metavar="NAME",
-        help="forward, the default: translations are targets (distillation, self-training); "
-        "back: translations become sources (back-translation)",
-    )
-    parser.add_argument(
-        "--format", default="tsv", metavar="NAME", help="tsv, the default, jsonl, or one of them with .gz"
-    )
-    parser.add_argument("--n-best", type=int, metavar="N", help="translations of each sentence; 1 by default")
-    parser.add_argument(
-        "--chunk", type=int, default=1000, metavar="LINES", help="lines translated and written together; default 1000"
-    )
+    add("--direction", default="forward", metavar="NAME", help=what)
+    add("--format", default="tsv", metavar="NAME", help="tsv, the default, jsonl, or one of them with .gz")
+    add("--n-best", type=int, metavar="N", help="translations of each sentence; 1 by default")
+    what = "lines translated and written together; default 1000"
+    add("--chunk", type=int, default=1000, metavar="LINES", help=what)
     filters = parser.add_argument_group("what is removed, beside empty translations")
     filters.add_argument("--min-score", type=float, metavar="S", help="scores below this; 0 is certainty")
     filters.add_argument("--max-ratio", type=float, metavar="R", help="lengths that differ by more than this factor")
     filters.add_argument("--no-copies", action="store_true", help="translations that are their source again")
-    filters.add_argument(
-        "--max-repetitions", type=int, metavar="N", help="a phrase of up to four words more than N times in succession"
-    )
+    what = "a phrase of up to four words more than N times in succession"
+    filters.add_argument("--max-repetitions", type=int, metavar="N", help=what)
     add_translator_options(parser)
     add_sampling_options(parser)
 
@@ -78,18 +66,16 @@ def run(options: argparse.Namespace) -> int:
         "max_repetitions": options.max_repetitions,
     }
 
-    from locant.cli.progress import WorkBar
+    from locant.cli.console import WorkBar
     from locant.training import generate_corpus
 
     translator = load(options)
     with WorkBar() as bar:
 
         def show(report: GenerationReport) -> None:
-            done = report.done / report.lines
             speed = report.done / max(report.seconds, 1e-3)
             numbers = f"{report.done:,} of {report.lines:,} lines   {speed:,.0f} a second   score {report.score:.2f}"
-            bar.show(done, numbers)
-            bar.write_now_and_then(done, f"{100 * done:>3.0f}%  {numbers}")
+            bar.show(report.done / report.lines, numbers)
 
         try:
             result = generate_corpus(
@@ -122,6 +108,4 @@ def _show(result: GeneratedText) -> None:
         if count or label in ("lines", "translations", "kept")
     ]
     print_table(console, ("generated corpus", "count"), rows, names=1, ruled=False)
-    console.print(
-        f"mean log-probability per token {report.score:.3f}, {report.seconds:.0f} s\n{result.path}", soft_wrap=True
-    )
+    console.say(f"mean log-probability per token {report.score:.3f}, {report.seconds:.0f} s\n{result.path}")

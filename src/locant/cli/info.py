@@ -8,11 +8,12 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from locant.errors import LocantError
 
 # Variables of the environment that change what is computed, how fast, or where things are kept.
 _VARIABLES = re.compile(r"(OMP|MKL|KMP|GOMP|ONEDNN|DNNL|CUDA|NCCL|PYTORCH|TORCH|LOCANT)_\w+|XDG_CACHE_HOME|CXX|HF_HOME")
@@ -38,12 +39,20 @@ def run(options: argparse.Namespace) -> int:
 def collect() -> dict[str, Any]:
     """Return what a report of a fault needs, in types of JSON; what cannot be found out is ``None`` or says why."""
     import locant
+    from locant.files import cache_folder
     from locant.runtime import environment, package_versions, physical_memory
 
     extras = _extras()
     names = dict.fromkeys(name for extra, required in extras.items() if extra != "dev" for name in required)
     found = {key: value for key, value in environment().items() if key != "command"}
     found["packages"] |= package_versions(name for name in names if name not in found["packages"])
+    cache: dict[str, Any]
+    try:
+        folder = cache_folder()
+        sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+        cache = {"folder": str(folder), "files": len(sizes), "bytes": sum(sizes)}
+    except (LocantError, OSError) as error:
+        cache = {"error": str(error)}
     return found | {
         "folder": str(Path(str(locant.__file__)).parent),
         "extras": {
@@ -54,7 +63,7 @@ def collect() -> dict[str, Any]:
         "memory_bytes": physical_memory(),
         "devices": _devices(),
         "kernels": _kernels(),
-        "cache": _cache(),
+        "cache": cache,
         "environment": {name: value for name, value in sorted(os.environ.items()) if _VARIABLES.fullmatch(name)},
     }
 
@@ -98,13 +107,24 @@ def _devices() -> list[dict[str, Any]]:
 
 def _kernels() -> dict[str, Any]:
     from locant import kernels
-    from locant.errors import LocantError
     from locant.kernels.library import built_path, find_compiler
     from locant.kernels.variants import choose
 
-    compiler = find_compiler()
-    found: dict[str, Any] = {"enabled": kernels.enabled(), "operators": _operators()}
-    found |= {"compiler": shlex.join(compiler) if compiler else None, "compiler_version": _version(compiler)}
+    compiler, version = find_compiler(), None
+    if compiler is not None:
+        try:
+            run = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False, timeout=2)
+            version = (run.stdout.strip().splitlines() or [f"it ends with code {run.returncode}"])[0]
+        except (OSError, subprocess.SubprocessError) as error:
+            version = f"it does not answer: {error}"
+    try:
+        from locant.kernels.operators import OPERATORS
+
+        operators = sorted(OPERATORS)
+    except Exception:  # a broken installation is what this command is for
+        operators = []
+    found: dict[str, Any] = {"enabled": kernels.enabled(), "operators": operators}
+    found |= {"compiler": shlex.join(compiler) if compiler else None, "compiler_version": version}
     try:
         choice = choose()
         if choice is None:
@@ -117,34 +137,3 @@ def _kernels() -> dict[str, Any]:
         found["error"] = str(error)
     able = found["enabled"] and any(found.get(key) for key in ("variant", "built", "compiler"))
     return found | {"operators_run_by": "these kernels" if able else "PyTorch's own operations"}
-
-
-def _operators() -> list[str]:
-    """Return the operators of training and positions, by name; none where torch cannot be used."""
-    try:
-        from locant.kernels.operators import OPERATORS
-    except Exception:  # a broken installation is what this command is for
-        return []
-    return sorted(OPERATORS)
-
-
-def _version(compiler: Sequence[str] | None) -> str | None:
-    if compiler is None:
-        return None
-    try:
-        run = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False, timeout=2)
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"it does not answer: {error}"
-    return (run.stdout.strip().splitlines() or [f"it ends with code {run.returncode}"])[0]
-
-
-def _cache() -> dict[str, Any]:
-    from locant.errors import LocantError
-    from locant.files import cache_folder
-
-    try:
-        folder = cache_folder()
-        sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    except (LocantError, OSError) as error:
-        return {"error": str(error)}
-    return {"folder": str(folder), "files": len(sizes), "bytes": sum(sizes)}

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from locant.cli.arguments import add_json
 from locant.cli.messages import printable
 
 if TYPE_CHECKING:
     from locant.cli.console import PlainConsole
     from locant.extension.inspect.result import Inspection
     from locant.positions.rotary.config import RotaryConfig
-    from locant.rotary_configs.fields import Finding
 
 _EPILOG = """examples:
   locant inspect models/Qwen2.5-7B
@@ -41,21 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from locant.extension.inspect.settings import ENGINES
 
     parser.epilog = _EPILOG
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="folder with config.json, that file, a GGUF file, smollm2 (in a package), or a Hub id (owner/name)",
-    )
-    parser.add_argument("--as", dest="engine", choices=tuple(ENGINES), help="print the equivalent setting of an engine")
-    parser.add_argument("--llamacpp", metavar="FLAGS", help="inspect what llama.cpp runs with these flags")
-    parser.add_argument("--hf-overrides", metavar="JSON", help="inspect what vLLM runs with these overrides")
-    parser.add_argument(
-        "--without-class",
-        action="store_true",
-        help="read the entries alone; do not ask the model's class in transformers, whose import takes seconds",
-    )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the bands; FILE ends in .png, .svg or .pdf")
+    add = parser.add_argument
+    what = "folder with config.json, that file, a GGUF file, smollm2 (in a package), or a Hub id (owner/name)"
+    add("model", metavar="MODEL", help=what)
+    add("--as", dest="engine", choices=tuple(ENGINES), help="print the equivalent setting of an engine")
+    add("--llamacpp", metavar="FLAGS", help="inspect what llama.cpp runs with these flags")
+    add("--hf-overrides", metavar="JSON", help="inspect what vLLM runs with these overrides")
+    what = "read the entries alone; do not ask the model's class in transformers, whose import takes seconds"
+    add("--without-class", action="store_true", help=what)
+    add_json(parser)
+    add("--figure", type=Path, metavar="FILE", help="draw the bands; FILE ends in .png, .svg or .pdf")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -81,7 +76,12 @@ def run(options: argparse.Namespace) -> int:
         except LocantError as error:
             refused = str(error)
     if options.json:
-        _print_json(inspection, options.engine, setting, refused)
+        import json
+
+        data = inspection.as_data()
+        if options.engine:
+            data["equivalent"] = {"engine": options.engine, "setting": setting, "error": refused or None}
+        print(json.dumps(data, indent=2, allow_nan=False))
     elif options.engine:
         _print_equivalent(inspection, setting, refused)
     else:
@@ -92,15 +92,6 @@ def run(options: argparse.Namespace) -> int:
         write_inspection_figure(inspection, options.figure)
         print(f"Wrote {options.figure}.", file=sys.stderr)
     return 1 if inspection.has_errors or refused else 0
-
-
-def _print_json(inspection: Inspection, engine: str | None, setting: Any, refused: str) -> None:
-    import json
-
-    data = inspection.as_data()
-    if engine:
-        data["equivalent"] = {"engine": engine, "setting": setting, "error": refused or None}
-    print(json.dumps(data, indent=2, allow_nan=False))
 
 
 def _print_equivalent(inspection: Inspection, setting: Any, refused: str) -> None:
@@ -117,13 +108,17 @@ def _print_equivalent(inspection: Inspection, setting: Any, refused: str) -> Non
 
 
 def _print_all(inspection: Inspection) -> None:
+    from textwrap import fill
+
+    from rich.text import Text
+
     from locant.cli.console import PlainConsole
 
     console = PlainConsole(soft_wrap=True)
     format = "GGUF" if inspection.kind == "gguf" else "config.json"
     run_by = f", as {inspection.engine} runs it with the options given" if inspection.engine else ""
     model_type = inspection.model_type or "not stated"
-    console.print(printable(f"{inspection.path}: {format}, model type {model_type:.100}{run_by}"))
+    console.print(f"{inspection.path}: {format}, model type {model_type:.100}{run_by}")
     parsed = inspection.parsed
     for layer, config in ({} if parsed is None else parsed.configs).items():
         _print_layer(console, layer, config, inspection)
@@ -131,16 +126,20 @@ def _print_all(inspection: Inspection) -> None:
         console.print(f"\n{sentence}")
     for layer, axes in ({} if parsed is None else parsed.multimodal).items():
         in_turn = ", in turn" if axes["interleaved"] else ""
-        console.print(f"\n{printable(f'{layer:.100}')} layers have several axes, of {axes['sections']} pairs{in_turn}")
+        console.print(f"\n{layer:.100} layers have several axes, of {axes['sections']} pairs{in_turn}")
     console.print()
     if parsed is not None:
-        console.print(printable(f"Read by {parsed.source.replace('entries', 'its entries alone')}."))
+        console.print(f"Read by {parsed.source.replace('entries', 'its entries alone')}.")
     if inspection.not_compared:
-        console.print(printable(f"Not compared with the model's class: {inspection.not_compared}"))
+        console.print(f"Not compared with the model's class: {inspection.not_compared}")
     if not inspection.findings:
         console.print("Nothing was found wrong.", style="green")
     for finding in inspection.findings:
-        _print_finding(console, finding)
+        text = Text(fill(printable(f"{finding.severity} [{finding.code}]: {finding.message}"), console.width))
+        text.stylize(_COLOURS[finding.severity], 0, len(finding.severity))
+        console.print(text)
+        remedy = fill(printable(finding.remedy), console.width, initial_indent="  ", subsequent_indent="  ")
+        console.print(remedy, style="dim")
 
 
 def _print_layer(console: PlainConsole, layer: str, config: RotaryConfig, inspection: Inspection) -> None:
@@ -153,11 +152,11 @@ def _print_layer(console: PlainConsole, layer: str, config: RotaryConfig, inspec
     declared = inspection.declared_length
     which = "" if inspection.parsed is None else f"{inspection.parsed.layers_with(layer):.500}"
     if which and layer == ALL_LAYERS:
-        console.print(f"\n{printable(which)}", style="bold")
+        console.print(f"\n{which}", style="bold")
     else:
-        console.print(f"\n{printable(f'{layer:.100}')} layers", style="bold")
+        console.print(f"\n{layer:.100} layers", style="bold")
         if which:
-            console.print(printable(which))
+            console.print(which)
     console.print(
         f"head of {config.head_dim} features, {config.rotary_dim} rotated ({config.rotary_dim / config.head_dim:.0%}), "
         f"layout {config.layout}, declared for {f'{declared} tokens' if declared else 'an unknown length'}"
@@ -172,15 +171,3 @@ def _print_layer(console: PlainConsole, layer: str, config: RotaryConfig, inspec
         console.print(f"\nPairs {pairs[0]} to {pairs[-1]} never complete a turn within the trained {length} tokens.")
     elif length is not None:
         console.print(f"\nEvery pair completes a turn within the trained {length} tokens.")
-
-
-def _print_finding(console: PlainConsole, finding: Finding) -> None:
-    from textwrap import fill
-
-    from rich.text import Text
-
-    text = Text(fill(printable(f"{finding.severity} [{finding.code}]: {finding.message}"), console.width))
-    text.stylize(_COLOURS[finding.severity], 0, len(finding.severity))
-    console.print(text)
-    remedy = fill(printable(finding.remedy), console.width, initial_indent="  ", subsequent_indent="  ")
-    console.print(remedy, style="dim")

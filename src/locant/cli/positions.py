@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from locant.cli.arguments import add_json
 from locant.errors import DataError, UsageError
+from locant.parsing import read_bounded, read_bytes
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -26,6 +28,7 @@ _HEADINGS = ("unique", "even", "extends", "bounded", "fixed")
 _LEGEND = """unique: every position has a code of its own. even: a distance is the same wherever it stands, and whatever
 length is declared. extends: defined at any position (not: that a trained model reads longer texts well). bounded:
 values do not grow with the text. fixed: two passes agree."""
+_LARGEST = 16_000_000  # bytes of a text
 _COLOURS = {"yes": "green", "no": "red", "partly": "yellow"}
 
 
@@ -33,12 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
     parser.add_argument("name", nargs="?", metavar="NAME", help="scheme to describe; all are listed without one")
-    parser.add_argument(
-        "--identify",
-        metavar="FILE",
-        help="say which formula gave an array in a text or .npy file (- for standard input), and name known errors",
-    )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    what = "say which formula gave an array in a text or .npy file (- for standard input), and name known errors"
+    parser.add_argument("--identify", metavar="FILE", help=what)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,23 +48,29 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError("--identify is about the numbers in a file; leave out the name of a scheme.")
         _print_finding(_finding(options.identify), as_json=options.json)
         return 0
+    from locant.cli.console import WorkBar
     from locant.positions import SCHEMES
     from locant.positions.registry import scheme_name
 
     names = [scheme_name(options.name)] if options.name else list(SCHEMES)
-    described = {name: _describe(name) for name in names}
+    described = {}
+    with WorkBar("measuring" if len(names) > 1 else "") as bar:
+        for number, name in enumerate(names, start=1):
+            described[name] = _describe(name)
+            if len(names) > 1:
+                bar.show(number / len(names), name, lines=False)
     if options.json:
+        import dataclasses
         import json
 
-        print(json.dumps({name: _as_data(description) for name, description in described.items()}, indent=2))
+        for each in described.values():
+            each["properties"] = [dataclasses.asdict(entry) for entry in each["properties"]]
+        print(json.dumps(described, indent=2, default=str))
     elif options.name:
         _print_one(names[0], described[names[0]])
     else:
         _print_all(described)
     return 0
-
-
-_LARGEST = 16 * 2**20  # bytes of a text
 
 
 def _finding(source: str) -> NumberFinding:
@@ -83,17 +89,17 @@ def _finding(source: str) -> NumberFinding:
             return identify_array(torch.tensor(np.load(path, allow_pickle=False)))
         except (OSError, ValueError, TypeError) as error:
             raise DataError(f"{source} is not an array of numbers: {error}") from error
-    content = sys.stdin.buffer.read(_LARGEST + 1) if source == "-" else path.read_bytes()
-    if len(content) > _LARGEST:
-        raise DataError(f"{where} is larger than {_LARGEST // 2**20} MiB; give a .npy file.")
     try:
+        content = read_bounded(sys.stdin.buffer, _LARGEST) if source == "-" else read_bytes(path, _LARGEST)
         return identify_text(content.decode("utf-8"))
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
     except UnicodeDecodeError as error:
         raise DataError(
             f"{where} is not text in UTF-8 (byte {error.start:,}); arrays are read from .npy files."
         ) from error
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from None
+    except ValueError as error:
+        raise DataError(f"{where} cannot be read: {error}; give a .npy file.") from None
 
 
 def _print_finding(finding: NumberFinding, *, as_json: bool) -> None:
@@ -122,29 +128,13 @@ def _describe(name: str) -> dict[str, Any]:
     from locant.positions import SCHEMES
     from locant.positions.registry import option_defaults
 
-    documentation = inspect.getdoc(SCHEMES[name]) or ""
     return {
         "places": list(Probe(name, DEFAULT_SHAPE).places),
         "properties": check_properties(name),
         "paper": SCHEMES[name].paper,
         "options": option_defaults(SCHEMES[name]),
-        "documentation": documentation,
+        "documentation": inspect.getdoc(SCHEMES[name]) or "",
     }
-
-
-def _as_data(description: dict[str, Any]) -> dict[str, Any]:
-    import dataclasses
-
-    properties = [dataclasses.asdict(entry) for entry in description["properties"]]
-    options = {name: _plain(default) for name, default in description["options"].items()}
-    return {**description, "properties": properties, "options": options}
-
-
-def _plain(default: Any) -> Any:
-    """Return a default as JSON can say it."""
-    if default is None or isinstance(default, bool | int | float | str):
-        return default
-    return [_plain(item) for item in default] if isinstance(default, list | tuple) else str(default)
 
 
 def _print_all(described: dict[str, dict[str, Any]]) -> None:
@@ -170,22 +160,14 @@ def _print_one(name: str, description: dict[str, Any]) -> None:
     console.print(description["documentation"])
     if description["options"]:
         console.print()
-        print_table(
-            console,
-            ("option", "default"),
-            ((name, str(value)) for name, value in description["options"].items()),
-            ruled=False,
-        )
+        options = ((name, str(value)) for name, value in description["options"].items())
+        print_table(console, ("option", "default"), options, ruled=False)
     console.print()
-    rows = (
-        (entry.name, _verdict(entry), entry.reason, f"{_number(entry.measured)} {entry.unit}")
-        for entry in description["properties"]
-    )
+    rows = []
+    for entry in description["properties"]:
+        number = f"{entry.measured:{',.0f' if entry.measured == int(entry.measured) else '.3g'}}"
+        rows.append((entry.name, _verdict(entry), entry.reason, f"{number} {entry.unit}"))
     print_table(console, ("property", "", "reason", "measured"), rows, ruled=False)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
 
 
 def _verdict(entry: Property) -> Text:

@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from locant.cli.arguments import add_output
+
 _EPILOG = """example:
   locant report runs/bible --output bible.html"""
 
@@ -14,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
-    parser.add_argument("--output", "-o", type=Path, metavar="FILE", help="the page; by default RUN/report.html")
+    add_output(parser, "FILE", "the page; by default RUN/report.html")
     parser.add_argument("--examples", type=int, default=8, metavar="N", help="held-out sentences to show (default 8)")
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locant.cli.translator_options import add_engine_options
-from locant.errors import MissingExtraError
+from locant.cli.translator_options import GLOSSARY, add_engine_options
 from locant.languages import require_language
+from locant.lazy import package_folder
 
 if TYPE_CHECKING:
     from locant.server.settings import ServerSettings
@@ -47,35 +46,22 @@ _LIMITS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
-    parser.add_argument(
-        "model",
-        nargs="+",
-        metavar="MODEL",
-        help="folder of a run or of a saved model; de-en=FOLDER names the languages of one that does not say them",
-    )
+    what = "folder of a run or of a saved model; de-en=FOLDER names the languages of one that does not say them"
+    parser.add_argument("model", nargs="+", metavar="MODEL", help=what)
     parser.add_argument("--host", metavar="ADDRESS", help="where to listen (default 127.0.0.1, this machine alone)")
     parser.add_argument("--port", type=int, metavar="N", help="port (default 5000); 0 for any free one")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that answer, each with the models")
     parser.add_argument("--keys", type=Path, metavar="FILE", help="API keys, one a line, a name before it if you like")
     parser.add_argument("--cors", action="append", metavar="ORIGIN", help="let pages of this origin ask; '*' for all")
-    parser.add_argument(
-        "--trusted-proxy", action="append", metavar="ADDRESS", help="address or network whose X-Forwarded-For is true"
-    )
+    what = "address or network whose X-Forwarded-For is true"
+    parser.add_argument("--trusted-proxy", action="append", metavar="ADDRESS", help=what)
     parser.add_argument("--no-page", action="store_true", help="leave out the page to translate in")
-    parser.add_argument(
-        "--glossary",
-        action="append",
-        metavar="FILE",
-        help="terms that translations must have: term, tab, translation; a term alone stays as it is; "
-        "de-en=FILE for one direction of several",
-    )
+    what = f"{GLOSSARY}; de-en=FILE for one direction of several"
+    parser.add_argument("--glossary", action="append", metavar="FILE", help=what)
     parser.add_argument("--beam", type=int, metavar="K", help="hypotheses kept for each sentence; 1 is greedy")
     parser.add_argument("--rows", type=int, metavar="N", help="most hypotheses that a model extends at once")
-    parser.add_argument(
-        "--pivot",
-        metavar="CODE",
-        help="language by way of which texts go where no model translates directly (default en; none for no such way)",
-    )
+    what = "language by way of which texts go where no model translates directly (default en; none for no such way)"
+    parser.add_argument("--pivot", metavar="CODE", help=what)
     add_engine_options(parser)
     group = parser.add_argument_group("limits")
     for name, text in _LIMITS.items():
@@ -88,8 +74,7 @@ def run(options: argparse.Namespace) -> int:
     from functools import partial
 
     for package in ("starlette", "uvicorn", "httptools", "prometheus_client", "python_multipart", "sentencex", "babel"):
-        if find_spec(package) is None:  # whose import takes long, and which workers need
-            raise MissingExtraError("The server", package)
+        package_folder(package, "The server")  # whose import takes long, and which workers need
     from locant.server.serving import serve
 
     serve(
@@ -98,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         engine=options.engine,
         device=options.device,
         compute_type=options.compute_type,
-        ready=_announce,
+        ready=lambda address: print(f"The server is at {address} (Ctrl-C ends it).", flush=True),
     )
     return 0
 
@@ -112,13 +97,9 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
 
         glossaries = read_glossaries(options.glossary)
 
-    limits = {key.replace("-", "_") for key in _LIMITS}
+    limits = [key.replace("-", "_") for key in _LIMITS]
     chosen: dict[str, Any] = {
-        "host": options.host,
-        "port": options.port,
-        "workers": options.workers,
-        "rows": options.rows,
-        "beam": options.beam,
+        **{key: getattr(options, key) for key in ("host", "port", "workers", "rows", "beam")},
         "cors_origins": options.cors,
         "trusted_proxies": options.trusted_proxy,
         "limits": {key: getattr(options, key) for key in limits if getattr(options, key) is not None},
@@ -131,7 +112,3 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
         require_language(options.pivot, "--pivot")
         chosen["pivot"] = None if options.pivot == "none" else options.pivot
     return ServerSettings.parse(chosen, "serve")
-
-
-def _announce(address: str) -> None:
-    print(f"The server is at {address} (Ctrl-C ends it).", flush=True)

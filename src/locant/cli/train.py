@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from locant.cli.arguments import add_output, require_both
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,40 +39,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
     parser.usage = "locant train [RECIPE] [key=value ...] [--output RUN] [options]"
-    parser.add_argument(
-        "recipe_and_overrides",
-        nargs="*",
-        metavar="RECIPE key=value",
-        help="a built-in recipe or a .yaml file, and changes to it such as model.d_model=256",
-    )
-    parser.add_argument(
-        "--output",
-        "-o",
-        type=Path,
-        metavar="RUN",
-        help="new folder for the run (default: runs/NAME, after recipe or text)",
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="show what would be chosen for this text, machine and time, with an estimate of time and memory, and stop",
-    )
-    parser.add_argument(
-        "--resume-if-exists",
-        action="store_true",
-        help="go on with the run in --output where there is one, else begin it: one command for schedulers",
-    )
-    parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was stopped or killed")
+    add = parser.add_argument
+    what = "a built-in recipe or a .yaml file, and changes to it such as model.d_model=256"
+    add("recipe_and_overrides", nargs="*", metavar="RECIPE key=value", help=what)
+    add_output(parser, "RUN", "new folder for the run (default: runs/NAME, after recipe or text)")
+    what = "show what would be chosen for this text, machine and time, with an estimate of time and memory, and stop"
+    add("--dry-run", action="store_true", help=what)
+    what = "go on with the run in --output where there is one, else begin it: one command for schedulers"
+    add("--resume-if-exists", action="store_true", help=what)
+    add("--resume", type=Path, metavar="RUN", help="go on with a run that was stopped or killed")
     start = parser.add_argument_group("a model to start from (fine-tuning)")
-    start.add_argument(
-        "--from",
-        dest="parent",
-        metavar="MODEL",
-        help="a run, a model folder, a Marian, M2M-100 or NLLB folder, or hf://user/model; keeps tokenizer and shape",
-    )
-    start.add_argument(
-        "--keep-optimizer", action="store_true", help="go on with a run's newest checkpoint, optimiser included"
-    )
+    what = "a run, a model folder, a Marian, M2M-100 or NLLB folder, or hf://user/model; keeps tokenizer and shape"
+    start.add_argument("--from", dest="parent", metavar="MODEL", help=what)
+    what = "go on with a run's newest checkpoint, optimiser included"
+    start.add_argument("--keep-optimizer", action="store_true", help=what)
     text = parser.add_argument_group("two columns of text")
     text.add_argument("--source", type=Path, metavar="FILE", help="source sentences, one a line (.gz too)")
     text.add_argument("--target", type=Path, metavar="FILE", help="their translations, line by line")
@@ -120,10 +101,12 @@ def run(options: argparse.Namespace) -> int:
     if not options.resume:
         recipe = load_recipe(recipes[0] if recipes else "translator", overrides)
     if options.dry_run:
-        from locant.cli.console import PlainConsole
+        from locant.cli.console import PlainConsole, WorkBar
         from locant.cli.progress import show_plan
 
-        show_plan(plan_training(recipe), PlainConsole())
+        with WorkBar("measuring text and machine"):
+            plan = plan_training(recipe)
+        show_plan(plan, PlainConsole())
         return 0
     try:
         with TrainingProgress(None if options.resume or options.resume_if_exists else recipe) as progress:
@@ -152,38 +135,32 @@ def _how_to_go_on(run: Path) -> str:
 
 
 def _overrides(options: argparse.Namespace) -> list[str]:
-    """Return the options that are short for ``key=value``."""
-    if bool(options.source) != bool(options.target):
-        raise UsageError("--source and --target go together: one file each, with as many lines.")
-    named = [f"--{name}" for name in ("source", "tsv", "jsonl") if getattr(options, name)]
+    """Return the options that are short for ``key=value``, in which names are quoted as YAML reads them."""
+    require_both(options)
+    named = [name for name in ("source", "tsv", "jsonl") if getattr(options, name)]
     if len(named) > 1:
-        raise UsageError(f"The text is named by one option; got {' and '.join(named)}.")
-    found = []
-    if options.parent:
-        found.append(f"finetuning.parent={_quoted(options.parent)}")
-    if options.keep_optimizer:
-        if not options.parent:
-            raise UsageError("--keep-optimizer goes with --from RUN.")
-        found.append("finetuning.keep_optimizer=true")
-    if options.source:
-        found += [
-            "corpus.kind=files",
-            f"corpus.train.source={_quoted(options.source)}",
-            f"corpus.train.target={_quoted(options.target)}",
-        ]
-    for kind in ("tsv", "jsonl"):
-        if file := getattr(options, kind):
-            found += [f"corpus.kind={kind}", f"corpus.train={_quoted(file)}"]
-    pairs = {
+        raise UsageError(f"The text is named by one option; got {' and '.join(f'--{name}' for name in named)}.")
+    if options.keep_optimizer and not options.parent:
+        raise UsageError("--keep-optimizer goes with --from RUN.")
+    names = {
+        "finetuning.parent": options.parent,
+        "corpus.train.source": options.source,
+        "corpus.train.target": options.target,
+        "corpus.train": options.tsv or options.jsonl,
+        "corpus.source_language": options.source_language,
+        "corpus.target_language": options.target_language,
+    }
+    values = {
+        "finetuning.keep_optimizer": options.keep_optimizer or None,
+        "corpus.kind": {"source": "files"}.get(named[0], named[0]) if named else None,
         "model.preset": options.preset,
         "training.steps": options.steps,
         "training.minutes": options.minutes,
         "seed": options.seed,
         "training.device": options.device,
-        "corpus.source_language": options.source_language and _quoted(options.source_language),
-        "corpus.target_language": options.target_language and _quoted(options.target_language),
     }
-    return found + [f"{key}={value}" for key, value in pairs.items() if value is not None]
+    quoted = {key: name and json.dumps(str(name), ensure_ascii=False) for key, name in names.items()}
+    return [f"{key}={value}" for key, value in {**values, **quoted}.items() if value is not None]
 
 
 def _default_output(options: argparse.Namespace, recipes: list[str]) -> Path:
@@ -195,25 +172,18 @@ def _default_output(options: argparse.Namespace, recipes: list[str]) -> Path:
     return Path("runs", name)
 
 
-def _quoted(name: object) -> str:
-    """Return a name as YAML reads it, whatever is in it."""
-    return json.dumps(str(name), ensure_ascii=False)
-
-
 def _show_summary(summary: RunSummary) -> None:
     """Show how the run ended and what can be done with it."""
-    from locant.cli.console import PlainConsole
-    from locant.cli.progress import format_duration
+    from locant.cli.console import PlainConsole, format_duration
     from locant.training.run_folder import evaluate_command, translate_command
 
     console = PlainConsole(stderr=True)
     if summary.before_after:
         _show_before_after(console, summary.before_after)
-    console.print(
+    console.say(
         f"Done: {summary.reason} ({summary.steps:,} steps, {format_duration(summary.seconds)}). Try:\n"
         f"  {translate_command(summary.folder, None, summary.languages)}\n"
-        f"  {evaluate_command(summary.folder)}",
-        soft_wrap=True,
+        f"  {evaluate_command(summary.folder)}"
     )
 
 
@@ -224,13 +194,12 @@ def _show_before_after(console: PlainConsole, found: BeforeAfter) -> None:
         scores = test.scores
         chances = ["" if p is None else f" (p {p:.3f})" for p in (scores.bleu_chance, scores.chrf_chance)]
         known = known or any(chances)
-        console.print(
+        console.say(
             f"{test.name} ({_WHOSE[test.of]}, {scores.after.n:,} sentences): "
             f"BLEU {scores.before.bleu:.1f} before, {scores.after.bleu:.1f} after{chances[0]}; "
-            f"chrF {scores.before.chrf:.1f} before, {scores.after.chrf:.1f} after{chances[1]}",
-            soft_wrap=True,
+            f"chrF {scores.before.chrf:.1f} before, {scores.after.chrf:.1f} after{chances[1]}"
         )
     if known:
-        console.print("p by sacreBLEU's paired bootstrap; below 0.05 the difference is significant", soft_wrap=True)
+        console.say("p by sacreBLEU's paired bootstrap; below 0.05 the difference is significant")
     for note in found.notes:
-        console.print(note, soft_wrap=True)
+        console.say(note)

@@ -6,9 +6,16 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from locant.cli.translator_options import add_sampling_options, add_translator_options, load, search_overrides
+from locant.cli.arguments import add_output, parse_names
+from locant.cli.translator_options import (
+    GLOSSARY,
+    add_sampling_options,
+    add_translator_options,
+    load,
+    search_overrides,
+)
 from locant.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -42,32 +49,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="RUN", help="folder of a run or of a saved model")
     parser.add_argument("text", nargs="*", metavar="TEXT", help="sentences; without any, standard input is read")
     parser.add_argument("--input", "-i", type=Path, metavar="FILE", help="translate this file, line by line (.gz too)")
-    parser.add_argument(
-        "--output",
-        "-o",
-        type=Path,
-        metavar="FILE",
-        help="write here (a pipe too) instead of standard output",
-    )
-    parser.add_argument(
-        "--format",
-        metavar="NAME",
-        help="lines, text, markdown, html, srt, vtt, ass, json, po, xliff, docx or odt; by default by the name",
-    )
-    parser.add_argument(
-        "--json-keys", metavar="KEY,...", help="of JSON, translate only values of these keys; a.b is b within a"
-    )
-    parser.add_argument("--wrapped", action="store_true", help="of a text: its sentences go over line breaks")
-    parser.add_argument("--n-best", type=int, metavar="N", help="print N translations: line number, score, text")
-    parser.add_argument(
-        "--alignments", action="store_true", help="print after a tab which source word each word comes from: 0-0 1-2"
-    )
-    parser.add_argument(
-        "--glossary",
-        metavar="FILE",
-        help="terms that translations must have: term, tab, translation; a term alone stays as it is; .csv has commas",
-    )
-    parser.add_argument("--on-long", choices=("error", "split", "empty"), help="of lines that are too long; see below")
+    add_output(parser, "FILE", "write here (a pipe too) instead of standard output")
+    add = parser.add_argument
+    what = "lines, text, markdown, html, srt, vtt, ass, json, po, xliff, docx or odt; by default by the name"
+    add("--format", metavar="NAME", help=what)
+    what = "of JSON, translate only values of these keys; a.b is b within a"
+    add("--json-keys", metavar="KEY,...", type=parse_names, default=(), help=what)
+    add("--wrapped", action="store_true", help="of a text: its sentences go over line breaks")
+    add("--n-best", type=int, metavar="N", help="print N translations: line number, score, text")
+    what = "print after a tab which source word each word comes from: 0-0 1-2"
+    add("--alignments", action="store_true", help=what)
+    add("--glossary", metavar="FILE", help=f"{GLOSSARY}; .csv has commas")
+    add("--on-long", choices=("error", "split", "empty"), help="of lines that are too long; see below")
     add_translator_options(parser)
     add_sampling_options(parser)
 
@@ -83,29 +76,34 @@ def run(options: argparse.Namespace) -> int:
     if kind := _format(options):
         return _translate_document(options, kind)
 
+    from locant.cli.console import WorkBar
     from locant.files import open_output
     from locant.streams import is_stream
-    from locant.translation.lines import arriving_windows, check_lines, read_windows
+    from locant.translation.lines import arriving_windows, read_windows
 
     overrides = search_overrides(options, n_best=options.n_best)
     glossary = _glossary(options)
-    if options.input and not is_stream(options.input):
-        check_lines(options.input)  # before any work
+    is_file = options.input is not None and not is_stream(options.input)
+    lines = sum(map(len, read_windows(options.input))) if is_file else 0  # what is wrong in it is told before any work
     translator = load(options)
     faults = _Faults()
     done = 0
-    with open_output(options.output) as out:
+    shows = is_file and options.output is not None  # a bar would stand among lines that go to the terminal
+    with open_output(options.output) as out, WorkBar() as bar:
         if options.text:
             chunks = iter([options.text])
-        elif options.input and not is_stream(options.input):
+        elif is_file:
             chunks = faults.texts(read_windows(options.input))
         else:
-            raw = options.input.open("rb", buffering=0) if options.input else _unbuffered_input()
+            raw = options.input.open("rb", buffering=0) if options.input else sys.stdin.buffer
+            raw = getattr(raw, "raw", raw)  # from which reading returns what there is
             chunks = faults.texts(arriving_windows(raw, str(options.input or "standard input")))
         # What is too long is empty for the translator: here it is an error when all others are translated.
         on_long: OnLong = "split" if options.on_long == "split" else "empty"
         sources: list[str] = []
         chunks = _remembered(chunks, sources)
+        if shows:
+            bar.show(0.0)
         for chunk in translator.translate_chunks(
             chunks, on_long=on_long, say=faults.too_long, glossary=glossary, **overrides
         ):
@@ -117,6 +115,8 @@ def run(options: argparse.Namespace) -> int:
                     print(*row, translation.text, *([next(links)] if links else []), sep="\t", file=out)
             done += len(chunk)
             out.flush()
+            if shows:
+                bar.show(done / lines, f"{done:,} of {lines:,} lines")
     return 1 if faults.unreadable or (faults.long and options.on_long in (None, "error")) else 0
 
 
@@ -156,14 +156,15 @@ def _glossary(options: argparse.Namespace) -> Glossary | None:
 
 
 def _translate_document(options: argparse.Namespace, kind: str) -> int:
+    from locant.cli.console import WorkBar
     from locant.documents import DocumentOptions, open_documents, write_documents
 
-    keys = tuple(key for key in (options.json_keys or "").split(",") if key)
-    reading = DocumentOptions(keys=keys, wrapped=options.wrapped)
-    overrides = search_overrides(options)
-    glossary = _glossary(options)
+    reading = DocumentOptions(keys=options.json_keys, wrapped=options.wrapped)
+    overrides, glossary = search_overrides(options), _glossary(options)
     with open_documents(options.input, kind, reading) as documents:  # before any work
-        write_documents(load(options), documents, options.output, glossary=glossary, **overrides)
+        translator = load(options)
+        with WorkBar("translating"):
+            write_documents(translator, documents, options.output, glossary=glossary, **overrides)
     return 0
 
 
@@ -175,10 +176,7 @@ def _remembered(chunks: Iterator[list[str]], last: list[str]) -> Iterator[list[s
 
 
 def _links(
-    translator: Translator,
-    sources: list[str],
-    chunk: list[list[Translation]],
-    overrides: dict[str, Any],
+    translator: Translator, sources: list[str], chunk: list[list[Translation]], overrides: dict[str, Any]
 ) -> Iterator[str]:
     """Return the links of each translation of a chunk; those of a line that was too long are none."""
     of_each = [source for source, found in zip(sources, chunk, strict=True) for _ in found]
@@ -206,9 +204,3 @@ class _Faults:
                     self.unreadable += 1
                     print(f"locant: {line.fault}", file=sys.stderr)
             yield [line.text for line in window]
-
-
-def _unbuffered_input() -> IO[bytes]:
-    """Return standard input so that reading from it returns what there is."""
-    raw: IO[bytes] = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
-    return raw

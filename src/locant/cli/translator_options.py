@@ -7,10 +7,13 @@ import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
+from locant.cli.arguments import add_device
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
     from locant.translation.translator import Translator
+
+GLOSSARY = "terms that translations must have: term, tab, translation; a term alone stays as it is"
 
 
 def add_translator_options(parser: argparse.ArgumentParser) -> None:
@@ -26,13 +29,9 @@ def add_translator_options(parser: argparse.ArgumentParser) -> None:
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the engine."""
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
-    parser.add_argument(
-        "--engine",
-        metavar="NAME",
-        default="auto",
-        help="pytorch, compiled, ctranslate2 or auto, the default, which takes the fastest that can run the model",
-    )
+    add_device(parser)
+    what = "pytorch, compiled, ctranslate2 or auto, the default, which takes the fastest that can run the model"
+    parser.add_argument("--engine", metavar="NAME", default="auto", help=what)
     types = "float32 (default), bfloat16 or int8; of ctranslate2 also others"
     parser.add_argument("--compute-type", metavar="TYPE", help=types)
 
@@ -78,15 +77,13 @@ def search_overrides(options: argparse.Namespace, **more: Any) -> dict[str, Any]
     Raises:
         UsageError: Options of sampling are given without it, or a beam is given with it.
     """
-    changes = {
-        "beam": options.beam,
-        "length_penalty": options.length_penalty,
-        "batch_tokens": options.batch_tokens,
-        **more,
-    }
-    given = {key: value for key, value in changes.items() if value is not None}
-    keys = ("temperature", "top_k", "seed")
-    sampling = {key: getattr(options, key) for key in keys if getattr(options, key, None) is not None}
+
+    def given_of(*names: str) -> dict[str, Any]:
+        return {name: getattr(options, name) for name in names if getattr(options, name, None) is not None}
+
+    given = given_of("beam", "length_penalty", "batch_tokens")
+    given |= {key: value for key, value in more.items() if value is not None}
+    sampling = given_of("temperature", "top_k", "seed")
     if getattr(options, "sampling", False):
         if options.beam is not None:
             raise UsageError("--sampling draws translations and --beam searches for the best; give one of them.")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from locant.documents.formats import Document, DocumentOptions
-from locant.documents.office import Element, Language, OfficeDocument, Package, Paragraph, Tree, read_part
+from locant.documents.office import Element, Language, OfficeDocument, Package, Paragraph, Tree
 from locant.documents.passages import Item, Mark, Text
 from locant.errors import DataError
 
@@ -25,6 +24,7 @@ _CONTAINERS = {"hyperlink", "smartTag", "ins", "moveTo", "fldSimple", "customXml
 _IGNORED = {"proofErr", "lastRenderedPageBreak", "softHyphen"}
 _PROPERTIES = {"pPr", "sdtPr", "sdtEndPr", "smartTagPr", "customXmlPr", "fldData"}
 _PAIRS = ("bookmark", "commentRange", "perm")
+_DEPTHS = {"begin": 1, "end": -1}  # of the signs of a field
 _INVISIBLE = {"lang", "noProof"}  # of a format
 _AFTER_LANGUAGE = {"eastAsianLayout", "specVanish", "oMath", "rPrChange"}  # in a format, by the schema
 
@@ -49,12 +49,11 @@ def read_docx(content: bytes, options: DocumentOptions) -> Document:
     names = [name for name in dict.fromkeys(names) if name in package.names]
     if not names:
         raise DataError(f"The document is no {_TITLE}: it has no text.")
-    parts = [read_part(name, package.parse(name), _is_translated, _Paragraph) for name in names]
-    return OfficeDocument(package, parts, _note_language)
+    return OfficeDocument(package, names, _is_translated, lambda tree: _Paragraph, _note_language)
 
 
 def _is_translated(element: Element) -> bool:
-    return _is(element, "p") and _name(element.getparent()) != "moveFrom"
+    return _name(element) == "p" and _name(element.getparent()) != "moveFrom"
 
 
 def _name(element: Any) -> str:
@@ -65,22 +64,22 @@ def _name(element: Any) -> str:
     return tag.rpartition("}")[2]
 
 
-def _is(element: Element, name: str) -> bool:
-    return _name(element) == name
+def _attribute(element: Element, name: str) -> str:
+    return str(next((value for key, value in element.attrib.items() if str(key).endswith("}" + name)), ""))
 
 
-@dataclass(frozen=True)
-class _Format:
+def _child(element: Element, name: str) -> Element | None:
+    return next((child for child in element if _name(child) == name), None)
+
+
+class _Format(NamedTuple):
     """The format of words that is not that of the others in the paragraph."""
 
     properties: Element | None
 
 
-@dataclass(frozen=True)
-class _Whole:
-    """Elements that stay together: each stands in the paragraph, or in a run of a format."""
-
-    elements: tuple[tuple[Element, Element | None, bool], ...]
+_Node = tuple[Any, Any, bool]
+"""An element between words, the format of its run, and whether it is in one."""
 
 
 class _Paragraph(Paragraph):
@@ -90,7 +89,7 @@ class _Paragraph(Paragraph):
         self._plain_key, self._plain = _commonest_format(element)
         self._formats: list[Element | None] = [self._plain]  # of what is written
         self._open = ""  # name of the marks of a format that is not the plain one, and goes on
-        self._field: list[Any] = []  # elements of a field before its result
+        self._field: list[_Node] = []  # elements of a field before its result
         self._depth = 0  # of fields within the instructions of one
         super().__init__(element)
 
@@ -103,15 +102,15 @@ class _Paragraph(Paragraph):
                 yield from self._run(child)
                 continue
             yield from self._format("")
-            if name == "sdt" and any(_is(each, "sdtContent") for each in child):
-                yield from self._around(child, next(each for each in child if _is(each, "sdtContent")))
+            if name == "sdt" and (content := _child(child, "sdtContent")) is not None:
+                yield from self._around(child, content)
             elif name in _CONTAINERS:
                 yield from self._around(child, child)
             else:
                 yield self._point(child, None, is_in_run=False)
         yield from self._format("")
         if parent is self.element and self._field:  # its result is in another paragraph
-            yield Mark("void", _Whole(tuple(self._field)))
+            yield Mark("void", tuple(self._field))
 
     def _format(self, key: str, properties: Element | None = None) -> Iterator[Item]:
         """Yield the marks between words of one format and of another; neighbouring runs of a format are one."""
@@ -125,16 +124,15 @@ class _Paragraph(Paragraph):
 
     def _point(self, element: Element, properties: Element | None, *, is_in_run: bool) -> Mark:
         """Return the mark for an element between words."""
-        raw = _Whole(((element, properties, is_in_run),))
-        name = _name(element)
+        raw, name = ((element, properties, is_in_run),), _name(element)
         for pair in _PAIRS:
             if name in (f"{pair}Start", f"{pair}End"):
-                number = next((value for key, value in element.attrib.items() if str(key).endswith("}id")), "")
-                return Mark("open" if name.endswith("Start") else "close", raw, f"{pair} {number}")
+                kind: Literal["open", "close"] = "open" if name.endswith("Start") else "close"
+                return Mark(kind, raw, f"{pair} {_attribute(element, 'id')}")
         return Mark("void", raw)
 
     def _run(self, run: Element) -> Iterator[Item]:
-        properties = _properties(run)
+        properties = _child(run, "rPr")
         key = _format_key(properties)
         yield from self._format("" if key == self._plain_key else f"format-{key.hex()}", properties)
         for child in run:
@@ -149,29 +147,25 @@ class _Paragraph(Paragraph):
             elif name == "noBreakHyphen":
                 yield Text("\u2011")
             elif name in ("tab", "br", "cr", "ptab"):
-                yield Mark("break", _Whole(((child, properties, True),)))
+                yield Mark("break", ((child, properties, True),))
             else:
                 yield self._point(child, properties, is_in_run=True)
 
     def _field_part(self, child: Element, properties: Element | None) -> Iterator[Item]:
         """Yield the marks of a field: what stands before its result opens it, its end closes it."""
-        kind = next((value for key, value in child.attrib.items() if str(key).endswith("}fldCharType")), "")
-        is_sign = _is(child, "fldChar")
+        is_sign = _name(child) == "fldChar"
+        kind = _attribute(child, "fldCharType") if is_sign else ""
         part = (child, properties, True)
-        if not self._field and not (is_sign and kind == "begin"):
-            if is_sign and kind == "end":
-                yield Mark("close", _Whole((part,)), "field")
-            else:
-                yield Mark("void", _Whole((part,)))
+        if not self._field and kind != "begin":
+            yield Mark("close", (part,), "field") if kind == "end" else Mark("void", (part,))
             return
         self._field.append(part)
-        if is_sign:
-            self._depth += {"begin": 1, "end": -1}.get(str(kind), 0)
+        self._depth += _DEPTHS.get(kind, 0)
         if is_sign and ((kind == "separate" and self._depth == 1) or self._depth == 0):
-            raw = _Whole(tuple(self._field))
+            raw = tuple(self._field)
             self._field = []
-            is_open, self._depth = self._depth == 1, 0
-            yield Mark("open" if is_open else "void", raw, "field" if is_open else "")
+            yield Mark("open", raw, "field") if self._depth else Mark("void", raw)
+            self._depth = 0
 
     def _write(self, parent: Element, part: str | Mark) -> None:
         if isinstance(part, str):
@@ -183,7 +177,7 @@ class _Paragraph(Paragraph):
         elif part.raw is None:
             self._formats.pop()
         else:
-            for element, properties, is_in_run in part.raw.elements:
+            for element, properties, is_in_run in part.raw:
                 parent.append(self._in_run(element, properties) if is_in_run else element)
 
     def _empty(self, element: Element) -> None:
@@ -203,13 +197,12 @@ def _commonest_format(paragraph: Element) -> tuple[bytes, Element | None]:
     examples: dict[bytes, Element | None] = {}
     depth = 0  # of fields
     for run in paragraph.iter():
-        if _is(run, "fldChar"):
-            kind = next((value for key, value in run.attrib.items() if str(key).endswith("}fldCharType")), "")
-            depth = max(depth + {"begin": 1, "end": -1}.get(str(kind), 0), 0)
-        elif _is(run, "r"):
-            properties = _properties(run)
+        if _name(run) == "fldChar":
+            depth = max(depth + _DEPTHS.get(_attribute(run, "fldCharType"), 0), 0)
+        elif _name(run) == "r":
+            properties = _child(run, "rPr")
             key = _format_key(properties)
-            size = sum(len(each.text or "") for each in run if _is(each, "t"))
+            size = sum(len(each.text or "") for each in run if _name(each) == "t")
             is_outside = not depth and _name(run.getparent()) not in ("hyperlink", "fldSimple")
             place = is_outside and size > 0, key
             formats[place] = formats.get(place, 0) + size
@@ -223,12 +216,12 @@ def _note_language(tree: Tree, paragraphs: Sequence[Element], language: Language
     name = {"western": "val", "asian": "eastAsia", "complex": "bidi"}[language.kind]
     code = f"{language.code}-{language.region}" if language.region else language.code
     for paragraph in paragraphs:
-        for run in (each for each in paragraph.iter() if _is(each, "r")):
-            properties = _properties(run)
+        for run in (each for each in paragraph.iter() if _name(each) == "r"):
+            properties = _child(run, "rPr")
             if properties is None:
                 properties = run.makeelement(_tag(run, "rPr"), {})
                 run.insert(0, properties)
-            noted = next((child for child in properties if _is(child, "lang")), None)
+            noted = _child(properties, "lang")
             if noted is None:
                 noted = run.makeelement(_tag(run, "lang"), {})
                 place = next((at for at, child in enumerate(properties) if _name(child) in _AFTER_LANGUAGE), None)
@@ -240,10 +233,6 @@ def _note_language(tree: Tree, paragraphs: Sequence[Element], language: Language
 def _tag(element: Element, name: str) -> str:
     """Return a name in the namespace of an element."""
     return str(element.tag).rpartition("}")[0] + "}" + name
-
-
-def _properties(run: Element) -> Element | None:
-    return next((child for child in run if _is(child, "rPr")), None)
 
 
 def _format_key(properties: Element | None) -> bytes:

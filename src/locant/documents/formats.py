@@ -208,19 +208,13 @@ _STRUCTURED = frozenset(
         ".qmd .rmd .mediawiki .wiki .textile .ftl .xcstrings .plist .resw .resjson .json5 .jsonc .ndjson .geojson "
         ".tbx .sdlxliff .mxliff .mqxliff .txlf .ts .svg .xsl .xslt .xsd .dtd .fb2 .rss .atom .opml .eml .mbox .ics "
         ".vcf .j2 .jinja .jinja2 .erb .haml .hbs .mustache .liquid .twig .ejs .vue .svelte .astro .jsp .aspx "
-        ".cshtml .php .js .jsx .tsx .css .scss .py .java .cpp .sql .cfg .conf",
-    )
-)
-"""Ends of names of files with a structure that is not known, which a translation of their lines would destroy."""
-_PACKED = frozenset(
-    re.findall(
-        r"\S+",
+        ".cshtml .php .js .jsx .tsx .css .scss .py .java .cpp .sql .cfg .conf "
         ".pdf .doc .dot .rtf .pages .key .numbers .epub .mobi .azw3 .wpd .fodt .pptx .ppt .xlsx .xls .odp .ods "
         ".odg .idml .zip .tar .tgz .bz2 .xz .zst .7z .rar .mo .qm .msg .parquet .png .jpg .jpeg .gif .webp .mp3 "
         ".wav .mp4 .mkv",
     )
 )
-"""Ends of names of files that have no lines."""
+"""Ends of names of files with a structure that is not known, which a translation of their lines would destroy."""
 
 
 def check_lines_of(name: str | PurePath) -> None:
@@ -231,15 +225,12 @@ def check_lines_of(name: str | PurePath) -> None:
     """
     path = PurePath(name)
     inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    suffix = inner.suffix.lower()
     if inner != path and (kind := format_of(inner)) and kind.name != "text":
         raise UsageError(f"{path}: {kind.title} is read unpacked. Unpack it first (gunzip).")
-    if suffix in _PACKED:
-        raise UsageError(f"{path}: files of the kind {suffix} are not read. Save it as .docx, .odt, .html or text.")
-    if suffix in _STRUCTURED:
+    if inner.suffix.lower() in _STRUCTURED:
         raise UsageError(
-            f"{path}: the structure of {suffix} files is not known, and a translation of the lines would destroy it. "
-            "Give --format lines to translate every line all the same, or the name of a format."
+            f"{path}: the structure of {inner.suffix} files is not known, and a translation of the lines would destroy "
+            "it. Save it as .docx, .odt, .html or text, or give --format lines to translate every line all the same."
         )
 
 

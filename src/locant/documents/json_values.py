@@ -52,7 +52,8 @@ def _stretches(text: str, keys: Sequence[tuple[str, ...]]) -> Iterator[tuple[str
                 path[-1] = str(json.loads(raw))
                 yield raw, False
             else:
-                yield raw, not keys or _is_chosen([key for key in path if key is not None], keys)
+                known = [key for key in path if key is not None]
+                yield raw, not keys or any(tuple(known[-len(key) :]) == key for key in keys)
             continue
         if raw in ("{", "["):
             path.append(None)
@@ -63,10 +64,6 @@ def _stretches(text: str, keys: Sequence[tuple[str, ...]]) -> Iterator[tuple[str
         if found["sign"]:
             at_key = raw == "{" or (raw == "," and groups[-1])
         yield raw, False
-
-
-def _is_chosen(path: Sequence[str], keys: Sequence[tuple[str, ...]]) -> bool:
-    return any(tuple(path[-len(key) :]) == key for key in keys)
 
 
 def _texts(raw: str) -> Iterator[Text]:

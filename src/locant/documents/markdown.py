@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import html
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from locant.documents.formats import (
     LONGEST_KEPT,
@@ -26,6 +27,7 @@ from locant.documents.formats import (
 from locant.documents.markup import KEPT_TAGS, VOID_TAGS, cut_html
 from locant.documents.passages import FoundMark, Item, Mark, Passage, Text, Written, with_marks
 from locant.lazy import require_package
+from locant.text.spans import Span
 
 _OPTIONS = (
     "ENABLE_TABLES ENABLE_FOOTNOTES ENABLE_STRIKETHROUGH ENABLE_TASKLISTS ENABLE_HEADING_ATTRIBUTES "
@@ -75,6 +77,7 @@ _BLOCK = re.compile(
     r"(?P<title>[^\"\r\n]*)(?P<tail>\"?[ \t]*)(?=\r?\n(?:[ \t]*\r?\n)?(?P=indent)(?: {4}|\t))",
     re.MULTILINE,
 )
+_STEP = 1_000  # characters
 _DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]+)\]:", re.MULTILINE)
 
 # What is markup, inside of a line and where one begins; what only looks so is not escaped.
@@ -91,16 +94,15 @@ _LINE_START = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class _Event:
+class _Event(NamedTuple):
     """What the parser has found.
 
     Attributes:
         kind: ``Start`` and ``End`` of something, or what it is.
         name: Of what starts or ends.
         value: What the parser says of it.
-        start: Where it begins, in bytes.
-        end: Where it ends.
+        start: Offset of its first character.
+        end: Offset behind the last one.
     """
 
     kind: str
@@ -110,12 +112,21 @@ class _Event:
     end: int
 
 
-def _events(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[_Event]:
-    """Yield what the parser finds; where something is hidden from it, in bytes, that is an event of its own."""
+def _events(text: str, hidden: Sequence[Span]) -> Iterator[_Event]:
+    """Yield what the parser finds; where something is hidden from it, that is an event of its own."""
     pyromark = require_package("pyromark", "Reading Markdown")
     options = pyromark.Options(0)
     for name in _OPTIONS.split():
         options |= pyromark.Options[name]
+    raw = text.encode()
+    steps = range(0, len(text) - _STEP, _STEP)
+    starts = [0, *accumulate(len(text[at : at + _STEP].encode()) for at in steps)]
+
+    def characters(size: int) -> int:
+        """Return how many characters so many bytes are."""
+        step = bisect_right(starts, size) - 1
+        return step * _STEP + len(raw[starts[step] : size].decode())
+
     found: Any
     kind: Any
     value: Any
@@ -123,25 +134,25 @@ def _events(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[_Event]:
     for found, span in pyromark.events_with_range(text, options=options, merge_text=False):
         kind, value = (found, None) if isinstance(found, str) else next(iter(found.items()))
         name, inner = next(iter(value.items())) if isinstance(value, dict) else (value, value)
-        start, end = span["start"], span["end"]
+        start, end = characters(span["start"]), characters(span["end"])
         while kind == "Text" and number < len(hidden) and hidden[number][0] < end:
             first, last = hidden[number]
             number += 1
-            if start <= first and last <= end == start + len(inner.encode()):
+            if start <= first and last <= end == start + len(inner):
                 if start < first:
-                    yield _Event("Text", "", inner.encode()[: first - start].decode(), start, first)
+                    yield _Event("Text", "", inner[: first - start], start, first)
                 yield _Event("Hidden", "", "", first, last)
-                inner, start = inner.encode()[last - start :].decode(), last
+                inner, start = inner[last - start :], last
         if kind != "Text" or start < end:
             yield _Event(kind, name if kind in ("Start", "End") else "", inner, start, end)
 
 
-def _without_commands(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """Return text without commands in braces, and where they were in its bytes.
+def _without_commands(text: str) -> tuple[str, list[Span]]:
+    """Return text without commands in braces, and where they were.
 
-    Where they are alone on their lines, nothing stands in their place, else letters; the bytes are as many.
+    Where they are alone on their lines, nothing stands in their place, else letters; the characters are as many.
     """
-    commands: list[tuple[int, int]] = []
+    commands: list[Span] = []
     begun: tuple[str, int] | None = None  # a command around code
     for start, end in _commands(text):
         named = _NAME.match(text, start, end)
@@ -156,25 +167,22 @@ def _without_commands(text: str) -> tuple[str, list[tuple[int, int]]]:
             start = commands.pop()[0]
         commands.append((start, end))
     pieces: list[str] = []
-    hidden: list[tuple[int, int]] = []
-    place = size = 0
+    hidden: list[Span] = []
+    place = 0
     for number, (start, end) in enumerate(commands):
         gap, following = text[place:start], commands[number + 1][0] if number + 1 < len(commands) else None
         rest, newline, _ = text[end:following].partition("\n")
         begins_line = (not place or "\n" in gap) and not gap.rpartition("\n")[2].strip(" \t>")
         is_alone = begins_line and not rest.strip() and (newline or following is None)
-        pieces.append(gap)
-        size += len(gap.encode())
-        pieces.append(_blank(text[start:end]) if is_alone else "z" * len(text[start:end].encode()))
+        pieces += [gap, _blank(text[start:end]) if is_alone else "z" * (end - start)]
         if not is_alone:
-            hidden.append((size, size + len(pieces[-1])))
-        size += len(pieces[-1])
+            hidden.append((start, end))
         place = end
     return "".join([*pieces, text[place:]]), hidden
 
 
 def _blank(text: str) -> str:
-    return "".join(line if line in "\r\n" else " " * len(line.encode()) for line in re.split(r"([\r\n])", text))
+    return re.sub(r"[^\r\n]", " ", text)
 
 
 def _without_fences(text: str) -> str:
@@ -217,18 +225,21 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
     """
     start, text = decode(content)
     check_items(sum(text.count(sign) for sign in "\n*_[]<>`~|&$\\"))
-    raw, document, place = text.encode("utf-8"), TextDocument(start), 0
+    document, place = TextDocument(start), 0
     labels = {" ".join(found[1].lower().split()) for found in _DEFINITION.finditer(text)}
     blocks: list[str] = []
     line: list[_Event] = []
     skipped: _Event | None = None  # a block that has no text
     without, hidden = _without_commands(text)
     seen = _without_fences(without)
-    headings = seen.encode("utf-8")
-    for event in chain(_events(seen, hidden), [_Event("Rule", "", None, len(raw), len(raw))]):
+    for event in chain(_events(seen, hidden), [_Event("Rule", "", None, len(text), len(text))]):
         if skipped:
             if event.kind == "End" and event.name == skipped.name:
-                place = _end_skipped(raw, document, place, skipped, event, blocks)
+                # Lines of a quotation begin with signs that are no HTML.
+                if event.name == "HtmlBlock" and "BlockQuote" not in blocks:
+                    document.keep(text[place : skipped.start])
+                    _add_html(text[skipped.start : event.end], document)
+                    place = event.end
                 skipped = None
             continue
         is_block = event.kind in ("Rule", "Html") or (event.kind in ("Start", "End") and event.name not in _INLINE)
@@ -236,9 +247,9 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
             line.append(event)
             continue
         if line:
-            first, place_after, items = _passage(raw, line)
-            document.keep(raw[place:first].decode("utf-8"))
-            in_heading = blocks[-1:] == ["Heading"] and b"#" in headings[raw.rfind(b"\n", 0, first) + 1 : first]
+            first, place_after, items = _passage(text, line)
+            document.keep(text[place:first])
+            in_heading = blocks[-1:] == ["Heading"] and "#" in seen[text.rfind("\n", 0, first) + 1 : first]
             write = partial(_write, source=items, labels=labels, in_heading=in_heading, in_table="TableCell" in blocks)
             document.add(items, write)
             place, line = place_after, []
@@ -248,35 +259,25 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
             blocks.append(event.name)
         elif event.kind == "End":
             blocks.pop()
-    document.keep(raw[place:].decode("utf-8"))
+    document.keep(text[place:])
     return document
 
 
-def _end_skipped(
-    raw: bytes, document: TextDocument, place: int, begun: _Event, ended: _Event, blocks: Sequence[str]
-) -> int:
-    """Take a block of HTML apart, and return where what follows begins; other blocks stay."""
-    # Lines of a quotation begin with signs that are no HTML.
-    if begun.name != "HtmlBlock" or "BlockQuote" in blocks:
-        return place
-    document.keep(raw[place : begun.start].decode("utf-8"))
-    inner = cut_html(raw[begun.start : ended.end].decode("utf-8"))
+def _add_html(raw: str, document: TextDocument) -> None:
+    """Add a block of HTML to a document."""
+    inner = cut_html(raw)
     for part in inner.layout:
-        if not isinstance(part, int):
-            document.keep(part)
+        if isinstance(part, int):
+            document.add(_paired(with_marks(inner.passages[part], _find_commands)), inner.writers[part])
         else:
-            items: list[Item] = []
-            for item in inner.passages[part]:
-                items += with_marks([item], _find_commands) if isinstance(item, Text) else [item]
-            document.add(_paired(items), inner.writers[part])
-    return ended.end
+            document.keep(part)
 
 
-def _passage(raw: bytes, line: Sequence[_Event]) -> tuple[int, int, list[Item]]:
+def _passage(text: str, line: Sequence[_Event]) -> tuple[int, int, list[Item]]:
     """Return where a passage begins and ends, and its items."""
     line = list(_merged(line))
     first = line[0].start
-    if line[0].kind == "Text" and raw[first - 1 : first] == b"\\":
+    if line[0].kind == "Text" and text[first - 1 : first] == "\\":
         first -= 1
     items: list[Item] = []
     place = first
@@ -286,17 +287,17 @@ def _passage(raw: bytes, line: Sequence[_Event]) -> tuple[int, int, list[Item]]:
         if event.kind == "End":
             begun = links.pop()
             end = event.end
-            if begun.name == "Link" and begun.value["link_type"] == "Collapsed" and raw[end : end + 2] == b"[]":
+            if begun.name == "Link" and begun.value["link_type"] == "Collapsed" and text[end : end + 2] == "[]":
                 end += 2
-            close: str | tuple[str, str] = raw[place:end].decode("utf-8")
+            close: str | tuple[str, str] = text[place:end]
             if begun.name == "Link" and begun.value["link_type"] in ("Shortcut", "Collapsed"):
                 # Where the words are translated, which are the reference, that is written in full.
-                label = " ".join(raw[begun.start + 1 : place].decode("utf-8").split())
+                label = " ".join(text[begun.start + 1 : place].split())
                 close = str(close), f"][{label}]"
             items.append(Mark("close", close, event.name))
             place, grows = end, False
             continue
-        gap = raw[place : event.start].decode("utf-8")
+        gap = text[place : event.start]
         own = gap
         if grows:
             own = "\\" if event.kind == "Text" and gap.endswith("\\") else ""
@@ -308,7 +309,7 @@ def _passage(raw: bytes, line: Sequence[_Event]) -> tuple[int, int, list[Item]]:
             links.append(event)
             grows = True
             continue
-        written = own + raw[event.start : event.end].decode("utf-8")
+        written = own + text[event.start : event.end]
         place = max(place, event.end)
         if event.kind == "Hidden":
             commands = [written[first:last] for first, last in _commands(written)]

@@ -11,9 +11,8 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from typing import Literal
 
 from locant.documents.formats import (
     LONGEST_KEPT,
@@ -53,31 +52,25 @@ _LEXEMES = re.compile(rf"[ \t\n\r\f]+|{_ENTITY}|[^ \t\n\r\f&]+(?: [^ \t\n\r\f&]+
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A stretch of HTML.
-
-    Attributes:
-        kind: ``text``; ``open``, ``close`` or ``void`` for a tag inside a line, or an element without words of the
-            sentence; ``kept`` for an element inside a line whose words stay; ``break`` for anything else.
-        raw: Its characters.
-        name: Of a tag.
-        text: Of what is kept.
-    """
-
-    kind: Literal["text", "open", "close", "void", "kept", "break"]
-    raw: str
-    name: str = ""
-    text: str = ""
-
-
 def unescaped(text: str) -> str:
     """Return text with its entities as characters; numbers that are too long for one stay."""
     return ENTITIES.sub(lambda found: html.unescape(found[0]), text)
 
 
-def stretches(source: str, *, is_xml: bool = False) -> Iterator[Token]:
-    """Yield tags as ``open``, ``close`` and ``void``, texts, and what else there is as ``break``.
+def entity_texts(raw: str) -> Iterator[Text]:
+    """Yield text as it is read, its entities apart."""
+    place = 0
+    for found in ENTITIES.finditer(raw):
+        read = unescaped(found[0])
+        yield from (Text(raw[place : found.start()]), Text(read, None if read == found[0] else found[0]))
+        place = found.end()
+    yield Text(raw[place:])
+
+
+def stretches(source: str, *, is_xml: bool = False) -> Iterator[Mark]:
+    """Yield HTML as marks: tags as ``open``, ``close`` and ``void``, texts as ``text``, and what else there is.
+
+    The characters that they hold, joined, are the source; what is no tag and no text is a ``break``.
 
     Args:
         source: The HTML.
@@ -86,26 +79,26 @@ def stretches(source: str, *, is_xml: bool = False) -> Iterator[Token]:
     place, end = 0, source.rfind(">") + 1
     while found := _TAG.search(source, place, end):
         if place < found.start():
-            yield Token("text", source[place : found.start()])
+            yield Mark("text", source[place : found.start()])
         if found["unfinished"]:  # all that follows is a comment
-            yield Token("break", source[found.start() :])
+            yield Mark("break", source[found.start() :])
             return
         place = found.end()
         if not found["name"]:
             is_comment = found[0].startswith("<!--") and not is_xml  # which is not seen
-            yield Token("void" if is_comment else "break", found[0])
+            yield Mark("void" if is_comment else "break", found[0])
             continue
         name = found["name"].lower()
         is_void = (name in VOID_TAGS and not is_xml) or found["attributes"].endswith("/")
-        yield Token("close" if found["end"] else "void" if is_void else "open", found[0], name)
+        yield Mark("close" if found["end"] else "void" if is_void else "open", found[0], name)
         if name in _RAW and not found["end"] and not is_xml:
             closed = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(source, place)
             stop = closed.start() if closed else len(source)
             if place < stop:
-                yield Token("text", source[place:stop])
+                yield Mark("text", source[place:stop])
             place = stop
     if place < len(source):
-        yield Token("text", source[place:])
+        yield Mark("text", source[place:])
 
 
 def attributes(tag: str) -> dict[str, str]:
@@ -113,7 +106,7 @@ def attributes(tag: str) -> dict[str, str]:
     return {found[1].lower(): (found[2] or "").strip("\"'") for found in _ATTRIBUTE.finditer(tag)}
 
 
-def _is_translated(tag: Token) -> bool | None:
+def _is_translated(tag: Mark) -> bool | None:
     """Return whether the content of an element is translated; ``None`` where it does not say so."""
     if tag.name not in _RAW and "translate" in tag.raw.lower():
         given = attributes(tag.raw)
@@ -126,12 +119,12 @@ def _is_translated(tag: Token) -> bool | None:
     return False if tag.name in KEPT_TAGS or tag.name in _READINGS else None
 
 
-def read_tokens(source: str) -> Iterator[Token]:
+def read_tokens(source: str) -> Iterator[Mark]:
     """Yield the stretches of HTML; their raw characters, joined, are the source."""
     # Elements that say whether they are translated, and those of the same names within, with what holds in them.
     around: list[tuple[str, bool]] = []
     names: Counter[str] = Counter()
-    kept: list[Token] = []  # stretches of an element that stays
+    kept: list[Mark] = []  # stretches of an element that stays
 
     def leave(name: str) -> None:
         while True:
@@ -164,22 +157,22 @@ def read_tokens(source: str) -> Iterator[Token]:
                 kept = []
         else:
             is_inside = not token.name or token.name in _INLINE
-            yield token if is_inside else Token("break", token.raw, token.name)
+            yield token if is_inside else replace(token, kind="break")
     if kept:
         yield _one_token(kept)
 
 
-def _one_token(kept: Sequence[Token]) -> Token:
+def _one_token(kept: Sequence[Mark]) -> Mark:
     """Return an element that stays, or a part of one, as one stretch."""
     raw = "".join(token.raw for token in kept)
     if kept[0].kind == "open" and kept[0].name in _READINGS:
-        return Token("void", raw, kept[0].name)
+        return Mark("void", raw, kept[0].name)
     texts = () if kept[0].name == "svg" else (token.raw for token in kept if token.kind == "text")
     words = _SPACES.sub(" ", unescaped("".join(texts))).strip()
     is_whole = kept[0].kind == "open" and kept[-1].kind == "close" and kept[0].name in _INLINE
     if not is_whole or len(words) > LONGEST_KEPT:
-        return Token("break", raw)  # what has no end is not inside a line
-    return Token("kept", raw, text=words) if words else Token("void", raw, kept[0].name)
+        return Mark("break", raw)  # what has no end is not inside a line
+    return Mark("kept", raw, text=words) if words else Mark("void", raw, kept[0].name)
 
 
 def read_html(content: bytes, options: DocumentOptions) -> Document:
@@ -204,7 +197,7 @@ def cut_html(source: str, start: bytes = b"") -> TextDocument:
     """
     document = TextDocument(start)
     block: list[Item] = []
-    for token in [*read_tokens(source), Token("break", "")]:
+    for token in [*read_tokens(source), Mark("break", "")]:
         if token.kind == "break":
             if block:
                 document.add(block, write_with(escaping(block)))
@@ -212,10 +205,8 @@ def cut_html(source: str, start: bytes = b"") -> TextDocument:
             document.keep(partial(_in_language, token.raw) if token.name == "html" else token.raw)
         elif token.kind == "text":
             block += shown_texts(token.raw, follows_space=_ends_in_space(block))
-        elif token.kind == "kept":
-            block.append(Mark("kept", token.raw, text=token.text))
         else:
-            block.append(Mark(token.kind, token.raw, token.name))
+            block.append(token)
     return document
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from locant.documents.formats import LONGEST_KEPT, Document, DocumentOptions
-from locant.documents.office import Element, Language, OfficeDocument, Package, Paragraph, Tree, read_part
+from locant.documents.office import Element, Language, OfficeDocument, Package, Paragraph, Tree
 from locant.documents.passages import Item, Mark, Text, Written
 from locant.errors import DataError
 
@@ -29,7 +29,7 @@ _KEPT = {f"{_TEXT}{name}" for name in _FIELDS.split()}
 _PARAGRAPHS = (f"{_TEXT}p", f"{_TEXT}h")
 _LONGEST_SPACE = 1_000
 _WHITE = re.compile(r"[ \t\r\n]+")
-_SPACES = re.compile(r"( *)([^ ]*)")
+_HIDDEN = re.compile("((?<= ) +)")  # spaces behind another
 
 
 def read_odt(content: bytes, options: DocumentOptions) -> Document:
@@ -44,14 +44,10 @@ def read_odt(content: bytes, options: DocumentOptions) -> Document:
         raise DataError(f"The document is no {_TITLE}: its file mimetype says that it is another.")
     if "META-INF/manifest.xml" in package.names and b"encryption-data" in package.read("META-INF/manifest.xml"):
         raise DataError("The document is encrypted. Save it without a password.")
-    parts = []
-    for name in ("content.xml", "styles.xml"):
-        if name == "styles.xml" and name not in package.names:
-            continue
-        tree = package.parse(name)
-        unseen = _unseen_styles(tree)
-        parts.append(read_part(name, tree, _is_translated, partial(_Paragraph, unseen=unseen)))
-    return OfficeDocument(package, parts, _note_language)
+    names = [name for name in ("content.xml", "styles.xml") if name == "content.xml" or name in package.names]
+    return OfficeDocument(
+        package, names, _is_translated, lambda tree: partial(_Paragraph, unseen=_unseen_styles(tree)), _note_language
+    )
 
 
 def _is_translated(element: Element) -> bool:
@@ -157,19 +153,12 @@ def _note_language(tree: Tree, paragraphs: Sequence[Element], language: Language
 
 def _append_text(parent: Element, text: str, *, after_space: bool) -> None:
     """Add text at the end of an element; spaces that would not be shown, as they follow others, are elements."""
-    for spaces, words in _SPACES.findall(text):
-        hidden = len(spaces) - (0 if after_space else 1)
-        if spaces and not after_space:
-            _append_words(parent, " ")
-        if hidden > 0:
-            parent.append(parent.makeelement(f"{_TEXT}s", {f"{_TEXT}c": str(hidden)}))
-        if words:
-            _append_words(parent, words)
-        after_space = False
-
-
-def _append_words(parent: Element, words: str) -> None:
-    if len(parent):
-        parent[-1].tail = (parent[-1].tail or "") + words
-    else:
-        parent.text = (parent.text or "") + words
+    before = " " if after_space else ""
+    for number, part in enumerate(_HIDDEN.split(before + text)):
+        words = part if number else part.removeprefix(before)
+        if number % 2:
+            parent.append(parent.makeelement(f"{_TEXT}s", {f"{_TEXT}c": str(len(words))}))
+        elif len(parent):
+            parent[-1].tail = (parent[-1].tail or "") + words
+        elif words:
+            parent.text = (parent.text or "") + words

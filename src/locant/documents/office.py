@@ -7,9 +7,8 @@ import re
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from locant.documents.formats import DocumentOptions, check_items
 from locant.documents.passages import Item, Mark, Passage, Text, Written
@@ -26,31 +25,30 @@ _ENCRYPTED = 0x1  # of the flags of a member
 _LETTER = re.compile(r"[^\W\d_]")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
-
 # Word processors note three languages of a text, of which the script decides.
 _ASIAN = {"Hans", "Hant", "Hani", "Jpan", "Kore"}
-_COMPLEX = {
-    *("Arab", "Hebr", "Thaa", "Syrc", "Deva", "Beng", "Taml", "Telu", "Guru", "Gujr", "Knda", "Mlym", "Sinh", "Orya"),
-    *("Olck", "Thai", "Laoo", "Khmr", "Mymr", "Tibt"),
-}
-_REGIONS = {"Hans": "CN", "Hant": "TW"}
-"""Where the scripts of Chinese are written, which word processors tell apart by region."""
+_COMPLEX = frozenset(
+    re.findall(
+        r"\w+",
+        "Arab Hebr Thaa Syrc Deva Beng Taml Telu Guru Gujr Knda Mlym Sinh Orya Olck Thai Laoo Khmr Mymr Tibt",
+    )
+)
+_REGIONS = {"Hans": "CN", "Hant": "TW"}  # by which word processors tell the scripts of Chinese apart
 
 
-@dataclass(frozen=True)
-class Language:
+class Language(NamedTuple):
     """A language as word processors note it.
 
     Attributes:
         code: As BCP 47 has it, without script and region.
         region: ISO 3166, or nothing.
-        kind: Which of the three languages of a text it is: those of East Asia, those of scripts that run from right to
-            left or join and stack their letters, and all others.
+        kind: Which of the three languages of a text it is: that of East Asia (``asian``), that of scripts that run from
+            right to left or join and stack their letters (``complex``), or that of all others (``western``).
     """
 
     code: str
     region: str
-    kind: Literal["western", "asian", "complex"]
+    kind: str
 
     @classmethod
     def of(cls, name: str) -> Language:
@@ -61,8 +59,7 @@ class Language:
         return cls(said.code, region, "asian" if script in _ASIAN else "complex" if script in _COMPLEX else "western")
 
 
-@dataclass(frozen=True)
-class Around:
+class Around(NamedTuple):
     """What marks hold that stand around words.
 
     Attributes:
@@ -110,69 +107,35 @@ class Paragraph(ABC):
         yield from self._items(inner)
         yield Mark("close", raw, name)
 
-    def rebuild(self, written: Written) -> None:
-        """Put a translated passage in the place of the content; elements of the source move, none is copied."""
+    def rebuild(self, written: Written) -> Element:
+        """Put a translated passage in the place of the content, and return the paragraph.
+
+        Elements of the source move, none is copied.
+        """
         self._empty(self.element)
-        parents = [self.element]
-        for part in _joined(written):
-            if isinstance(part, str) or not isinstance(part.raw, Around):
-                self._write(parents[-1], part)
-            elif part.kind == "open":
-                self._empty(part.raw.inner)
-                parents[-1].append(part.raw.element)
-                part.raw.element.tail = None
-                parents.append(part.raw.inner)
-            else:
-                parents.pop()
-
-
-@dataclass
-class Part:
-    """A file of XML in a package.
-
-    Attributes:
-        name: Of the file.
-        tree: What it holds.
-        paragraphs: In the order of the file; one within another stands behind it.
-    """
-
-    name: str
-    tree: Tree
-    paragraphs: Sequence[Paragraph]
-
-
-def read_part(
-    name: str, tree: Tree, is_paragraph: Callable[[Element], bool], read: Callable[[Element], Paragraph]
-) -> Part:
-    """Return a file of XML with those of its paragraphs that have words; of others nothing is kept.
-
-    Args:
-        name: Of the file.
-        tree: What it holds.
-        is_paragraph: Whether an element is a paragraph whose words are translated.
-        read: Takes a paragraph apart.
-    """
-    found = set()
-    for element in tree.iter():
-        for text, owner in ((element.text, element), (element.tail, element.getparent())):
-            if text and _LETTER.search(text):
-                while owner is not None and not is_paragraph(owner):
-                    owner = owner.getparent()
-                found.add(owner)
-    paragraphs = [read(element) for element in tree.iter() if element in found]
-    return Part(
-        name,
-        tree,
-        [
-            each
-            for each in paragraphs
-            if any(_LETTER.search(item.text) for item in each.passage if isinstance(item, Text))
-        ],
-    )
+        parents, words = [self.element], ""
+        for part in [*written, None]:
+            if isinstance(part, (str, Text)):
+                words += part if isinstance(part, str) else part.text
+            elif part is None or part.kind != "space":
+                if words:
+                    self._write(parents[-1], words)
+                    words = ""
+                if part is None or not isinstance(part.raw, Around):
+                    if part:
+                        self._write(parents[-1], part)
+                elif part.kind == "open":
+                    self._empty(part.raw.inner)
+                    parents[-1].append(part.raw.element)
+                    part.raw.element.tail = None
+                    parents.append(part.raw.inner)
+                else:
+                    parents.pop()
+        return self.element
 
 
 NoteLanguage = Callable[[Tree, Sequence[Element], Language], bool]
-"""Notes the language of the translated paragraphs of a part; returns whether it has changed anything."""
+"""Notes the language of the translated paragraphs of a file; returns whether it has changed anything."""
 
 
 class OfficeDocument:
@@ -180,13 +143,31 @@ class OfficeDocument:
 
     Args:
         package: The package.
-        parts: Those with paragraphs, or with what the language of paragraphs is noted in.
+        names: Its files with paragraphs, or with what the language of paragraphs is noted in.
+        is_paragraph: Whether an element is a paragraph whose words are translated.
+        reader: Returns what takes the paragraphs of a file apart.
         note: Notes the language of translations.
+
+    Raises:
+        DataError: A file is missing, damaged or too large.
+        MissingExtraError: The package ``lxml`` is not installed.
     """
 
-    def __init__(self, package: Package, parts: Sequence[Part], note: NoteLanguage) -> None:
-        self._package, self._parts, self._note = package, parts, note
-        self.passages: list[Passage] = [paragraph.passage for part in parts for paragraph in part.paragraphs]
+    def __init__(
+        self,
+        package: Package,
+        names: Iterable[str],
+        is_paragraph: Callable[[Element], bool],
+        reader: Callable[[Tree], Callable[[Element], Paragraph]],
+        note: NoteLanguage,
+    ) -> None:
+        self._package, self._note = package, note
+        self._parts: list[tuple[str, Tree, list[Paragraph]]] = []
+        for name in names:
+            tree = package.parse(name)
+            paragraphs = map(reader(tree), _with_words(tree, is_paragraph))
+            self._parts.append((name, tree, [each for each in paragraphs if _has_words(each)]))
+        self.passages: list[Passage] = [each.passage for *_, paragraphs in self._parts for each in paragraphs]
 
     def written(self, translated: Sequence[Written], language: str | None = None) -> bytes:
         """Return the document with its passages translated; paragraphs without a translation stay as they are.
@@ -196,22 +177,35 @@ class OfficeDocument:
         from lxml import etree
 
         remaining = iter(translated)
-        rebuilt: dict[str, list[Element]] = {part.name: [] for part in self._parts}
-        for part in self._parts:
-            pairs = [(paragraph, next(remaining)) for paragraph in part.paragraphs]
-            for paragraph, written in reversed(pairs):  # those within others first
-                if any(isinstance(each, str) for each in written):
-                    paragraph.rebuild(written)
-                    rebuilt[part.name].append(paragraph.element)
-        is_noted = language is not None and any(rebuilt.values())
+        rebuilt: list[list[Element]] = []
+        for *_, paragraphs in self._parts:
+            pairs = list(zip(paragraphs, remaining, strict=False))
+            # Those within others first.
+            rebuilt.append([each.rebuild(new) for each, new in reversed(pairs) if any(isinstance(p, str) for p in new)])
+        said = Language.of(language) if language is not None and any(rebuilt) else None
         changed: dict[str, bytes] = {}
-        for part in self._parts:
-            noted = is_noted and self._note(part.tree, rebuilt[part.name], Language.of(str(language)))
-            if noted or rebuilt[part.name]:
-                changed[part.name] = etree.tostring(
-                    part.tree, xml_declaration=True, encoding="UTF-8", standalone=part.tree.docinfo.standalone
+        for (name, tree, _), elements in zip(self._parts, rebuilt, strict=True):
+            if (said and self._note(tree, elements, said)) or elements:
+                changed[name] = etree.tostring(
+                    tree, xml_declaration=True, encoding="UTF-8", standalone=tree.docinfo.standalone
                 )
         return self._package.written(changed)
+
+
+def _with_words(tree: Tree, is_paragraph: Callable[[Element], bool]) -> list[Element]:
+    """Return the paragraphs of a file that have letters, in its order; one within another stands behind it."""
+    found = set()
+    for element in tree.iter():
+        for text, owner in ((element.text, element), (element.tail, element.getparent())):
+            if text and _LETTER.search(text):
+                while owner is not None and not is_paragraph(owner):
+                    owner = owner.getparent()
+                found.add(owner)
+    return [element for element in tree.iter() if element in found]
+
+
+def _has_words(paragraph: Paragraph) -> bool:
+    return any(_LETTER.search(item.text) for item in paragraph.passage if isinstance(item, Text))
 
 
 def parse_xml(content: bytes, title: str, name: str) -> Tree:
@@ -253,7 +247,7 @@ class Package:
     """
 
     def __init__(self, content: bytes, title: str, options: DocumentOptions) -> None:
-        self._title = title
+        self._title, self._content = title, content
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(content))
         except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, OSError) as error:
@@ -297,6 +291,8 @@ class Package:
 
     def written(self, changed: Mapping[str, bytes]) -> bytes:
         """Return the package with some files changed; all others, and their order, stay."""
+        if not changed:
+            return self._content
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as target:
             for member in self._zip.infolist():
@@ -306,17 +302,3 @@ class Package:
                 found = changed.get(member.filename)
                 target.writestr(copy, self.read(member.filename) if found is None else found)
         return out.getvalue()
-
-
-def _joined(written: Written) -> Iterator[str | Mark]:
-    """Yield the marks of a translated passage but those for white space, and what is written between two of them."""
-    words: list[str] = []
-    for part in [*written, None]:
-        if isinstance(part, (str, Text)):
-            words.append(part if isinstance(part, str) else part.text)
-        elif part is None or part.kind != "space":
-            if text := "".join(words):
-                yield text
-            words.clear()
-            if part:
-                yield part

@@ -8,6 +8,7 @@ is not in a sentence is written as it was. Placeholders, accelerators and tags i
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,13 +55,13 @@ class Mark:
     Attributes:
         kind: ``open`` and ``close`` around characters; ``void`` between them; ``kept`` for words that stay as they are;
             ``accelerator`` before a letter, for any other letter will do; ``space`` for white space that says nothing;
-            ``break`` between sentences.
+            ``break`` between sentences; ``text`` for characters of markup that have not been read yet.
         raw: What the document has, in whatever way its format writes it.
         name: Of a pair of ``open`` and ``close``; of ``kept`` words the family that they are of.
         text: What a sentence has for ``kept`` words.
     """
 
-    kind: Literal["open", "close", "void", "kept", "accelerator", "space", "break"]
+    kind: Literal["text", "open", "close", "void", "kept", "accelerator", "space", "break"]
     raw: Any
     name: str = ""
     text: str = ""
@@ -104,53 +105,26 @@ def cut_items(items: Sequence[Item], edges: Sequence[int]) -> list[list[Item]]:
     return rows + [[] for _ in edges[len(rows) - 1 :]]
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A part of a sentence that its translation has as well.
-
-    Attributes:
-        start: Offset of its first character in the sentence.
-        end: Offset behind the last one.
-        kind: A family of :func:`~locant.documents.kept.find_kept`; ``mark`` for what a mark keeps that says none.
-        items: How the document has it.
-    """
-
-    start: int
-    end: int
-    kind: str
-    items: tuple[Item, ...]
-
-    @property
-    def text(self) -> str:
-        """Its characters."""
-        return "".join(item.text for item in self.items)
-
-
 class Sentence:
     """A sentence with what stands in it.
 
     Attributes:
         items: Texts and marks; the texts and kept words, joined, are the sentence.
         text: The sentence.
+        placed: The items with their offsets in it.
+        marks: Those that stand around or between words, with their offsets.
     """
 
     def __init__(self, items: Sequence[Item], found: Sequence[Found] = ()) -> None:
         self.items, self._found = tuple(items), found
         self.text = "".join([item.text for item in items])
-
-    def placed(self) -> Iterator[tuple[int, Item]]:
-        """Yield the items with their offsets in the sentence."""
-        yield from zip(accumulate(map(width, self.items), initial=0), self.items, strict=False)
-
-    @property
-    def marks(self) -> list[tuple[int, Mark]]:
-        """Marks that stand around or between words, with their offsets."""
-        last = len(self.text)
-        return [
+        self.placed = list(zip(accumulate(map(width, items), initial=0), items, strict=False))
+        edges = 0, len(self.text)
+        self.marks = [
             (at, item)
-            for at, item in self.placed()
+            for at, item in self.placed
             if isinstance(item, Mark)
-            and (item.kind in ("open", "close", "void") or (item.kind == "space" and at in (0, last)))
+            and (item.kind in ("open", "close", "void") or (item.kind == "space" and at in edges))
         ]
 
     def _rows(self) -> list[list[Item]]:
@@ -158,16 +132,18 @@ class Sentence:
         return cut_items(self.items, [edge for start, end, _ in self._found for edge in (start, end)])
 
     @cached_property
-    def kept(self) -> list[Kept]:
-        """What the translation has as well, in its order."""
-        kept = [
-            Kept(at, at + width(item), item.name or "mark", (item,))
-            for at, item in self.placed()
+    def kept(self) -> dict[Found, list[Item]]:
+        """What the translation has as well, in its order, and how the document has each; ``mark`` is a family too."""
+        kept: dict[Found, list[Item]] = {
+            Found(at, at + width(item), item.name or "mark"): [item]
+            for at, item in self.placed
             if isinstance(item, Mark) and item.kind == "kept"
-        ]
-        for found, row in zip(self._found, self._rows()[1::2], strict=True):
-            kept.append(Kept(*found, tuple(filter(width, row))))
-        return sorted(kept, key=lambda each: each.start)
+        }
+        kept |= {
+            found: [item for item in row if item.text]
+            for found, row in zip(self._found, self._rows()[1::2], strict=True)
+        }
+        return dict(sorted(kept.items(), key=lambda pair: pair[0].start))
 
     @property
     def is_manageable(self) -> bool:
@@ -182,17 +158,13 @@ class Sentence:
             for item in row:
                 if isinstance(item, Mark) and item.kind == "space":
                     continue
-                if number % 2 or _is_firm(item):
-                    parts += _cut_edges(gathered)
+                is_firm = item.wrap == "firm" if isinstance(item, Text) else item.kind != "accelerator"
+                if number % 2 or is_firm:
+                    parts += [*_cut_edges(gathered), item]
                     gathered.clear()
-                    parts.append(item)
                 else:
                     gathered.append(item)
         return parts + _cut_edges(gathered)
-
-
-def _is_firm(item: Item) -> bool:
-    return item.wrap == "firm" if isinstance(item, Text) else item.kind != "accelerator"
 
 
 def _cut_edges(items: Sequence[Item]) -> list[Item | Sentence]:
@@ -216,15 +188,10 @@ def cut_passage(passage: Passage, split: Splitter) -> list[Item | Sentence]:
         split: Cuts a line into sentences.
     """
     found: list[Item | Sentence] = []
-    chunk: list[Item] = []
-    for item in passage:
-        if isinstance(item, Mark) and item.kind == "break":
-            found += _cut_chunk(chunk, split)
-            found.append(item)
-            chunk = []
-        else:
-            chunk.append(item)
-    return found + _cut_chunk(chunk, split)
+    for is_break, row in groupby(passage, lambda item: isinstance(item, Mark) and item.kind == "break"):
+        items = list(row)
+        found += items if is_break else _cut_chunk(items, split)
+    return found
 
 
 def _cut_chunk(items: Sequence[Item], split: Splitter) -> list[Item | Sentence]:
@@ -233,15 +200,12 @@ def _cut_chunk(items: Sequence[Item], split: Splitter) -> list[Item | Sentence]:
         return list(items)
     # What is kept by marks is no text in which anything is found.
     seen = "".join([item.text if isinstance(item, Text) else " " * width(item) for item in items])
-    barred: set[int] = set()  # where nothing is cut
-    place = 0
-    for item in items:
-        if isinstance(item, Mark) or item.raw is not None:
-            barred.update(range(place + 1, place + width(item)))
-        place += width(item)
-    kept = [each for each in find_kept(seen) if each.start not in barred and each.end not in barred]
+    barred = _within(items)
+    kept = [each for each in find_kept(seen) if barred.isdisjoint(each[:2])]
+    letters = list(map(str.isalpha, seen))  # that are translated
     for start, end, _ in kept:
         barred.update(range(start + 1, end))
+        letters[start:end] = [False] * (end - start)
     spans: list[tuple[int, int, bool]] = []  # of pieces, and whether each is a sentence
     place = 0
     for piece in cut_text(text, split):
@@ -253,27 +217,14 @@ def _cut_chunk(items: Sequence[Item], split: Splitter) -> list[Item | Sentence]:
         spans.append((first, place, translated))
     rows = cut_items(items, [end for _, end, _ in spans])
     found: list[Item | Sentence] = []
-    number = 0
     for (start, end, translated), row, following in zip(spans, rows, rows[1:], strict=False):
         closing = list(takewhile(lambda item: isinstance(item, Mark) and item.kind == "close", following))
         row += closing  # what ends with a sentence belongs to it
         del following[: len(closing)]
-        own = []
-        while number < len(kept) and kept[number].start < end:
-            own.append(Found(kept[number].start - start, kept[number].end - start, kept[number].kind))
-            number += 1
-        found += [Sentence(row, own)] if translated and _has_words(seen[start:end], own) else row
+        own = kept[bisect_left(kept, (start,)) : bisect_left(kept, (end,))]
+        own = [Found(first - start, last - start, kind) for first, last, kind in own]
+        found += [Sentence(row, own)] if translated and any(letters[start:end]) else row
     return found + rows[-1]
-
-
-def _has_words(text: str, kept: Sequence[Found]) -> bool:
-    """Whether there is anything to translate: letters outside of what is kept."""
-    place = 0
-    for start, end, _ in kept:
-        if any(map(str.isalpha, text[place:start])):
-            return True
-        place = end
-    return any(map(str.isalpha, text[place:]))
 
 
 FoundMark = tuple[int, int, Mark]
@@ -314,33 +265,36 @@ def tag_mark(name: str, *, is_end: bool, is_empty: bool = False) -> Mark:
     return Mark("void" if is_empty or name in _VOID else "close" if is_end else "open", None, name)
 
 
-def in_messages(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield items with the marks that messages of programs have in their texts."""
-    for _, row in groupby(items, type):
-        group = list(row)
-        texts = [item for item in group if isinstance(item, Text)]
-        yield from with_marks(texts, message_marks) if texts else group
-
-
-def with_marks(items: Sequence[Text], find: Callable[[str], Iterable[FoundMark]]) -> list[Item]:
-    """Return texts with marks in them.
+def with_marks(items: Iterable[Item], find: Callable[[str], Iterable[FoundMark]]) -> list[Item]:
+    """Return items with marks in their texts.
 
     Args:
-        items: Texts.
-        find: Yields the marks of their characters, joined, in their order; one that cuts a text apart that is written
-            otherwise than it is read is left out.
+        items: Texts, in which marks are found as in one, and marks between them.
+        find: Yields the marks of characters, in their order; one that cuts a text apart that is written otherwise than
+            it is read is left out.
     """
-    within: set[int] = set()  # of what cannot be cut
+    written: list[Item] = []
+    for is_mark, row in groupby(items, lambda item: isinstance(item, Mark)):
+        texts = list(row)
+        if is_mark:
+            written += texts
+            continue
+        within = _within(texts)
+        marks = [each for each in find("".join(item.text for item in texts)) if within.isdisjoint(each[:2])]
+        rows = cut_items(texts, [edge for start, end, _ in marks for edge in (start, end)])
+        written += rows[0]
+        for (_, _, mark), inside, behind in zip(marks, rows[1::2], rows[2::2], strict=True):
+            raw = "".join(item.source for item in inside if isinstance(item, Text))
+            written += [Mark(mark.kind, raw, mark.name, mark.text), *behind]
+    return written
+
+
+def _within(items: Iterable[Item]) -> set[int]:
+    """Return the offsets at which items cannot be cut: in marks, and in what is written otherwise than it is read."""
+    within: set[int] = set()
     place = 0
     for item in items:
-        if item.raw is not None:
+        if isinstance(item, Mark) or item.raw is not None:
             within.update(range(place + 1, place + width(item)))
         place += width(item)
-    text = "".join(item.text for item in items)
-    marks = [each for each in find(text) if each[0] not in within and each[1] not in within]
-    rows = cut_items(items, [edge for start, end, _ in marks for edge in (start, end)])
-    written: list[Item] = list(rows[0])
-    for (_, _, mark), inside, behind in zip(marks, rows[1::2], rows[2::2], strict=True):
-        raw = "".join(item.source for item in inside if isinstance(item, Text))
-        written += [Mark(mark.kind, raw, mark.name, mark.text), *behind]
-    return written
+    return within

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product, takewhile, zip_longest
 
-from locant.documents.kept import PROSE, find_kept, message_families
-from locant.documents.passages import Item, Kept, Mark, Sentence, Text, Written, width
+from locant.documents.kept import PROSE, Found, find_kept, message_families
+from locant.documents.passages import Item, Mark, Sentence, Text, Written, width
 from locant.text.spans import WITHOUT_SPACES, Span, goes_on
 
 Locate = Callable[[int, int], Span | None]
@@ -48,7 +48,7 @@ class Draft:
         text: The translation.
     """
 
-    def __init__(self, sentence: Sentence, text: str, kept: Sequence[tuple[int, Kept]]) -> None:
+    def __init__(self, sentence: Sentence, text: str, kept: Sequence[tuple[int, Found]]) -> None:
         self.text, self._sentence, self._kept = text, sentence, kept
 
     @classmethod
@@ -59,20 +59,20 @@ class Draft:
         differ in what separates them. What is missing stands for others of its kind that the translation has instead,
         in their order, if these are as many.
         """
-        spans: dict[Kept, Span] = {}
+        spans: dict[Found, Span] = {}
 
         def is_free(span: Span) -> bool:
             return all(span[1] <= start or end <= span[0] for start, end in spans.values())
 
-        by_key: dict[tuple[str, str, str], list[Kept]] = {}
+        def key_in(text: str, each: Found) -> _Key:
+            return _key(each.kind, text[each.start : each.end])
+
+        by_key: dict[_Key, list[Found]] = {}
         for each in sentence.kept:
-            by_key.setdefault(_key(each.kind, each.text), []).append(each)
-        held = (
-            message_families()
-            if any(isinstance(item, Mark) and item.kind == "kept" and item.name for item in sentence.items)
-            else PROSE
-        )
-        theirs = [(each[:2], _key(each.kind, translation[slice(*each[:2])])) for each in find_kept(translation, held)]
+            by_key.setdefault(key_in(sentence.text, each), []).append(each)
+        is_message = any(isinstance(item, Mark) and item.kind == "kept" and item.name for item in sentence.items)
+        held = message_families() if is_message else PROSE
+        theirs = [(each[:2], key_in(translation, each)) for each in find_kept(translation, held)]
         # Numbers last, and the longest first, so that nothing is found in what something else is.
         for key in sorted(by_key, key=lambda key: (key[0] == "number", -len(key[2]))):
             ours = by_key[key]
@@ -83,32 +83,35 @@ class Draft:
             if len(found) > len(ours):
                 return None
             spans.update(zip(ours, found, strict=False))
-        missing = [each for each in sentence.kept if each not in spans]
-        kinds = {each: _key(each.kind, each.text)[:2] for each in missing}
-        for kind in dict.fromkeys(kinds.values()):
-            ours = [each for each in missing if kinds[each] == kind]
+        missing: dict[tuple[str, str], list[Found]] = {}
+        for each in sentence.kept:
+            if each not in spans:
+                missing.setdefault(key_in(sentence.text, each)[:2], []).append(each)
+        for kind, ours in missing.items():
             found = [span for span, other in theirs if other[:2] == kind and is_free(span)]
             if len(found) != len(ours):
                 return None
             spans.update(zip(ours, found, strict=True))
         text, seen, place = "", "", 0
-        kept: list[tuple[int, Kept]] = []
+        kept: list[tuple[int, Found]] = []
+        own: list[Span] = []  # what a rule finds again
         for each, (start, end) in sorted(spans.items(), key=lambda pair: pair[1]):
+            words, is_mark = sentence.text[each.start : each.end], isinstance(sentence.kept[each][0], Mark)
             text += translation[place:start]
-            seen += translation[place:start] + (" " * len(each.text) if isinstance(each.items[0], Mark) else each.text)
+            seen += translation[place:start] + (" " * len(words) if is_mark else words)
             kept.append((len(text), each))
-            text += each.text
+            own += [] if is_mark else [(len(text), len(text) + len(words))]
+            text += words
             place = end
         text += translation[place:]
         seen += translation[place:]
         # Nothing has grown together with a word, is there another time, garbled, or has a half of it beside it.
-        read = {found[:2]: _key(found.kind, seen[slice(*found[:2])]) for found in find_kept(seen, held)}
-        own = [(at, at + len(each.text)) for at, each in kept if not isinstance(each.items[0], Mark)]
+        read = {each[:2]: key_in(seen, each) for each in find_kept(seen, held)}
         if not all(read.pop(span, None) for span in own):
             return None
-        known = {key[2] if key[0] == "number" else key[0] for key in by_key}
-        signs = {sign for _, each in kept for sign in each.text} & set("{}%")
-        if any((key[2] if key[0] == "number" else key[0]) in known for key in read.values()) or any(
+        known = {_family(key) for key in by_key}
+        signs = {sign for each in spans for sign in sentence.text[each.start : each.end]} & set("{}%")
+        if any(_family(key) in known for key in read.values()) or any(
             text.count(sign) != sentence.text.count(sign) for sign in signs
         ):
             return None
@@ -129,7 +132,7 @@ class Draft:
         except _NoPlaceError:
             return None
         for place, each in self._kept:
-            for item in each.items:
+            for item in self._sentence.kept[each]:
                 atoms.append((place, place + width(item), item))
                 place += width(item)
         return _assembled(self.text, sorted(atoms, key=lambda atom: atom[:2]), _events(nodes))
@@ -212,7 +215,7 @@ class Draft:
 
     def _accelerators(self) -> Iterator[tuple[int, int, Item]]:
         """Yield places for the signs of accelerators: before a word with the same first letter, or the first word."""
-        for at, item in self._sentence.placed():
+        for at, item in self._sentence.placed:
             if isinstance(item, Mark) and item.kind == "accelerator":
                 letter = self._sentence.text[at : at + 1].lower()
                 places = [found.start() for found in _FIRST_LETTER.finditer(self.text)]
@@ -225,7 +228,7 @@ class Draft:
         kept = [(each.start, each.end) for _, each in self._kept]
         wraps = [
             (at, item)
-            for at, item in self._sentence.placed()
+            for at, item in self._sentence.placed
             if isinstance(item, Text) and item.wrap and not any(start <= at < end for start, end in kept)
         ]
         if not wraps:
@@ -252,14 +255,22 @@ class Draft:
             first = after + 1
 
 
-def _key(kind: str, text: str) -> tuple[str, str, str]:
-    """Return what makes two kept parts the same: their family, the signs of a number, and their text or its digits."""
+_Key = tuple[str, str, str]
+"""What makes two kept parts the same: their family, the signs of a number, and their text or its digits."""
+
+
+def _key(kind: str, text: str) -> _Key:
     if kind != "number":
         return kind, "", text
     return kind, "".join(sorted(_NO_SIGN.sub("", text))), " ".join(re.findall(r"\d+", text))
 
 
-def _occurrences(translation: str, source: str, kept: Kept) -> list[Span]:
+def _family(key: _Key) -> str:
+    """Return the digits of a number, or the family of anything else."""
+    return key[2] if key[0] == "number" else key[0]
+
+
+def _occurrences(translation: str, source: str, kept: Found) -> list[Span]:
     """Return where a kept part stands in a translation, and no part of a longer word if it is none in the source."""
     words = source[kept.start : kept.end]
     found = []
@@ -479,25 +490,25 @@ def _outside(found: str, marked: str, before: str) -> int:
     return len(found) - len(found.lstrip("".join(signs)))
 
 
-def parts_alone(translation: str, parts: Sequence[Item | Sentence], translations: Sequence[str]) -> Locate:
+def parts_alone(translation: str, parts: Sequence[Item | Sentence], known: Mapping[str, str]) -> Locate:
     """Return what locates parts of a sentence as the whole words that each of them alone is translated to.
 
     Args:
         translation: Of the whole sentence.
         parts: What :meth:`~locant.documents.passages.Sentence.parts` returns.
-        translations: Of those of them that are sentences.
+        known: The translations of those of them that are sentences.
     """
-    known: dict[Span, str] = {}
+    spans: list[tuple[int, int, str]] = []
     taken: list[Span] = []
-    remaining, place = iter(translations), 0
+    place = 0
     for part in parts:
         end = place + len(part.text)
         if isinstance(part, Sentence):
-            known[place, end] = next(remaining)
+            spans.append((place, end, known[part.text]))
         place = end
 
     def locate(start: int, end: int) -> Span | None:
-        inside = [words for (first, last), words in known.items() if first < end and start < last]
+        inside = [words for first, last, words in spans if first < end and start < last]
         if len(inside) != 1 or not (words := inside[0].strip().rstrip(_FINAL)):
             return None
         for found in re.finditer(re.escape(words), translation, re.IGNORECASE):

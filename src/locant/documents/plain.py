@@ -13,7 +13,7 @@ from locant.documents.passages import Item, Mark, Text
 from locant.documents.sentences import Splitter
 from locant.errors import DataError
 
-_LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
+_LINE = re.compile(r"([ \t]*+)((?:[^\r\n]*[^ \t\r\n])?+)([ \t]*+)(\r\n|\r|\n|\Z)")  # indent, words, blanks, end
 _LISTED = re.compile(r"(?:[-*+•–—]|\d{1,3}[.)]|\(?[A-Za-z0-9]{1,2}\))[ \t]+")  # noqa: RUF001
 _BREAK = re.compile(r"[\r\n]")
 _EMPTY_LINES = re.compile(rb"\n(?:[ \t]*\r?\n)+")
@@ -60,7 +60,7 @@ def is_plain_sentence(text: str, split: Splitter) -> bool:
 
 def _lines(text: str, *, wrapped: bool) -> Iterator[Item]:
     """Yield text with the signs of lists apart, and line breaks within wrapped paragraphs as spaces for them."""
-    lines = [(*_parts(match[1]), match[2]) for match in _LINE.finditer(text) if match[0]]
+    lines = [match.groups() for match in _LINE.finditer(text) if match[0]]
     if lines and lines[0][0]:
         yield Text(lines[0][0])
     begins = True  # a paragraph
@@ -80,13 +80,6 @@ def _lines(text: str, *, wrapped: bool) -> Iterator[Item]:
             if between:
                 yield Text(between)
             begins = True
-
-
-def _parts(line: str) -> tuple[str, str, str]:
-    """Return the indent of a line, its words, and white space behind them."""
-    words = line.strip(" \t")
-    indent = line[: len(line) - len(line.lstrip(" \t"))]
-    return indent, words, line[len(indent) + len(words) :]
 
 
 def plain_windows(file: IO[bytes], *, wrapped: bool) -> Iterator[bytes]:

@@ -7,47 +7,24 @@ from __future__ import annotations
 
 import gettext
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 from locant.documents.formats import Document, DocumentOptions, TextDocument, decode
 from locant.documents.passages import Text, Written, message_marks, with_marks
 from locant.errors import DataError
 
-_LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
-_STRING = r'"(?P<text>[^"\\]*(?:\\.[^"\\]*)*)"\s*'
-_KEYWORD = re.compile(rf"\s*(?P<word>msgctxt|msgid_plural|msgid|msgstr(?:\[\d{{1,2}}\])?)\s*{_STRING}")
-_MORE = re.compile(rf"\s*{_STRING}")
+_NEWLINE = r"(?:\r\n|\r|\n)"
+_BLANKS = r"[^\S\r\n]*+"
+_STRING = r'"((?:[^"\\\r\n]|\\[^\r\n])*+)"'
+# An empty line or a comment, or a keyword with its string, which may go over several lines.
+_PART = re.compile(
+    rf"{_BLANKS}(?:\#[^\r\n]*)?+(?:{_NEWLINE}|\Z)"
+    rf"|{_BLANKS}(?P<word>msgctxt|msgid_plural|msgid|msgstr(?:\[(?P<form>\d{{1,2}})\])?){_BLANKS}"
+    rf"(?P<strings>{_STRING}(?:{_BLANKS}{_NEWLINE}{_BLANKS}{_STRING})*+){_BLANKS}(?:{_NEWLINE}|\Z)"
+)
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _WRITTEN = str.maketrans({"\\": "\\\\", '"': '\\"', **{read: f"\\{letter}" for letter, read in _LETTERS.items()}})
-
-
-@dataclass
-class _Field:
-    """A keyword with its string.
-
-    Attributes:
-        word: The keyword, without the number of a plural form.
-        form: That number.
-        head: What stands before the string on its first line.
-        lines: All its lines.
-        end: The end of the last.
-        texts: The string, in parts.
-    """
-
-    word: str
-    form: int | None
-    head: str
-    lines: list[str]
-    end: str
-    texts: list[str]
-
-    @cached_property
-    def text(self) -> str:
-        """The string."""
-        return "".join(self.texts)
 
 
 def read_po(content: bytes, options: DocumentOptions) -> Document:
@@ -63,55 +40,36 @@ def read_po(content: bytes, options: DocumentOptions) -> Document:
     flags: list[str] = []  # of the message that follows
     own_flags: list[str] = []
     message = plural = None
-    for part in _parts(text):
-        if isinstance(part, str):
-            document.keep(part)
-            if part.startswith(("#,", "#=")):
-                flags += map(str.strip, part[2:].split(","))
+    place = 0
+    while place < len(text):
+        part = _PART.match(text, place)
+        if part is None:
+            line = len(re.findall(_NEWLINE, text[:place])) + 1
+            raise DataError(
+                f"The document is no PO catalogue: line {line} is neither a keyword with a text nor a text."
+            )
+        place, word = part.end(), part["word"] or ""
+        said = "".join(map(_unescaped, re.findall(_STRING, part["strings"] or "")))
+        if part[0].startswith(("#,", "#=")):
+            flags += map(str.strip, part[0][2:].split(","))
+        elif word == "msgid":
+            message, plural, own_flags, flags = said, None, flags, []
+        elif word == "msgid_plural":
+            plural = said
+        elif word == "msgstr" and message == "":
+            singular = _singular_form(said)
+        if not word.startswith("msgstr") or said or not message:
+            document.keep(part[0])
             continue
-        if part.word == "msgid":
-            message, plural, own_flags, flags = part.text, None, flags, []
-        elif part.word == "msgid_plural":
-            plural = part.text
-        if part.word != "msgstr" or part.text or not message:
-            document.keep("".join(part.lines))
-            if part.word == "msgstr" and message == "":
-                singular = _singular_form(part.text)
-            continue
-        source = message if plural is None or part.form == singular else plural
-        document.keep(part.head)
-        document.add(with_marks([Text(source)], partial(message_marks, flags=own_flags)))
-        document.keep(part.end)
+        is_singular = plural is None or (part["form"] and int(part["form"]) == singular)
+        document.keep(text[part.start() : part.start("strings")])
+        document.add(
+            with_marks([Text(str(message if is_singular else plural))], partial(message_marks, flags=own_flags))
+        )
+        document.keep(text[part.end("strings") : place])
     if message is None:
         raise DataError("The document is no PO catalogue: it has no msgid.")
     return document
-
-
-def _parts(text: str) -> Iterator[str | _Field]:
-    """Yield comments and empty lines, and keywords with their strings."""
-    last: _Field | None = None
-    for number, found in enumerate(_LINE.finditer(text), start=1):
-        line, end = found[1], found[2]
-        if last and (more := _MORE.fullmatch(line)):
-            last.lines.append(line + end)
-            last.end = end
-            last.texts.append(_unescaped(more["text"]))
-            continue
-        if last:
-            yield last
-            last = None
-        if not line.strip() or line.lstrip().startswith("#"):
-            yield line + end
-        elif begun := _KEYWORD.fullmatch(line):
-            word, _, form = begun["word"].rstrip("]").partition("[")
-            head = line[: begun.start("text") - 1]
-            last = _Field(word, int(form) if form else None, head, [line + end], end, [_unescaped(begun["text"])])
-        else:
-            raise DataError(
-                f"The document is no PO catalogue: line {number} is neither a keyword with a text nor a text."
-            )
-    if last:
-        yield last
 
 
 def _unescaped(raw: str) -> str:

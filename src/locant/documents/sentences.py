@@ -62,31 +62,37 @@ def fitting_splitter(split: Splitter, fits: Callable[[str], bool], whole: WholeS
 
     def split_and_fit(line: str) -> Sequence[str]:
         sentences = split(line)
+        if uncut := whole(line) if whole else ():
+            found: list[Span] = []
+            for start, end in _spans(line, sentences):
+                if found and any(first < start and found[-1][1] < last for first, last in uncut):
+                    start = found.pop()[0]
+                found.append((start, end))
+            sentences = [line[start:end] for start, end in found]
         return [
             part
-            for sentence in (_uncut(line, sentences, whole(line)) if whole else sentences)
+            for sentence in sentences
             for part in ([sentence] if fits(sentence) else split_to_fit(sentence, fits, whole))
         ]
 
     return split_and_fit
 
 
-def _uncut(line: str, sentences: Sequence[str], spans: Sequence[Span]) -> Sequence[str]:
-    """Return the sentences of a line, put together where the border of two is inside of a span."""
-    if not spans:
-        return sentences
-    found: list[Span] = []
+def _spans(line: str, sentences: Sequence[str]) -> list[Span]:
+    """Return where sentences stand in their line; what is behind one that the splitter has changed is one more."""
+    spans: list[Span] = []
     place = 0
-    for sentence in sentences:
-        start = line.find(sentence.strip(), place)
-        if start < 0:
-            return sentences  # the splitter has changed something
-        place = start + len(sentence.strip())
-        if found and any(first < start and found[-1][1] < last for first, last in spans):
-            found[-1] = found[-1][0], place
-        else:
-            found.append((start, place))
-    return [line[start:end] for start, end in found]
+    for words in map(str.strip, sentences):
+        start = line.find(words, place)
+        if start < 0 or line[place:start].strip():
+            break
+        if words:
+            place = start + len(words)
+            spans.append((start, place))
+    if rest := line[place:].strip():
+        start = line.index(rest, place)
+        spans.append((start, start + len(rest)))
+    return spans
 
 
 class Piece(NamedTuple):
@@ -108,21 +114,11 @@ def cut_text(text: str, split: Splitter) -> list[Piece]:
         text: Any text; a line break always ends a sentence.
         split: Cuts a line without white space around it.
     """
-    spans: list[tuple[int, int]] = []
+    spans: list[Span] = []
     for line in _LINE.finditer(text):
-        place, end = line.span()
         inner = line[0].strip()
-        for sentence in split(inner) if inner else ():
-            words = sentence.strip()
-            start = text.find(words, place, end)
-            if start < 0 or text[place:start].strip():
-                break  # the splitter has changed or left out something: the rest stays whole
-            if words:
-                place = start + len(words)
-                spans.append((start, place))
-        if rest := text[place:end].strip():
-            start = text.index(rest, place)
-            spans.append((start, start + len(rest)))
+        found = _spans(line[0], split(inner) if inner else ())
+        spans += [(line.start() + start, line.start() + end) for start, end in found]
     pieces: list[Piece] = []
     place = 0
     for start, end in [*spans, (len(text), len(text))]:

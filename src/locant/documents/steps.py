@@ -7,9 +7,8 @@ server answers the same questions from its queue.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from locant.documents.passages import Item, Passage, Sentence, Written, cut_passage
@@ -37,21 +36,6 @@ Steps = Generator[Sentences | Pairs, Any, list[Written]]
 """Questions, their answers, and the passages as they are to be written."""
 
 
-@dataclass
-class _Job:
-    """A sentence on its way.
-
-    Attributes:
-        sentence: The sentence.
-        draft: Its translation, with all that is kept; ``None`` where there is no such.
-        written: With all that stands in it; ``None`` as long as something has no place.
-    """
-
-    sentence: Sentence
-    draft: Draft | None = None
-    written: Written | None = None
-
-
 def translation_steps(passages: Sequence[Passage], split: Splitter, *, aligned: bool) -> Steps:
     """Translate passages.
 
@@ -72,7 +56,10 @@ def translation_steps(passages: Sequence[Passage], split: Splitter, *, aligned: 
     cut = [cut_passage(passage, split) for passage in passages]
     sentences = [piece for pieces in cut for piece in pieces if isinstance(piece, Sentence)]
     written = iter((yield from sentence_steps(sentences, aligned=aligned)))
-    return [_gathered(pieces, written) for pieces in cut]
+    return [
+        [item for piece in pieces for item in (next(written) if isinstance(piece, Sentence) else [piece])]
+        for pieces in cut
+    ]
 
 
 def sentence_steps(sentences: Sequence[Sentence], *, aligned: bool) -> Steps:
@@ -88,29 +75,42 @@ def sentence_steps(sentences: Sequence[Sentence], *, aligned: bool) -> Steps:
     Returns:
         Each sentence as it is to be written.
     """
-    jobs = [_Job(sentence) for sentence in sentences]
-    whole = [job for job in jobs if job.sentence.is_manageable]
-    translations = yield from _ask([job.sentence.text for job in whole])
-    for job, translation in zip(whole, translations, strict=True):
-        if translation == job.sentence.text:
-            job.written = list(job.sentence.items)
-        elif draft := Draft.of(job.sentence, translation):
-            job.draft, job.written = draft, draft.written()
-    drafts = [(job, job.draft) for job in whole if job.written is None and job.draft]
-    if drafts and aligned:
-        pairs = [(job.sentence.text, draft.text) for job, draft in drafts]
-        for (job, draft), pair, links in zip(drafts, pairs, (yield Pairs(pairs)), strict=True):
-            job.written = draft.written(Alignment(*pair, links).locate)
-    yield from _translate_parts([job for job in jobs if job.written is None])
-    return [job.written or [] for job in jobs]
+    written: list[Written | None] = [None] * len(sentences)  # as long as something has no place
+    drafts: dict[int, Draft] = {}  # translations of whole sentences, with all that is kept
+    known = yield from _ask([sentence.text for sentence in sentences if sentence.is_manageable])
+    for number, sentence in enumerate(sentences):
+        if sentence.is_manageable and known[sentence.text] == sentence.text:
+            written[number] = list(sentence.items)
+        elif sentence.is_manageable and (draft := Draft.of(sentence, known[sentence.text])):
+            drafts[number], written[number] = draft, draft.written()
+    unsettled = {number: draft for number, draft in drafts.items() if written[number] is None}
+    if unsettled and aligned:
+        pairs = [(sentences[number].text, draft.text) for number, draft in unsettled.items()]
+        for (number, draft), pair, links in zip(unsettled.items(), pairs, (yield Pairs(pairs)), strict=True):
+            written[number] = draft.written(Alignment(*pair, links).locate)
+    parts = {number: sentences[number].parts() for number, each in enumerate(written) if each is None}
+    known = yield from _ask([part.text for own in parts.values() for part in own if isinstance(part, Sentence)])
+    for number, own in parts.items():
+        if number in drafts:
+            written[number] = drafts[number].written(parts_alone(drafts[number].text, own, known))
+        if written[number] is None:
+            written[number] = [item for part in own for item in _alone(part, known)]
+    return [each or [] for each in written]
 
 
-def _ask(texts: list[str]) -> Generator[Sentences | Pairs, Any, list[str]]:
+def _alone(part: Item | Sentence, known: Mapping[str, str]) -> Written:
+    """Return a part of a sentence, translated for itself."""
+    if not isinstance(part, Sentence):
+        return [part]
+    translation = known[part.text]
+    return list(part.items) if translation == part.text else Draft(part, translation, ()).written() or [translation]
+
+
+def _ask(texts: list[str]) -> Generator[Sentences | Pairs, Any, dict[str, str]]:
     """Ask for the translations of sentences, each once, and of none of those without any."""
     different = list(dict.fromkeys(texts))
     answers = (yield Sentences(different)) if different else []
-    known = {text: one_line(text, str(answer)) for text, answer in zip(different, answers, strict=True)}
-    return [known[text] for text in texts]
+    return {text: one_line(text, str(answer)) for text, answer in zip(different, answers, strict=True)}
 
 
 def one_line(sentence: str, translation: str) -> str:
@@ -119,35 +119,6 @@ def one_line(sentence: str, translation: str) -> str:
     One without words is the sentence.
     """
     return translation if translation == sentence else _CONTROL.sub(" ", translation).strip() or sentence
-
-
-def _translate_parts(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, None]:
-    """Write sentences from the translations of their parts, or with the help of these."""
-    parts = [job.sentence.parts() for job in jobs]
-    texts = [[part.text for part in each if isinstance(part, Sentence)] for each in parts]
-    answers = iter((yield from _ask([text for each in texts for text in each])))
-    for job, own, asked in zip(jobs, parts, texts, strict=True):
-        translations = list(islice(answers, len(asked)))
-        if job.draft:
-            job.written = job.draft.written(parts_alone(job.draft.text, own, translations))
-        if job.written is None:
-            job.written = []
-            remaining = iter(translations)
-            for part in own:
-                if not isinstance(part, Sentence):
-                    job.written.append(part)
-                elif (translation := next(remaining)) == part.text:
-                    job.written += part.items
-                else:
-                    job.written += Draft(part, translation, ()).written() or [translation]
-
-
-def _gathered(pieces: Sequence[Item | Sentence], sentences: Iterator[Written]) -> Written:
-    """Return a passage of what stands between its sentences and the next of the written ones."""
-    written: Written = []
-    for piece in pieces:
-        written += next(sentences) if isinstance(piece, Sentence) else [piece]
-    return written
 
 
 def answer_steps(

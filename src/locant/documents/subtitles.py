@@ -6,14 +6,14 @@ the sentence.
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
+from typing import NamedTuple
 
 from locant.documents.formats import Document, DocumentOptions, TextDocument, decode, write_with
-from locant.documents.markup import ENTITIES, escaping
+from locant.documents.markup import entity_texts, escaping
 from locant.documents.passages import FoundMark, Item, Mark, Text, tag_mark, with_marks
 from locant.errors import DataError
 
@@ -33,9 +33,8 @@ _DASH = re.compile(r"\s*[-–—]\s*(?=\S)")  # noqa: RUF001
 _MOST_CUES = 4  # over which a sentence goes
 
 
-@dataclass
-class _Line:
-    """A line of a file.
+class _Line(NamedTuple):
+    """A line of a file, or a part of one up to a sign for a line break.
 
     Attributes:
         text: Without its end.
@@ -56,10 +55,14 @@ def read_subrip(content: bytes, options: DocumentOptions) -> Document:
     """
     start, text = decode(content)
     lines = _lines(text)
-    _find_cues(lines, "SubRip", is_webvtt=False)
+    if not any(_TIMES.fullmatch(line.text) for line in lines):
+        raise DataError("The document is not SubRip: it has no line of times (00:00:01,000 --> 00:00:02,000).")
     # Words that look like times are not taken for them.
     return _document(
-        lines, partial(_texts, _SUBRIP_MARK), lambda items: lambda words: words.replace("-->", "->"), start
+        _with_cues(lines, is_webvtt=False),
+        partial(_texts, _SUBRIP_MARK),
+        lambda items: lambda words: words.replace("-->", "->"),
+        start,
     )
 
 
@@ -72,14 +75,16 @@ def read_webvtt(content: bytes, options: DocumentOptions) -> Document:
     start, text = decode(content)
     if not re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", text):
         raise DataError("The document is not WebVTT: its first line does not begin with WEBVTT.")
-    lines = _lines(text)
-    _find_cues(lines, "WebVTT", is_webvtt=True)
+
+    def texts(line: str) -> Iterator[Item]:
+        for item in with_marks([Text(line)], _marks(_WEBVTT_MARK)):  # in what is written, so that `&lt;b>` is no tag
+            yield from [item] if isinstance(item, Mark) else entity_texts(item.text)
 
     def writing(passage: Sequence[Item]) -> Callable[[str], str]:
         escape = escaping(passage)
         return lambda words: escape(words).replace("-->", "--&gt;")
 
-    return _document(lines, _webvtt_texts, writing, start)
+    return _document(_with_cues(_lines(text), is_webvtt=True), texts, writing, start)
 
 
 def read_ass(content: bytes, options: DocumentOptions) -> Document:
@@ -100,7 +105,7 @@ def read_ass(content: bytes, options: DocumentOptions) -> Document:
             fields = values.count(",")
         *before, words = line.text.split(",", fields)
         if is_events and kind == "Dialogue" and 0 < fields == len(before) and not _DRAWING.search(words):
-            lines += [_Line(line.text.removesuffix(words), ""), _Line(words, line.end, cues)]
+            lines += [_Line(line.text.removesuffix(words), ""), *_cue_lines(words, line.end, cues)]
             cues += 1
         else:
             lines.append(line)
@@ -118,24 +123,31 @@ def _lines(text: str) -> list[_Line]:
     return [_Line(found[1], found[2]) for found in _LINE.finditer(text)]
 
 
-def _find_cues(lines: Sequence[_Line], title: str, *, is_webvtt: bool) -> None:
-    """Give the lines that are texts of cues the number of their cue."""
+def _cue_lines(text: str, end: str, cue: int) -> Iterator[_Line]:
+    """Yield a line of a cue, which may go on behind a sign for a line break."""
+    parts = _BREAK.split(text)
+    for words, own_end in zip(parts[::2], [*parts[1::2], end], strict=True):
+        yield _Line(words, own_end, cue)
+
+
+def _with_cues(lines: Sequence[_Line], *, is_webvtt: bool) -> Iterator[_Line]:
+    """Yield lines, those that are texts of cues with the number of their cue."""
     cue, in_cue = -1, False
-    for number, line in enumerate(lines):
-        following = lines[number + 1].text if number + 1 < len(lines) else ""
+    for line, following in zip_longest(lines, lines[1:], fillvalue=_Line("", "")):
+        is_text = False
         if _TIMES.fullmatch(line.text):
             cue, in_cue = cue + 1, True
         elif not line.text.strip():
             in_cue = in_cue and not is_webvtt  # some of SubRip have empty lines in a cue
-        elif in_cue and not (_TIMES.fullmatch(following) and (is_webvtt or line.text.strip().isdigit())):
-            line.cue = cue
-    if cue < 0 and not is_webvtt:
-        raise DataError(f"The document is not {title}: it has no line of times (00:00:01,000 --> 00:00:02,000).")
+        else:
+            is_name = _TIMES.fullmatch(following.text) and (is_webvtt or line.text.strip().isdigit())
+            is_text = in_cue and not is_name
+        yield from _cue_lines(line.text, line.end, cue) if is_text else [line]
 
 
 def _document(
-    lines: Sequence[_Line],
-    texts: Callable[[str], list[Item]],
+    lines: Iterable[_Line],
+    texts: Callable[[str], Iterable[Item]],
     escape: Callable[[Sequence[Item]], Callable[[str], str]],
     start: bytes,
 ) -> Document:
@@ -144,7 +156,7 @@ def _document(
     last: _Line | None = None  # with text
     between = ""
     joined = 1
-    for line in (part for each in lines for part in _parts(each)):
+    for line in lines:
         if line.cue is None:
             between += line.text + line.end
             continue
@@ -172,13 +184,6 @@ def _document(
     return document
 
 
-def _parts(line: _Line) -> Iterator[_Line]:
-    """Yield a line of a cue that goes on behind a sign for a line break as several."""
-    parts = _BREAK.split(line.text) if line.cue is not None else [line.text]
-    for text, end in zip(parts[::2], [*parts[1::2], line.end], strict=True):
-        yield _Line(text, end, line.cue)
-
-
 def _goes_on(before: str, after: str) -> bool:
     """Whether the text of a cue goes on in the next one: it has no end, and nothing begins."""
     before, after = before.rstrip(), after.lstrip()
@@ -201,18 +206,3 @@ def _texts(marks: re.Pattern[str], line: str) -> list[Item]:
     for number, part in enumerate(line.split(_BLANK)):
         texts += [*([Text(" ", _BLANK)] if number else []), Text(part)]
     return with_marks(texts, _marks(marks))
-
-
-def _webvtt_texts(line: str) -> list[Item]:
-    # Tags are found in what is written, so that `&lt;b>` is none.
-    items: list[Item] = []
-    for item in with_marks([Text(line)], _marks(_WEBVTT_MARK)):
-        if isinstance(item, Mark):
-            items.append(item)
-            continue
-        place = 0
-        for found in ENTITIES.finditer(item.text):
-            items += [Text(item.text[place : found.start()]), Text(html.unescape(found[0]), found[0])]
-            place = found.end()
-        items.append(Text(item.text[place:]))
-    return items

@@ -17,7 +17,7 @@ from locant.documents.sentences import fitting_splitter, sentence_splitter
 from locant.documents.steps import answer_steps, translation_steps
 from locant.errors import ConfigError, DataError
 from locant.files import open_binary_output
-from locant.parsing import read_bytes
+from locant.parsing import read_bounded, read_bytes
 from locant.streams import is_stream
 from locant.text.readers import open_bytes
 from locant.translation.lines import check_lines
@@ -175,7 +175,7 @@ def _naming(path: Path | None) -> Iterator[None]:
 
 def _read(path: Path | None, largest: int) -> bytes:
     try:
-        return read_bytes(path, largest) if path else sys.stdin.buffer.read(largest + 1)
+        return read_bytes(path, largest) if path else read_bounded(sys.stdin.buffer, largest)
     except FileNotFoundError:
         raise DataError(f"The file {path} does not exist.") from None
     except (OSError, ValueError) as error:

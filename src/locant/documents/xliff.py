@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from locant.documents.formats import Document, DocumentOptions, TextDocument, decode, write_with
-from locant.documents.markup import Token, attributes, escaping, shown_texts, stretches, unescaped
+from locant.documents.formats import Document, DocumentOptions, TextDocument, Write, decode, write_with
+from locant.documents.markup import attributes, entity_texts, escaping, shown_texts, stretches, unescaped
 from locant.documents.office import parse_xml
-from locant.documents.passages import Item, Mark, Passage, Text, Written, in_messages
+from locant.documents.passages import Item, Mark, Passage, Written, message_marks, with_marks
 from locant.errors import DataError
 from locant.languages import parse_language
 
@@ -46,10 +46,12 @@ def read_xliff(content: bytes, options: DocumentOptions) -> Document:
             preserved = said["xml:space"] == "preserve" if "xml:space" in said else around[-1][1]
             around.append((translated, preserved))
             if translated and _name(token) in _UNITS:
-                end = next((at for at in range(number, len(tokens)) if _is(tokens[at], "close", _name(token))), number)
-                if unit := _Unit.found(tokens[number - 1 : end], preserved=preserved):
-                    document.add(unit.passage, unit.write)
-                    number += unit.size - 1
+                ends = (at for at in range(number, len(tokens)) if tokens[at].kind == "close")
+                end = next((at for at in ends if _name(tokens[at]) == _name(token)), number)
+                if unit := _find_unit(tokens[number - 1 : end], preserved=preserved):
+                    passage, write, size = unit
+                    document.add(passage, write)
+                    number += size - 1
                     continue
         elif token.kind == "close":
             around.pop()
@@ -58,76 +60,63 @@ def read_xliff(content: bytes, options: DocumentOptions) -> Document:
     return document
 
 
-def _name(token: Token) -> str:
+def _name(token: Mark) -> str:
     return token.name.rpartition(":")[2]
 
 
-def _is(token: Token, kind: str, name: str) -> bool:
-    return token.kind == kind and _name(token) == name
-
-
-class _Unit:
-    """A source without a translation, from the tag around it to where the translation has its place.
+def _find_unit(tokens: Sequence[Mark], *, preserved: bool) -> tuple[Passage, Write, int] | None:
+    """Return the source of a unit, what writes the unit, and how many tokens it is up to where its translation stands.
 
     Args:
-        tokens: From the tag around the source to behind its target.
-        source: Where the source begins and ends among them.
-        target: Where the target begins; ``None`` where there is none.
+        tokens: From the tag of the unit on; there is none where it has a translation, or characters in CDATA.
         preserved: Whether white space counts.
     """
-
-    def __init__(self, tokens: Sequence[Token], source: tuple[int, int], target: int | None, preserved: bool) -> None:
-        self.size = len(tokens)
-        self.passage: Passage = _items(tokens[source[0] + 1 : source[1]], preserved)
-        self._raw = "".join(token.raw for token in tokens)
-        tags = [token.raw for token in tokens[: self.size if target is None else target]]
-        state = _NEW_STATE[_name(tokens[0])]
-        tags[0] = re.sub(r"""(\sstate=)(["'])\w+\2""", rf"\g<1>\g<2>{state}\2", tags[0])
-        prefix = tokens[source[0]].name.removesuffix("source")
-        space = tokens[source[0] - 1]
-        if target is None:
-            own = ' state="needs-review-translation"' if _name(tokens[0]) == "trans-unit" else ""
-            tags += [space.raw if space.kind == "text" else "", f"<{prefix}target{own}>"]
-        else:
-            tag = re.sub(r"\s*/>$", ">", tokens[target].raw)
-            tags.append(re.sub(r"""(\sstate=)(["'])[\w-]+\2""", rf"\g<1>\g<2>{state}\2", tag))
-        self._head, self._tail = "".join(tags), f"</{prefix}target>"
-
-    @classmethod
-    def found(cls, tokens: Sequence[Token], *, preserved: bool) -> _Unit | None:
-        """Return the unit that tokens begin with; ``None`` where it has a translation, or characters in CDATA."""
-        names = [(token.kind, _name(token)) for token in tokens]
-        if ("open", "source") not in names:
+    names = [(token.kind, _name(token)) for token in tokens]
+    if ("open", "source") not in names:
+        return None
+    first, last = names.index(("open", "source")), names.index(("close", "source"))
+    size = (names.index(("close", "seg-source")) if ("close", "seg-source") in names else last) + 1
+    if any(kind == "break" for kind, _ in names[first:size]):
+        return None
+    target = size
+    while target < len(tokens) and tokens[target].kind in ("text", "break"):
+        target += 1
+    new_state = _NEW_STATE[_name(tokens[0])]
+    name = f"{tokens[first].name.removesuffix('source')}target"
+    if names[target : target + 1] == [("void", "target")]:
+        size = target + 1
+    elif names[target : target + 1] == [("open", "target")]:
+        size = names.index(("close", "target"), target) + 1
+        is_empty = all(token.kind == "text" and not token.raw.strip() for token in tokens[target + 1 : size - 1])
+        if not is_empty and not {attributes(tokens[at].raw).get("state") for at in (0, target)} & _UNTOUCHED:
             return None
-        source = names.index(("open", "source")), names.index(("close", "source"))
-        last = names.index(("close", "seg-source")) if ("close", "seg-source") in names else source[1]
-        if any(kind == "break" for kind, _ in names[source[0] : last]):
-            return None
-        target = last + 1
-        while target < len(tokens) and tokens[target].kind in ("text", "break"):
-            target += 1
-        if names[target : target + 1] == [("void", "target")]:
-            return cls(tokens[: target + 1], source, target, preserved)
-        if names[target : target + 1] != [("open", "target")]:
-            return cls(tokens[: last + 1], source, None, preserved)
-        end = names.index(("close", "target"), target)
-        inside = tokens[target + 1 : end]
-        is_empty = all(token.kind == "text" and not token.raw.strip() for token in inside)
-        states = {attributes(tokens[at].raw).get("state") for at in (0, target)}
-        return cls(tokens[: end + 1], source, target, preserved) if is_empty or states & _UNTOUCHED else None
+    else:
+        target = size
+    raws = [token.raw for token in tokens[:size]]
+    head = [re.sub(r"""(\sstate=)(["'])\w+\2""", rf"\g<1>\g<2>{new_state}\2", raws[0]), *raws[1:target]]
+    if target < size:
+        tag = re.sub(r"\s*/>$", ">", raws[target])
+        head.append(re.sub(r"""(\sstate=)(["'])[\w-]+\2""", rf"\g<1>\g<2>{new_state}\2", tag))
+    else:
+        space = tokens[first - 1]
+        own = f' state="{new_state}"' if _name(tokens[0]) == "trans-unit" else ""
+        head += [space.raw if space.kind == "text" else "", f"<{name}{own}>"]
+    passage = _items(tokens[first + 1 : last], preserved)
+    write_target = write_with(escaping(passage))
 
-    def write(self, passage: Written) -> str:
-        """Return the unit with a translation; without one it stays."""
-        if not any(isinstance(part, str) for part in passage):
-            return self._raw
-        return f"{self._head}{write_with(escaping(self.passage))(passage)}{self._tail}"
+    def write(written: Written) -> str:
+        if not any(isinstance(part, str) for part in written):
+            return "".join(raws)  # without a translation it stays
+        return f"{''.join(head)}{write_target(written)}</{name}>"
+
+    return passage, write, size
 
 
-def _items(tokens: Sequence[Token], preserved: bool) -> list[Item]:
+def _items(tokens: Sequence[Mark], preserved: bool) -> list[Item]:
     """Return the texts of a source, with its codes as marks."""
     items: list[Item] = []
     names: list[str] = []  # of the marks that are open
-    kept: list[Token] = []  # of an element that stays
+    kept: list[Mark] = []  # of an element that stays
     depth = 0
     for token in tokens:
         if kept:
@@ -140,7 +129,11 @@ def _items(tokens: Sequence[Token], preserved: bool) -> list[Item]:
                 items.append(Mark("kept", raw, text=words) if is_word else Mark("void", raw))
                 kept = []
         elif token.kind == "text":
-            items += in_messages(_lines(token.raw) if preserved else shown_texts(token.raw, follows_space=False))
+            texts = [] if preserved else list(shown_texts(token.raw, follows_space=False))
+            for line in re.split(r"(\r?\n)", token.raw) if preserved else ():
+                # A line break ends a sentence where white space counts.
+                texts += [Mark("break", line)] if line.endswith("\n") else entity_texts(line)
+            items += with_marks(texts, message_marks)
         elif token.kind == "void":
             items.append(Mark("void", token.raw))
         elif token.kind == "close":
@@ -153,16 +146,6 @@ def _items(tokens: Sequence[Token], preserved: bool) -> list[Item]:
                 names.append(f"{token.name} {len(items)}")
                 items.append(Mark("open", token.raw, names[-1]))
     return items
-
-
-def _lines(raw: str) -> list[Item]:
-    """Return text whose white space counts: a line break ends a sentence."""
-    parts = re.split(r"(\r?\n|&[^;\s]*;)", raw)
-    return [
-        Text(part) if not number % 2 else Mark("break", part) if part.endswith("\n") else Text(unescaped(part), part)
-        for number, part in enumerate(parts)
-        if part
-    ]
 
 
 def _in_language(tag: str, attribute: str, language: str | None) -> str:

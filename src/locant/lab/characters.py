@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from locant.errors import DataError
 from locant.models.language_model import LanguageModel
+from locant.parsing import read_bounded
 from locant.text.readers import open_bytes
 from locant.training import LanguageModelBatch
 
@@ -49,9 +50,10 @@ def read_characters(path: Path) -> Characters:
         DataError: The file is missing, damaged, empty, too large or no UTF-8 text.
     """
     with open_bytes(path) as file:
-        raw = file.read(_LARGEST + 1)
-    if len(raw) > _LARGEST:
-        raise DataError(f"The text {path} has more than {_LARGEST:,} bytes. Give a part of it.")
+        try:
+            raw = read_bounded(file, _LARGEST)
+        except ValueError as error:
+            raise DataError(f"The text {path} cannot be read: {error}. Give a part of it.") from None
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Positional schemes: where a token stands, told at the input embedding, on queries and keys, or on the scores.
+"""Positional schemes: the position of a token, at the input embedding, on queries and keys, or on the scores.
 
 This package needs torch alone.
 """

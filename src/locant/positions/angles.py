@@ -113,7 +113,7 @@ class Frequencies:
 
 
 class PositionTable:
-    """Rows of a float32 function of integer positions, kept once computed; it grows by itself.
+    """Rows of a float32 function of integer positions, kept once computed; it grows automatically.
 
     It is not a module, a parameter or a buffer: casting a model cannot degrade it and checkpoints do not hold it. On
     other devices than the CPU, where reading the largest position would wait for the device, and under
@@ -162,7 +162,7 @@ def _signed(steps: int) -> int:
 
 
 def _is_long_run(positions: Tensor) -> bool:
-    """Whether positions on the CPU are consecutive, and so many that turning blocks is worth it."""
+    """Whether positions on the CPU are consecutive, and enough of them that rotating blocks is faster."""
     if torch.compiler.is_compiling() or positions.device.type != "cpu" or positions.dim() != 1:
         return False
     if positions.is_floating_point():

@@ -29,7 +29,7 @@ class Randomised(SchemeWrapper):
         positions = scheme.drawn(torch.arange(length))      # once, before the first layer
         q, k = scheme(q, k, positions)                      # in every layer
 
-    In training every call draws anew. In evaluation one fixed draw of ``evaluation_length`` positions serves every
+    In training every call draws new ones. In evaluation one fixed draw of ``evaluation_length`` positions serves every
     text, so that results repeat and decoding with a cache equals a full pass. (The paper draws in evaluation too.)
 
     Where it acts: where the wrapped scheme acts, in encoder and decoder, which draw independently. The layers of a
@@ -83,7 +83,7 @@ class Randomised(SchemeWrapper):
         return self._range if self.training else self._evaluation_length
 
     def drawn(self, positions: Tensor) -> Tensor:
-        """Return the drawn positions, of the same shape, that stand for integer ``positions``; in training, new ones.
+        """Return the drawn positions, of the same shape, for integer ``positions``; in training, new ones.
 
         Raises:
             DataError: A position is negative or beyond what can be drawn or was declared.

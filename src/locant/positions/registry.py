@@ -119,7 +119,7 @@ class SchemeRegistry(MutableMapping[str, type[PositionScheme]]):
                 import_module(module)
             self._own_loaded = True
             order = {module: number for number, module in enumerate(_MODULES)}
-            # A scheme that was imported before, alone, stands where the others expect it.
+            # A scheme that was imported before, alone, gets its place in that order.
             places = {name: order.get(each.__module__, len(order)) for name, each in self._classes.items()}
             self._classes = {name: self._classes[name] for name in sorted(places, key=places.__getitem__)}
 
@@ -147,7 +147,7 @@ def register_scheme(name: str) -> Callable[[_Scheme], _Scheme]:
 
     From then on the scheme is known wherever schemes are chosen by name: in recipes, on the command line, in
     comparisons, figures and the explorer. A package that others install names its schemes in the entry-point group
-    ``locant.schemes`` besides, so that they are found without an import. A class that is defined once more, as in a
+    ``locant.schemes`` as well, so that they are found without an import. A class that is defined once more, as in a
     notebook, takes the place of its predecessor.
 
     Args:

@@ -83,7 +83,7 @@ def expand_relative(function: Callable[[Tensor], Tensor], q_positions: Tensor, k
 class RelativeBias(PositionScheme, ABC):
     """A scheme that adds to the scores of a head a function of the relative position.
 
-    Under ``torch.compile`` and ``torch.export`` every pair is computed by itself (:meth:`pair_bias`), because the range
+    Under ``torch.compile`` and ``torch.export`` every pair is computed separately (:meth:`pair_bias`): the range
     of the positions would have to be read.
 
     Args:
@@ -161,7 +161,7 @@ class RelativeBias(PositionScheme, ABC):
         return expand_relative(lambda offsets: self.bias(offsets).to(q.dtype), q_positions, k_positions)
 
     def pair_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """Return the bias of every pair, each computed by itself: no number is read, so that compilers can trace it.
+        """Return the bias of every pair, each computed separately: no number is read, so that compilers can trace it.
 
         Args:
             q_positions: Integer positions ``[Q]`` or ``[B, Q]``.

@@ -1,4 +1,4 @@
-"""The base class of positional schemes, with the three places where a Transformer can be told where a token stands.
+"""The base class of positional schemes, with the three places where a Transformer can learn where a token is.
 
 Notation used throughout the package:
     B batch, H heads, L sequence length, Q and K numbers of queries and keys, D features of a head, E model width.
@@ -197,7 +197,7 @@ class PositionScheme(nn.Module):
         return cls(**options)
 
     def reset_parameters(self) -> None:
-        """Draw the scheme's parameters anew; a scheme without parameters has nothing to do."""
+        """Draw the scheme's parameters again; a scheme without parameters has nothing to do."""
 
     @property
     def max_positions(self) -> int | None:
@@ -319,7 +319,7 @@ class PositionScheme(nn.Module):
         return (state,)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Tell the input embeddings where they stand.
+        """Add or concatenate positions to the input embeddings.
 
         Args:
             x: Token embeddings ``[B, L, E]``, any floating dtype.
@@ -332,7 +332,7 @@ class PositionScheme(nn.Module):
         return x
 
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Tell queries and keys where they stand.
+        """Rotate or change queries and keys by their positions.
 
         A scheme may have one more argument, ``state``: what :meth:`prepare` returned for these queries and keys. Where
         a key's rotation depends on other tokens, :attr:`caches_unrotated_keys` says so.

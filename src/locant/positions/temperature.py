@@ -107,7 +107,7 @@ class Temperature(SchemeWrapper):
         return self.scheme.per_layer or isinstance(self.factor, nn.Parameter)
 
     def reset_parameters(self) -> None:
-        """Set learned factors to the given one, and draw the wrapped scheme's parameters anew."""
+        """Set learned factors to the given one, and draw the wrapped scheme's parameters again."""
         self._fill()
         super().reset_parameters()
 

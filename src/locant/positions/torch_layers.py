@@ -1,4 +1,4 @@
-"""Positions in the layers of ``torch.nn``: multi-head attention that knows where its queries and keys stand."""
+"""Positions in the layers of ``torch.nn``: multi-head attention that knows the positions of its queries and keys."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class PositionedAttention(nn.MultiheadAttention):
             padding = _added(key_padding_mask, q.dtype).view(rows, 1, 1, length)
             mask = padding if mask is None else mask + padding
         state = self.scheme.prepare(x, positions) if self.scheme.reads_state else None
-        # A bias is that of all queries at once: a state says nothing of where a part of them stands among the keys.
+        # A bias is that of all queries at once: a state does not say where a part of them is among the keys.
         bias = self.scheme.score_bias(q, k, positions, positions, *self.scheme.state_for("score_bias", state))
         if bias is not None:
             mask = bias if mask is None else bias + mask

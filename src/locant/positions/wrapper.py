@@ -62,7 +62,7 @@ class SchemeWrapper(PositionScheme):
         return self.scheme.max_positions
 
     def reset_parameters(self) -> None:
-        """Draw the wrapped scheme's parameters anew."""
+        """Draw the wrapped scheme's parameters again."""
         self.scheme.reset_parameters()
 
     def drawn(self, positions: Tensor) -> Tensor:

@@ -5,34 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Mount, Route, Router
+from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from locant.errors import LocantError
-from locant.server import routes
-from locant.server.clients import Gate, Rates, RequestError, address_of, check_envelope
+from locant.server.clients import Gate, Rates, address_of, check_envelope
+from locant.server.errors import RequestError
 from locant.server.files import FileStore
 from locant.server.logs import where_it_failed
 from locant.server.metrics import Metrics
 from locant.server.models import Models
-from locant.server.scheduler import QueueFullError, SchedulerClosedError, TooManySentencesError
+from locant.server.routes import PAGE, ROUTES, page
 from locant.server.settings import ServerSettings
 from locant.server.translating import TranslationService
 
 _LOG = logging.getLogger("locant.server")
 
-_PAGE = Path(__file__).with_name("page")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -43,12 +39,15 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 ]
+_PATHS: dict[object, str] = {page: "/"} | {answer: path for (_, path), answer in ROUTES.items()}
 _NAMES = {404: "There is nothing at this address.", 405: "This address does not know this method."}
 
 
-@dataclass
-class State:
-    """What the routes of an application share.
+class Application:
+    """The server as an ASGI application.
+
+    Around the routes are headers, an entry in the log and the metrics, and a plain sentence for what fails. The
+    arguments are those of :func:`build_app`.
 
     Attributes:
         settings: Of the server.
@@ -56,43 +55,42 @@ class State:
         gate: Lets clients in.
         files: Translated files.
         metrics: Numbers for Prometheus.
-        local: Whether it answers under names of this machine alone, and no pages of other sites.
         requests: Number of requests that are being answered.
-        page: The page of metrics that is being made, which all have that ask for it meanwhile.
+        metrics_page: The page of metrics that is being made, which all have that ask for it meanwhile.
     """
 
-    settings: ServerSettings
-    service: TranslationService
-    gate: Gate
-    files: FileStore
-    metrics: Metrics
-    local: bool = False
-    requests: int = 0
-    page: asyncio.Task[bytes] | None = None
+    def __init__(
+        self, models: Models, settings: ServerSettings, rates: Rates, files: FileStore, *, local: bool = False
+    ) -> None:
+        self.settings, self.files, self.metrics = settings, files, Metrics()
+        models = models.arranged(pivot=settings.pivot, glossaries=settings.glossaries)
+        self.service = TranslationService(models, settings, self.metrics)
+        self.gate = Gate(settings, rates)
+        self.requests = 0
+        self.metrics_page: asyncio.Task[bytes] | None = None
+        self._origins = settings.cors_origins if local else None
 
+        @asynccontextmanager
+        async def lifespan(app: object) -> AsyncIterator[None]:
+            yield
+            self.service.end()
+            files.close()
+            rates.close()
 
-class Application:
-    """The server as an ASGI application; made by :func:`build_app`.
-
-    Around the routes are headers, an entry in the log and the metrics, and a plain sentence for what fails.
-
-    Args:
-        state: What the routes share.
-        router: The routes.
-    """
-
-    def __init__(self, state: State, router: Router) -> None:
-        self.state, self._router = state, router
+        routes: list[Route | Mount] = [Route(path, answer, methods=[way]) for (way, path), answer in ROUTES.items()]
+        if settings.page:
+            routes += [Route("/", page), Mount("/page", StaticFiles(directory=PAGE))]
+        self._router = Router(routes, redirect_slashes=False, lifespan=lifespan)
         self._outermost: ASGIApp = self._answer
-        if origins := state.settings.cors_origins:
+        if settings.cors_origins:
             self._outermost = CORSMiddleware(
                 self._outermost,
-                allow_origins=list(origins),
+                allow_origins=list(settings.cors_origins),
                 allow_methods=["GET", "POST"],
                 allow_headers=["Authorization", "Content-Type"],
                 expose_headers=["Retry-After"],
             )
-        if proxies := state.settings.trusted_proxies:
+        if proxies := settings.trusted_proxies:
             self._outermost = ProxyHeadersMiddleware(self._outermost, trusted_hosts=list(proxies))  # type: ignore[arg-type,assignment]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,10 +101,10 @@ class Application:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        begun, status, shared = time.monotonic(), 0, self.state
+        begun, status = time.monotonic(), 0
         scope["app"] = self
         noted = scope.setdefault("state", {})
-        noted["locant"], noted["arrived"] = shared, asyncio.get_running_loop().time()
+        noted["arrived"] = asyncio.get_running_loop().time()
 
         async def send_on(message: Message) -> None:
             nonlocal status
@@ -120,10 +118,10 @@ class Application:
                 message = {**message, "headers": headers}
             await send(message)
 
-        shared.requests += 1
+        self.requests += 1
         try:
-            check_envelope(scope, shared.settings.cors_origins if shared.local else None)
-            if shared.requests > shared.settings.limits.connections:
+            check_envelope(scope, self._origins)
+            if self.requests > self.settings.limits.connections:
                 raise RequestError(
                     503, "The server has too many connections. Try again later.", reason="connections", retry_after=1
                 )
@@ -134,15 +132,14 @@ class Application:
             if not status:
                 await _shown(error, scope)(scope, receive, send_on)
         finally:
-            shared.requests -= 1
+            self.requests -= 1
             self._note(scope, status, time.monotonic() - begun)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         noted = scope["state"]
-        route = noted.get("route", "other")
-        self.state.metrics.answered(route, status, seconds)
-        if reason := noted.get("refused"):
-            self.state.metrics.refused.labels(reason).inc()
+        route = _PATHS.get(scope.get("endpoint"), "other")
+        reason = noted.get("refused")
+        self.metrics.answered(route, status, seconds, reason)
         if _LOG.isEnabledFor(logging.INFO):
             entry = {
                 "route": route,
@@ -159,24 +156,17 @@ class Application:
 def _shown(error: Exception, scope: Scope) -> Response:
     """Return the answer to a request that failed: a status and a sentence, as LibreTranslate words errors."""
     status, sentence, reason, headers = 500, "The server failed to answer this request.", "error", {}
-    retry_after: int | None = None
     match error:
         case RequestError():
-            status, sentence, reason, retry_after = error.status, str(error), error.reason, error.retry_after
-        case QueueFullError():
-            status, sentence, reason, retry_after = 503, str(error), "queue", error.retry_after
-        case TooManySentencesError():
-            status, sentence, reason = 400, str(error), "sentences"
-        case SchedulerClosedError():
-            status, sentence, reason, retry_after = 503, str(error), "draining", 1
+            status, sentence, reason = error.status, str(error), error.reason
+            if error.retry_after is not None:
+                headers = {"retry-after": str(error.retry_after)}
         case HTTPException():
             status, sentence, reason = error.status_code, _NAMES.get(error.status_code, error.detail), "address"
             headers = dict(error.headers or {})
         case LocantError():
             sentence = str(error)
     scope["state"]["refused"] = reason
-    if retry_after is not None:
-        headers["retry-after"] = str(retry_after)
     return JSONResponse({"error": sentence}, status, headers)
 
 
@@ -204,51 +194,6 @@ def build_app(
         DataError: A term of a glossary is wrong.
     """
     settings = settings or ServerSettings()
-    models = models.arranged(pivot=settings.pivot, glossaries=settings.glossaries)
-    limits, metrics, rates = settings.limits, Metrics(), rates or Rates()
-    state = State(
-        settings=settings,
-        service=TranslationService(models, settings, [metrics.of_model(name) for name in models.names]),
-        gate=Gate(settings, rates),
-        files=files or FileStore(60 * limits.file_minutes, limits.files, limits.files_bytes),
-        metrics=metrics,
-        local=local,
-    )
-
-    @asynccontextmanager
-    async def lifespan(app: object) -> AsyncIterator[None]:
-        yield
-        state.service.end()
-        state.files.close()
-        rates.close()
-
-    return Application(state, Router(_routes(settings), redirect_slashes=False, lifespan=lifespan))
-
-
-def _routes(settings: ServerSettings) -> list[BaseRoute]:
-    found: list[BaseRoute] = [
-        Route(path, _Endpoint(path, answer), methods=[method], name=answer.__name__)
-        for (method, path), answer in routes.ROUTES.items()
-    ]
-    if settings.page and (_PAGE / "index.html").is_file():
-        page = (_PAGE / "index.html").read_bytes()
-
-        async def index(request: Request) -> Response:
-            return Response(page, media_type="text/html; charset=utf-8")
-
-        found.append(Route("/", _Endpoint("/", index), methods=["GET"]))
-        found.append(Mount("/page", StaticFiles(directory=_PAGE)))
-    return found
-
-
-class _Endpoint:
-    """Answers requests with what a function returns, and lets through what it raises."""
-
-    def __init__(self, path: str, answer: Callable[[Request], Awaitable[Response]]) -> None:
-        self._path, self._answer = path, answer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        scope["state"]["route"] = self._path
-        response = await self._answer(Request(scope, receive, send))
-        await response(scope, receive, send)
+    limits = settings.limits
+    files = files or FileStore(60 * limits.file_minutes, limits.files, limits.files_bytes)
+    return Application(models, settings, rates or Rates(), files, local=local)

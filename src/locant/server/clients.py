@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import ipaddress
-import math
 import re
 import sqlite3
 import time
@@ -17,27 +15,13 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.types import Scope
 
-from locant.errors import LocantError
+from locant.server.errors import RequestError
 from locant.server.settings import ServerSettings
 
 _IPV6_PREFIX = 64  # whoever has one address of such a network has all of them
-_MINUTE = 60.0
+_MINUTE = 60  # seconds
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,255}(:\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?")
 _LOCAL = ("localhost", "localhost.localdomain", "ip6-localhost")
-
-
-class RequestError(LocantError):
-    """A request that cannot be answered as it is asked.
-
-    Attributes:
-        status: Of HTTP.
-        retry_after: Seconds after which it may be tried again, where that helps.
-        reason: A word for the metrics.
-    """
-
-    def __init__(self, status: int, sentence: str, *, reason: str = "invalid", retry_after: int | None = None) -> None:
-        super().__init__(sentence)
-        self.status, self.reason, self.retry_after = status, reason, retry_after
 
 
 def address_of(scope: Scope) -> str:
@@ -71,24 +55,22 @@ def check_envelope(scope: Scope, origins: Collection[str] | None = None) -> None
         RequestError: Host is missing, there twice, or no name of a host (400); the request comes from another site
             (403); the body is encoded (415).
     """
-    headers: dict[bytes, list[str]] = {}
+    found: dict[bytes, list[str]] = {}
     for name, value in scope["headers"]:
         if name in (b"host", b"origin", b"transfer-encoding", b"content-encoding"):
-            headers.setdefault(name, []).append(value.decode("latin-1"))
-    hosts = headers.get(b"host", [])
-    least = int(scope["http_version"] == "1.1")
-    if scope["http_version"] not in ("1.0", "1.1", "2") or not least <= len(hosts) <= 1:
+            found.setdefault(name, []).append(value.decode("latin-1").strip())
+    version, hosts = scope["http_version"], found.get(b"host", [])
+    if version not in ("1.0", "1.1", "2") or len(hosts) > 1 or (version == "1.1" and not hosts):
         raise RequestError(400, "The request must be HTTP/1.1 with one header Host.", reason="host")
-    if hosts and not _is_host(hosts[0]):
+    host = hosts[0] if hosts else "localhost"
+    if not _is_host(host):
         raise RequestError(400, "The header Host is not the name of a host.", reason="host")
-    if len(headers) > len(hosts):
-        if any(value.strip().lower() != "chunked" for value in headers.get(b"transfer-encoding", ())):
-            raise RequestError(400, "The only Transfer-Encoding that is read is chunked.", reason="encoding")
-        if any(value.strip().lower() not in ("", "identity") for value in headers.get(b"content-encoding", ())):
-            raise RequestError(415, "A body with a Content-Encoding is not read. Send it as it is.", reason="encoding")
-    if origins is None or not hosts:
+    if any(value.lower() != "chunked" for value in found.get(b"transfer-encoding", ())):
+        raise RequestError(400, "The only Transfer-Encoding that is read is chunked.", reason="encoding")
+    if any(value.lower() not in ("", "identity") for value in found.get(b"content-encoding", ())):
+        raise RequestError(415, "A body with a Content-Encoding is not read. Send it as it is.", reason="encoding")
+    if origins is None:
         return
-    (host,) = hosts
     if not _is_local(host):
         raise RequestError(
             403,
@@ -96,7 +78,7 @@ def check_envelope(scope: Scope, origins: Collection[str] | None = None) -> None
             "passes other names on, or --host.",
             reason="site",
         )
-    for origin in headers.get(b"origin", ()):
+    for origin in found.get(b"origin", ()):
         # Programs and extensions of browsers have schemes of their own; "null" is a page that hides where it is from.
         is_page = origin == "null" or origin.lower().startswith(("http:", "https:"))
         if is_page and not {"*", origin} & {*origins} and urlsplit(origin).netloc.lower() != host.lower():
@@ -118,9 +100,7 @@ def _is_local(host: str) -> bool:
 
 
 class Rates:
-    """Counts events of clients by the minute, for all processes of a server together.
-
-    The last sixty seconds are what has come in this minute and the share of the one before that they reach into.
+    """Counts events of clients in the last minute, for all processes of a server together.
 
     Args:
         path: A file that the processes share; by default this process counts alone.
@@ -129,25 +109,17 @@ class Rates:
     def __init__(self, path: Path | None = None) -> None:
         self._database = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
         self._database.execute("PRAGMA synchronous = OFF")
-        self._database.execute(
-            "CREATE TABLE IF NOT EXISTS counts (client, minute, count, PRIMARY KEY (client, minute))"
-        )
-        self._database.execute("CREATE TABLE IF NOT EXISTS known (address, key, PRIMARY KEY (address, key))")
+        for columns in ("counts (client, second, count, PRIMARY KEY (client, second))", "known (pair PRIMARY KEY)"):
+            self._database.execute(f"CREATE TABLE IF NOT EXISTS {columns}")
         self._cleaned = 0
-        self._known: set[tuple[str, str]] = set()
 
     def is_known(self, address: str, key: str) -> bool:
         """Return whether a key was let in from an address before."""
-        pair = address, key
-        if pair not in self._known:
-            if not self._database.execute("SELECT 1 FROM known WHERE address = ? AND key = ?", pair).fetchone():
-                return False
-            self._known.add(pair)
-        return True
+        return bool(self._database.execute("SELECT 1 FROM known WHERE pair = ?", (f"{address} {key}",)).fetchone())
 
     def note_known(self, address: str, key: str) -> None:
         """Note that a key was let in from an address."""
-        self._database.execute("INSERT OR IGNORE INTO known VALUES (?, ?)", (address, key))
+        self._database.execute("INSERT OR IGNORE INTO known VALUES (?)", (f"{address} {key}",))
 
     def count(self, client: str, limit: int, *, add: int = 1, now: float | None = None) -> int:
         """Count an event unless that would exceed the limit.
@@ -161,29 +133,21 @@ class Rates:
         Returns:
             0 where it was counted, otherwise the seconds after which one more is allowed.
         """
-        minute, passed = divmod(time.time() if now is None else now, _MINUTE)
-        ask = self._database.execute
-        ask("BEGIN IMMEDIATE" if add else "BEGIN")
-        try:
-            if self._cleaned != minute and add:
-                ask("DELETE FROM counts WHERE minute < ?", (minute - 1,))
-                self._cleaned = int(minute)
-            found = dict(ask("SELECT minute, count FROM counts WHERE client = ? AND minute >= ?", (client, minute - 1)))
-            count, before = found.get(minute, 0), found.get(minute - 1, 0)
-            allowed = count + before * (1 - passed / _MINUTE) + 1 <= limit
-            if allowed and add:
-                ask("REPLACE INTO counts VALUES (?, ?, ?)", (client, minute, count + add))
-        finally:
-            ask("COMMIT")
-        if allowed:
-            return 0
-        if count + 1 <= limit and before:
-            # In this minute, when enough of the one before is gone.
-            reached = _MINUTE * (1 - (limit - count - 1) / before)
-        else:
-            # In the next one, of which this is the one before.
-            reached = _MINUTE + _MINUTE * max(0.0, 1 - (limit - 1) / max(count, 1))
-        return max(1, math.ceil(reached - passed))
+        second = int(time.time() if now is None else now)
+        ask, earliest = self._database.execute, second - _MINUTE
+        with self._database:  # which commits
+            ask("BEGIN IMMEDIATE")
+            if self._cleaned < earliest:
+                ask("DELETE FROM counts WHERE second <= ?", (earliest,))
+                self._cleaned = second
+            asked = "SELECT TOTAL(count), MIN(second) FROM counts WHERE client = ? AND second > ?"
+            count, first = ask(asked, (client, earliest)).fetchone()
+            if count >= limit:
+                return int(first) - earliest
+            if add:
+                more = "INSERT INTO counts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count"
+                ask(more, (client, second, add))
+        return 0
 
     def close(self) -> None:
         """Close the file."""
@@ -199,19 +163,10 @@ class Gate:
     """
 
     def __init__(self, settings: ServerSettings, rates: Rates) -> None:
-        # Digests have one length, whatever that of the keys.
-        self._digests, self._rates = {name: _digest(key) for name, key in settings.keys.items()}, rates
+        # Keys are found by their digests: the time that this takes says nothing about how much of a key is right.
+        self._names, self._rates = {_digest(key): name for name, key in settings.keys.items()}, rates
         self._most, self._most_failures = settings.limits.requests_per_minute, settings.limits.failures_per_minute
         self.asks_for_keys = bool(settings.keys)
-
-    def check_address(self, request: Request) -> None:
-        """Let an address in that has not asked too often, before anything of the body is read.
-
-        Raises:
-            RequestError: It has asked too often where no keys are asked for (429).
-        """
-        if not self.asks_for_keys:
-            self._count(address_of(request.scope))
 
     def client_of(self, request: Request, key: str | None = None) -> str:
         """Let in whoever has a key, or everybody where none is needed, and return a name for the client.
@@ -224,41 +179,31 @@ class Gate:
             key: What came with it; by default the bearer of the header ``Authorization``.
 
         Raises:
-            RequestError: The key is missing (400) or wrong (403), or has been used too often, or is one too many that
-                was tried from the address (429).
+            RequestError: The key is missing (400) or wrong (403), or the client asks too often, or the key is one too
+                many that was tried from the address (429).
         """
-        address = address_of(request.scope)
-        client = address
+        client = address_of(request.scope)
         if self.asks_for_keys:
             kind, _, bearer = request.headers.get("authorization", "").partition(" ")
             key = key or (bearer.strip() if kind.lower() == "bearer" else "")
             if not key:
-                raise RequestError(
-                    400, "An API key is needed. Ask the operator of this server for one.", reason="no_key"
-                )
-            client = self._open(key, address)
-            self._count(client)
+                sentence = "An API key is needed. Ask the operator of this server for one."
+                raise RequestError(400, sentence, reason="no_key")
+            client = self._open(key, client)
+        if self._most is not None and (wait := self._rates.count(client, self._most)):
+            raise _slow_down(f"at most {self._most:,} requests a minute", wait, "rate")
         request.scope["state"]["client"] = client
         return client
 
     def _open(self, key: str, address: str) -> str:
-        # The time that this takes says nothing about how much of a key is right, nor which one it resembles.
-        given, failures = _digest(key), f"failures of {address}"
-        right = [name for name, digest in self._digests.items() if hmac.compare_digest(given, digest)]
-        name = right[0] if right else None
-        if name is None:
-            if wait := self._rates.count(failures, self._most_failures):
+        name = self._names.get(_digest(key))
+        if name is None or not self._rates.is_known(address, name):
+            if wait := self._rates.count(f"failures of {address}", self._most_failures, add=name is None):
                 raise _slow_down("too many wrong API keys from this address", wait, "key_failures")
-            raise RequestError(403, "Invalid API key", reason="wrong_key")
-        if not self._rates.is_known(address, name):
-            if wait := self._rates.count(failures, self._most_failures, add=0):
-                raise _slow_down("too many wrong API keys from this address", wait, "key_failures")
+            if name is None:
+                raise RequestError(403, "Invalid API key", reason="wrong_key")
             self._rates.note_known(address, name)
         return f"key {name}"
-
-    def _count(self, client: str) -> None:
-        if self._most is not None and (wait := self._rates.count(client, self._most)):
-            raise _slow_down(f"at most {self._most:,} requests a minute", wait, "rate")
 
 
 def _digest(key: str) -> bytes:

@@ -13,14 +13,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from locant.errors import LocantError
+from locant.server.errors import RequestError
 
 _NAME = re.compile(r"[0-9a-f]{32}\.[A-Za-z0-9_-][A-Za-z0-9._-]{0,79}")
 _MARK = 8  # letters of a name that tell the clients apart
-
-
-class NoRoomError(LocantError):
-    """The file cannot be kept."""
 
 
 class FileStore:
@@ -58,10 +54,10 @@ class FileStore:
             client: Whose it is.
 
         Raises:
-            NoRoomError: It is larger than all room, or the disk is full.
+            RequestError: It is larger than all room, or the disk is full (503).
         """
         if len(content) > self._most_bytes:
-            raise NoRoomError("The translated file is larger than what the server may keep. Send smaller files.")
+            raise _no_room("The translated file is larger than what the server may keep. Send smaller files.")
         # The folder's name is random: from the mark nobody learns who the client is.
         mark = hashlib.blake2b(client.encode("utf-8", "surrogatepass"), key=str(self._folder).encode()[-64:])
         self._make_room(owner := mark.hexdigest()[:_MARK], len(content))
@@ -73,7 +69,7 @@ class FileStore:
         except OSError:
             with suppress(OSError):
                 path.unlink()
-            raise NoRoomError("The server has no room for the translated file. Try again later.") from None
+            raise _no_room("The server has no room for the translated file. Try again later.") from None
         return kept
 
     def _make_room(self, owner: str, size: int) -> None:
@@ -115,6 +111,10 @@ class FileStore:
         """Delete all files of a folder of its own."""
         if self._temporary:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _no_room(sentence: str) -> RequestError:
+    return RequestError(503, sentence, reason="files", retry_after=60)
 
 
 def _plain(name: str) -> str:

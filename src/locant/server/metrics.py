@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
@@ -22,43 +23,51 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
-        self._requests = Counter("locant_requests", "Requests answered.", ["route", "status"], registry=registry)
-        self._seconds = Histogram(
-            "locant_request_seconds", "Time from a request to the end of its answer.", ["route"],
-            registry=registry, buckets=_SECONDS,
-        )  # fmt: skip
-        self._answers: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-        self.refused = Counter("locant_refused", "Requests refused, by the reason.", ["reason"], registry=registry)
+
+        # Each returns what has some labels, which is looked up once.
+        def counter(name: str, told: str, *labels: str) -> Callable[..., Counter]:
+            return cache(Counter(f"locant_{name}", told, labels, registry=registry).labels)
+
+        def histogram(name: str, told: str, label: str, buckets: tuple[float, ...]) -> Callable[..., Histogram]:
+            return cache(Histogram(f"locant_{name}", told, [label], registry=registry, buckets=buckets).labels)
+
+        def gauge(name: str, told: str) -> Callable[..., Gauge]:
+            found = Gauge(f"locant_{name}", told, ["model"], registry=registry, multiprocess_mode="livesum")
+            return cache(found.labels)
+
+        self._requests = counter("requests", "Requests answered.", "route", "status")
+        told = "Time from a request to the end of its answer."
+        self._seconds = histogram("request_seconds", told, "route", _SECONDS)
+        self._refused = counter("refused", "Requests refused, by the reason.", "reason")
         self.characters = Counter("locant_characters", "Characters of texts that were taken.", registry=registry)
-        named: dict[str, Any] = {"labelnames": ["model"], "registry": registry}
-        alive: dict[str, Any] = {**named, "multiprocess_mode": "livesum"}
-        self._counters = (
-            Counter("locant_sentences", "Sentences translated.", **named),
-            Counter("locant_source_tokens", "Source tokens of translated sentences.", **named),
-            Counter("locant_target_tokens", "Target tokens of translations.", **named),
-        )
-        self._batch = Histogram(
-            "locant_batch_sentences", "Sentences in the search at each step.", buckets=_SENTENCES, **named
-        )
-        self._gauges = (
-            Gauge("locant_waiting_requests", "Requests with sentences that wait.", **alive),
-            Gauge("locant_waiting_sentences", "Sentences that wait.", **alive),
-        )
+        self._sentences = counter("sentences", "Sentences translated.", "model")
+        self._source_tokens = counter("source_tokens", "Source tokens of translated sentences.", "model")
+        self._target_tokens = counter("target_tokens", "Target tokens of translations.", "model")
+        self._batch = histogram("batch_sentences", "Sentences in the search at each step.", "model", _SENTENCES)
+        self._waiting_requests = gauge("waiting_requests", "Requests with sentences that wait.")
+        self._waiting_sentences = gauge("waiting_sentences", "Sentences that wait.")
 
-    def answered(self, route: str, status: int, seconds: float) -> None:
-        """A request was answered."""
-        known = self._answers.get((route, status))
-        if known is None:  # what labels name is looked up once
-            known = self._requests.labels(route, str(status)), self._seconds.labels(route)
-            self._answers[route, status] = known
-        count, times = known
-        count.inc()
-        times.observe(seconds)
+    def answered(self, route: str, status: int, seconds: float, refused: str | None = None) -> None:
+        """A request was answered, or refused for a reason."""
+        self._requests(route, status).inc()
+        self._seconds(route).observe(seconds)
+        if refused:
+            self._refused(refused).inc()
 
-    def of_model(self, name: str) -> ModelMetrics:
-        """Return what is told of a model's work."""
-        counters, gauges = [each.labels(name) for each in self._counters], [each.labels(name) for each in self._gauges]
-        return ModelMetrics(counters, self._batch.labels(name), gauges)
+    def stepped(self, model: str, sentences: int) -> None:
+        """So many sentences were in the search of a model while it made a step."""
+        self._batch(model).observe(sentences)
+
+    def finished(self, model: str, sentences: int, source_tokens: int, target_tokens: int) -> None:
+        """So many sentences were translated by a model."""
+        self._sentences(model).inc(sentences)
+        self._source_tokens(model).inc(source_tokens)
+        self._target_tokens(model).inc(target_tokens)
+
+    def waiting(self, model: str, requests: int, sentences: int) -> None:
+        """So many wait for a model now."""
+        self._waiting_requests(model).set(requests)
+        self._waiting_sentences(model).set(sentences)
 
     def page(self) -> bytes:
         """Return the numbers in Prometheus' text format."""
@@ -67,24 +76,3 @@ class Metrics:
             registry = CollectorRegistry()
             multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
-
-
-class ModelMetrics:
-    """The numbers of a model, which its scheduler tells."""
-
-    def __init__(self, counters: list[Counter], batch: Histogram, gauges: list[Gauge]) -> None:
-        self._counters, self._batch, self._gauges = counters, batch, gauges
-
-    def stepped(self, sentences: int) -> None:
-        """So many sentences were in the search while it made a step."""
-        self._batch.observe(sentences)
-
-    def finished(self, sentences: int, source_tokens: int, target_tokens: int) -> None:
-        """So many sentences were translated."""
-        for counter, more in zip(self._counters, (sentences, source_tokens, target_tokens), strict=True):
-            counter.inc(more)
-
-    def waiting(self, requests: int, sentences: int) -> None:
-        """So many wait now."""
-        for gauge, number in zip(self._gauges, (requests, sentences), strict=True):
-            gauge.set(number)

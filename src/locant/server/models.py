@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
@@ -48,25 +47,24 @@ class ModelPlace:
         """
         named, _, folder = text.partition("=")
         pairs = [(named[: at.start()], named[at.end() :]) for at in re.finditer("-", named)]
-        pairs = [(one, to) for one, to in pairs if _CODE.fullmatch(one) and (to == "*" or _CODE.fullmatch(to))]
+        pairs = [(one, to) for one, to in pairs if _is_code(one) and (to == "*" or _is_code(to))]
         if not folder or not pairs:
             return cls(text)
-        source, target = min(pairs, key=_strangeness)
+        # Codes may have hyphens, too: regions are in capitals, languages in most cases not.
+        source, target = min(pairs, key=lambda pair: sum(code[0].isupper() for code in pair))
         for code in (source, target):
             require_language(code, text)
         return cls(folder, source, None if target == "*" else target)
 
 
-def _strangeness(codes: tuple[str, str]) -> int:
-    """Return how unlikely it is that these are meant, where codes with hyphens can be told apart in several ways."""
+def _is_code(text: str) -> bool:
+    """Whether a text may be the code of a language, whose region is one that there is."""
     from babel import Locale
 
-    found = 0
-    for code in codes:
-        region = parse_language(code).region
-        found += not code[:2].islower() and code != "*"
-        found += bool(region) and (region not in code) + 2 * (region not in Locale("en").territories)
-    return found
+    if not _CODE.fullmatch(text):
+        return False
+    region = parse_language(text).region
+    return not region or region in Locale("en").territories
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,24 +104,38 @@ Way = tuple[Route, ...]
 class Models:
     """Translators by direction.
 
+    Where several glossaries are for a direction, the one that names both languages counts alone, else the one that
+    names one.
+
     Args:
         found: Translators with their places.
+        pivot: The code of the language by way of which a text goes where no model translates it directly; ``None`` for
+            direct translation alone.
+        glossaries: Terms by direction, as :func:`read_glossaries` returns them.
 
     Attributes:
         translators: The translators.
         names: Of the models, in the same order.
         routes: The model that translates in a direction.
-        ways: The models that a text goes through in a direction; more directions than ``routes`` after
-            :meth:`arranged`.
+        ways: The models that a text goes through in a direction; with a pivot more directions than ``routes``.
         targets: The target languages of each source language.
         codes: The codes of all languages, sources first.
 
     Raises:
-        ConfigError: A model does not say its languages, or has not those that are named.
+        ConfigError: A model does not say its languages, or has not those that are named; no model translates in the
+            direction of a glossary, or translations are given for all of several directions.
+        DataError: A term is wrong; see :class:`~locant.translation.Glossary`.
         UsageError: Two models translate in the same direction.
     """
 
-    def __init__(self, found: Sequence[tuple[ModelPlace, Translator]]) -> None:
+    def __init__(
+        self,
+        found: Sequence[tuple[ModelPlace, Translator]],
+        *,
+        pivot: str | None = None,
+        glossaries: Mapping[str, Terms] | None = None,
+    ) -> None:
+        self._found = found
         self.translators = [translator for _, translator in found]
         self.names = [Path(place.folder).name or place.folder for place, _ in found]
         self.routes: dict[Direction, Route] = {}
@@ -133,55 +145,33 @@ class Models:
                     other = found[self.routes[direction].number][0].folder
                     raise UsageError(f"Both {other} and {place.folder} translate {direction}. Give one of them.")
                 self.routes[direction] = Route(number, translator, direction)
-        self._set_ways({})
-
-    def _set_ways(self, indirect: Mapping[Direction, Way]) -> None:
+        for direction, glossary in self._glossaries(glossaries or {}).items():
+            self.routes[direction] = replace(self.routes[direction], glossary=glossary)
         self.ways: dict[Direction, Way] = {direction: (route,) for direction, route in self.routes.items()}
-        for direction, way in indirect.items():
-            self.ways.setdefault(direction, way)
+        middle = find_language(pivot, [code for direction in self.routes for code in direction]) if pivot else None
+        before = [route for direction, route in self.routes.items() if direction.target == middle]
+        after = [route for direction, route in self.routes.items() if direction.source == middle]
+        for first, second in product(before, after):
+            direction = Direction(first.direction.source, second.direction.target)
+            if direction.source != direction.target and middle not in direction:
+                self.ways.setdefault(direction, (first, second))
         self.targets: dict[str, list[str]] = {}
         for direction in self.ways:
             self.targets.setdefault(direction.source, []).append(direction.target)
-        # Of all languages, sources first.
         self.codes = list(dict.fromkeys([*self.targets, *(direction.target for direction in self.ways)]))
 
     def arranged(self, *, pivot: str | None = None, glossaries: Mapping[str, Terms] | None = None) -> Models:
-        """Return the same models, with ways through two of them, and keeping to glossaries.
-
-        Where several glossaries are for a direction, the one that names both languages counts alone, else the one that
-        names one.
-
-        Args:
-            pivot: The code of the language by way of which a text goes where no model translates it directly; ``None``
-                for direct translation alone.
-            glossaries: Terms by direction, as :func:`read_glossaries` returns them.
-
-        Raises:
-            ConfigError: No model translates in the direction of a glossary, or translations are given for all of
-                several directions.
-            DataError: A term is wrong; see :class:`~locant.translation.Glossary`.
-        """
-        found = copy(self)
-        chosen = self._glossaries(glossaries or {})
-        found.routes = {way: replace(route, glossary=chosen.get(way)) for way, route in self.routes.items()}
-        pivot = find_language(pivot, self.codes) if pivot else None
-        before = [route for direction, route in found.routes.items() if direction.target == pivot]
-        after = [route for direction, route in found.routes.items() if direction.source == pivot]
-        indirect: dict[Direction, Way] = {}
-        for first, second in product(before, after):
-            direction = Direction(first.direction.source, second.direction.target)
-            if direction.source != direction.target and pivot not in direction:
-                indirect[direction] = first, second
-        found._set_ways(indirect)
-        return found
+        """Return the same models, with another pivot and other glossaries."""
+        return Models(self._found, pivot=pivot, glossaries=glossaries)
 
     def _glossaries(self, terms: Mapping[str, Terms]) -> dict[Direction, Glossary]:
+        """Return the glossary of each direction that has one."""
         known, glossaries = ", ".join(map(str, self.routes)), {}
+        languages = [code for direction in self.routes for code in direction]
         for name, found in terms.items():
             place = ModelPlace.parse(f"{name}=glossary")
             if place.source:
-                codes = [find_language(code, self.codes) or code for code in (place.source, place.target or "*")]
-                name = "-".join(codes)
+                name = "-".join(find_language(code, languages) or code for code in (place.source, place.target or "*"))
             glossaries[name] = Glossary(found)
         if ALL in glossaries and len(self.routes) > 1 and any(words is not None for words in terms[ALL].values()):
             raise ConfigError(

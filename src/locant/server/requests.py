@@ -1,29 +1,38 @@
 """What may be asked: the fields of requests, read from bodies within limits of size and time.
 
-What comes in is anybody's. Every mistake ends in a :class:`~locant.server.clients.RequestError`.
+What comes in is anybody's. Every mistake ends in a :class:`~locant.server.errors.RequestError`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
-from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import Request
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError, WithJsonSchema
+from python_multipart.multipart import create_form_parser
+from starlette.requests import ClientDisconnect, Request
 
-from locant.server.clients import RequestError
+from locant.server.errors import RequestError
 
 _MOST_FIELDS = 1_000  # of a form
 _LET_PASS = 32_000_000  # bytes of the largest body that is read although it is too large
-_PASSING = 3.0  # seconds for which it is
 
-Parsed = TypeVar("Parsed", bound=BaseModel)
+
+def _encodable(text: str) -> str:
+    text.encode("utf-8")  # half of a surrogate pair is no character
+    return text
+
+
+Characters = Annotated[str, AfterValidator(_encodable)]
+"""A text that can be written as UTF-8."""
+
+_Code = Annotated[Characters, Field(description="Language code of the text, or `auto`.", examples=["de"])]
+_Target = Annotated[Characters, Field(description="Language code of the translation.", examples=["en"])]
+_BINARY = {"type": "string", "format": "binary", "description": "The file."}
+_File = Annotated[tuple[str, bytes], Strict(), WithJsonSchema(_BINARY)]
 
 
 class Asked(BaseModel):
@@ -31,15 +40,15 @@ class Asked(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    api_key: str | None = Field(None, description="API key, where the server asks for one.")
+    api_key: Characters | None = Field(None, description="API key, where the server asks for one.")
 
 
 class TranslationAsked(Asked):
     """Texts to translate."""
 
-    q: str | list[str] = Field(description="A text, or a list of texts.", examples=["Guten Morgen!"])
-    source: str = Field(description="Language code of the texts, or `auto`.", examples=["de"])
-    target: str = Field(description="Language code of the translation.", examples=["en"])
+    q: Characters | list[Characters] = Field(description="A text, or a list of texts.", examples=["Guten Morgen!"])
+    source: _Code
+    target: _Target
     format: Literal["text", "html"] = Field("text", description="`text` or `html`.")
     alternatives: int = Field(0, ge=0, description="How many other translations are wanted.")
 
@@ -47,31 +56,32 @@ class TranslationAsked(Asked):
 class DetectionAsked(Asked):
     """A text whose language is asked for."""
 
-    q: str = Field(description="A text.", examples=["Guten Morgen!"])
+    q: Characters = Field(description="A text.", examples=["Guten Morgen!"])
+
+
+class StreamAsked(DetectionAsked):
+    """A text to translate as a stream."""
+
+    source: _Code
+    target: _Target
 
 
 class FileAsked(Asked):
-    """The fields beside a file to translate."""
+    """A file to translate: its name and its content."""
 
-    source: str = Field(description="Language code of the text, or `auto`.", examples=["de"])
-    target: str = Field(description="Language code of the translation.", examples=["en"])
-
-
-class StreamAsked(DetectionAsked, FileAsked):
-    """A text to translate as a stream."""
+    source: _Code
+    target: _Target
+    file: _File
 
 
 _WRONG = {
     "q": "q must be a text, or a list of texts where several are translated",
     "format": "format must be text or html",
     "alternatives": "alternatives must be a whole number from 0 on",
+    "file": "file must be one part of a form, with a name",
 }
 
-
-class _FormParser(MultiPartParser):
-    """Keeps files in memory, whose size is limited already: nothing is written to disk."""
-
-    spool_max_size = 1 << 40
+Parsed = TypeVar("Parsed", bound=Asked)
 
 
 async def read_body(request: Request, most_bytes: int, seconds: float) -> bytes:
@@ -80,42 +90,40 @@ async def read_body(request: Request, most_bytes: int, seconds: float) -> bytes:
     Raises:
         RequestError: It is too large (413) or takes too long (408), or the client has gone.
     """
-    too_large = RequestError(
-        413, f"The body of the request is too large; at most {most_bytes:,} bytes are read.", reason="body_size"
-    )
+    sentence = f"The body of the request is too large; at most {most_bytes:,} bytes are read."
+    too_large = RequestError(413, sentence, reason="body_size")
     announced = request.headers.get("content-length", "0")
-    excess = announced.isascii() and announced.isdigit() and int(announced[:20]) > most_bytes
-    if excess and (int(announced[:20]) > _LET_PASS or "expect" in request.headers):
+    size = int(announced[:20]) if announced.isascii() and announced.isdigit() else 0
+    # Most clients send all of a body before they read that it is of no use.
+    passing = most_bytes < size <= _LET_PASS and "expect" not in request.headers
+    if size > most_bytes and not passing:
         raise too_large
-    parts, size, more = [], 0, True
+    parts, size = [], 0
     try:
-        # Most clients send all of a body before they read that it is of no use.
-        async with asyncio.timeout(_PASSING if excess else seconds):
-            while more:
-                message = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise RequestError(400, "The connection was closed before the request was complete.", reason="gone")
-                if not excess:
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
+        async with asyncio.timeout(seconds):
+            async for part in request.stream():
+                if not passing:
+                    parts.append(part)
+                    size += len(part)
                     if size > most_bytes:
                         raise too_large
-                more = message.get("more_body", False)
+    except ClientDisconnect:
+        sentence = "The connection was closed before the request was complete."
+        raise RequestError(400, sentence, reason="gone") from None
     except TimeoutError:
-        if not excess:
-            raise RequestError(
-                408, f"The body of the request did not arrive within {seconds:g} seconds.", reason="body_time"
-            ) from None
-    if excess:
+        sentence = f"The body of the request did not arrive within {seconds:g} seconds."
+        raise RequestError(408, sentence, reason="body_time") from None
+    if passing:
         raise too_large
     request.scope["state"]["body_read"] = True  # the connection can have another request
     return b"".join(parts)
 
 
-def read_request(kind: type[Parsed], request: Request, body: bytes) -> tuple[Parsed, tuple[str, bytes] | None]:
-    """Return the checked fields of a request, and name and content of the file with it, if there is one.
+def read_request(kind: type[Parsed], request: Request, body: bytes) -> Parsed:
+    """Return the checked fields of a request.
 
-    Fields are those of a body in JSON or of a form; those of the address count besides where it is no JSON.
+    Fields are those of a body in JSON or of a form; those of the address count besides where it is no JSON. What is
+    empty counts as missing.
 
     Args:
         kind: What is asked for.
@@ -125,112 +133,62 @@ def read_request(kind: type[Parsed], request: Request, body: bytes) -> tuple[Par
     Raises:
         RequestError: The body is broken (400) or of another type (415), or a field is missing or wrong (400).
     """
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    file = None
-    given: Mapping[str, Any]
+    content_type = request.headers.get("content-type", "")
+    media_type = content_type.partition(";")[0].strip().lower()
+    fields: Mapping[str, Any]
     if media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json")):
-        given = _read_json(_text_of(body))
+        try:
+            fields = json.loads(body.decode("utf-8"))
+        except (ValueError, RecursionError):
+            fields = []  # type: ignore[assignment]
+        if not isinstance(fields, dict):
+            raise RequestError(400, "Invalid JSON format")
     else:
-        form: Mapping[str, Any]
-        if media_type == "multipart/form-data":
-            form, file = _read_multipart(request, body)
-        elif media_type in ("application/x-www-form-urlencoded", ""):
-            try:
-                form = dict(
-                    parse_qsl(_text_of(body), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
-                )
-            except UnicodeDecodeError:
-                raise RequestError(400, "Invalid request: the body is not UTF-8.") from None
-            except ValueError:
-                raise RequestError(400, f"Invalid request: the form has more than {_MOST_FIELDS} fields.") from None
-        else:
-            raise RequestError(
-                415,
-                "The body must be application/json, application/x-www-form-urlencoded or multipart/form-data.",
-                reason="media_type",
-            )
-        given = {**request.query_params, **form}
-        if isinstance(given.get("q"), str):
+        fields = {**request.query_params, **_read_form(media_type, content_type, body)}
+        if isinstance(fields.get("q"), str):
             # Forms have CR LF for a line break, whatever was typed; so a text has the same length however it is sent.
-            given["q"] = given["q"].replace("\r\n", "\n")
-    return _parse(kind, given), file
-
-
-def _text_of(body: bytes) -> str:
+            fields["q"] = fields["q"].replace("\r\n", "\n")
     try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError:
-        raise RequestError(400, "Invalid request: the body is not UTF-8.") from None
-
-
-def _read_multipart(request: Request, body: bytes) -> tuple[dict[str, Any], tuple[str, bytes] | None]:
-    async def read() -> tuple[dict[str, Any], tuple[str, bytes] | None]:
-        async def whole() -> AsyncGenerator[bytes, None]:
-            yield body
-
-        parser = _FormParser(
-            request.headers, whole(), max_files=1, max_fields=_MOST_FIELDS, max_part_size=len(body) + 1
-        )
-        form = await parser.parse()
-        fields: dict[str, Any] = {}
-        file = None
-        for name, value in form.multi_items():
-            if isinstance(value, str):
-                fields[name] = value
-            elif name == "file":
-                file = value.filename or "", await value.read()
-        await form.close()
-        return fields, file
-
-    reading = read()
-    try:
-        reading.send(None)  # all of it is there, so it never waits
-    except StopIteration as end:
-        found: tuple[dict[str, Any], tuple[str, bytes] | None] = end.value
-        return found
-    except (MultiPartException, ValueError, KeyError):
-        pass
-    finally:
-        with suppress(RuntimeError):
-            reading.close()
-    raise RequestError(400, "Invalid request: the form is broken, or has more than one file.")
-
-
-def _read_json(text: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise RequestError(400, "Invalid JSON format") from None
-    if not isinstance(found, dict):
-        raise RequestError(400, "Invalid JSON format")
-    return found
-
-
-def _parse(kind: type[Parsed], fields: Mapping[str, Any]) -> Parsed:
-    # What is empty counts as missing, as in forms.
-    given = {name: value for name, value in fields.items() if value is not None and value != ""}
-    for name in _names(kind):
-        value = given.get(name)
-        for one in [value] if isinstance(value, str) else value if isinstance(value, list) else ():
-            if isinstance(one, str) and not one.isascii():
-                try:
-                    one.encode("utf-8")
-                except UnicodeEncodeError:
-                    raise RequestError(
-                        400, f"Invalid request: {name} holds half of a surrogate pair, which is no character"
-                    ) from None
-    if given.get("q") == []:
-        del given["q"]
-    try:
-        return kind.model_validate(given)
+        return kind.model_validate({name: value for name, value in fields.items() if value not in (None, "", [])})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         name = str(first["loc"][0])
+        wrong = _WRONG.get(name, f"{name} must be a text")
         if first["type"] == "missing":
-            raise RequestError(400, f"Invalid request: missing {name} parameter") from None
-        raise RequestError(400, f"Invalid request: {_WRONG.get(name, f'{name} must be a text')}") from None
+            wrong = f"missing {name} parameter"
+        elif first["type"] == "value_error":
+            wrong = f"{name} holds half of a surrogate pair, which is no character"
+        raise RequestError(400, f"Invalid request: {wrong}") from None
 
 
-@lru_cache
-def _names(kind: type[BaseModel]) -> Sequence[str]:
-    return list(kind.model_fields)
+def _read_form(media_type: str, content_type: str, body: bytes) -> dict[str, Any]:
+    """Return the fields of a form; a file is its name and its content."""
+    fields: dict[str, Any] = {}
+
+    def add_file(file: Any) -> None:
+        file.file_object.seek(0)
+        if file.field_name == b"file":
+            found = (file.file_name or b"").decode("utf-8", "replace"), file.file_object.read()
+            fields["file"] = None if "file" in fields else found  # one of several would be chosen by chance
+        file.close()
+
+    def add_field(field: Any) -> None:
+        fields[field.field_name.decode("utf-8")] = (field.value or b"").decode("utf-8")
+
+    try:
+        if media_type == "multipart/form-data":
+            # Files stay in memory, whose size is limited already: nothing is written to disk.
+            config = {"MAX_MEMORY_FILE_SIZE": len(body) + 1}
+            parser = create_form_parser({"Content-Type": content_type.encode("latin-1")}, add_field, add_file, config)
+            parser.write(body)
+            parser.finalize()
+        elif media_type in ("application/x-www-form-urlencoded", ""):
+            text = body.decode("utf-8")
+            fields = dict(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS))
+        else:
+            sentence = "The body must be application/json, application/x-www-form-urlencoded or multipart/form-data."
+            raise RequestError(415, sentence, reason="media_type")
+    except ValueError:
+        sentence = f"Invalid request: the form is broken, is not UTF-8 or has more than {_MOST_FIELDS} fields."
+        raise RequestError(400, sentence) from None
+    return fields

@@ -8,19 +8,18 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import to_json
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 
-from locant.documents import Document
 from locant.documents.formats import SUFFIXES, DocumentOptions, format_of
 from locant.errors import DataError, LocantError
 from locant.languages import find_language, meant_language
-from locant.server.clients import RequestError, address_of
-from locant.server.files import NoRoomError
+from locant.server.clients import address_of
+from locant.server.errors import RequestError
 from locant.server.models import Identified, Way, identify, identify_among, language_name
 from locant.server.openapi import describe, describe_as_page
 from locant.server.requests import (
@@ -35,7 +34,10 @@ from locant.server.requests import (
 from locant.text.tokenizer_pair import Direction
 
 if TYPE_CHECKING:
-    from locant.server.app import State
+    from locant.server.app import Application
+
+PAGE = Path(__file__).with_name("page")
+"""The folder of the page to translate in."""
 
 _AUTO = "auto"  # the code of a source language that is to be identified
 _SMALL = 20_000  # bytes of the largest body that is taken apart in the event loop
@@ -47,17 +49,17 @@ Result = TypeVar("Result")
 
 async def translate(request: Request) -> Response:
     """Translate a text, or a list of texts."""
-    state, asked, _, client = await _asked(TranslationAsked, request)
+    app, asked, client = await _asked(TranslationAsked, request)
     many = not isinstance(asked.q, str)
     texts = [asked.q] if isinstance(asked.q, str) else asked.q
-    _check_size(request, texts, state.settings.limits.characters, asked.alternatives)
+    _check_size(request, texts, app.settings.limits.characters, asked.alternatives)
 
     async def work() -> tuple[list[Identified], list[list[str]]]:
-        sources = await _sources(state, client, texts, asked.source, asked.target)
-        ways = [_way(state, source.code, asked.target) for source in sources]
+        sources = await _sources(app, client, texts, asked.source, asked.target)
+        ways = [_way(app, source.code, asked.target) for source in sources]
         routed = [(text, way) for text, way in zip(texts, ways, strict=True) if way]
         markup, alternatives = asked.format == "html", asked.alternatives
-        found = iter(await state.service.translate(routed, client, markup=markup, alternatives=alternatives))
+        found = iter(await app.service.translate(routed, client, markup=markup, alternatives=alternatives))
         # What is in the target language already stays as it is.
         return sources, [next(found) if way else [text] for text, way in zip(texts, ways, strict=True)]
 
@@ -76,18 +78,18 @@ async def translate(request: Request) -> Response:
 
 async def stream(request: Request) -> Response:
     """Translate a text and send its translation piece by piece, as server-sent events."""
-    state, asked, _, client = await _asked(StreamAsked, request)
-    _check_size(request, [asked.q], state.settings.limits.characters)
+    app, asked, client = await _asked(StreamAsked, request)
+    _check_size(request, [asked.q], app.settings.limits.characters)
     start: dict[str, Any] = {}
     pieces: AsyncIterator[str | int]
 
     async def begin() -> str | int | None:
         nonlocal pieces
-        (source,) = await _sources(state, client, [asked.q], asked.source, asked.target)
+        (source,) = await _sources(app, client, [asked.q], asked.source, asked.target)
         if asked.source == _AUTO:
             start["detectedLanguage"] = _shown_language(source)
-        way = _way(state, source.code, asked.target)
-        pieces = state.service.stream(asked.q, way, client) if way else _same(asked.q)
+        way = _way(app, source.code, asked.target)
+        pieces = app.service.stream(asked.q, way, client) if way else _same(asked.q)
         start["sentences"] = await anext(pieces)
         return await anext(pieces, None)
 
@@ -104,7 +106,7 @@ async def stream(request: Request) -> Response:
                     async with asyncio.timeout_at(_deadline(request)):
                         piece = await anext(pieces, None)
             except TimeoutError:
-                yield _event("error", {"error": str(_too_slow(state))})
+                yield _event("error", {"error": str(_too_slow(app))})
             except LocantError as error:
                 yield _event("error", {"error": str(error)})
             else:
@@ -125,50 +127,42 @@ def _event(name: str, data: dict[str, Any]) -> bytes:
 
 async def detect(request: Request) -> Response:
     """Return the languages that a text may be in."""
-    state, asked, _, client = await _asked(DetectionAsked, request)
-    _check_size(request, [asked.q], state.settings.limits.characters)
-    if not state.settings.identify:
+    app, asked, client = await _asked(DetectionAsked, request)
+    _check_size(request, [asked.q], app.settings.limits.characters)
+    if not app.settings.identify:
         raise RequestError(400, "This server does not identify languages.")
-    work = partial(identify, asked.q, state.service.models.codes)
-    found: list[Identified] = await _in_time(request, state.service.threads.run(client, work))
+    work = partial(identify, asked.q, app.service.models.codes)
+    found = await _in_time(request, app.service.threads.run(client, work))
     return JSONResponse([_shown_language(each) for each in found])
 
 
 async def translate_file(request: Request) -> Response:
     """Translate a document and return the address under which it can be fetched."""
-    state, asked, file, client = await _asked(FileAsked, request)
-    limits, threads = state.settings.limits, state.service.threads
-    if file is None:
-        raise RequestError(400, "Invalid request: missing file parameter")
-    name, content = file
+    app, asked, client = await _asked(FileAsked, request)
+    limits, threads = app.settings.limits, app.service.threads
+    name, content = asked.file
     kind = format_of(name)
     if kind is None:
-        raise RequestError(
-            400, f"Invalid request: file format not supported. Known: {', '.join(SUFFIXES)}.", reason="file_kind"
-        )
+        sentence = f"Invalid request: file format not supported. Known: {', '.join(SUFFIXES)}."
+        raise RequestError(400, sentence, reason="file_kind")
     if len(content) > limits.file_bytes:
-        raise RequestError(
-            413, f"The file is too large; at most {limits.file_bytes:,} bytes are read.", reason="file_size"
-        )
+        sentence = f"The file is too large; at most {limits.file_bytes:,} bytes are read."
+        raise RequestError(413, sentence, reason="file_size")
     read = partial(kind.read, options=DocumentOptions(largest_unpacked=limits.unpacked_bytes))
 
     async def work() -> str:
         try:
-            document: Document = await threads.run(client, partial(read, content))
+            document = await threads.run(client, partial(read, content))
         except DataError as error:
             raise RequestError(400, f"Invalid request: {error}", reason="file_kind") from None
         text = "\n".join("".join(item.text for item in passage) for passage in document.passages)
         _check_size(request, [text], limits.file_characters)
-        (source,) = await _sources(state, client, [text], asked.source, asked.target, resumed=True)
-        way = _way(state, source.code, asked.target)
-        translated = await state.service.translate_document(document, read, way, client) if way else content
+        (source,) = await _sources(app, client, [text], asked.source, asked.target, resumed=True)
+        way = _way(app, source.code, asked.target)
+        translated = await app.service.translate_document(document, read, way, client) if way else content
         path = PurePath(name)
-        keep = partial(state.files.keep, translated, f"{path.stem}_{asked.target}{path.suffix.lower()}", client)
-        try:
-            kept: str = await threads.run(client, keep, resumed=True)
-        except NoRoomError as error:
-            raise RequestError(503, str(error), reason="files", retry_after=60) from None
-        return kept
+        keep = partial(app.files.keep, translated, f"{path.stem}_{asked.target}{path.suffix.lower()}", client)
+        return await threads.run(client, keep, resumed=True)
 
     kept = await _in_time(request, work())
     return JSONResponse({"translatedFileUrl": str(request.url_for("download_file", name=kept))})
@@ -176,7 +170,7 @@ async def translate_file(request: Request) -> Response:
 
 async def download_file(request: Request) -> Response:
     """Return a translated file."""
-    found = _state(request).files.find(request.path_params["name"])
+    found = request.app.files.find(request.path_params["name"])
     if found is None:
         raise RequestError(404, "There is no such file; translated files are kept for some minutes only.")
     path, name = found
@@ -187,7 +181,7 @@ async def download_file(request: Request) -> Response:
 
 async def languages(request: Request) -> Response:
     """List the languages with those into which they can be translated."""
-    models = _state(request).service.models
+    models = request.app.service.models
     return JSONResponse(
         [{"code": code, "name": language_name(code), "targets": models.targets.get(code, [])} for code in models.codes]
     )
@@ -195,15 +189,15 @@ async def languages(request: Request) -> Response:
 
 async def frontend_settings(request: Request) -> Response:
     """Return what a page needs to know."""
-    state = _state(request)
-    first = next(iter(state.service.models.routes))
-    source = _AUTO if state.settings.identify else first.source
+    app = request.app
+    first = next(iter(app.service.models.routes))
+    source = _AUTO if app.settings.identify else first.source
     return JSONResponse(
         {
-            "charLimit": state.settings.limits.characters,
+            "charLimit": app.settings.limits.characters,
             "frontendTimeout": _FRONTEND_TIMEOUT,
-            "apiKeys": state.gate.asks_for_keys,
-            "keyRequired": state.gate.asks_for_keys,
+            "apiKeys": app.gate.asks_for_keys,
+            "keyRequired": app.gate.asks_for_keys,
             "suggestions": False,
             "filesTranslation": True,
             "supportedFilesFormat": list(SUFFIXES),
@@ -227,13 +221,12 @@ async def health(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """Return numbers for Prometheus; a server with API keys asks for one, as a bearer."""
-    state = _state(request)
-    if state.gate.asks_for_keys:
-        state.gate.client_of(request)
-    if state.page is None or state.page.done():  # in a thread that nobody who translates holds up
-        state.page = asyncio.create_task(asyncio.to_thread(state.metrics.page))
-    page = await asyncio.shield(state.page)
-    return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")
+    app = request.app
+    if app.gate.asks_for_keys:
+        app.gate.client_of(request)
+    if app.metrics_page is None or app.metrics_page.done():  # in a thread that nobody who translates holds up
+        app.metrics_page = asyncio.create_task(asyncio.to_thread(app.metrics.page))
+    return Response(await asyncio.shield(app.metrics_page), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def specification(request: Request) -> Response:
@@ -243,7 +236,12 @@ async def specification(request: Request) -> Response:
 
 async def docs_page(request: Request) -> Response:
     """Return the description of the interface as a page."""
-    return Response(describe_as_page(), media_type="text/html; charset=utf-8")
+    return HTMLResponse(describe_as_page())
+
+
+async def page(request: Request) -> Response:
+    """Return the page to translate in."""
+    return FileResponse(PAGE / "index.html", media_type="text/html; charset=utf-8")
 
 
 ROUTES: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
@@ -264,29 +262,22 @@ ROUTES: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
 """What answers which method at which path."""
 
 
-def _state(request: Request) -> State:
-    found: State = request.scope["state"]["locant"]
-    return found
-
-
-async def _asked(kind: type[Parsed], request: Request) -> tuple[State, Parsed, tuple[str, bytes] | None, str]:
-    """Let a client in, and return what it asks for: the fields, the file with them, and its name."""
-    state = _state(request)
-    state.gate.check_address(request)
-    limits = state.settings.limits
-    body = await read_body(request, limits.body_bytes, limits.body_seconds)
-    read: Callable[[], tuple[Parsed, tuple[str, bytes] | None]] = partial(read_request, kind, request, body)
+async def _asked(kind: type[Parsed], request: Request) -> tuple[Application, Parsed, str]:
+    """Let a client in, and return what it asks for, and its name."""
+    app = request.app
+    body = await read_body(request, app.settings.limits.body_bytes, app.settings.limits.body_seconds)
+    read = partial(read_request, kind, request, body)
     if len(body) <= _SMALL:
-        asked, file = read()
+        asked = read()
     else:  # which may take a second
-        asked, file = await _in_time(request, state.service.threads.run(address_of(request.scope), read))
-    return state, asked, file, state.gate.client_of(request, asked.api_key)  # type: ignore[attr-defined]
+        asked = await _in_time(request, app.service.threads.run(address_of(request.scope), read))
+    return app, asked, app.gate.client_of(request, asked.api_key)
 
 
 def _check_size(request: Request, texts: Sequence[str], most_characters: int, alternatives: int = 0) -> None:
     """Refuse what is more than may be asked for, and count what is not."""
-    state, characters = _state(request), sum(map(len, texts))
-    limits = state.settings.limits
+    app, characters = request.app, sum(map(len, texts))
+    limits = app.settings.limits
     for size, limit, what in (
         (len(texts), limits.texts, "texts"),
         (characters, most_characters, "characters"),
@@ -296,15 +287,15 @@ def _check_size(request: Request, texts: Sequence[str], most_characters: int, al
             raise RequestError(
                 400, f"Invalid request: request ({size}) exceeds text limit ({limit}) of {what}", reason=what
             )
-    state.metrics.characters.inc(characters)
+    app.metrics.characters.inc(characters)
     request.scope["state"]["sizes"] = {"characters": characters, "texts": len(texts)}
 
 
 async def _sources(
-    state: State, client: str, texts: Sequence[str], source: str, target: str, *, resumed: bool = False
+    app: Application, client: str, texts: Sequence[str], source: str, target: str, *, resumed: bool = False
 ) -> list[Identified]:
     """Return the source language of each text; ``resumed`` where something has been done for the request already."""
-    models = state.service.models
+    models = app.service.models
 
     def known(code: str) -> str:
         if found := models.find(code):
@@ -316,18 +307,17 @@ async def _sources(
     wanted = known(target)
     if source != _AUTO:
         return [Identified(known(source), 100.0)] * len(texts)
-    if not state.settings.identify:
+    if not app.settings.identify:
         raise RequestError(400, "This server does not identify languages: name the source language.", reason="language")
     among = [code for code in models.codes if code == wanted or wanted in models.targets.get(code, ())]
-    found: list[Identified] = await state.service.threads.run(
+    return await app.service.threads.run(
         client, lambda: [identify_among(text, among) for text in texts], resumed=resumed
     )
-    return found
 
 
-def _way(state: State, source: str, target: str) -> Way | None:
+def _way(app: Application, source: str, target: str) -> Way | None:
     """Return the models for two languages; ``None`` where they are the same and no model translates within them."""
-    models = state.service.models
+    models = app.service.models
     found = models.find(target, models.targets.get(source, ()))
     if found:
         return models.ways[Direction(source, found)]
@@ -347,11 +337,11 @@ def _shown_language(language: Identified) -> dict[str, Any]:
 
 def _deadline(request: Request) -> float:
     """Return when a request must have been answered, in the time of the event loop."""
-    return float(request.scope["state"]["arrived"]) + _state(request).settings.limits.request_seconds
+    return float(request.scope["state"]["arrived"]) + request.app.settings.limits.request_seconds
 
 
-def _too_slow(state: State) -> RequestError:
-    seconds = state.settings.limits.request_seconds
+def _too_slow(app: Application) -> RequestError:
+    seconds = app.settings.limits.request_seconds
     return RequestError(504, f"The translation took longer than {seconds:g} seconds and was given up.", reason="time")
 
 
@@ -360,34 +350,24 @@ async def _in_time(request: Request, work: Awaitable[Result]) -> Result:
 
     Whether the client has gone is looked at after a moment, in which most work is done.
     """
-    own, loop = asyncio.current_task(), asyncio.get_running_loop()
-    assert own
-    gone = False
-    watching: asyncio.Task[None] | None = None
+    watching: list[asyncio.Task[None]] = []
 
     async def watch() -> None:
-        nonlocal gone
         while (await request.receive())["type"] != "http.disconnect":
             pass
-        gone = True
-        own.cancel()
+        if not in_time.expired():
+            in_time.reschedule(0)
 
-    def begin() -> None:
-        nonlocal watching
-        watching = loop.create_task(watch())
-
-    beginning = loop.call_later(_MOMENT, begin)
+    loop = asyncio.get_running_loop()
+    begin = loop.call_later(_MOMENT, lambda: watching.append(loop.create_task(watch())))
     try:
-        async with asyncio.timeout_at(_deadline(request)):
+        async with asyncio.timeout_at(_deadline(request)) as in_time:
             return await work
     except TimeoutError:
-        raise _too_slow(_state(request)) from None
-    except asyncio.CancelledError:
-        if not gone:
-            raise
-        own.uncancel()
-        raise RequestError(499, "The client has gone.", reason="gone") from None
+        if in_time.when() == 0:
+            raise RequestError(499, "The client has gone.", reason="gone") from None
+        raise _too_slow(request.app) from None
     finally:
-        beginning.cancel()
-        if watching:
-            watching.cancel()
+        begin.cancel()
+        for task in watching:
+            task.cancel()

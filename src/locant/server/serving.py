@@ -18,12 +18,11 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from uvicorn.config import STARTUP_FAILURE
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors.multiprocess import SIGNALS, Multiprocess, Process
 
@@ -40,7 +39,7 @@ _LOG = logging.getLogger("locant.server")
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"
 _MEMORY = Path("/dev/shm")  # where Linux keeps files in memory
 _KEEP_ALIVE = 5  # seconds for which a connection without a request stays open
-_GRACE = 15  # seconds that a worker has to end, beyond the longest request
+_GRACE = 10  # seconds that a worker has to end, beyond the longest request
 _HANGS = 30  # seconds without a sign of life after which a worker is replaced
 _OWN_FILES = 100  # that a worker has open besides connections
 _COLLECTED = 100_000  # objects more than before, at which it is looked for those that nobody needs
@@ -99,9 +98,8 @@ def serve(
         (counts / "metrics").mkdir()
         os.environ[_METRICS] = str(counts / "metrics")
         stack.callback(os.environ.pop, _METRICS)
-        worker = _Worker(list(places), settings, engine, device, compute_type, counts, files)
         config = uvicorn.Config(
-            worker,
+            partial(_application, list(places), settings, counts, files, engine, device, compute_type),
             factory=True,
             http=Connection,
             ws="none",
@@ -112,43 +110,28 @@ def serve(
             proxy_headers=False,
             workers=chosen.workers,
             timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=int(chosen.limits.request_seconds) + _GRACE - 5,
+            timeout_graceful_shutdown=int(chosen.limits.request_seconds) + _GRACE,
             timeout_worker_healthcheck=_HANGS,
         )
         shown = f"[{chosen.host}]" if ":" in chosen.host else chosen.host
         address = f"http://{shown}:{listener.getsockname()[1]}/"
 
         def announce() -> None:
-            (counts / "ready").touch()
-            _say_what_is_open(chosen, address)
+            open_to, level = "this machine alone", logging.INFO
+            if not chosen.is_local:
+                open_to, level = "every machine that reaches this address, unencrypted without a proxy", logging.WARNING
+                if not chosen.keys:
+                    open_to += "; there are no API keys: translation, files and metrics are open"
+            shown = chosen.model_dump(include={"workers", "cors_origins", "trusted_proxies"})
+            _LOG.log(level, "serving to %s", open_to, extra={"address": address, "keys": len(chosen.keys), **shown})
             ready(address)
 
-        supervisor = Supervisor(config, listener, chosen, counts, announce)
+        supervisor = _Supervisor(config, listener, chosen.limits.begin_seconds, counts / "failure", announce)
         try:
             supervisor.run()
         finally:
             supervisor.end()
         _LOG.info("ended")
-
-
-def _say_what_is_open(settings: ServerSettings, address: str) -> None:
-    extra = {
-        "address": address,
-        "workers": settings.workers,
-        "keys": len(settings.keys),
-        "cors": list(settings.cors_origins),
-        "trusted_proxies": list(settings.trusted_proxies),
-    }
-    if settings.is_local:
-        _LOG.info("serving to this machine alone", extra=extra)
-        return
-    open_to = "an API key" if settings.keys else "without API keys: translation, files and metrics are open"
-    _LOG.warning(
-        "serving to every machine that reaches this address, %s; all travels unencrypted unless a proxy in front "
-        "speaks TLS",
-        f"with {open_to}" if settings.keys else open_to,
-        extra=extra,
-    )
 
 
 LOG = {
@@ -166,76 +149,62 @@ LOG = {
 """The configuration of :mod:`logging`: a line of JSON on standard error for each event."""
 
 
-@dataclass(frozen=True)
-class _Worker:
-    """Makes the application, in the event loop of a worker.
+def _application(
+    places: Sequence[str],
+    read_settings: Callable[[], ServerSettings],
+    counts: Path,
+    files: Path,
+    engine: str,
+    device: str,
+    compute_type: str | None,
+) -> Application:
+    """Make the application in the event loop of a worker.
 
-    Attributes:
-        places: See :func:`serve`, like the next ones.
-        settings: Likewise.
-        engine: Likewise.
-        device: Likewise.
-        compute_type: Likewise.
-        counts: A folder of the server: counts of requests, whether it is ready, why a worker could not begin.
-        files: The folder of translated files.
+    It counts requests, and says why it cannot begin, in the folder ``counts``; the other arguments are those of
+    :func:`serve`, and the folder of translated files.
     """
+    import torch
 
-    places: list[str]
-    settings: Callable[[], ServerSettings]
-    engine: str
-    device: str
-    compute_type: str | None
-    counts: Path
-    files: Path
+    from locant.languages import language_identifier
+    from locant.runtime import choose_device
+    from locant.server.app import build_app
+    from locant.server.clients import Rates
+    from locant.server.files import FileStore
+    from locant.server.models import ModelPlace, load_models
 
-    def __call__(self) -> Application:
-        keep_freed_memory()
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        if parent := multiprocessing.parent_process():  # without it nobody would end this process
-            asyncio.get_running_loop().add_reader(parent.sentinel, _end_without_parent, parent.sentinel)
-        try:
-            app, engines = self._load()
-        except LocantError as error:
-            _LOG.error("a worker cannot begin", extra={"reason": str(error)})
-            (self.counts / "failure").write_text(f"{type(error).__name__}\n{error}", encoding="utf-8")
-            # One that cannot begin at first ends the server; later another one is tried.
-            sys.exit(1 if (self.counts / "ready").exists() else STARTUP_FAILURE)
-        _LOG.info("worker begins", extra={"models": dict(zip(app.state.service.models.names, engines, strict=True))})
-        # Nobody reads of these, and each would be looked up for every entry of the log.
-        logging._srcfile, logging.logThreads, logging.logMultiprocessing = None, False, False
-        # The thread of a model comes back from the kernels several times a step. Were it to wait for the interpreter as
-        # long as Python lets it by default, 5 ms, requests that are refused would hold up those that are translated.
-        sys.setswitchinterval(_SWITCH)
-        # What hundreds of requests at a time have must not count as garbage, nor be looked through what stays.
-        gc.set_threshold(_COLLECTED)
-        gc.freeze()
-        return app
-
-    def _load(self) -> tuple[Application, list[str]]:
-        import torch
-
-        from locant.languages import language_identifier
-        from locant.runtime import choose_device
-        from locant.server.app import build_app
-        from locant.server.clients import Rates
-        from locant.server.files import FileStore
-        from locant.server.models import ModelPlace, load_models
-
-        settings = _with_open_files(self.settings())
-        if choose_device(self.device).type == "cpu":
+    keep_freed_memory()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if parent := multiprocessing.parent_process():  # without it nobody would end this process
+        asyncio.get_running_loop().add_reader(parent.sentinel, _end_without_parent, parent.sentinel)
+    try:
+        settings = _with_open_files(read_settings())
+        if choose_device(device).type == "cpu":
             torch.set_num_threads(max(1, torch.get_num_threads() // settings.workers))
         elif settings.workers > 1:
             raise UsageError("Several workers share the CPU alone; on a GPU give --workers 1.")
-        places = [ModelPlace.parse(place) for place in self.places]
-        models, engines = load_models(places, engine=self.engine, device=self.device, compute_type=self.compute_type)
+        found = [ModelPlace.parse(place) for place in places]
+        models, engines = load_models(found, engine=engine, device=device, compute_type=compute_type)
         if settings.identify:
             language_identifier()
         limits = settings.limits
-        store = FileStore(60 * limits.file_minutes, limits.files, limits.files_bytes, self.files)
+        store = FileStore(60 * limits.file_minutes, limits.files, limits.files_bytes, files)
         # Behind a proxy that is trusted, names are the proxy's matter.
         local = settings.is_local and not settings.trusted_proxies
-        app = build_app(models, settings, rates=Rates(self.counts / "rates"), files=store, local=local)
-        return app, engines
+        app = build_app(models, settings, rates=Rates(counts / "rates"), files=store, local=local)
+    except LocantError as error:
+        _LOG.error("a worker cannot begin", extra={"reason": str(error)})
+        (counts / "failure").write_text(f"{type(error).__name__}\n{error}", encoding="utf-8")
+        sys.exit(1)
+    _LOG.info("worker begins", extra={"models": dict(zip(models.names, engines, strict=True))})
+    # Nobody reads of these, and each would be looked up for every entry of the log.
+    logging._srcfile, logging.logThreads, logging.logMultiprocessing = None, False, False
+    # The thread of a model comes back from the kernels several times a step. Were it to wait for the interpreter as
+    # long as Python lets it by default, 5 ms, requests that are refused would hold up those that are translated.
+    sys.setswitchinterval(_SWITCH)
+    # What hundreds of requests at a time have must not count as garbage, nor be looked through what stays.
+    gc.set_threshold(_COLLECTED)
+    gc.freeze()
+    return app
 
 
 def _end_without_parent(sentinel: int) -> None:
@@ -245,19 +214,18 @@ def _end_without_parent(sentinel: int) -> None:
 
 def _with_open_files(settings: ServerSettings) -> ServerSettings:
     """Let this process open as many files as it may have connections, or lower the limit of these."""
-    import resource
+    from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 
-    needed = settings.limits.connections + _OWN_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if soft == resource.RLIM_INFINITY or soft >= needed:
+    needed, (soft, hard) = settings.limits.connections + _OWN_FILES, getrlimit(RLIMIT_NOFILE)
+    if soft == RLIM_INFINITY or soft >= needed:
         return settings
-    most = max(1, soft - _OWN_FILES)
-    _LOG.warning("the system allows %d open files, so a worker has %d connections at most", soft, most)
+    with suppress(OSError, ValueError):
+        setrlimit(RLIMIT_NOFILE, (needed if hard == RLIM_INFINITY else min(needed, hard), hard))
+    allowed = getrlimit(RLIMIT_NOFILE)[0]
+    if allowed >= needed:
+        return settings
+    most = max(1, allowed - _OWN_FILES)
+    _LOG.warning("the system allows %d open files, so a worker has %d connections at most", allowed, most)
     return settings.model_copy(update={"limits": settings.limits.model_copy(update={"connections": most})})
 
 
@@ -269,10 +237,9 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._limits = self.app.state.settings.limits
+        self._limits = self.app.settings.limits
         self._outside = 0  # bytes since the last part of a body, or the last end of a head
-        self._late: asyncio.TimerHandle | None = None  # closes it when no head comes
-        self._unread: asyncio.TimerHandle | None = None  # closes it when nobody reads
+        self._late: asyncio.TimerHandle | None = None  # closes it when no head comes, or when nobody reads
         self._ending = False
         self.since = self.loop.time()
 
@@ -281,6 +248,15 @@ class Connection(HttpToolsProtocol):
         """Whether no request is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
+    def _expect(self) -> None:
+        """Close the connection unless its client does something in time."""
+        self._late = self._late or self.loop.call_later(self._limits.head_seconds, self.transport.abort)
+
+    def _go_on(self) -> None:
+        if self._late:
+            self._late.cancel()
+            self._late = None
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin with a connection."""
         super().connection_made(transport)
@@ -288,24 +264,21 @@ class Connection(HttpToolsProtocol):
             silent: list[Any] = [each for each in self.connections if each is not self and each.is_silent]  # type: ignore[union-attr]
             if silent:
                 min(silent, key=lambda each: each.since).transport.abort()
-        self._late = self.loop.call_later(self._limits.head_seconds, transport.abort)
+        self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End with it."""
-        for timer in (self._late, self._unread):
-            if timer:
-                timer.cancel()
+        self._go_on()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         """Note that more is to be sent than is read."""
-        self._unread = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
+        self._expect()
         super().pause_writing()
 
     def resume_writing(self) -> None:
         """Note that it is read."""
-        if self._unread:
-            self._unread.cancel()
+        self._go_on()
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
@@ -322,15 +295,13 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin with a head."""
         super().on_message_begin()
-        if self._late is None:
-            self._late = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
+        self._expect()
 
     def on_headers_complete(self) -> None:
         """Begin a request."""
         self._outside, self.since = 0, self.loop.time()
-        if self._late:
-            self._late.cancel()
-            self._late = None
+        if not self.flow.write_paused:
+            self._go_on()
         super().on_headers_complete()
         if self._ending:
             self.cycle.keep_alive = False
@@ -339,11 +310,6 @@ class Connection(HttpToolsProtocol):
         """Take a part of a body."""
         self._outside = 0
         super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """Note the end of a request."""
-        self._outside = 0
-        super().on_message_complete()
 
     def shutdown(self) -> None:
         """Answer what is here, and what its client may be sending just now; then close."""
@@ -354,14 +320,14 @@ class Connection(HttpToolsProtocol):
         self._ending = True
 
 
-class Supervisor(Multiprocess):
+class _Supervisor(Multiprocess):
     """uvicorn's watch over workers, with a beginning and an end that lose no request.
 
     Args:
         config: Of uvicorn.
         listener: The socket at which the workers answer.
-        settings: Of the server.
-        counts: The folder that the workers share.
+        begin_seconds: Longest time until a worker answers.
+        failure: A file in which a worker says why it cannot begin.
         announce: Called once, when the first request can come.
     """
 
@@ -369,13 +335,13 @@ class Supervisor(Multiprocess):
         self,
         config: uvicorn.Config,
         listener: socket.socket,
-        settings: ServerSettings,
-        counts: Path,
+        begin_seconds: float,
+        failure: Path,
         announce: Callable[[], None],
     ) -> None:
         super().__init__(config, [listener])
-        self._limits, self._counts, self._announce = settings.limits, counts, announce
-        self._retired: list[tuple[Process, float]] = []  # with when each must have ended
+        self._begin_seconds, self._failure, self._announce = begin_seconds, failure, announce
+        self._retired: list[Process] = []
 
     def init_processes(self) -> None:
         """Begin with the workers.
@@ -386,21 +352,22 @@ class Supervisor(Multiprocess):
         super().init_processes()
         if self._become_ready(self.processes):
             self._announce()
-        elif not self.should_exit.is_set():
+        elif not self._is_ending:
             kind, _, sentence = "LocantError", "", "The server cannot begin: a worker ended, or did not answer in time."
             with suppress(OSError):
-                kind, _, sentence = (self._counts / "failure").read_text(encoding="utf-8").partition("\n")
+                kind, _, sentence = self._failure.read_text(encoding="utf-8").partition("\n")
             raise getattr(errors, kind, LocantError)(sentence)
 
+    @property
+    def _is_ending(self) -> bool:
+        return not {signal.SIGTERM, signal.SIGINT}.isdisjoint(self.signal_queue)
+
     def _become_ready(self, processes: Sequence[Process]) -> bool:
-        """Wait until workers answer; returns whether all of them do."""
-        latest = time.monotonic() + self._limits.begin_seconds
-        waiting = list(processes)
+        """Wait until workers answer; returns whether all of them do before the server is to end."""
+        latest, waiting = time.monotonic() + self._begin_seconds, list(processes)
         while waiting:
-            self.handle_signals()
-            if self.should_exit.is_set() or time.monotonic() > latest:
-                return False
-            if not all(process.process.is_alive() for process in waiting):
+            alive = all(process.process.is_alive() for process in waiting)
+            if self._is_ending or not alive or time.monotonic() > latest:
                 return False
             waiting = [process for process in waiting if not process.is_ready(timeout=0.5)]
             time.sleep(0.05)
@@ -412,36 +379,25 @@ class Supervisor(Multiprocess):
         fresh = [Process(self.config, self.sockets) for _ in self.processes]
         for process in fresh:
             process.start()
-        if not self._become_ready(fresh):
-            for process in fresh:
-                process.kill()
-                process.join()
-            _LOG.error("not reloaded", extra={"reason": "a worker cannot begin"})
-            return
-        latest = time.monotonic() + self._limits.request_seconds + _GRACE
-        self._retired += [(process, latest) for process in self.processes]
-        self.terminate_all()
-        self.processes = fresh
-        _LOG.info("reloaded")
+        if self._become_ready(fresh):
+            self.terminate_all()
+            self._retired += self.processes
+            self.processes = fresh
+            _LOG.info("reloaded")
+        else:
+            _kill(fresh)
+            _LOG.error("not reloaded", extra={"reason": "a worker cannot begin, or the server is to end"})
 
     def keep_subprocess_alive(self) -> None:
-        """Replace workers that have ended or hang, and see to those that have retired."""
-        before = {process.pid for process in self.processes}
+        """Replace workers that have ended or hang, and forget those that have retired."""
+        before = {*self.processes, *self._retired}
         super().keep_subprocess_alive()
-        ended = before - {process.pid for process in self.processes}
-        for process, latest in list(self._retired):
-            if process.process.is_alive() and time.monotonic() < latest:
-                continue
-            process.kill()
-            process.join()
-            self._retired.remove((process, latest))
-            ended.add(process.pid)
-        if ended:
+        self._retired = [process for process in self._retired if process.process.is_alive()]
+        for process in before - {*self.processes, *self._retired}:
             from prometheus_client import multiprocess as numbers
 
-            for pid in ended:
-                _LOG.info("a worker ended", extra={"worker": pid})
-                numbers.mark_process_dead(pid)  # type: ignore[no-untyped-call]
+            _LOG.info("a worker ended", extra={"worker": process.pid})
+            numbers.mark_process_dead(process.pid)  # type: ignore[no-untyped-call]
 
     def join_all(self) -> None:
         """Wait until the workers have finished what they have, and refuse what comes meanwhile; a signal ends it."""
@@ -460,23 +416,23 @@ class Supervisor(Multiprocess):
 
         (listener,) = self.sockets
         self.signal_queue.clear()
-        latest = time.monotonic() + self._limits.request_seconds + _GRACE
         server = await asyncio.start_server(answer, sock=listener)
-        own = [*self.processes, *(process for process, _ in self._retired)]
-        while any(process.process.is_alive() for process in own):
-            if self.signal_queue or time.monotonic() > latest:
-                for process in own:
-                    process.kill()
+        while any(process.process.is_alive() for process in [*self.processes, *self._retired]):
+            if self.signal_queue:
+                self.end()
             await asyncio.sleep(0.05)
         listener.listen(0)  # no more come
         await asyncio.sleep(0.1)
         server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others, timeout=1)
 
     def end(self) -> None:
         """Kill workers that are still there."""
-        for process in [*self.processes, *(process for process, _ in self._retired)]:
-            process.kill()
-            process.join()
+        _kill([*self.processes, *self._retired])
+
+
+def _kill(processes: Sequence[Process]) -> None:
+    for process in processes:
+        process.kill()
+        process.join()

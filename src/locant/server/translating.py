@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from itertools import islice
 from typing import Any
 
 from locant.documents import Document
@@ -13,21 +15,20 @@ from locant.documents.formats import TextDocument
 from locant.documents.markup import cut_html
 from locant.documents.passages import Sentence as CutSentence
 from locant.documents.passages import Written, cut_passage
-from locant.documents.places import Links
 from locant.documents.plain import is_plain_sentence, plain_text
-from locant.documents.sentences import Splitter, cut_text, fitting_splitter, sentence_splitter
+from locant.documents.sentences import Splitter, fitting_splitter, sentence_splitter
 from locant.documents.steps import Pairs, Sentences, Steps, one_line, sentence_steps, translation_steps
 from locant.documents.translate import align_words, fits_model
 from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
-from locant.server.metrics import ModelMetrics
+from locant.server.metrics import Metrics
 from locant.server.models import Models, Route, Way
 from locant.server.scheduler import Scheduler, Sentence, TextThreads, Ticket
 from locant.server.settings import ServerSettings
 from locant.translation.compiled import Outcome
 from locant.translation.continuous import continuous_search, rows_at_once, searches_at_once
 from locant.translation.hypotheses import Hypothesis
-from locant.translation.lines import split_to_fit
+from locant.translation.lines import parts_of
 
 _THREADS = 2  # that cut texts
 # Characters that are cut and put together at once, for another thread would cost more; unless terms are placed.
@@ -35,42 +36,16 @@ _SHORT = 2_000
 
 
 @dataclass(eq=False)
-class _Work:
-    """A document, or a sentence of one, that is being translated.
-
-    Attributes:
-        steps: Ask for translations of sentences, and for alignments.
-        rank: Of the translations that are taken: 0 for the best.
-        question: What is asked for; ``None`` at the end.
-        written: What the steps return, at the end.
-    """
-
-    steps: Steps
-    rank: int = 0
-    question: Sentences | Pairs | None = None
-    written: list[Written] = field(default_factory=list)
-
-    def advance(self, answers: Sequence[str] | Sequence[Links] | None) -> None:
-        """Answer the question, if any, and take the next one."""
-        try:
-            self.question = self.steps.send(answers)
-        except StopIteration as end:
-            self.question, self.written = None, end.value
-
-
-@dataclass(eq=False)
 class _Asked:
-    """A text whose translation is asked for, in most cases a sentence for the search.
+    """A text whose translation is asked for.
 
     Attributes:
-        parts: Characters that stay, and numbers of its sentences.
-        sources: Its sentences.
+        parts: The text, more of them where it is too long for the model, none where there is nothing to translate.
         outcomes: What becomes of them.
         versions: Its translations by rank, once they are put together.
     """
 
-    parts: list[str | int] = field(default_factory=list)
-    sources: list[str] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
     outcomes: list[asyncio.Future[Outcome]] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
 
@@ -81,37 +56,31 @@ class TranslationService:
     Args:
         models: The models.
         settings: The limits.
-        metrics: What is told of each model's work.
+        metrics: Are told of each model's work.
     """
 
-    def __init__(self, models: Models, settings: ServerSettings, metrics: Sequence[ModelMetrics]) -> None:
+    def __init__(self, models: Models, settings: ServerSettings, metrics: Metrics) -> None:
         self.models, self._settings = models, settings
         limits = settings.limits
-        self._searches: dict[tuple[Route, int], tuple[DecodingSettings, int]] = {}
-        self._fits: dict[Route, Callable[[str], bool]] = {}
+        self.splitter_of, self.search_of = cache(self._splitter), cache(self._search)
         self.threads = TextThreads(
             _THREADS, waiting_requests=limits.waiting_requests, waiting_seconds=limits.waiting_seconds
         )
         self.schedulers = []
-        for translator, name, told in zip(models.translators, models.names, metrics, strict=True):
+        for translator, name in zip(models.translators, models.names, strict=True):
             lanes = min(searches_at_once(translator.engine), settings.rows)
             rows = min(settings.rows // lanes, rows_at_once(translator.engine, lanes) or settings.rows)
             self.schedulers.append(
                 Scheduler(
                     partial(continuous_search, translator.engine, rows=rows),
-                    told,
+                    metrics,
                     waiting_requests=limits.waiting_requests,
                     waiting_sentences=limits.waiting_sentences,
                     waiting_seconds=limits.waiting_seconds,
                     lanes=lanes,
-                    name=f"model {name}",
+                    name=name,
                 )
             )
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is being translated."""
-        return all(scheduler.is_idle for scheduler in self.schedulers)
 
     def end(self) -> None:
         """End all threads; what is not finished fails."""
@@ -134,8 +103,7 @@ class TranslationService:
             Of each text its translations, best first, each once.
 
         Raises:
-            QueueFullError: Too much waits.
-            SchedulerClosedError: The server is being shut down.
+            RequestError: Too much waits, or the server is being shut down (503), or there are too many sentences (400).
             LocantError: A model's output is not a number.
         """
         last = [(text, way[-1]) for text, way in texts]
@@ -147,16 +115,20 @@ class TranslationService:
         else:
             self._check_room([route for _, route in last], client)
         short = sum([len(text) for text, _ in last]) <= _SHORT and not any(route.glossary for _, route in last)
-        ranks = alternatives + 1
+        ranks, resumed = alternatives + 1, bool(indirect)
         if short and len(last) == 1 and not markup:
             ((text, route),) = last
-            if is_plain_sentence(text, self._splitter(route)):  # as most are: nothing is cut or put together
-                answers = _Answers(self, route, client, ranks, short=True, resumed=bool(indirect))
-                return [list(dict.fromkeys(one_line(text, version) for version in await answers.of_sentence(text)))]
-        documents: list[tuple[TextDocument, Route]]
-        read = partial(_read, last, markup)
-        documents = read() if short else await self.threads.run(client, read, resumed=bool(indirect))
-        found = await self._translate(documents, client, ranks=ranks, short=short, resumed=bool(indirect))
+            if is_plain_sentence(text, self.splitter_of(route)):  # as most are: nothing is cut or put together
+                with closing(_Answers(self, route, client, ranks, short=True, resumed=resumed)) as answers:
+                    (versions,) = await answers.translations([text])
+                return [list(dict.fromkeys(one_line(text, version) for version in versions))]
+        cut = cut_html if markup else plain_text
+
+        def read() -> list[tuple[TextDocument, Route]]:
+            return [(cut(text), route) for text, route in last]
+
+        documents = read() if short else await self.threads.run(client, read, resumed=resumed)
+        found = await self._translate(documents, client, ranks=ranks, short=short, resumed=resumed)
         return [
             list(dict.fromkeys(document.text(version, route.direction.target) for version in versions))
             for (document, route), versions in zip(documents, found, strict=True)
@@ -191,44 +163,20 @@ class TranslationService:
         short: bool = False,
         resumed: bool,
     ) -> list[list[list[Written]]]:
-        """Translate documents that have been taken apart.
-
-        Args:
-            documents: Each with the model that translates it.
-            client: Who asks.
-            ranks: How many translations are wanted of each.
-            short: Whether they are so short that another thread would cost more than they do.
-            resumed: Whether they are of a request that has been taken already, which is not refused any more.
-
-        Returns:
-            Of each document its passages in each version, the best first.
-        """
-
-        def begin() -> list[_Work]:
-            works = []
-            for document, route in documents:
-                split = self._splitter(route)
+        """Translate documents that have been taken apart, and return of each its passages in each version."""
+        groups: dict[Route, list[Document]] = {}
+        for document, route in documents:
+            groups.setdefault(route, []).append(document)
+        versions: dict[int, list[list[Written]]] = {id(document): [] for document, _ in documents}
+        for route, own in groups.items():
+            passages = [passage for document in own for passage in document.passages]
+            with closing(_Answers(self, route, client, ranks, short=short, resumed=resumed)) as answers:
                 for rank in range(ranks):
-                    works.append(_Work(translation_steps(document.passages, split, aligned=route.aligns), rank))
-                    works[-1].advance(None)
-            return works
-
-        works: list[_Work] = begin() if short else await self.threads.run(client, begin, resumed=True)
-        answers: dict[Route, tuple[_Answers, list[_Work]]] = {}
-        for number, work in enumerate(works):
-            route = documents[number // ranks][1]
-            if route not in answers:
-                answers[route] = _Answers(self, route, client, ranks, short=short, resumed=resumed), []
-            answers[route][1].append(work)
-        try:
-            for own, of_route in answers.values():  # all models begin before one is waited for
-                await own.ask(of_route)
-            for own, of_route in answers.values():
-                await own.finish(of_route)
-        finally:
-            for own, _ in answers.values():
-                own.close()
-        return [[work.written for work in works[first : first + ranks]] for first in range(0, len(works), ranks)]
+                    steps = translation_steps(passages, self.splitter_of(route), aligned=route.aligns)
+                    written = iter(await answers.answer(steps, rank=rank))
+                    for document in own:
+                        versions[id(document)].append(list(islice(written, len(document.passages))))
+        return [versions[id(document)] for document, _ in documents]
 
     async def stream(self, text: str, way: Way, client: str) -> AsyncIterator[str | int]:
         """Translate a text and yield the number of its sentences, and then its translation piece by piece.
@@ -245,72 +193,64 @@ class TranslationService:
         document = plain_text(text)
         (passage,), (write,) = document.passages, document.writers
 
-        def begin() -> list[str | _Work]:
-            parts: list[str | _Work] = []
-            for piece in cut_passage(passage, self._splitter(route)):
+        def begin() -> list[str | tuple[Steps, _Question]]:
+            parts: list[str | tuple[Steps, _Question]] = []
+            for piece in cut_passage(passage, self.splitter_of(route)):
                 if isinstance(piece, CutSentence):
-                    parts.append(work := _Work(sentence_steps([piece], aligned=route.aligns)))
-                    work.advance(None)
+                    steps = sentence_steps([piece], aligned=route.aligns)
+                    parts.append((steps, _next_question(steps, None)))
                 else:
                     parts.append(write([piece]))
             return parts
 
         resumed = bool(before)
-        parts: list[str | _Work] = begin() if short else await self.threads.run(client, begin, resumed=resumed)
-        works = [part for part in parts if isinstance(part, _Work)]
-        yield len(works)
-        answers = _Answers(self, route, client, short=short, resumed=resumed)
-        try:
-            await answers.ask(works)
+        parts = begin() if short else await self.threads.run(client, begin, resumed=resumed)
+        begun = [part for part in parts if not isinstance(part, str)]
+        yield len(begun)
+        with closing(_Answers(self, route, client, short=short, resumed=resumed)) as answers:
+            questions = [question for _, question in begun if isinstance(question, Sentences)]
+            await answers.ask([text for question in questions for text in question.texts])
             known = ""
             for part in parts:
                 if isinstance(part, str):
                     known += part
-                    continue
-                await answers.finish([part])
-                yield known + write(part.written[0])
-                known = ""
+                else:
+                    (written,) = await answers.answer(*part)
+                    yield known + write(written)
+                    known = ""
             if known:
                 yield known
-        finally:
-            answers.close()
 
     def _splitter(self, route: Route) -> Splitter:
-        """Return what cuts lines into sentences that fit the model, until they are more than may wait at a time."""
-        fits = self._fits.get(route)
-        if fits is None:
-            most = self._settings.limits.sentence_tokens
-            fits = self._fits[route] = fits_model(route.translator, most=most, prefixes=route.prefixes)
-        split, scheduler, sentences = sentence_splitter(route.direction.source), self.schedulers[route.number], 0
-
-        def count(line: str) -> Sequence[str]:
-            nonlocal sentences
-            found = split(line)
-            sentences += sum(any(map(str.isalpha, sentence)) for sentence in found)
-            scheduler.check_size(sentences)
-            return found
-
-        return fitting_splitter(count, fits, route.glossary.spans if route.glossary else None)
+        """Return what cuts lines into sentences that fit a model."""
+        most = self._settings.limits.sentence_tokens
+        fits = fits_model(route.translator, most=most, prefixes=route.prefixes)
+        whole = route.glossary.spans if route.glossary else None
+        return fitting_splitter(sentence_splitter(route.direction.source), fits, whole)
 
     def _check_room(self, routes: Iterable[Route], client: str) -> None:
         """Refuse what would be refused in any case before its texts are cut, which is most of the work there is."""
         for number in {route.number for route in routes}:
             self.schedulers[number].check_room(client)
 
-    def search_of(self, route: Route, ranks: int) -> tuple[DecodingSettings, int]:
+    def _search(self, route: Route, ranks: int) -> tuple[DecodingSettings, int]:
         """Return how a model searches, and the most tokens of a sentence that is translated whole."""
-        known = self._searches.get((route, ranks))
-        if known is None:
-            beam = max(self._settings.beam or route.translator.settings.beam, ranks)
-            settings = route.translator.settings_with(beam=beam, n_best=ranks)
-            longest = route.translator.longest_source(prefixes=route.prefixes)
-            known = self._searches[route, ranks] = settings, min(longest, self._settings.limits.sentence_tokens)
-        return known
+        beam = max(self._settings.beam or route.translator.settings.beam, ranks)
+        longest = route.translator.longest_source(prefixes=route.prefixes)
+        settings = route.translator.settings_with(beam=beam, n_best=ranks)
+        return settings, min(longest, self._settings.limits.sentence_tokens)
 
 
-def _read(texts: Sequence[tuple[str, Route]], markup: bool) -> list[tuple[TextDocument, Route]]:
-    read = cut_html if markup else plain_text
-    return [(read(text), route) for text, route in texts]
+_Question = Sentences | Pairs | list[Written]
+
+
+def _next_question(steps: Steps, answer: Any) -> _Question:
+    """Answer a question of steps, if any, and return the next one, or at the end what they return."""
+    try:
+        found: _Question = steps.send(answer)
+    except StopIteration as end:
+        found = end.value
+    return found
 
 
 class _Answers:
@@ -334,18 +274,14 @@ class _Answers:
         self._tickets: list[Ticket] = []
         self._scheduler = service.schedulers[route.number]
 
-    async def _aside(self, work: Callable[..., Any], *arguments: Any, short: bool = True) -> Any:
+    async def _aside(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Return what some work returns, which a thread does unless it is short."""
-        if self._short and short:
+        if self._short:
             return work(*arguments)
         return await self._service.threads.run(self._client, partial(work, *arguments), resumed=True)
 
-    async def ask(self, works: Sequence[_Work]) -> None:
-        """Submit the sentences that works ask for, but those that have been submitted."""
-        questions = [work.question.texts for work in works if isinstance(work.question, Sentences)]
-        await self._ask([text for question in questions for text in question])
-
-    async def _ask(self, wanted: Sequence[str]) -> None:
+    async def ask(self, wanted: Sequence[str]) -> None:
+        """Submit sentences, but those that have been submitted."""
         texts = {text: _Asked() for text in wanted if text not in self._asked}
         self._asked.update(texts)
         if not texts:
@@ -356,94 +292,80 @@ class _Answers:
             self._tickets.append(ticket)
             outcomes = iter(ticket.outcomes)
             for asked in texts.values():
-                asked.outcomes = [next(outcomes) for _ in asked.sources]
+                asked.outcomes = [next(outcomes) for _ in asked.parts]
         self._resumed = True
 
-    async def finish(self, works: Sequence[_Work]) -> None:
-        """Answer the questions of works until they ask for nothing more."""
-        while works:
-            await self.ask(works)
-            questions = [work.question.texts for work in works if isinstance(work.question, Sentences)]
-            texts = [asked for question in questions for text in question if not (asked := self._asked[text]).versions]
-            await _come(texts)
-            aligning = any(isinstance(work.question, Pairs) for work in works)
-            await self._aside(self._go_on, works, texts, short=not aligning)
-            works = [work for work in works if work.question]
+    async def translations(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the translations of sentences, the best of each first."""
+        await self.ask(texts)
+        new = {text: asked for text in texts if not (asked := self._asked[text]).versions}
+        for asked in new.values():
+            for outcome in asked.outcomes:
+                result = await outcome
+                if isinstance(result, LocantError):
+                    raise result
+        if new:
+            await self._aside(self._put_together, new)
+        return [self._asked[text].versions for text in texts]
 
-    async def of_sentence(self, text: str) -> Sequence[str]:
-        """Return the translations of a single sentence."""
-        try:
-            await self._ask([text])
-            asked = self._asked[text]
-            await _come([asked])
-        finally:
-            self.close()
-        self._put_together([asked])
-        return asked.versions
+    async def answer(self, steps: Steps, question: _Question | None = None, *, rank: int = 0) -> list[Written]:
+        """Answer the questions of steps by translations of a rank, 0 for the best, and return what they return.
+
+        Args:
+            steps: Ask for translations of sentences, and for alignments.
+            question: The first one, where it is known.
+            rank: Of the translations.
+        """
+        if question is None:
+            question = await self._aside(_next_question, steps, None)
+        while not isinstance(question, list):
+            answer: Any
+            if isinstance(question, Sentences):
+                answer = [versions[rank] for versions in await self.translations(question.texts)]
+            else:
+                translator, prefixes = self._route.translator, self._route.prefixes
+                work = partial(align_words, translator, question.pairs, prefixes=prefixes)
+                answer = await self._service.threads.run(self._client, work, resumed=True)
+            question = await self._aside(_next_question, steps, answer)
+        return question
 
     def close(self) -> None:
         """Drop what has not come."""
         for ticket in self._tickets:
             self._scheduler.release(ticket)
 
-    def _go_on(self, works: Sequence[_Work], texts: Sequence[_Asked]) -> None:
-        """Put translations together, and let works go on to their next questions."""
-        self._put_together({id(asked): asked for asked in texts}.values())
-        translator, prefixes = self._route.translator, self._route.prefixes
-        questions = [work.question.pairs for work in works if isinstance(work.question, Pairs)]
-        pairs = list(dict.fromkeys(pair for question in questions for pair in question))
-        links = dict(zip(pairs, align_words(translator, pairs, prefixes=prefixes), strict=True)) if pairs else {}
-        for work in works:
-            if isinstance(work.question, Sentences):
-                work.advance([self._asked[text].versions[work.rank] for text in work.question.texts])
-            elif work.question:
-                work.advance([links[pair] for pair in work.question.pairs])
-
-    def _sentences(self, texts: dict[str, _Asked]) -> list[Sentence]:
+    def _sentences(self, texts: Mapping[str, _Asked]) -> list[Sentence]:
         """Return the sentences of texts for the search; a text that is too long is cut."""
         translator, prefixes, glossary = self._route.translator, self._route.prefixes, self._route.glossary
         settings, most = self._service.search_of(self._route, self._ranks)
-        encode = translator.tokenizers.source.encode
+        # Sentences have been cut to fit, so that a word of so many tokens is left.
+        parts = parts_of(
+            list(texts),
+            translator.tokenizers.source.encode,
+            most=most,
+            reason="",
+            on_long="split",
+            say=lambda sentence: None,
+            whole=glossary.spans if glossary else None,
+        )
         sentences = []
-        for (text, asked), tokens in zip(texts.items(), encode(list(texts)), strict=True):
-            shorter = [(text, tokens)]
-            if len(tokens) > most:  # which takes a word of so many tokens: sentences have been cut to fit
-                split = partial(
-                    split_to_fit,
-                    fits=lambda part: len(encode([part])[0]) <= most,
-                    whole=glossary.spans if glossary else None,
-                )
-                pieces = cut_text(text, split)
-                shorter = [(piece.text, encode([piece.text])[0] if piece.translated else []) for piece in pieces]
-            for part, ids in shorter:
-                if not ids:
-                    asked.parts.append(part)
-                    continue
+        for asked, own in zip(texts.values(), parts, strict=True):
+            asked.parts = [part for part, _ in own]
+            for _, ids in own:
                 source, longest = translator.search_input(ids, settings, prefixes)
-                asked.parts.append(len(asked.sources))
-                asked.sources.append(part)
                 sentences.append(Sentence(source, longest, prefixes.target, settings))
         return sentences
 
-    def _put_together(self, texts: Iterable[_Asked]) -> None:
-        """Write the translations of texts whose outcomes have come."""
-        translator, glossary = self._route.translator, self._route.glossary
-        sources = [source for asked in texts for source in asked.sources]
-        found: list[list[Hypothesis]] = [outcome.result() for asked in texts for outcome in asked.outcomes]  # type: ignore[misc]
+    def _put_together(self, texts: Mapping[str, _Asked]) -> None:
+        """Write the translations of texts whose outcomes have come; one with nothing to translate stays."""
+        translator, glossary, prefixes = self._route.translator, self._route.glossary, self._route.prefixes
+        parts = [part for asked in texts.values() for part in asked.parts]
+        found: list[list[Hypothesis]] = [outcome.result() for asked in texts.values() for outcome in asked.outcomes]  # type: ignore[misc]
         for rank in range(self._ranks):
             tokens = [hypotheses[min(rank, len(hypotheses) - 1)].tokens for hypotheses in found]
             written = translator.tokenizers.target.decode(tokens)
             if glossary:
-                written = translator.with_terms(glossary, sources, written, prefixes=self._route.prefixes)
+                written = translator.with_terms(glossary, parts, written, prefixes=prefixes)
             decoded = iter(written)
-            for asked in texts:
-                asked.versions.append("".join(part if isinstance(part, str) else next(decoded) for part in asked.parts))
-
-
-async def _come(texts: Iterable[_Asked]) -> None:
-    """Wait until what was asked has come, and raise what went wrong with it."""
-    for asked in texts:
-        for outcome in asked.outcomes:
-            result = await outcome
-            if isinstance(result, LocantError):
-                raise result
+            for text, asked in texts.items():
+                asked.versions.append(" ".join(islice(decoded, len(asked.parts))) if asked.parts else text)

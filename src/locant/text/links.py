@@ -6,9 +6,7 @@ which is given tokens as numbers and gives links of both directions; they are ma
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import islice, repeat
 from pathlib import Path
@@ -17,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from locant.errors import CheckpointError, DataError, MissingExtraError
+from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, open_output, read_json, replacing_folder, sealed, workplace, write_json
+from locant.lazy import find_program
 from locant.text.cache import TokenCache
 from locant.text.columns import CheckedNumbers, write_checksums
 from locant.text.workers import in_order
@@ -136,11 +135,7 @@ def aligner_command() -> str:
     Raises:
         MissingExtraError: It is not installed.
     """
-    # An environment that is not activated is not in the search path.
-    found = shutil.which(_COMMAND) or shutil.which(_COMMAND, path=str(Path(sys.executable).parent))
-    if found is None:
-        raise MissingExtraError("Guided alignment", "eflomal")
-    return found
+    return find_program(_COMMAND, "eflomal", "Guided alignment")
 
 
 def grow_diag_final_and(forward: Links, reverse: Links) -> Links:

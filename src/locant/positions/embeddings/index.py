@@ -130,7 +130,7 @@ class Binary(PositionCode):
 
     @property
     def max_positions(self) -> int:
-        """How many positions the digits tell apart, at most 2^31."""
+        """Number of positions with different digits, at most 2^31."""
         return 1 << min(self.features, 31)
 
     def encode(self, positions: Tensor) -> Tensor:

@@ -10,21 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from locant.positions.huggingface.parts import AngleKind, as_handed_on, features_of, layout_of
+from locant.positions.huggingface.parts import AngleKind, as_returned, features_of, layout_of
 from locant.positions.huggingface.served import methods, rotations, with_globals
 from locant.positions.rotary.rotary import Rotary
 from locant.positions.rotary.rotation import RotaryAngles, apply_rotation
 
 STATE = "locant_positions"
-"""Attribute of a served rotary module, no part of its state dict: what it hands on, by its method ``hand_on``."""
+"""Attribute of a served rotary module, not in its state dict: what computes its result (``result``)."""
 
 
-def handing_on(original: type[nn.Module], option: None) -> dict[str, Any]:
-    """Return the forward pass of a rotary module that hands on what Locant has."""
+def exact_forward(original: type[nn.Module], option: None) -> dict[str, Any]:
+    """Return the forward pass of a rotary module that returns Locant's angles."""
     del original, option
 
     def forward(self: nn.Module, x: Tensor, position_ids: Tensor, layer_type: str | None = None) -> Any:
-        return getattr(self, STATE).hand_on(x, position_ids, layer_type)
+        return getattr(self, STATE).result(x, position_ids, layer_type)
 
     return {"forward": forward}
 
@@ -36,14 +36,14 @@ class ExactAngles:
     Attributes:
         rotaries: What computes them, by layer type; ``None`` where a module knows none.
         axes: The axis of each pair, where positions have several axes.
-        kind: How the class hands them on.
+        kind: How the class returns them.
     """
 
     rotaries: dict[str | None, Rotary]
     axes: dict[str | None, tuple[int, ...] | None]
     kind: AngleKind
 
-    def hand_on(self, x: Tensor, positions: Tensor, layer: str | None) -> tuple[Tensor, Tensor] | Tensor:
+    def result(self, x: Tensor, positions: Tensor, layer: str | None) -> tuple[Tensor, Tensor] | Tensor:
         """Return cosines and sines ``[B, 1, L, n]``, or complex ``[B, L, n]``, at ``[B, L]`` or ``[A, B, L]``."""
         del x
         rotary = self.rotaries[layer]
@@ -83,7 +83,7 @@ def _rotation(function: Callable[..., Any], kind: AngleKind) -> Callable[..., An
             if given.get(name) is not None:
                 given[name] = given[name].to(torch.promote_types(dtype, torch.float32))
         if kind != "complex":
-            given |= as_handed_on(given["cos"].squeeze(1), given["sin"].squeeze(1), kind)
+            given |= as_returned(given["cos"].squeeze(1), given["sin"].squeeze(1), kind)
         found = function(**given)
         if not isinstance(found, tuple):
             return found.to(dtype)

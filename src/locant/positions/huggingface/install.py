@@ -13,7 +13,7 @@ from torch import nn
 from locant.errors import ConfigError, LocantError
 from locant.lazy import require_package
 from locant.positions.huggingface import unrotated
-from locant.positions.huggingface.angles import STATE, ExactAngles, handing_on, rotating
+from locant.positions.huggingface.angles import STATE, ExactAngles, exact_forward, rotating
 from locant.positions.huggingface.parts import ModelParts, find_parts
 from locant.positions.huggingface.served import original_class, served_class, take_class
 from locant.positions.registry import SCHEMES, build_scheme, option_names
@@ -72,7 +72,7 @@ def install(
     scheme: PositionScheme | str | None = None,
     scheme_options: Mapping[str, Any] | None = None,
 ) -> Installation:
-    """Let a model of transformers tell queries and keys their positions by Locant from now on.
+    """Let Locant give queries and keys of a model of transformers their positions from now on.
 
     Angles are exact at every position and in every dtype: computed in integers, rounded once to float32, and applied in
     float32. Everything else stays as it is: weights, state dict, caches, masks, attention functions, training and
@@ -84,8 +84,8 @@ def install(
     lengths are counted in steps of 256 tokens; a configuration of your own may say otherwise.
 
     Args:
-        model: A model of transformers whose rotary module hands on angles, or one around it (of PEFT, say).
-        config: The rotary configuration, or one for every layer type that the class tells apart. Unless given, the
+        model: A model of transformers whose rotary module returns angles, or one around it (of PEFT, say).
+        config: The rotary configuration, or one for every layer type of the class. Unless given, the
             frequencies are those of the model: exact as its configuration is read, or the very numbers of its class
             where these are others; a note of the result says so then.
         scheme: In the place of rotation, another scheme on queries and keys or on scores, for the layers that rotate;
@@ -148,7 +148,7 @@ def install(
         )
         if scheme is not None and not place:
             module.add_module(_SCHEME, (nn.ModuleList(each) if each else scheme).train(module.training))
-        take_class(module, served_class(type(module), handing_on, None))
+        take_class(module, served_class(type(module), exact_forward, None))
     for module, kind in parts.users.items():
         members, option = (unrotated.attending, None) if is_unrotated else (rotating, kind)
         take_class(module, served_class(type(module), members, option))

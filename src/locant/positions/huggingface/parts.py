@@ -1,7 +1,7 @@
-"""The parts of a transformers model that tell queries and keys their positions: rotary modules, and who uses them.
+"""The parts of a transformers model that give queries and keys their positions: rotary modules and their users.
 
-What a rotary module computes, and how a function pairs the features that it rotates, they tell themselves when they
-are called with a few numbers.
+What a rotary module computes, and how a function pairs the features that it rotates, is found by calling them with a
+few numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.rotary.rotation import rotate_pairs
 
 AngleKind = Literal["halves", "neighbours", "single", "complex"]
-"""How a rotary module hands on the cosines of ``n`` pairs: ``2n`` numbers, all pairs twice one after the other or each
+"""How a rotary module returns the cosines of ``n`` pairs: ``2n`` numbers, all pairs twice one after the other or each
 pair twice; ``n`` numbers; or ``n`` complex numbers that hold the sines as well."""
 
 _LENGTHS = (3, 1 << 17)  # in tokens, of a short and of a long text, for which rotary modules are asked
@@ -35,7 +35,7 @@ class LayerAngles:
     """What a rotary module computes for a layer type.
 
     Attributes:
-        kind: How it hands on cosines and sines.
+        kind: How it returns cosines and sines.
         texts: For a short and a long text, what multiplies cosine and sine, and the frequencies in radians a token.
         axes: Where positions have several axes, the axis of each pair.
     """
@@ -68,7 +68,7 @@ class ModelParts:
         name: Name of the model's class.
         config: Configuration of the part of the model that reads text, an object of transformers.
         rotaries: Its rotary modules, with what they compute by layer type; ``None`` where they know none.
-        users: Modules that rotate by what these hand on, with how that is handed on.
+        users: Modules that rotate by what these return, with the form of that.
         layouts: How they pair features.
     """
 
@@ -165,7 +165,7 @@ def _layer_angles(fresh: nn.Module, layer: str | None) -> LayerAngles:
 
 
 def _of_pairs(found: Any) -> tuple[AngleKind, Tensor, Tensor]:
-    """Return the kind, and the sines and cosines ``[..., n]`` of every pair, of what a rotary module hands on."""
+    """Return the kind, and the sines and cosines ``[..., n]`` of every pair, of what a rotary module returns."""
     if isinstance(found, Tensor) and found.is_complex():
         return "complex", found.imag, found.real
     cosine, sine = found
@@ -177,8 +177,8 @@ def _of_pairs(found: Any) -> tuple[AngleKind, Tensor, Tensor]:
     return "single", sine, cosine
 
 
-def as_handed_on(cosine: Tensor, sine: Tensor, kind: AngleKind) -> dict[str, Tensor]:
-    """Return cosines and sines ``[..., n]`` as a rotary module of a kind hands them on, by argument."""
+def as_returned(cosine: Tensor, sine: Tensor, kind: AngleKind) -> dict[str, Tensor]:
+    """Return cosines and sines ``[..., n]`` as a rotary module of a kind returns them, by argument."""
     if kind == "complex":
         return {"freqs_cis": torch.complex(cosine, sine)}
     if kind == "halves":
@@ -222,7 +222,7 @@ def layout_of(function: Callable[..., Any], kind: AngleKind) -> tuple[RotaryLayo
     for width in (2 * pairs, 2 * pairs + 4):
         angles, x = (0.3 * torch.arange(1, pairs + 1)).expand(1, width, pairs), torch.eye(width)[None, None]
         try:
-            found = function(**dict.fromkeys(features, x), **as_handed_on(angles.cos(), angles.sin(), kind))
+            found = function(**dict.fromkeys(features, x), **as_returned(angles.cos(), angles.sin(), kind))
         except _ODD:  # where the head is wider than what is rotated, it is never given one
             continue
         turned = found[0] if isinstance(found, tuple) else found

@@ -24,7 +24,7 @@ _CLASSES: dict[Any, type[nn.Module]] = {}
 
 
 def served_class(original: type[nn.Module], members: Callable[..., dict[str, Any]], option: Any) -> type[nn.Module]:
-    """Return the class that stands for another one; copies and pickles of its instances are instances of it again.
+    """Return the class that replaces another one; copies and pickles of its instances are instances of it again.
 
     Args:
         original: The other one.

@@ -1,4 +1,4 @@
-"""Schemes that act where queries meet keys: keys are cached as they are, and told their positions in the attention.
+"""Schemes that act where queries meet keys: keys are cached unrotated, and get their positions in the attention.
 
 So it is for frequencies that follow the length of the text, for rotations that depend on the query, and for what is
 added to the scores. Every cached key carries its position with it, as digits in four further features: whatever is done
@@ -22,37 +22,37 @@ from locant.positions.huggingface.served import methods, rotations, with_globals
 from locant.positions.scheme import PositionScheme
 
 _DIGITS = 4
-_DIGIT = 8  # bits: every floating dtype of two bytes holds whole numbers of so many exactly
+_DIGIT = 8  # bits: every floating dtype of two bytes holds integers of this many exactly
 _INTERFACES = "ALL_ATTENTION_FUNCTIONS"
-_TOLD = "locant_told"
+_POSITIONED = "locant_positioned"
 _SCORES_AT_ONCE = 1 << 24  # of the queries that are attended at once where a scheme has a bias: 64 MB in float32
 
 
 @dataclass
 class Schemes:
-    """The schemes of a model, which a rotary module hands on with the positions.
+    """The schemes of a model, which a rotary module returns with the positions.
 
     Attributes:
         shared: By layer type, the scheme that all layers share; ``None`` is that of modules without layer types.
         each: The scheme of every layer, where each has one of its own.
-        is_pair: Whether the rotary module hands on a pair, and not one tensor.
+        is_pair: Whether the rotary module returns a pair, and not one tensor.
     """
 
     shared: Mapping[str | None, PositionScheme]
     each: Sequence[PositionScheme]
     is_pair: bool
 
-    def hand_on(self, x: Tensor, positions: Tensor, layer: str | None) -> Any:
-        """Return what layers are told, as a rotary module would hand on angles."""
+    def result(self, x: Tensor, positions: Tensor, layer: str | None) -> Any:
+        """Return positions and scheme for the layers, in the place of angles."""
         del x
         scheme = self.shared[layer]
         positions = scheme.drawn(_common(positions))
-        told = _Told(positions, scheme, self.each)
-        return (told, told) if self.is_pair else told
+        positioned = _Positioned(positions, scheme, self.each)
+        return (positioned, positioned) if self.is_pair else positioned
 
 
 @dataclass
-class _Told:
+class _Positioned:
     """Positions of the tokens, ``[L]`` or ``[B, L]``, and the scheme: of a forward pass, and of each of its layers."""
 
     positions: Tensor
@@ -61,7 +61,7 @@ class _Told:
     key_positions: Tensor | None = None
     rotated_features: int = 0  # of a head, as the class gives them to its rotation; 0 where it does not rotate
 
-    def to(self, *_: Any, **__: Any) -> _Told:
+    def to(self, *_: Any, **__: Any) -> _Positioned:
         """Return itself: positions are moved where they are used."""
         return self
 
@@ -87,13 +87,13 @@ def attending(original: type[nn.Module], option: None) -> dict[str, Any]:
     for name, method in methods(original):
         if found := rotations(method):
             inner: Any = inspect.unwrap(method)
-            functions: dict[str, Any] = {each: _noting(function) for each, function in found.items()}
+            functions: dict[str, Any] = {each: _not_rotating(function) for each, function in found.items()}
             functions[_INTERFACES] = _Interfaces(inner.__globals__[_INTERFACES])
-            members[name] = _telling(with_globals(method, functions))
+            members[name] = _with_positions(with_globals(method, functions))
     return members
 
 
-def _noting(function: Callable[..., Any]) -> Callable[..., Any]:
+def _not_rotating(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that is called like one that rotates, notes that it was, and rotates nothing."""
     parameters, features = inspect.signature(function).parameters, features_of(function)
     names = tuple(parameters)
@@ -109,23 +109,23 @@ def _noting(function: Callable[..., Any]) -> Callable[..., Any]:
     return note
 
 
-def _telling(method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_positions(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a forward pass of attention whose attention function and cache know all positions."""
     names = tuple(inspect.signature(method).parameters)
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         kwargs.update(zip(names[1:], args, strict=False))
         given = kwargs.get("position_embeddings")
-        told = given[0] if isinstance(given, tuple) else given
-        if not isinstance(told, _Told):
+        positioned = given[0] if isinstance(given, tuple) else given
+        if not isinstance(positioned, _Positioned):
             return method(self, **kwargs)
-        scheme = told.each[int(self.layer_idx)] if len(told.each) else told.scheme  # type: ignore[arg-type]
-        call = _Told(told.positions, scheme)
+        scheme = positioned.each[int(self.layer_idx)] if len(positioned.each) else positioned.scheme  # type: ignore[arg-type]
+        call = _Positioned(positioned.positions, scheme)
         kwargs["position_embeddings"] = (call, call) if isinstance(given, tuple) else call
         for name, value in kwargs.items():  # a cache, whose name differs between classes and releases
             if callable(getattr(value, "update", None)) and callable(getattr(value, "get_seq_length", None)):
                 kwargs[name] = _PositionedCache(value, call)
-        return method(self, **kwargs, **{_TOLD: call})
+        return method(self, **kwargs, **{_POSITIONED: call})
 
     forward.__wrapped__ = method  # type: ignore[attr-defined]
     return forward
@@ -134,7 +134,7 @@ def _telling(method: Callable[..., Any]) -> Callable[..., Any]:
 class _PositionedCache:
     """A cache of transformers in the eyes of one layer, in which every key has its position with it."""
 
-    def __init__(self, cache: Any, call: _Told) -> None:
+    def __init__(self, cache: Any, call: _Positioned) -> None:
         self._cache, self._call = cache, call
 
     def __getattr__(self, name: str) -> Any:
@@ -163,7 +163,7 @@ class _PositionedCache:
         keys, values = self._cache.update(torch.cat((key, carried), dim=-1), value, layer_idx, *args, **kwargs)
         found = keys[:, 0, :, size:].long()
         numbers = sum(found[..., place] << (_DIGIT * place) for place in range(_DIGITS))
-        # Room behind the last key stands after it, where a scheme that counts keys finds it behind every query.
+        # Room behind the last key has a later position, so that a scheme that counts keys finds it behind every query.
         call.key_positions = torch.where(numbers > 0, numbers - 1, positions.amax())
         return keys[..., :size], values
 
@@ -192,7 +192,7 @@ def _attend(
     **kwargs: Any,
 ) -> Any:
     """Attend by one of transformers' attention functions, with queries, keys and scores that know their positions."""
-    call: _Told | None = kwargs.pop(_TOLD, None)
+    call: _Positioned | None = kwargs.pop(_POSITIONED, None)
     queries, keys = query.shape[2], key.shape[2]
     if mask is not None and not isinstance(mask, Tensor):
         from torch.nn.attention.flex_attention import create_mask  # takes long to import
@@ -205,8 +205,8 @@ def _attend(
     keys_at = at if call.key_positions is None else _common(call.key_positions)
     if keys_at.shape[-1] != keys:
         raise LocantError(
-            f"{type(module).__name__} attends to {keys} keys, of which {keys_at.shape[-1]} have told where "
-            "they stand: it takes keys from elsewhere. Read without a cache."
+            f"{type(module).__name__} attends to {keys} keys, of which {keys_at.shape[-1]} have positions: "
+            "it takes keys from elsewhere. Read without a cache."
         )
     if call.rotated_features < query.shape[-1] and hasattr(module.config, "qk_rope_head_dim"):
         # The rotated features of latent attention are the last of a head, and those of schemes the first.
@@ -258,7 +258,7 @@ def _added(seen: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _common(positions: Tensor) -> Tensor:
-    """Return positions ``[B, L]`` as ``[L]`` where all rows are the same, as far as that can be told at no cost."""
+    """Return positions ``[B, L]`` as ``[L]`` where all rows are the same, if that can be seen at no cost."""
     if positions.dim() == 2 and positions.shape[0] == 1:
         return positions[0]
     if positions.dim() != 2 or positions.device.type != "cpu" or torch.compiler.is_compiling():

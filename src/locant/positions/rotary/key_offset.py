@@ -28,7 +28,7 @@ class PartialKeyOffset(Rotary):
 
     The slowest pair of modded-nanogpt has the frequency 1/1024: ``base = 1024^(n / (n - 1))``, ``n = rotary_dim / 2``.
 
-    Where it acts: on queries and keys of self-attention, in a decoder and an encoder alike. Tokens must be in the order
+    Where it acts: on queries and keys of self-attention, in decoders and encoders. Tokens must be in the order
     of their positions. Keys are cached unrotated.
 
     Args:

@@ -19,7 +19,7 @@ from locant.positions.scheme import AttentionShape, Rotation
 
 @register_scheme("mixed-rotary")
 class MixedRotary(MultiAxisRotary):
-    """RoPE of two coordinates with learned frequencies, in which diagonals are told apart as well as rows and columns.
+    """RoPE of two coordinates with learned frequencies, which see diagonals as well as rows and columns.
 
     Source: Heo et al. 2024, "Rotary Position Embedding for Vision Transformer", section 3.2, equation 14 (RoPE-Mixed);
     in head ``h`` of a layer::
@@ -86,7 +86,7 @@ class MixedRotary(MultiAxisRotary):
         return cls(shape.head_dim, shape.num_heads, **options)  # type: ignore[arg-type]
 
     def reset_parameters(self) -> None:
-        """Draw the direction of every head anew."""
+        """Draw the direction of every head again."""
         quarter = self.frequencies.shape[-1] // 2
         turn = 2 * math.pi * torch.rand(self.frequencies.shape[1], 1, device=self.frequencies.device)
         size = self.base ** -(torch.arange(quarter, device=turn.device) / quarter)

@@ -264,7 +264,7 @@ def multimodal_coordinates(is_image: Tensor, grids: Sequence[Sequence[int]], *, 
     section 2.1). Every text of a row begins at 0, as it would alone.
 
     Args:
-        is_image: True where a token is of an image, ``[L]`` or ``[B, L]``; an image's tokens stand row by row.
+        is_image: True where a token is of an image, ``[L]`` or ``[B, L]``; an image's tokens are in row order.
         grids: Time, rows and columns of every image in tokens, in the order of the tokens; time is 1 but for videos.
         texts: A number for each token, the same for those of one text, as :meth:`locant.positions.Mask.packed` takes
             them; without them a row is one text.
@@ -301,7 +301,7 @@ def multimodal_coordinates(is_image: Tensor, grids: Sequence[Sequence[int]], *, 
                 found.append(placed + start)
                 start, count = start + max(grid), count - len(placed)
             if count < 0:
-                raise DataError(f"An image of the grid {list(grid)} has more tokens than stand together in its text.")
+                raise DataError(f"An image of the grid {list(grid)} has more tokens than are adjacent in its text.")
     if waiting:
         raise DataError(f"There are no tokens for the last {len(waiting)} of {len(grids)} images.")
     return torch.cat(found).view(*rows.shape, 3).to(rows.device) if found else torch.zeros(*rows.shape, 3).long()

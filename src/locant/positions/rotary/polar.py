@@ -35,7 +35,7 @@ class PoPE(PositionScheme):
     Parameters, of every layer: ``delta [H, D]``, in radians from ``-2 pi`` to 0, beyond which it is clamped as in the
     paper; 0 at first.
 
-    Where it acts: on queries and keys of self-attention, in an encoder and in a decoder alike.
+    Where it acts: on queries and keys of self-attention, in encoders and decoders.
 
     Precision: angles as in :class:`Rotary`; magnitudes in float32 at least.
 

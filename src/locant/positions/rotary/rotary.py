@@ -35,7 +35,7 @@ class Rotary(PositionScheme):
     (dynamic NTK, LongRoPE) is decided for each query by the text up to itself, or for all by a declared final
     length; either way decoding with a cache equals a full pass.
 
-    Where it acts: on queries and keys of self-attention, in an encoder and in a decoder alike. Cross-attention has two
+    Where it acts: on queries and keys of self-attention, in encoders and decoders. Cross-attention has two
     unrelated sequences and is left alone; :meth:`rotate` takes two sets of positions for those who relate them.
 
     Precision: sines and cosines within 3.1e-8 for positions up to 2^31, in float32 whatever the dtype of the model;

@@ -26,7 +26,7 @@ def fuse_rotations(enabled: bool = True) -> None:
     """Let rotations of the layout ``half`` on CUDA go through ``torch.compile`` from now on, or no longer.
 
     One pass over the memory instead of several; the first call takes some seconds. A model that is compiled as a whole
-    fuses them by itself. On the CPU this changes nothing.
+    fuses them automatically. On the CPU this changes nothing.
 
     Args:
         enabled: Whether to, in this process.
@@ -58,8 +58,8 @@ def apply_rotation(
     Args:
         features: Each ``[B, H, L, D]`` with ``D >= 2n``, of any floating dtype.
         angles: What to rotate by.
-        of_any_size: Whether the C++ kernel, which serves where nothing has gradients, shall serve small tensors too,
-            such as those of one token, for which it would not be built by itself.
+        of_any_size: Whether the C++ kernel, which serves where nothing has gradients, should serve small tensors too,
+            such as those of one token, for which it would not be built automatically.
 
     Returns:
         The rotated features in their shapes and dtypes; the arithmetic is float32 (float64 for float64).
@@ -154,7 +154,7 @@ def _fused_on_device(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def _halves(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotate halves in as few passes as PyTorch's own operations allow; on the CPU so many heads as its caches hold."""
+    """Rotate halves in as few passes as PyTorch allows; on the CPU as many heads at a time as its caches hold."""
     pairs, heads, result = cosine.shape[-1], x.shape[1], torch.empty_like(x)
     step = max(1, _ELEMENTS_AT_ONCE // max(1, x[:, :1].numel()) if x.is_cpu else heads)
     for block in (slice(start, start + step) for start in range(0, heads, step)):
@@ -176,7 +176,7 @@ def layout_order(head_dim: int, *, rotary_dim: int | None = None, source: Rotary
         head_dim: Features of one head, ``D``.
         rotary_dim: Number of leading features that are rotated; all when ``None``. The others keep their places.
         source: Layout that the features are in.
-        target: Layout that they shall be in.
+        target: Layout to return.
 
     Returns:
         Indices ``[D]``: ``x[..., order]`` has the layout ``target``.
@@ -207,15 +207,15 @@ def convert_projection(
     """Return the weight or bias of a query or key projection for the other rotary layout.
 
     Queries and keys keep their products when both are converted: the same pairs of features turn by the same angles,
-    they only stand in other places. Nothing is computed, rows change places, so the conversion is exact.
+    they are only in other places. Nothing is computed, rows change places, so the conversion is exact.
 
     Args:
         projection: Weight ``[H * D, E]`` or bias ``[H * D]``, as in :class:`torch.nn.Linear`; with grouped queries the
-            keys' projection has fewer heads and is converted alike. Queries and keys fused in one matrix are split
+            keys' projection has fewer heads and is converted in the same way. Split queries and keys in one matrix
             first; values have no layout.
         head_dim: Features of one head, ``D``.
         source: Layout that the projection was trained in.
-        target: Layout that it shall be in.
+        target: Layout to return.
         rotary_dim: Number of leading features that are rotated; all when ``None``.
 
     Raises:

@@ -105,7 +105,7 @@ class XPos(Rotary):
         if not self.causal or q_positions.shape[-1] == 0:
             return turn
         keys = q_positions if k_positions is None else k_positions
-        # Half of the queries fade and half grow: so many tokens fit into a block as float formats allow.
+        # Half of the queries fade and half grow: a block has as many tokens as float formats allow.
         low, high = q_positions.long().amin(dim=-1, keepdim=True), q_positions.long().amax(dim=-1, keepdim=True)
         middle = low + (high - low) // 2
         of_queries = self._powers(q_positions - middle)

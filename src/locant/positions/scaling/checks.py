@@ -15,7 +15,7 @@ MOST_FEATURES = 1 << 16
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Tell whether a value is a finite number that a float can hold; True and False are not."""
+    """Return whether a value is a finite number that a float can hold; True and False are not."""
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:

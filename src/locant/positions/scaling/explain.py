@@ -52,7 +52,7 @@ class PairExplanation:
 
     @property
     def scaled_wavelength(self) -> float:
-        """Tokens of a full turn at the scaled frequency; infinite where the pair stands still."""
+        """Tokens of a full turn at the scaled frequency; infinite where the pair does not turn."""
         return 2 * math.pi / self.frequency_after if self.frequency_after else math.inf
 
 
@@ -67,7 +67,7 @@ class Explanation:
         effective_length: Length that the scaled frequencies are made for, where it is known.
         attention_scale: What multiplies cosine and sine of queries and of keys.
         pairs: Every pair, the fastest first.
-        notes: What one should know besides.
+        notes: Further remarks.
     """
 
     scaling: str

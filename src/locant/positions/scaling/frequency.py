@@ -28,7 +28,7 @@ class ExtensionMethod:
     Attributes:
         source: What it is and where it was published, for the card of an extended model.
         limits: What the users of such a model should know, in sentences.
-        comparable: Whether the perplexity of whole texts tells how it generates, so that it can be chosen by that.
+        comparable: Whether the perplexity of whole texts predicts how it generates, so that it can be chosen by that.
     """
 
     source: str
@@ -169,7 +169,7 @@ class FrequencyScaling(ABC):
         return length
 
     def length_to_declare(self, target_length: int) -> int:
-        """Return the length in tokens to declare for a model that shall read ``target_length`` by this scaling."""
+        """Return the length in tokens to declare for a model that should read ``target_length`` by this scaling."""
         return target_length
 
     # Extending a model.
@@ -181,7 +181,7 @@ class FrequencyScaling(ABC):
         Args:
             rotary_dim: Number of rotated features.
             trained: Length in tokens that the model was trained for.
-            longest: Length in tokens that it shall read.
+            longest: Length in tokens that it should read.
 
         Returns:
             What :func:`~locant.positions.scaling.scaling_from_options` takes; ``None`` for a scaling that does not
@@ -201,7 +201,7 @@ class FrequencyScaling(ABC):
         Args:
             rotary_dim: Number of rotated features.
             trained: Length in tokens that the model was trained for.
-            target_length: Length in tokens that it shall read.
+            target_length: Length in tokens that it should read.
         """
         options = cls.options_for_lengths(rotary_dim=rotary_dim, trained=trained, longest=target_length)
         return cls(**(options or {}))
@@ -219,7 +219,7 @@ class FrequencyScaling(ABC):
             rotary_dim: Number of rotated features.
             base: Base of the unscaled frequencies.
             length: Length in tokens that it reads now.
-            target_length: Length in tokens that it shall read.
+            target_length: Length in tokens that it should read.
 
         Raises:
             ConfigError: The method does not go with the scaling that the model has, or the model reads that far.
@@ -236,7 +236,7 @@ class FrequencyScaling(ABC):
             method: The scaling that is asked for.
             rotary_dim: Number of rotated features.
             length: Length in tokens that the model reads now.
-            target_length: Length in tokens that it shall read.
+            target_length: Length in tokens that it should read.
 
         Raises:
             ConfigError: The two cannot be combined, or the model reads that far already.
@@ -256,7 +256,7 @@ class FrequencyScaling(ABC):
         return self.reach
 
     def explain_notes(self, length: int | None, max_length: int | None) -> Iterator[str]:
-        """Yield what one should know besides when the scaling is explained.
+        """Yield further remarks for the explanation of the scaling.
 
         Args:
             length: Length in tokens of the text that is explained, where it is known.
@@ -275,7 +275,7 @@ class FrequencyScaling(ABC):
         return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
 
     def described_options(self) -> dict[str, Any]:
-        """Return the fields that are told in a description of the scaling, by the names that are told."""
+        """Return the fields for a description of the scaling, by the names that readers see."""
         return {name: value for name, value in self.as_options().items() if value is not None}
 
 
@@ -294,7 +294,7 @@ class Extension(FrequencyScaling):
 
     Args:
         factor: ``target_length / original_length``, at least 1.
-        target_length: Length in tokens that the model shall read.
+        target_length: Length in tokens that the model should read.
         original_length: Length in tokens that the model was trained for before the extension.
     """
 

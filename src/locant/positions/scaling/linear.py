@@ -61,7 +61,7 @@ class Linear(Extension):
 
     Args:
         factor: ``target_length / original_length``, at least 1.
-        target_length: Length in tokens that the model shall read.
+        target_length: Length in tokens that the model should read.
         original_length: Length in tokens that the model was trained for before the extension.
 
     Example:
@@ -86,7 +86,7 @@ class Linear(Extension):
     def extended_by(
         self, method: type[FrequencyScaling], rotary_dim: int, length: int, target_length: int
     ) -> FrequencyScaling:
-        """Return the same scaling, counted anew from its original length; refuse other methods."""
+        """Return the same scaling, recomputed from its original length; refuse other methods."""
         if method is not Linear:
             return super().extended_by(method, rotary_dim, length, target_length)
         if self.original_length is None:

@@ -30,7 +30,7 @@ class Llama3(Extension):
     Args:
         original_length: Length in tokens that the model was trained for before the extension.
         factor: ``target_length / original_length``, at least 1.
-        target_length: Length in tokens that the model shall read.
+        target_length: Length in tokens that the model should read.
         low_frequency_factor: Turns up to which a pair is interpolated.
         high_frequency_factor: Turns from which on a pair keeps its frequency; where it equals ``low_frequency_factor``,
             as in Llama 4 Scout, nothing is blended.

@@ -33,7 +33,7 @@ class LongRoPE(Extension):
     of their code::
 
         f_i             = base^(-2i/d) / factors_i
-        attention_scale = sqrt(1 + ln(factor) / ln(original_length))      (for short and long texts alike)
+        attention_scale = sqrt(1 + ln(factor) / ln(original_length))      (for short and long texts)
 
     ``short_factors`` hold up to ``original_length`` tokens, ``long_factors`` beyond. A query at position ``i`` takes
     the list of a text of ``i + 1`` tokens for itself and all keys it sees, so a cache of unrotated keys gives the same
@@ -46,7 +46,7 @@ class LongRoPE(Extension):
         long_factors: ``d/2`` numbers above 0.
         original_length: Length in tokens that the model was trained for before the extension.
         factor: ``target_length / original_length``, at least 1; only the attention scale depends on it.
-        target_length: Length in tokens that the model shall read.
+        target_length: Length in tokens that the model should read.
         attention_factor: The attention scale itself, instead of the formula.
         short_attention_factor: The attention scale of texts up to ``original_length``, where they have another one:
             ``short_mscale`` beside ``long_mscale`` in the code of Phi-3-small and Phi-3.5-MoE.
@@ -145,11 +145,11 @@ class LongRoPE(Extension):
 
     def described_options(self) -> dict[str, Any]:
         """Return the fields with one list in the place of two that are the same."""
-        told = super().described_options()
+        described = super().described_options()
         if self.short_factors != self.long_factors:
-            return told
-        named = {name: "factors for any length" if name == "short_factors" else name for name in told}
-        return {named[name]: value for name, value in told.items() if name != "long_factors"}
+            return described
+        named = {name: "factors for any length" if name == "short_factors" else name for name in described}
+        return {named[name]: value for name, value in described.items() if name != "long_factors"}
 
     def fixed_for(self, length: int) -> FrequencyScaling:
         """Return this scaling with a ``final_length``, unless it has one."""
@@ -202,7 +202,7 @@ class LongRoPE(Extension):
         plain = geometric_frequencies(rotary_dim // 2, Decimal(base))
         present = scaling.frequencies(rotary_dim, base, length)
         if min(present) <= 0:
-            raise ConfigError("Some pairs of this model stand still, which the lists of LongRoPE cannot express.")
+            raise ConfigError("Some pairs of this model do not turn, which the lists of LongRoPE cannot express.")
         switch = scaling.trained_length if isinstance(scaling, LongRoPE) else length
         with localcontext(EXACT):
             slowed = [slow_by_parts(frequency, length, Decimal(target_length) / length) for frequency in present]
@@ -231,7 +231,7 @@ def slow_by_parts(frequency: Decimal, length: int, factor: Decimal) -> Decimal:
     Args:
         frequency: In radians a token.
         length: Length in tokens that the model was trained for.
-        factor: How much further it shall read.
+        factor: How much further it should read.
     """
     turns = length * frequency / TWO_PI
     kept = min(max(turns.ln() / Decimal(32).ln(), Decimal(0)), Decimal(1))

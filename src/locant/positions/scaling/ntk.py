@@ -36,7 +36,7 @@ class NTKAware(Extension):
 
     Args:
         factor: ``target_length / original_length``, at least 1.
-        target_length: Length in tokens that the model shall read.
+        target_length: Length in tokens that the model should read.
         original_length: Length in tokens that the model was trained for before the extension.
 
     Example:
@@ -82,7 +82,7 @@ class DynamicNTK(FrequencyScaling):
         original_length: Length in tokens that the model was trained for; shorter texts are not scaled.
         factor: Strength of the scaling, at least 1.
         target_length: Final length to scale for, once and for all texts; ``None`` to follow the text.
-        length_step: Texts beyond the original length are counted in steps of so many tokens; 1 follows every token.
+        length_step: Texts beyond the original length are counted in steps of this many tokens; 1 follows every token.
 
     Example:
         >>> scaling = DynamicNTK(original_length=2048)
@@ -121,7 +121,7 @@ class DynamicNTK(FrequencyScaling):
         return {"original_length": trained, "length_step": min(256, max(1, trained // 4))}
 
     def length_class(self, length: int) -> int:
-        """Return the length that a text is counted as, 0 where it is not scaled or all are scaled alike."""
+        """Return the length that a text is counted as, 0 if it is not scaled or all are scaled in the same way."""
         assert self.original_length is not None
         if self.target_length is not None or length <= self.original_length:
             return 0

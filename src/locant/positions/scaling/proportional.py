@@ -16,7 +16,7 @@ from locant.positions.scaling.linear import Linear
 @register_scaling("proportional")
 @dataclass(frozen=True, kw_only=True)
 class Proportional(FrequencyScaling):
-    """p-RoPE: only the fastest pairs turn; the slowest, which carry meaning rather than place, stand still.
+    """p-RoPE: only the fastest pairs turn; the slowest, which carry meaning rather than place, do not turn.
 
     Source: Barbero et al. 2024, "Round and Round We Go! What makes Rotary Positional Encodings useful?";
     ``proportional`` in Hugging Face's transformers. All ``d`` features belong to pairs, and the turning ones keep the

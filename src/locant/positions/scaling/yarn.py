@@ -40,7 +40,7 @@ class NTKByParts(Extension):
     Args:
         original_length: Length in tokens that the model was trained for before the extension.
         factor: ``target_length / original_length``, at least 1.
-        target_length: Length in tokens that the model shall read.
+        target_length: Length in tokens that the model should read.
         beta_fast: Turns from which on a pair keeps its frequency.
         beta_slow: Turns up to which a pair is interpolated; at most ``beta_fast``.
         truncate: Whether the two indices are rounded outwards to whole pairs.
@@ -94,7 +94,7 @@ class NTKByParts(Extension):
     def extended_by(
         self, method: type[FrequencyScaling], rotary_dim: int, length: int, target_length: int
     ) -> FrequencyScaling:
-        """Return the same scaling for YaRN, counted anew from its original length; refuse other methods."""
+        """Return the same scaling for YaRN, recomputed from its original length; refuse other methods."""
         if not issubclass(method, NTKByParts):
             return super().extended_by(method, rotary_dim, length, target_length)
         require_longer(self.trained_length, target_length)
@@ -123,7 +123,7 @@ class YaRN(NTKByParts):
     Args:
         original_length: Length in tokens that the model was trained for before the extension.
         factor: ``target_length / original_length``, at least 1.
-        target_length: Length in tokens that the model shall read.
+        target_length: Length in tokens that the model should read.
         beta_fast: Turns from which on a pair keeps its frequency.
         beta_slow: Turns up to which a pair is interpolated; at most ``beta_fast``.
         truncate: Whether the two indices are rounded outwards to whole pairs.

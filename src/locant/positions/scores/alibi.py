@@ -44,8 +44,8 @@ class ALiBi(RelativeBias):
     digits at far positions when the model is in half precision: near keys here keep small, exact values.
 
     In a decoder visible keys have ``j <= i``, which is the paper. In an encoder the bias is symmetric, so that a head
-    alone does not tell left from right. For cross-attention the paper defines none, and two texts' positions are not
-    comparable.
+    alone does not distinguish left from right. For cross-attention the paper defines none, and positions of two
+    texts are not comparable.
 
     Causal self-attention in float32 takes the bias as one more feature of queries and keys, which costs a plain
     attention's time and memory (:class:`~locant.positions.AttentionPlan`).

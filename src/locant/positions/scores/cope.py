@@ -26,16 +26,16 @@ class CoPE(PositionScheme):
         score(i, j) = q_i.k_j / sqrt(D)  +  z(i, p(i, j))
 
     ``score_bias`` returns ``z``. The authors' released code by default divides ``z`` by ``sqrt(D)`` too, which is the
-    same function of an ``e`` that is ``sqrt(D)`` times larger. Positions say only in which order keys stand: bigger
+    same function of an ``e`` that is ``sqrt(D)`` times larger. Positions give only the order of the keys: larger
     gaps count no more. A key after the query has ``p = 0`` in a decoder, where nobody sees it.
 
     In an encoder the paper defines nothing. Ours: to the right of the query the sum runs over ``i <= t <= j``, and its
-    embeddings are a second table, because one for both sides could not tell left from right.
+    embeddings are a second table, because one for both sides could not distinguish left from right.
 
     Parameters, of every layer: ``weight`` ``e [S, positions, D]`` for all heads, with ``S = 1`` table in a decoder and
     ``S = 2`` (up to the query, after it) in an encoder. They begin as zeros, as in the paper: without positions.
 
-    Padding: keys are counted whether masked or not, so a padded key must not stand between two real tokens. It does
+    Padding: keys are counted whether masked or not, so a padded key must not be between two real tokens. It does
     not if padding on the left has positions below the first real one (in a decoder, equal to it will do) and padding
     on the right has positions above the last real one; ``0, 1, 2, ...`` over a row padded on either side is safe.
 

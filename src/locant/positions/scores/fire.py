@@ -21,7 +21,7 @@ _PAIRS_AT_A_TIME = 1 << 17
 
 @register_scheme("fire")
 class FIRE(RelativeBias):
-    """Adds a small trained network's function of the distance, relative to how far into the text the pair stands.
+    """Adds a small trained network's function of the distance, relative to how far into the text the pair is.
 
     Source: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context Transformers",
     section 3.2, equation 5, and the Python listing of the appendix::
@@ -33,7 +33,7 @@ class FIRE(RelativeBias):
     the logarithm of ``L`` over its initial value), and all are a layer's own. The paper divides by ``psi(max(L, i))``,
     in decoders, where ``j <= i`` and both are the same. Taking the later of the two positions extends it to encoders:
     the argument of ``f`` stays between 0 and 1, and does not depend on the padded length. There the bias is symmetric,
-    so that a head alone does not tell left from right. For cross-attention the paper defines none.
+    so that a head alone does not distinguish left from right. For cross-attention the paper defines none.
 
     Adding a constant to all positions changes nothing as long as none is beyond ``L``; farther on the bias depends on
     the absolute positions, by design.

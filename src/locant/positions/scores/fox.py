@@ -22,7 +22,7 @@ class DataDependentALiBi(PositionScheme):
         f_l = sigmoid(w.x_l + b)
         bias(i, j) = sum of log f_l over j < l <= i
 
-    Gates ``f = e^-m`` everywhere would be ALiBi with the slope ``m``: here each token sets it anew. Tokens are counted,
+    Gates ``f = e^-m`` everywhere would be ALiBi with the slope ``m``: here each token sets its own. Tokens are counted,
     not positions: the sum runs over the keys between, in their order.
 
     The paper defines no gate for an encoder. There each head has a second gate ``g`` for keys after the query, as in

@@ -35,8 +35,8 @@ class KERPLE(RelativeBias):
 
     Shapes and dtypes as in :meth:`RelativeBias.score_bias`; computed in float32, or float64 when the parameters are.
 
-    The paper has decoders. The bias is symmetric, so that an encoder's head alone does not tell left from right. For
-    cross-attention the paper defines none, and two texts' positions are not comparable.
+    The paper has decoders. The bias is symmetric, so that an encoder's head alone does not distinguish left from right.
+    For cross-attention the paper defines none, and two texts' positions are not comparable.
 
     Args:
         num_heads: Number of attention heads, ``H``.

@@ -30,8 +30,8 @@ class Sandwich(RelativeBias):
     ``n`` from 1; here as in the listing, which is the usual sinusoidal embedding, it starts at 0.) Nothing is trained.
     Shapes and dtypes as in :meth:`RelativeBias.score_bias`; computed in float64.
 
-    The paper has decoders. The bias is symmetric, so that an encoder's head alone does not tell left from right. For
-    cross-attention the paper defines none, and two texts' positions are not comparable.
+    The paper has decoders. The bias is symmetric, so that an encoder's head alone does not distinguish left from right.
+    For cross-attention the paper defines none, and two texts' positions are not comparable.
 
     Args:
         num_heads: Number of attention heads, ``H``.

@@ -30,12 +30,12 @@ class Shaw(PositionScheme):
     One product of the queries with the table, ``[B, H, Q, 2 c + 1]``, is spread to the keys; there is never a tensor
     ``[Q, K, D]``. The product is a part of the scores and is computed, like them, in the dtype of the queries.
 
-    In an encoder the clipped distances of both directions are told apart. In a decoder the ``c`` vectors for later keys
-    are unused. For cross-attention the paper defines none.
+    An encoder distinguishes the clipped distances of both directions. In a decoder the ``c`` vectors for later keys are
+    unused. For cross-attention the paper defines none.
 
     Args:
         head_dim: Features of one head, ``D``.
-        max_distance: Distance in tokens from which on all are alike, ``c``; the paper has 16 in its base model.
+        max_distance: Distance in tokens from which on all are equal, ``c``; the paper has 16 in its base model.
 
     Raises:
         ConfigError: ``max_distance`` is not positive.

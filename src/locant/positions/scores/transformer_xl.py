@@ -34,7 +34,7 @@ class TransformerXL(PositionScheme):
     each layer has its own ``u`` and ``v`` too, as in XLNet (Yang et al. 2019). Copy them to all layers to carry over
     weights of the paper's models.
 
-    In a decoder ``i - j >= 0``. In an encoder negative ``i - j`` occur as well, and the odd sines tell the two
+    In a decoder ``i - j >= 0``. In an encoder negative ``i - j`` occur as well, and the odd sines distinguish the two
     directions apart, as in XLNet. Cross-attention is well-defined where positions of the two texts can be compared.
     There is no longest text. Padding cannot leak: a bias depends on its own query and key alone.
 

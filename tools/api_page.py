@@ -10,8 +10,8 @@ from pathlib import Path
 
 import locant
 
-PAGE = Path(__file__).parents[2] / "docs" / "api.md"
-BEGIN, END = "<!-- generated: python tests/support/api_page.py -->\n", "<!-- end of what is generated -->\n"
+PAGE = Path(__file__).parents[1] / "docs" / "api.md"
+BEGIN, END = "<!-- generated: python tools/api_page.py -->\n", "<!-- end of what is generated -->\n"
 PACKAGE = Path(locant.__file__).parent
 ROOMS = sorted(".".join(stub.parent.relative_to(PACKAGE.parent).parts) for stub in PACKAGE.rglob("__init__.pyi"))
 

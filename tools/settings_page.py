@@ -21,7 +21,7 @@ from locant.text.tokenizer import TokenizerSettings
 from locant.training import Recipe
 from locant.training.settings import FineTuningSettings, LoraSettings, TrainingSettings
 
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 SECTIONS: dict[str, type[Settings]] = {
     "Recipe": Recipe,
     "corpus: files": corpus_settings.FilesCorpus,
@@ -45,7 +45,7 @@ SECTIONS: dict[str, type[Settings]] = {
 }
 HEAD = """# Settings
 
-<!-- generated: python tests/support/settings_page.py -->
+<!-- generated: python tools/settings_page.py -->
 
 Every key of a recipe, with its default and meaning. On the command line, `locant train RECIPE training.steps=2000` sets
 one, with dots for sections. [Train a translator](training.md) explains how they work together. A default of `null` is
