@@ -200,11 +200,11 @@ def _lay_out(drawn: FigureData) -> None:
     for text in figure.findobj(Text):
         text.set_fontsize(max(SLIDE_LETTERS, text.get_fontsize()))
     figure.set_layout_engine(ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.12))
-    figure.draw_without_rendering()
+    settle(figure, {})
     for axes in figure.axes:  # names of rows that would lie on each other: every second, third ...
         names = axes.get_yticklabels()
         if axes.get_visible() and axes.axison and axes.images and len(names) > 1:
             apart = axes.get_window_extent().height / len(names)
             every = math.ceil(max(name.get_window_extent().height for name in names) / apart)
-            axes.set_yticks(axes.get_yticks()[::every], [name.get_text() for name in names[::every]])
-    settle(figure, {})
+            if every > 1:
+                axes.set_yticks(axes.get_yticks()[::every], [name.get_text() for name in names[::every]])
