@@ -246,6 +246,15 @@ def test_play_steps_and_stops(tab: Any, saved: str) -> None:
     assert tab.get_by_role("button", name="Play").is_visible()
 
 
+def test_a_link_to_a_state_stands_still(chromium: Any, saved: str) -> None:
+    tab = chromium.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="no-preference")
+    for name, button in (("positions", "Pause"), ("positions?position=9", "Play")):
+        open_page(tab, saved, name)
+        tab.get_by_role("button", name=button).wait_for()
+    assert tab.locator("figure.first h2").text_content() == "Clock hands at position 9"
+    tab.close()
+
+
 def test_a_served_run_is_read_by_locant(tab: Any, address: str) -> None:
     open_page(tab, address, "translate?sentence=two+red+three")
     assert tab.locator("figure.first .word").first.text_content() == "two"

@@ -220,7 +220,6 @@ def test_the_right_end_of_the_listing_with_two_exponents() -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.key)
 def test_entries_name_figures_and_sources(entry: Erratum) -> None:
-    assert entry.figures
     assert set(entry.figures) <= set(FIGURES)
     assert re.search(r"\d{4}|Reference", entry.source)
     texts = [entry.title, entry.statement, entry.why, entry.formula, *(value.what for value in entry.values())]

@@ -311,47 +311,6 @@ def curves_in(axes: Any) -> dict[str, np.ndarray]:
     return {line.get_label(): line.get_xydata() for line in axes.lines if not line.get_label().startswith("_")}
 
 
-def claims(drawn: FigureData) -> tuple[list[Any], list[str]]:
-    axes = list(drawn.figure.axes)
-    return axes, [" ".join(text.get_text() for text in one.texts).replace("\n", " ") for one in axes]
-
-
-def test_tutorial_errors(drawn: Drawn) -> None:
-    (double, angle, order, width), findings = claims(drawn["tutorial-errors"])
-    # The double exponent, as the loop in its title computes it.
-    waves = {label: curve[:, 1] for label, curve in curves_in(double).items()}
-    d, right, wrong = 64, [], []
-    for i in range(0, d, 2):
-        right.append(2 * math.pi * 10000 ** (i / d))
-        wrong.append(2 * math.pi * 10000 ** (2 * i / d))
-    np.testing.assert_allclose(waves["right: 10000 ** (i / d)"], right)
-    np.testing.assert_allclose(waves["doubled: 10000 ** (2 * i / d)"], wrong)
-    turned = [sum(wave <= 512 for wave in one) for one in (wrong, right)]
-    assert f"{turned[0]} pairs instead of {turned[1]} of 32" in findings[0]
-    # The angle between codes, from the codes themselves.
-    table = sinusoids(101, d)
-    cosines = table @ table[0] / np.linalg.norm(table, axis=1) / np.linalg.norm(table[0])
-    degrees = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
-    # Rounding the codes to float32 moves the angle at distance 0 away from 0.
-    np.testing.assert_allclose(line_in(angle, "angle")[1:, 1], degrees[1:], atol=1e-4)
-    shrinks = np.flatnonzero(np.diff(degrees) < 0)
-    assert mark_in(angle)[0] == shrinks[0] + 1 == 6
-    assert f"of 100 steps outwards {len(shrinks)} make it smaller" in findings[1]
-    # Frequencies fall.
-    turns = line_in(order, "frequency")[:, 1]
-    np.testing.assert_allclose(turns, 1 / np.array(right))
-    assert (np.diff(turns) < 0).all()
-    assert f"{right[-1]:,.0f}" in findings[2]
-    # The longest wave.
-    for label, base in (("base 10,000", 1e4), ("base 100,000", 1e5), ("base 1,000,000", 1e6)):
-        for wide, longest in curves_in(width)[label]:
-            assert longest == pytest.approx(2 * math.pi * base ** (1 - 2 / wide))
-    grown = 10000 ** (2 / 64 - 2 / 1024)
-    assert f"grows by {100 * (grown - 1):.0f} %" in findings[3]
-    slow = [np.mean(2 * math.pi * 10000 ** (np.arange(w // 2) / (w // 2)) > 4096) for w in (64, 1024)]
-    assert f"stays: {100 * slow[0]:.0f} % and {100 * slow[1]:.0f} %" in findings[3]
-
-
 @pytest.mark.slow
 def test_the_page_is_complete_in_itself(drawn: Drawn) -> None:
     page = render_gallery({name: drawn[name] for name in GENERAL})

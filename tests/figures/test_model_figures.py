@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 from locant.figures import FIGURES
 
@@ -24,30 +25,24 @@ def test_attention_of_every_layer_and_head() -> None:
     drawn = FIGURES["attention"].drawn({"names": {kind: names for kind, (_, names) in kinds.items()}, **given})
     figure: Any = drawn.figure
     assert set(drawn.data) == set(kinds)
-    sizes = []
-    for axes, (values, (rows, columns)) in zip(figure.axes, kinds.values(), strict=False):
-        heads = values.shape[1]
-        assert len(axes.images) == values.shape[0] * heads
-        for number, image in enumerate(axes.images):
-            np.testing.assert_array_equal(np.asarray(image.get_array()), values[divmod(number, heads)])
-            assert (image.norm.vmin, image.norm.vmax) == (0, 1)
-            # Each tick stands in the middle of a cell of this image and has the name of its token.
-            left, right, low, high = image.get_extent()
-            for ticks, labels, begin, end, names in (
-                (axes.get_xticks(), axes.get_xticklabels(), left, right, columns),
-                (axes.get_yticks(), axes.get_yticklabels(), high, low, rows),
-            ):
-                named = zip(ticks, labels, strict=True)
-                inside = [(at - begin, label.get_text()) for at, label in named if begin < at < end]
-                assert inside == [(pytest.approx(i + 0.5), name) for i, name in enumerate(names)]
-        box, (begin, end) = axes.get_window_extent(), axes.get_xlim()
-        sizes.append(box.width / (end - begin))
-        assert box.height / abs(np.subtract(*axes.get_ylim())) == pytest.approx(sizes[-1])
+    panels = [axes for axes in figure.findobj(Axes) if axes.images]  # colour bars have none
+    cells = [(kind, *place) for kind, (values, _) in kinds.items() for place in np.ndindex(values.shape[:2])]
+    for axes, (kind, layer, head) in zip(panels, cells, strict=True):
+        values, (rows, columns) = kinds[kind]
+        (image,) = axes.images
+        np.testing.assert_array_equal(np.asarray(image.get_array()), values[layer, head])
+        assert (image.norm.vmin, image.norm.vmax) == (0, 1)
+        # Each tick stands in the middle of a cell and has the name of its token.
+        shown = ([] if head else rows, columns if layer == len(values) - 1 else [])
+        for axis, names in zip((axes.yaxis, axes.xaxis), shown, strict=True):
+            assert axis.get_ticklocs().tolist() == list(range(len(names)))
+            assert [label.get_text() for label in axis.get_ticklabels()] == names
+        box = axes.get_window_extent()
+        assert box.width / values.shape[3] == pytest.approx(box.height / values.shape[2])
         tight = axes.get_tightbbox()  # nothing of the letters lies outside the figure
         assert min(tight.x0, tight.y0) >= 0
         assert tight.x1 <= figure.bbox.width
         assert tight.y1 <= figure.bbox.height
-    assert sizes[0] == pytest.approx(sizes[1])  # kinds can be compared with each other
 
 
 def test_the_probe_cuts_off_what_is_worse_than_a_guess() -> None:

@@ -51,9 +51,12 @@ def test_the_weight_of_the_right_key_is_what_attention_gives_it():
 
 
 def test_partial_rotary_keeps_what_does_not_turn():
-    scores = draw_figure("partial-rotary").data["scores"]
-    assert scores[:, 0] == pytest.approx(1)
-    for factor, score in zip((1, 0.5, 0.25), scores, strict=True):
+    drawn = draw_figure("partial-rotary").data
+    assert drawn["distances"][0] == 1
+    for factor, score in zip((1, 0.5, 0.25), drawn["scores"], strict=True):
+        pairs = round(64 * factor)
+        turning = sum(math.cos(10000 ** (-pair / pairs)) for pair in range(pairs)) / pairs
+        assert score[0] == pytest.approx(1 - factor + factor * turning)
         assert (score >= 1 - 2 * factor).all()  # of the features that turn, at worst each is the opposite
         assert score[-1] < 1
 

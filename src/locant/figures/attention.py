@@ -11,13 +11,12 @@ import torch
 
 from locant.analysis.introspection import introspect
 from locant.errors import DataError
-from locant.figures.drawing import SLIDE, SLIDE_LETTERS, Figure, colours, draw_cells, write
+from locant.figures.drawing import SLIDE, SLIDE_LETTERS, Figure, colour_scale, colours, draw_cells, new_figure
 from locant.figures.palette import FAINT, INK
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, readable, sentence_pair
 
-_GAP = 1.5  # between the images of two heads or layers, in cells
-_WIDEST = 15.0  # inches of one row of heads, beyond which cells shrink
+_WIDEST = 13.0  # inches of one row of heads, beyond which cells shrink
 _CELL, _SMALLEST_CELL = 0.17, 0.075  # inches
 _LONGEST = 14  # letters of a token that are shown
 _MOST_TOKENS, _MOST_ON_A_SLIDE = 40, 14  # of a sentence whose attention can still be read
@@ -52,49 +51,25 @@ def _cut(tokens: list[str], most: int) -> list[str]:
 
 def draw(names: _Names, **weights: Any) -> Figure:
     """Draw attention weights: one row of images a layer, one column a head, with tokens on the axes."""
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
-    across = max(of.shape[1] * (of.shape[3] + _GAP) for of in weights.values())
-    cell = max(_SMALLEST_CELL, min(_CELL, _WIDEST / across))
-    letters = 0.78 * 72 * cell
-    named = {kind: [_cut(side, _LONGEST) for side in sides] for kind, sides in names.items()}
-    longest = max(len(token) for sides in named.values() for side in sides for token in side)
-    room = longest * 0.62 * letters / 72  # inches that the longest token takes
-    left, right, above, below = room + 0.45, 0.95, 0.85, room + 0.25
-    heights = {kind: of.shape[0] * (of.shape[2] + _GAP) * cell for kind, of in weights.items()}
-    width, height = left + across * cell + right, sum(heights.values()) + len(weights) * (above + below)
-    figure = Figure(figsize=(width, height))
-    scale, limits = colours(np.ones(1))
-    top = height
-    for kind, of in weights.items():
-        top -= above
-        layers, heads, queries, keys = of.shape
-        wide = heads * (keys + _GAP) * cell
-        axes = figure.add_axes((left / width, (top - heights[kind]) / height, wide / width, heights[kind] / height))
-        lefts, tops = np.arange(heads) * (keys + _GAP), np.arange(layers) * (queries + _GAP)
-        for layer, head in np.ndindex(layers, heads):
-            x, y = float(lefts[head]), float(tops[layer])
-            place = (x, x + keys, y + queries, y)
-            axes.imshow(of[layer, head], cmap=scale, norm=limits, interpolation="none", extent=place)
-            axes.add_patch(Rectangle((x, y), keys, queries, fill=False, edgecolor=FAINT, linewidth=0.6))
-        # Each image has set the limits to its own place.
-        axes.set(xlim=(0, heads * (keys + _GAP)), ylim=(layers * (queries + _GAP), 0), aspect="equal")
-        axes.set_title(kind, pad=26)
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
-        for head, x in enumerate(lefts, start=1):
-            write(axes, x, -0.4, f"head {head}", max(7.5, letters), ha="left", va="baseline")
-        axes.set_xticks((lefts[:, None] + np.arange(keys) + 0.5).ravel(), named[kind][1] * heads, rotation=90)
-        axes.set_yticks((tops[:, None] + np.arange(queries) + 0.5).ravel(), named[kind][0] * layers)
-        axes.tick_params(labelsize=letters, length=0, pad=2)
-        beside: dict[str, Any] = {"rotation": 90, "transform": axes.get_yaxis_transform()}
-        for layer, y in enumerate(tops, start=1):
-            write(axes, (0.2 - left) / wide, y + queries / 2, f"layer {layer}", max(8.5, letters), **beside)
-        top -= heights[kind] + below
-    bar = figure.add_axes(((width - right + 0.3) / width, 1 - (above + 1.6) / height, 0.1 / width, 1.6 / height))
-    figure.colorbar(ScalarMappable(limits, scale), cax=bar, label="weight").outline.set_visible(False)
+    heads = max(of.shape[1] for of in weights.values())
+    tokens = max(max(of.shape[2:]) for of in weights.values())
+    cell = max(_SMALLEST_CELL, min(_CELL, _WIDEST / (heads * tokens)))
+    heights = [of.shape[0] * (of.shape[2] * cell + 0.3) + 1.6 for of in weights.values()]
+    figure = new_figure(heads * (tokens * cell + 0.3) + 2.2, sum(heights))
+    scale, letters = colours(np.ones(1)), 0.78 * 72 * cell
+    parts: Any = figure.subfigures(len(weights), height_ratios=heights)
+    for part, (kind, of) in zip(parts, weights.items(), strict=True):
+        part.suptitle(kind, x=0.02, ha="left", fontweight="bold")
+        rows, columns = (_cut(side, _LONGEST) for side in names[kind])
+        grid = part.subplots(*of.shape[:2], squeeze=False)
+        for (layer, head), axes in np.ndenumerate(grid):
+            below = columns if layer == len(of) - 1 else None
+            draw_cells(axes, of[layer, head], scale, rows=None if head else rows, columns=below, letters=letters)
+            if not layer:
+                axes.set_title(f"head {head + 1}", fontsize=max(7.5, letters), fontweight="normal", color=FAINT, pad=4)
+            if not head:
+                axes.set_ylabel(f"layer {layer + 1}", fontsize=max(8.5, letters), color=FAINT)
+        colour_scale(grid[0, -1], grid[0, -1].images[0], "weight")
     return figure
 
 

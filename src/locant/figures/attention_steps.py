@@ -218,7 +218,8 @@ def _draw_step(
     draw_cells(axes, step.values, scale, texts=texts, splits=step.splits, aspect="auto", **names)
     if step.head <= 1:
         finite = step.values[np.isfinite(step.values)]
-        span = "" if texts is not None else f":  {finite.min():.3g} … {finite.max():.3g}".replace("-", MINUS)
+        wide = not step.head or step.scale in _SQUARE  # beside its neighbour
+        span = f":  {finite.min():.3g} … {finite.max():.3g}".replace("-", MINUS) if texts is None and wide else ""
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
         axes.annotate(step.title, (0, 1), (0, 8 + shape), fontsize=title, color=INK, **place)
         said = f"{step.values.shape[0]} {TIMES} {step.values.shape[1]}{span}"

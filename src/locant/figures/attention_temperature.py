@@ -36,13 +36,14 @@ def draw(keys: Any, *, factors: Any, weights: Any) -> Figure:
         above.plot(keys, factor, stroke, color=colour, label=name)
         below.plot(keys, weight, stroke, color=colour)
     label(above, "What scores are multiplied by", "keys that the query sees", "factor")
-    above.legend(loc="upper left")
+    above.legend(loc="lower right")
     label(below, f"Weight of a key that scores {_GAP:g} more", "keys that the query sees", "weight")
     below.set_ylim(0, 1)
     for axes in (above, below):
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, place: count(int(value)))
         axes.axvline(_TRAINED, color=FAINT, linewidth=0.9, linestyle=":")
+    below.annotate(" trained", (_TRAINED, 0.01), va="bottom", fontsize=9, color=FAINT)
     return figure
 
 

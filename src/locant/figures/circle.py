@@ -32,7 +32,8 @@ def draw(codes: Any, matrix: Any, turned: Any) -> Figure:
     for position, (x, y) in enumerate(codes):
         left.plot([0, x], [0, y], color=GRID, linewidth=0.9, zorder=1)
         left.plot(x, y, "o", color=INK, markersize=6, zorder=4)
-        left.text(1.13 * x, 1.13 * y, f"{position}", ha="center", va="center", fontsize=11)
+        how: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": 11}
+        left.annotate(f"{position}", (x, y), (16 * x, 16 * y), **how)
     label(right, "One matrix for every p: PE(p + 2) = M₂ PE(p)")
     blank(right)
     rows = ["  ".join(map(signed, row)) for row in matrix]

@@ -77,8 +77,7 @@ def draw(tokens: list[str], token: int, **vectors: Any) -> Figure:
         colour_scale(axes, draw_image(axes, vectors[name], colours(np.array([-most, most])), aspect="auto"))
         axes.set_yticks(range(rows), [f"{each}  {p}" for p, each in enumerate(tokens)], fontsize=9)
         axes.add_patch(Rectangle((-0.5, token - 0.5), written, 1, fill=False, edgecolor=ON_LIGHT, clip_on=False))
-        label(axes, title)
-    images[-1].set_xlabel("feature")
+        label(axes, title, "feature")
     blank(sheet, height=4)
     for y, name, which, color in (
         (3, f"“{tokens[token]}”", "words", BLUE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,10 @@ def slides_of(figure: RegisteredFigure, options: Mapping[str, Any]) -> Iterator[
             if figure.slides is None and (panel.axison or panel.texts or (panel.get_legend() and not named)):
                 for axes in shown.axes:
                     axes.set_visible(axes is panel)
+                for legend in shown.legends:  # of all panels, if this one has what it explains
+                    shown_here = panel.get_legend_handles_labels()[1]
+                    legend.set_visible(bool(shown_here))
+                    legend.set_in_layout(bool(shown_here))
                 _enlarge(panel)
                 _lay_out(drawn)
                 yield drawn
@@ -181,7 +186,8 @@ def _enlarge(panel: Axes) -> None:
     if (legend := panel.get_legend()) and not panel.axison:
         legend.set_bbox_to_anchor((0.0, 1.0))
     if len(panel.get_legend_handles_labels()[1]) > 1 and not legend and not figure.legends:
-        panel.legend(loc="best")
+        many = len(panel.get_legend_handles_labels()[1]) > 5  # too many to leave room for beside the lines
+        panel.legend(**{"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if many else {"loc": "best"})
 
 
 def _lay_out(drawn: FigureData) -> None:
@@ -195,3 +201,10 @@ def _lay_out(drawn: FigureData) -> None:
         text.set_fontsize(max(SLIDE_LETTERS, text.get_fontsize()))
     figure.set_layout_engine(ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.12))
     settle(figure, {})
+    for axes in figure.axes:  # names of rows that would lie on each other: every second, third ...
+        names = axes.get_yticklabels()
+        if axes.get_visible() and axes.axison and axes.images and len(names) > 1:
+            apart = axes.get_window_extent().height / len(names)
+            every = math.ceil(max(name.get_window_extent().height for name in names) / apart)
+            if every > 1:
+                axes.set_yticks(axes.get_yticks()[::every], [name.get_text() for name in names[::every]])

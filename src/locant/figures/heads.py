@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from locant.analysis.introspection import introspect
-from locant.figures.drawing import Figure, colour_scale, colours, draw_cells, label, new_figure
+from locant.figures.drawing import MINUS, Figure, colour_scale, colours, draw_cells, label, new_figure
 from locant.figures.palette import BLUE, FAINT, GREEN, ON_LIGHT, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import held_out_pairs, load_trained, read_record
@@ -92,7 +92,8 @@ def draw(**data: Any) -> Figure:
         for layer in range(1, layers):
             axes.axhline(layer * heads - 0.5, color=ON_LIGHT, linewidth=0.9)
         marked = {place: offset for place, offset in enumerate(data[f"offsets {kind}"].tolist()) if offset % 2 == 0}
-        axes.set_xticks(list(marked), [f"{offset:+d}" if offset else "0" for offset in marked.values()])
+        said = [f"{offset:+d}".replace("-", MINUS) if offset else "0" for offset in marked.values()]
+        axes.set_xticks(list(marked), said)
         label(axes, _KINDS[kind][0], "offset of the key, tokens")
         axes.set_ylabel("layer.head", color=FAINT)
     colour_scale(images[1], images[1].images[0], "mean weight")

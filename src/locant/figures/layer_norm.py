@@ -106,8 +106,8 @@ def _draw_batch(axes: Axes, title: str, values: Any, group: Any) -> None:
             axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=ON_LIGHT, linewidth=2.4, clip_on=False))
     axes.set_xticks(range(width))
     middles = [row * stride + (length - 1) / 2 for row in range(rows)]
-    axes.set_yticks(middles, [f"sentence {row + 1}" for row in range(rows)], rotation=90, va="center")
-    label(axes, title, "feature")
+    axes.set_yticks(middles, [f"{row + 1}" for row in range(rows)])
+    label(axes, title, "feature", "sentence")
     colour_scale(axes, image)
 
 

@@ -23,7 +23,7 @@ MODELS: dict[str, tuple[int, str, int]] = {
 configuration in transformers 5.24. ``L`` is a local layer with RoPE, ``G`` sees the whole text with RoPE, ``N`` the
 whole text without. Llama 4's local layers see the chunk of 8,192 tokens that they are in, not the last 8,192."""
 
-_KINDS = {"L": (SKY, "a window, RoPE"), "G": (BLUE, "whole text, RoPE"), "N": (ORANGE, "whole text, no positions")}
+_KINDS = {"L": (SKY, "window, RoPE"), "G": (BLUE, "whole text, RoPE"), "N": (ORANGE, "whole text, no RoPE")}
 
 
 def numbers(*, length: int = 131_072) -> dict[str, Any]:
@@ -36,18 +36,18 @@ def numbers(*, length: int = 131_072) -> dict[str, Any]:
 
 def draw(kinds: dict[str, str], *, length: int, kept: Any) -> Figure:
     """Draw a strip of layers for each model, and beside it the share that its caches keep."""
-    from matplotlib.patches import Patch
-
     figure = new_figure(12, 4.4)
     strips, caches = figure.subplots(1, 2, width_ratios=(3, 1), sharey=True)
     for row, layers in enumerate(kinds.values()):
-        colours = [_KINDS[kind][0] for kind in layers]
-        strips.barh(row, 1, left=range(len(layers)), height=0.66, color=colours, edgecolor=PAPER, linewidth=0.8)
+        for kind, (colour, _) in _KINDS.items():
+            places = [place for place, of in enumerate(layers) if of == kind]
+            strips.barh([row] * len(places), 1, left=places, height=0.66, color=colour, edgecolor=PAPER, linewidth=0.8)
         caches.text(kept[row] + 0.03, row, f"{kept[row]:.0%}", va="center", fontsize=9.5)
     strips.set_yticks(range(len(kinds)), list(kinds))
     strips.set_ylim(len(kinds) - 0.5, -0.6)
-    handles = [Patch(color=colour, label=meaning) for colour, meaning in _KINDS.values()]
-    figure.legend(handles=handles, loc="outside lower left", ncols=3)
+    for colour, meaning in _KINDS.values():
+        strips.barh(0, 0, color=colour, label=meaning)
+    figure.legend(*strips.get_legend_handles_labels(), loc="outside lower left", ncols=3, handlelength=1.2)
     label(strips, "What each layer sees, and whether it rotates", "layer, the first on the left")
     caches.barh(range(len(kinds)), kept, height=0.66, color=FAINT)
     caches.set_xlim(0, 1.28)

@@ -1,4 +1,4 @@
-"""Masks: which keys each query may see in encoder and decoder, between the two, and in rows of several texts."""
+"""Masks: which keys each query may see in encoder, decoder and between them, in packed texts, and within windows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from locant.figures.drawing import Figure, Numbers, colours, draw_cells, label, panels
+from locant.figures.drawing import Figure, Numbers, colours, draw_cells, label, new_figure, panels
 from locant.figures.registry import register_figure
 from locant.positions import Mask, attend
 
@@ -63,4 +63,32 @@ def draw(**weights: Any) -> Figure:
     return figure
 
 
+_LAYERS, _WINDOW = 3, 4
+
+
+def window_numbers(*, length: int = 12) -> dict[str, Any]:
+    """Return the layer in which each token ``[length, length]`` first learns of each other one, 0 where in none."""
+    sees = mask_weights(Mask(causal=True, window=_WINDOW), length, length) > 0
+    reach, first = sees, sees.astype(float)
+    for layer in range(2, _LAYERS + 1):
+        reach = reach @ sees
+        first[reach & (first == 0)] = layer
+    return {"first": first}
+
+
+def draw_windows(first: Any) -> Figure:
+    """Draw what one layer sees, and beside it in which layer a token is first heard of."""
+    figure = new_figure(11, 5)
+    names = [str(token) for token in range(len(first))]
+    for axes, last in zip(figure.subplots(1, 2, sharey=True), (1, _LAYERS), strict=True):
+        shown = np.where((first > 0) & (first <= last), first, -np.inf)
+        texts = np.array([[f"{value:g}" if value > 0 else "" for value in row] for row in shown])
+        draw_cells(axes, shown, colours(np.array([[0.0, _LAYERS]])), texts=texts, rows=names, columns=names, letters=9)
+        axes.tick_params(axis="x", rotation=0)
+        several = f"The first of {_LAYERS} such layers that hears of a token"
+        label(axes, several if last > 1 else f"One layer with a window of {_WINDOW}", "key, token", "query, token")
+    return figure
+
+
 register_figure("masks", numbers, draw)
+register_figure("windows", window_numbers, draw_windows, limits={"length": (2, 24)})

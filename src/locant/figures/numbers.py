@@ -85,32 +85,6 @@ def code_table(scheme: str, *, d_model: int, length: int, options: Mapping[str, 
         return built.embed(torch.zeros(1, length, d_model), torch.arange(length))[0].double().numpy()
 
 
-def wave_pairs(scheme: PositionScheme) -> list[tuple[float, int, int]]:
-    """Return the pairs of features of a scheme's codes that are sine and cosine of the position, the fastest first.
-
-    They are found in the codes: the squares of such a pair add up to one wherever the token stands.
-
-    Returns:
-        Of each pair the tokens of a full turn, and the indices of its sine and its cosine. No pairs, unless all
-        features are in one.
-    """
-    far = torch.tensor([0, *(3**power for power in range(14))])
-    if scheme.max_positions is not None or (found := scheme.code(far)) is None:
-        return []
-    codes = found.detach().double()
-    squares = (codes**2).T
-    error = torch.stack([(squares + row - 1).abs().amax(1) for row in squares])
-    other = error.argmin(1)
-    if len(other) % 2 or not bool((error.amin(1) < 1e-5).all() & (other[other] == torch.arange(len(other))).all()):
-        return []
-    pairs = []
-    for sine, cosine in enumerate(other.tolist()):
-        (s, c), (s_next, c_next) = codes[:2, [sine, cosine]].tolist()
-        if (radians := math.atan2(c * s_next - s * c_next, s * s_next + c * c_next)) > 0:
-            pairs.append((2 * math.pi / radians, sine, cosine))
-    return sorted(pairs)
-
-
 def initial_note(scheme: str) -> str:
     """Return ``, initial values`` for a scheme with values that training shapes, and nothing for a fixed one."""
     return ", initial values" if any(True for _ in example_scheme(scheme).parameters()) else ""

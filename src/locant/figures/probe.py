@@ -49,7 +49,7 @@ def draw(**data: Any) -> Figure:
             # Worse than a guess is as good as nothing; how much worse would only stretch the axis.
             r2 = np.maximum(data[f"r2 {stack}, {condition}"], 0)
             above.plot(r2, stroke, marker=mark, color=color, label=condition)
-            below.plot(data[f"error {stack}, {condition}"], stroke, marker=mark, color=color)
+            below.plot(data[f"error {stack}, {condition}"], stroke, marker=mark, color=color, label=condition)
         guess = data[f"guess {stack}"]
         below.axhline(guess, color=INK, linewidth=1, linestyle=":")
         place: dict[str, Any] = {"xytext": (2, 4), "textcoords": "offset points", "fontsize": 9, "color": FAINT}

@@ -47,12 +47,12 @@ def draw(before: Any, after: Any, *, alike: Any, offsets: Any, **residuals: Any)
     figure = new_figure(11.5, 5)
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.35])
     left.plot(before, after, "o", color=BLUE, markersize=3)
-    for position, height in zip(sorted(alike, key=lambda one: -after[one]), (0.4, 0.05), strict=True):
+    for position, place in zip(sorted(alike, key=lambda one: -after[one]), ((-0.1, 0.45), (0.1, -0.2)), strict=True):
         x, y = before[position], after[position]
         left.plot(x, y, "o", color=VERMILION, markersize=9, markeredgecolor=INK, zorder=4)
-        said = f"p = {position}: {x:.3f} → {y:.3f}".replace("-", MINUS)
+        said = f"p = {position}\n{x:.3f} → {y:.3f}".replace("-", MINUS)
         line = {"arrowstyle": "-", "color": FAINT, "linewidth": 0.8, "shrinkB": 5}
-        left.annotate(said, (x, y), (-0.5, height), va="center", fontsize=9.5, arrowprops=line)
+        left.annotate(said, (x, y), place, ha="center", va="center", fontsize=9.5, arrowprops=line)
     left.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
     label(left, "One sine, two ways on", "sin p", f"sin(p + {_STEP})")
     styles = (VERMILION, "-"), (GREEN, "--"), (BLUE, "-")

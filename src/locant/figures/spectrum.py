@@ -89,8 +89,8 @@ def draw(notes: dict[str, str], wavelengths: Any, **data: Any) -> Figure:
     """Draw the wavelength of every pair under several scalings side by side."""
     from matplotlib.lines import Line2D
 
-    columns = 4 if len(notes) % 4 else 3  # the legend has no row to itself
-    figure, found = panels(len(notes) + 1, columns, width=12, height=3.4, sharex=True, sharey=True)
+    columns = 5 if len(notes) % 5 == 4 else 4  # the legend is in the last row
+    figure, found = panels(len(notes) + 1, columns, width=3 * columns, height=3.4, sharex=True, sharey=True)
     title = f"Phi-3-mini: {HEAD_DIM // 2} pairs, base {BASE:,.0f}, from {TRAINED:,} to {TARGET:,} tokens"
     figure.suptitle(title, x=0.02, ha="left", fontweight="bold")
     lengths: Any = ((TRAINED, "--", "trained"), (TARGET, ":", "to be read"))
@@ -119,7 +119,7 @@ def draw(notes: dict[str, str], wavelengths: Any, **data: Any) -> Figure:
     found[len(notes)].legend(
         handles=entries,
         loc="upper left",
-        bbox_to_anchor=(-0.1 if columns == 4 else 0.0, 1.1),
+        bbox_to_anchor=(-0.1, 1.1),
         fontsize=8.5,
         title=f"{int((wavelengths <= TRAINED).sum())} of {len(wavelengths)} pairs make a turn in training",
         title_fontproperties={"size": 9, "weight": "bold"},

@@ -8,10 +8,10 @@ import numpy as np
 
 from locant.figures.drawing import Figure, count, label, new_figure
 from locant.figures.numbers import hands
-from locant.figures.palette import BLUE, FAINT, INK, VERMILION
+from locant.figures.palette import BLUE, FAINT, GREEN, INK, PURPLE, VERMILION
 from locant.figures.registry import register_figure
 
-_THRESHOLDS = ((0.1, BLUE, "-"), (1.0, VERMILION, "--"))  # radians
+_THRESHOLDS = ((0.1, GREEN, "-"), (1.0, PURPLE, "--"))  # radians
 
 
 def numbers(*, d_model: int = 512, length: int = 50, base: float = 10000.0) -> dict[str, Any]:

@@ -11,11 +11,10 @@ import torch
 
 from locant.errors import ConfigError
 from locant.figures.drawing import Figure, Numbers, label, new_figure
-from locant.figures.numbers import wave_pairs
 from locant.figures.palette import BLUE, FAINT, GREEN, INK, PAPER, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, read_record
-from locant.positions import PositionScheme, Sinusoidal
+from locant.positions import Sinusoidal
 from locant.text.tokenizer import EOS
 
 _FREQUENT = 500  # tokens; tokenizers have the frequent ones first
@@ -38,40 +37,39 @@ def numbers(*, run: Path | None = None, length: int = 50) -> dict[str, Any]:
         CheckpointError: The folder holds no trained model.
         ConfigError: The model is no Transformer, or its positions are not sinusoids added to the embeddings.
     """
-    scheme: PositionScheme
     if run is None:
         record = read_record("trained")["word_energy"]
         of_all, of_frequent = np.array(record["words"]), np.array(record["frequent"])
         scheme = Sinusoidal(2 * len(of_all))
     else:
         _, model = load_trained(run, "word-energy")
-        scheme = model.encoder.scheme(0)
-        if not wave_pairs(scheme):
+        found = model.encoder.scheme(0)
+        if not isinstance(found, Sinusoidal) or found.code(torch.arange(1)) is None:
             raise ConfigError(
                 f"The model of {run} tells positions by '{model.config.position}', which adds no sinusoids to its word "
                 "vectors, so that there are no pairs of features to compare."
             )
+        scheme = found
         words = model.source_embedding.weight[EOS + 1 :].detach().double() * math.sqrt(model.config.d_model)
         of_all, of_frequent = (energy_by_pair(scheme, vectors) for vectors in (words, words[:_FREQUENT]))
-    with torch.no_grad():
-        code = scheme.code(torch.arange(length))
-    assert code is not None
-    turned = np.array([2 * np.pi / wavelength * (length - 1) for wavelength, *_ in wave_pairs(scheme)])
+    turned = np.array([float(radians) * (length - 1) for radians in scheme.frequencies.radians])
     inside = np.stack([turned > 1, (turned > 0.1) & (turned <= 1), turned <= 0.1])
     shares = np.stack((np.full(len(turned), 1 / len(turned)), of_all / of_all.sum(), of_frequent / of_frequent.sum()))
     return {
         "words": of_all,
         "frequent": of_frequent,
-        "positions": energy_by_pair(scheme, code),
+        "positions": energy_by_pair(scheme, scheme.encode(torch.arange(length))),
         "groups": inside @ shares.T,
         "length": length,
     }
 
 
-def energy_by_pair(scheme: PositionScheme, vectors: torch.Tensor) -> Numbers:
+def energy_by_pair(scheme: Sinusoidal, vectors: torch.Tensor) -> Numbers:
     """Return the variance of vectors ``[N, E]`` by pair of features, ``[P]``, the fastest pair first."""
-    by_feature = vectors.double().var(0, correction=0).numpy()
-    return np.array([by_feature[[sine, cosine]].sum() for _, sine, cosine in wave_pairs(scheme)])
+    by_feature = vectors.double().var(0, correction=0)
+    beside = scheme.dialect == "paper"  # in other dialects all sines come before all cosines
+    energy: Numbers = (by_feature.view(-1, 2).sum(1) if beside else by_feature.view(2, -1).sum(0)).numpy()
+    return energy
 
 
 def draw(words: Any, frequent: Any, positions: Any, groups: Any, length: int) -> Figure:

@@ -61,7 +61,9 @@ function show(place, name, card) {
     if (!card) renew(more, page.more(state, set));
   }
 
-  const player = play(() => set(page.step(state)), page.pause, card || !matchMedia("(max-width: 50rem)").matches);
+  // A link to a state shows just that.
+  const moving = !location.hash.includes("?") && !matchMedia("(max-width: 50rem)").matches;
+  const player = play(() => set(page.step(state)), page.pause, card || moving);
   const head = card
     ? [element("h2", {}, element("a", { href: `#${name}` }, page.title)), element("p", { class: "say" }, page.say)]
     : [element("h1", {}, page.title), element("p", { class: "say" }, page.say)];

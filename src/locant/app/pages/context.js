@@ -16,7 +16,7 @@ function table(state) {
   const rows = Object.keys(SCALINGS).map((name) => {
     const unseen = firstUnseen(name, head, base, trained, wanted);
     return element("tr", { class: name === state.method ? "marked" : "" },
-      element("th", { scope: "row" }, SCALINGS[name].title), element("td", {}, SCALINGS[name].paper || ""),
+      element("th", { scope: "row" }, element("span", { class: "key", style: `--c: ${STYLES.scalings[name].color}` }), SCALINGS[name].title), element("td", {}, SCALINGS[name].paper || ""),
       element("td", {}, unseen === null ? "never" : `from token ${count(unseen)}`));
   });
   return element("div", { class: "scroll" }, element("table", {},

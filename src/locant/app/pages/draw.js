@@ -158,24 +158,27 @@ export function clocks(angles, label) {
 // Words above and below, and a link as thick as its weight between each two; links of other words than the marked one
 // are faint.
 export function links(above, below, weights, { label, marked = null, onword = null }) {
-  const spread = 84;
-  const width = Math.max(above.length, below.length) * spread + 16;
-  const x = (index, total) => 8 + ((index + 0.5) * (width - 16)) / total;
+  const most = Math.max(above.length, below.length);
+  const upright = innerWidth < 640; // words below each other, so that they are readable on a phone
+  const [width, height] = upright ? [320, 26 * most + 16] : [84 * most + 16, 166];
+  const place = (index, total) => 8 + ((index + 0.5) * ((upright ? height : width) - 16)) / total;
+  const curve = (a, b) => (upright ? `M125 ${a}C160 ${a} 160 ${b} 195 ${b}` : `M${a} 30C${a} 90 ${b} 70 ${b} 130`);
+  const word = (name, at, second, more) => (upright
+    ? text(name, second ? 203 : 117, at + 5, { "text-anchor": second ? "start" : "end", ...more })
+    : text(name, at, second ? 150 : 20, { "text-anchor": "middle", ...more }));
   const parts = [];
   weights.forEach((row, to) => row.forEach((weight, from) => {
     if (weight < 0.02) return;
-    const [x1, x2] = [x(from, above.length), x(to, below.length)];
     parts.push(element("path", {
-      d: `M${x1} 30C${x1} 90 ${x2} 70 ${x2} 130`, class: marked === null || to === marked ? "link" : "link faint",
+      d: curve(place(from, above.length), place(to, below.length)), class: marked === null || to === marked ? "link" : "link faint",
       "stroke-width": (12 * weight).toFixed(1),
     }, element("title", {}, `${below[to]} reads ${Math.round(100 * weight)}% from ${above[from]}`)));
   }));
-  above.forEach((word, index) => parts.push(text(word, x(index, above.length), 20, { "text-anchor": "middle", class: "word" })));
-  below.forEach((word, index) => parts.push(text(word, x(index, below.length), 150, {
-    "text-anchor": "middle", class: `word${index === marked ? " marked" : ""}${onword ? " clickable" : ""}`,
-    onclick: () => onword && onword(index),
+  above.forEach((name, index) => parts.push(word(name, place(index, above.length), false, { class: "word" })));
+  below.forEach((name, index) => parts.push(word(name, place(index, below.length), true, {
+    class: `word${index === marked ? " marked" : ""}${onword ? " clickable" : ""}`, onclick: () => onword && onword(index),
   })));
-  return picture(width, 166, label, parts);
+  return picture(width, height, label, parts);
 }
 
 // Shares of candidates as bars.

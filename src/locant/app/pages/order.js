@@ -26,6 +26,17 @@ function shown(list, marks, translation) {
     element("span", { class: "arrow" }, "\u2192"), element("strong", {}, translation));
 }
 
+// The place of every word's first token; null where the tokens together do not spell the words.
+function firstTokens(tokens, list) {
+  let next = 0;
+  const found = list.map((word) => {
+    const first = next;
+    for (let spelled = ""; spelled !== word && next < tokens.length; next += 1) spelled += tokens[next].replace(/^-(?=.)/, "");
+    return first;
+  });
+  return next === tokens.length - 1 ? found : null; // the last token ends the sentence
+}
+
 export const order = {
   title: "Swap two words",
   say: "Two words change places. Does the model notice?",
@@ -60,13 +71,14 @@ export const order = {
       title: verdict, say: "Marked words changed places.",
       drawn: () => element("div", {}, shown(list, [first, second], before.translation), shown(other, [first, second], after.translation)),
     }];
-    if (before.source.length === list.length + 1 && after.source.length === before.source.length) {
+    const [starts, others] = [firstTokens(before.source, list), firstTokens(after.source, other)];
+    if (starts && others) {
       // Where each word of the first sentence stands in the second.
       const place = swapped(list.map((_, index) => index), first, second);
       found.push({
         title: "How far every word's vector moves",
-        say: "Encoder, layer by layer, each word compared with itself in the other sentence. Row 0 is the word with its position.",
-        drawn: () => matrix(before.states.map((states, layer) => list.map((_, index) => distance(states[index], after.states[layer][place[index]]))), {
+        say: "Encoder, layer by layer, each word (its first token) compared with itself in the other sentence. The input is what layer 1 receives.",
+        drawn: () => matrix(before.states.map((states, layer) => list.map((_, index) => distance(states[starts[index]], after.states[layer][others[place[index]]]))), {
           rows: before.states.map((_, layer) => (layer ? `layer ${layer}` : "input")), columns: list, rowTitle: "", columnTitle: "word", label: "Movement of vectors",
         }),
       });

@@ -75,7 +75,7 @@ export const translate = {
         drawn: () => matrix(now.weights, { rows: below, columns: above, rowTitle: "", columnTitle: "", label: "Attention", marked: now.part === "cross" ? word : null }),
       },
       {
-        title: `All heads of ${PARTS[now.part]}`, say: "Layer and head, counted from 1. Click one to see it above.",
+        title: `All heads of ${PARTS[now.part]}`, say: "Layer and head, counted from 1. Click one to see it large.",
         drawn: () => element("div", { class: "heads" }, now.layers.map((heads, layer) => element("div", { class: "layer" },
           heads.map((weights, head) => element("button", {
             type: "button", class: "head", "aria-label": `layer ${layer + 1}, head ${head + 1}`, onclick: () => state.set({ layer: layer + 1, head: head + 1 }),

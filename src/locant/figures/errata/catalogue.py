@@ -172,7 +172,7 @@ def errata_markdown(link: Callable[[str], str] = lambda figure: "figures.md") ->
             cells = [value.what, *([value.stated_text] if stated else []), value.computed_text]
             rows.append(f"| {' | '.join(cells)} |".replace("  ", " "))
         yield "\n".join(rows)
-        yield f"Source: {entry.source}. Shown by {links(entry.figures)}."
+        yield f"Source: {entry.source}." + (f" Shown by {links(entry.figures)}." if entry.figures else "")
 
     head = "<!-- generated: locant figures errata --format md --output docs -->"
     parts = ["# Errors that tutorials repeat", head, INTRODUCTION, RECOGNITION]
