@@ -107,6 +107,49 @@ def test_attention_of_a_held_out_sentence(run: Path, tokenizers: TokenizerPair) 
     assert drawn.data["Encoder: source to source"].shape == (2, 2, chosen + 1, chosen + 1)
 
 
+def test_words_and_their_circles(run: Path) -> None:
+    drawn = draw_figure("word-plus-position", run=run)
+    weights = load_file(run / "model.safetensors")["target_embedding.weight"].astype(float) * math.sqrt(WIDTH)
+    np.testing.assert_allclose(drawn.data["word norms"], np.linalg.norm(weights[4:], axis=1), rtol=1e-6)
+    np.testing.assert_allclose(drawn.data["position norms"], math.sqrt(WIDTH / 2), rtol=1e-6)
+    shown = panels(drawn)
+    # Wavelengths of a width of 16: 6.3, 19.9, 62.8 ...; 62.8 is nearer to 40 than 19.9, as a ratio.
+    for title, pair in (("Pair 0: 6.28 tokens per turn", 0), ("Pair 2: 62.8 tokens per turn", 2)):
+        angles = np.arange(16) * 10000 ** (-2 * pair / WIDTH)
+        circle = np.stack((np.sin(angles), np.cos(angles)), axis=1)
+        np.testing.assert_allclose(
+            drawn.data[f"places {title}"] - drawn.data[f"words {title}"][:, None], [circle] * 5, atol=1e-6
+        )
+        axes = shown[title]
+        assert len(axes.collections) == len(axes.patches) == 5
+        for places, patch in zip(axes.collections, axes.patches, strict=True):
+            np.testing.assert_allclose(np.asarray(places.get_offsets()) - patch.center, circle, atol=1e-6)
+            assert patch.radius == pytest.approx(1)
+            gaps = np.abs(weights[:, [2 * pair, 2 * pair + 1]] - patch.center).max(1)
+            assert gaps.min() < 1e-5  # the centre is the vector of a word
+        assert axes.get_aspect() == 1
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("dialect", ["concatenated", "learned"])
+def test_words_of_other_codes(make_run: RunMaker, dialect: str) -> None:
+    if dialect == "learned":
+        folder = make_run(position="learned", position_options={"max_positions": 12})
+        drawn = draw_figure("word-plus-position", run=folder)
+        table = load_file(folder / "model.safetensors")["encoder.schemes.0.weight"].astype(float)
+        title = "Where positions differ most"
+        plane = (drawn.data[f"places {title}"] - drawn.data[f"words {title}"][:, None])[0]
+        values = np.linalg.svd(table - table.mean(0), compute_uv=False)
+        centred = plane - plane.mean(0)
+        np.testing.assert_allclose(np.linalg.svd(centred, compute_uv=False), values[:2], rtol=1e-5)
+    else:
+        folder = make_run(position_options={"dialect": "concatenated"})
+        drawn = draw_figure("word-plus-position", run=folder)
+        title = "Pair 0: 6.28 tokens per turn"
+        positions = (drawn.data[f"places {title}"] - drawn.data[f"words {title}"][:, None])[0]
+        np.testing.assert_allclose(positions, [(math.sin(p), math.cos(p)) for p in range(16)], atol=1e-6)
+
+
 def test_the_sum_is_what_the_model_computes(run: Path, tokenizers: TokenizerPair) -> None:
     drawn = draw_figure("embedding-sum", run=run, text="alpha beta", token=2)
     ids = [*tokenizers.source.encode(["alpha beta"])[0], 3]  # closed by EOS
@@ -212,7 +255,23 @@ def test_what_a_run_lacks_is_left_out(make_run: RunMaker, tmp_path: Path, monkey
     }
     assert "holds no metrics" in str(reasons["training"])
     assert "locant evaluate" in str(reasons["probe"])
-    assert {path.name for path in tmp_path.iterdir()} == {"index.html", "errata.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {"word-plus-position.png", "index.html", "errata.html"}
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_words_that_rotary_positions_turn(make_run: RunMaker, layout: str) -> None:
+    """Query of the first head as the weights give it, turned by the formula of RoPE."""
+    folder = make_run(position="rotary", position_options={"layout": layout})
+    data = draw_figure("word-plus-position", run=folder, text="alpha beta").data
+    titles = [name.removeprefix("places ") for name in data if name.startswith("places ")]
+    assert titles[0] == "Head 1, 6.28 tokens per turn"
+    for title, rate in zip(titles, (1.0, 0.1), strict=True):  # of 8 features the pair nearest to 40 tokens a turn
+        turned = (data[f"words {title}"] @ [1, 1j])[:, None] * np.exp(1j * rate * np.arange(16))
+        np.testing.assert_allclose(data[f"places {title}"] @ [1, 1j], turned, atol=1e-5)
+    scores = data["scores"]
+    assert scores.shape == (len(data[f"words {titles[0]}"]), 16)
+    with pytest.raises(ConfigError, match="'t5'"):
+        draw_figure("word-plus-position", run=make_run(position="t5"))
 
 
 def test_figures_of_the_record() -> None:
