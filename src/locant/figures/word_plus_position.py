@@ -13,7 +13,7 @@ from torch import Tensor
 
 from locant.analysis.attention_steps import attention_steps
 from locant.errors import ConfigError
-from locant.figures.drawing import Axes, Figure, label, new_figure
+from locant.figures.drawing import Axes, Figure, colour_scale, label, new_figure
 from locant.figures.palette import BLUE, FAINT, GRID, INK, LINES, PAPER, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, readable
@@ -147,8 +147,7 @@ def draw(labels: list[str], **data: Any) -> Figure:
         _draw_plane(axes, data[f"words {title}"], data[f"places {title}"], labels, shades, added="scores" not in data)
         names = ("sine feature", "cosine feature") if title.startswith("Pair") else ("first direction", "second")
         label(axes, title, *(("first feature of the pair", "second") if "scores" in data else names))
-    bar: dict[str, Any] = {"location": "bottom", "shrink": 0.4, "aspect": 40, "ticks": range(0, count, 5)}
-    figure.colorbar(shades, ax=planes, label="position", **bar).outline.set_visible(False)
+        colour_scale(axes, shades, "position")
     if "scores" in data:
         for name, values, (color, stroke, mark) in zip(labels, data["scores"], LINES * 2, strict=False):
             last.plot(values, stroke, marker=mark, markersize=4, color=color, label=name)
