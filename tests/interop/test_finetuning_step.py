@@ -21,6 +21,8 @@ from locant.interop.m2m100 import read_multilingual
 from locant.interop.marian import read_sides
 from locant.models import load_model_folder
 from locant.text import BOS, collate, write_cache
+from locant.text.cache import Encoder
+from locant.text.pairs import memory_blocks
 from locant.training import TranslatorLoss, read_metrics, train
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -93,7 +95,7 @@ def test_the_gradients_are_those_of_transformers(kind, smoothing, pairs, tmp_pat
     import_model(peer.folder, tmp_path / "run")
     found = load_model_folder(tmp_path / "run", device="cpu")
     prefixes = found.tokenizers.prefixes(peer.languages.get("source_language"), peer.languages.get("target_language"))
-    cache = write_cache(used, found.tokenizers, tmp_path / "cache", max_tokens=64, prefixes=prefixes)
+    cache = write_cache([memory_blocks(used)], Encoder(found.tokenizers, 64, prefixes), tmp_path / "cache")
     batch = collate(cache, np.arange(len(used)))
     loss = TranslatorLoss(found.model, smoothing, torch.float32)(batch)[0] / batch.target_tokens
     loss.backward()
