@@ -114,7 +114,6 @@ def test_nothing_else_reads_json_or_yaml() -> None:
         "rotary_configs/vocabulary.py",
         "rotary_configs/gguf/architectures.py",
         "interop/onnx_example.py",  # runs alone, beside the model that it is exported with
-        "extension/extend/finetune.py",  # what it has written itself just before
         "documents/json_values.py",  # single strings of a document that the bounded reader has accepted
         "server/requests.py",  # requests, whose size the server bounds and whose halves of characters it refuses itself
     }

@@ -95,7 +95,7 @@ def test_the_gradients_are_those_of_transformers(kind, smoothing, pairs, tmp_pat
     import_model(peer.folder, tmp_path / "run")
     found = load_model_folder(tmp_path / "run", device="cpu")
     prefixes = found.tokenizers.prefixes(peer.languages.get("source_language"), peer.languages.get("target_language"))
-    cache = write_cache([memory_blocks(used)], Encoder(found.tokenizers, 64, prefixes), tmp_path / "cache")
+    cache = write_cache([memory_blocks(used)], Encoder(found.tokenizers, 64, [prefixes]), tmp_path / "cache")
     batch = collate(cache, np.arange(len(used)))
     loss = TranslatorLoss(found.model, smoothing, torch.float32)(batch)[0] / batch.target_tokens
     loss.backward()
