@@ -201,6 +201,7 @@ TABLES = [
         "### Twenty minutes on a faster processor",
         lambda: defaults("defaults-20-minutes-faster", narrower="narrower (128 features)"),
     ),
+    ("docs/results/quality.md", "### More pairs", lambda: defaults("more-pairs")),
     (
         "docs/results/quality.md",
         "### An hour",
