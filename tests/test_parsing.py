@@ -47,7 +47,7 @@ def test_aliases_are_counted_as_often_as_they_stand() -> None:
     laughs = "a: &a [ha, ha, ha, ha, ha, ha, ha, ha, ha]\n"
     for before, name in zip("abcdefgh", "bcdefghi", strict=True):
         laughs += f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
-    with pytest.raises(yaml.YAMLError, match="stands for more than 100,000 values"):
+    with pytest.raises(yaml.YAMLError, match="more than 100,000 values"):
         parse_yaml(laughs)
     with pytest.raises(yaml.YAMLError, match="nested more than"):
         parse_yaml("&a [*a]")

@@ -144,7 +144,7 @@ def workplace(parent: Path) -> Iterator[Path]:
     try:
         yield work
     finally:
-        # Where even this fails (a file stands in place of the folder, say), the first error is the one to tell.
+        # Where even this fails (a file is in place of the folder, say), the first error is the one to tell.
         _remove_held(work, lock)
 
 
@@ -269,7 +269,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def append_at(path: Path, size: int, data: bytes) -> None:
-    """Cut a file to so many bytes, append data and flush; a crash leaves at least those bytes.
+    """Cut a file to that many bytes, append data and flush; a crash leaves at least those bytes.
 
     Raises:
         CheckpointError: The disk is full or not writable; the file is cut to ``size`` again.

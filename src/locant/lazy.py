@@ -1,6 +1,6 @@
 """Lazy exports: a package imports what it offers when it is first asked for.
 
-What a package offers stands in one place, the ``__init__.pyi`` beside its ``__init__.py``, which type checkers and
+What a package offers is in one place, the ``__init__.pyi`` beside its ``__init__.py``, which type checkers and
 editors read as well. Importing a package therefore costs next to nothing, and no two packages wait for each other.
 """
 

@@ -19,7 +19,7 @@ LARGEST_YAML = 1_000_000
 _PART = 1 << 16  # bytes read at once: a reader takes memory for as many, however small the file
 _DEEPEST = 50
 _MOST_DIGITS = 4000  # of a whole number; Python reads no more than 4300
-_MOST_VALUES = 100_000  # of YAML, everything that an alias stands for included
+_MOST_VALUES = 100_000  # of YAML, everything that an alias represents included
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -143,7 +143,7 @@ def _require_small(root: yaml.Node) -> None:
     sizes: dict[int, int] = {}
 
     def size(node: yaml.Node, depth: int) -> int:
-        if depth > _DEEPEST:  # also where an alias stands within what it names
+        if depth > _DEEPEST:  # also where an alias is within what it names
             raise RecursionError
         if id(node) not in sizes:
             inner = node.value if isinstance(node, yaml.CollectionNode) else []
@@ -153,7 +153,7 @@ def _require_small(root: yaml.Node) -> None:
                 node.value.encode("utf-8")
             sizes[id(node)] = 1 + sum(size(each, depth + 1) for each in inner)
             if sizes[id(node)] > _MOST_VALUES:
-                raise yaml.YAMLError(f"it stands for more than {_MOST_VALUES:,} values")
+                raise yaml.YAMLError(f"it represents more than {_MOST_VALUES:,} values")
         return sizes[id(node)]
 
     size(root, 1)
@@ -167,12 +167,12 @@ def _strict_loader() -> type[yaml.SafeLoader]:
         """Reads YAML in which no mapping has a key twice."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-            """Return a mapping, or raise where a key stands in it twice, of which YAML would take the last."""
+            """Return a mapping, or raise where a key occurs twice, of which YAML would take the last."""
             seen = set()
             for key, _ in node.value:
                 if isinstance(key, yaml.ScalarNode) and key.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"the key '{key.value}' stands twice", key.start_mark
+                        None, None, f"the key '{key.value}' occurs twice", key.start_mark
                     )
                 seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
             return super().construct_mapping(node, deep)

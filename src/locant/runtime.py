@@ -134,7 +134,7 @@ def listen(host: str, port: int) -> socket.socket:
         errno.EACCES: f"Port {port} may not be used by you. Choose one above 1023 with --port.",
     }
     try:
-        # A name may stand for several addresses; the first one is meant.
+        # A name may represent several addresses; the first one is meant.
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:

@@ -95,7 +95,7 @@ def explain(error: ValidationError, settings: type[BaseModel], where: str) -> st
 
 
 def _keys_and_classes(settings: type[BaseModel], location: Sequence[str]) -> tuple[list[str], list[type[BaseModel]]]:
-    """Return a location as people write it, and the settings classes that may stand there.
+    """Return a location as people write it, and the settings classes that may be there.
 
     Pydantic also names the member of a union that it tried, by its kind or by its type, which is no key.
     """

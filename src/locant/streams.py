@@ -35,7 +35,7 @@ def is_stream(path: Path) -> bool:
 def open_stream(path: Path) -> Iterator[BinaryIO]:
     """Open what :func:`is_stream` says is one, for writing.
 
-    A descriptor is written from where it stands: a file to which a shell redirects the program is not cut off, and
+    A descriptor is written from where it is: a file to which a shell redirects the program is not cut off, and
     stays the one that the shell has open.
 
     Raises:
@@ -47,7 +47,7 @@ def open_stream(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     for standard in (sys.stdout, sys.stderr):
-        standard.flush()  # what was printed before stands before
+        standard.flush()  # what was printed before is before
     with os.fdopen(os.dup(descriptor), "wb") as file:
         yield file
 

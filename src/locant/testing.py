@@ -314,7 +314,7 @@ def _check_causality(subject: _Subject) -> None:
 
 
 def _check_padding(subject: _Subject) -> None:
-    """Padding a text: its outputs stay, whether padding stands on the left or the right."""
+    """Padding a text: its outputs stay, whether padding is on the left or the right."""
     model, text = subject.model(), _ids(1, 8)
     blank = torch.zeros(1, 5, dtype=torch.long)
     real = torch.arange(13)
@@ -481,7 +481,7 @@ def _check_compiling(subject: _Subject) -> None:
         if not scheme.traceable:
             return
         if made[-1] > made[0]:
-            raise _CheckError("a text of another length is compiled anew: one graph must serve all lengths.")
+            raise _CheckError("a text of another length is compiled again: one graph must serve all lengths.")
         length = torch.export.Dim("length", min=2, max=4096)
         shapes = {name: {axis: length} for name, axis in (("x", 1), ("q", 2), ("k", 2), ("positions", 0))}
         exported = torch.export.export(module, given[0], dynamic_shapes=shapes).module()

@@ -82,7 +82,7 @@ def attention_steps(
         layer: Which, counted from 0.
 
     Raises:
-        UsageError: The stack does not have so many layers.
+        UsageError: The stack does not have that many layers.
         DataError: A side is empty, longer than the model's positions, or has an id outside the vocabulary.
 
     Example:

@@ -18,7 +18,7 @@ class Geometry:
     Attributes:
         smallest_norm: Smallest Euclidean norm of a row.
         largest_norm: Largest Euclidean norm; both are ``sqrt(d/2)`` for sinusoids.
-        dot_deviation: How much the dot product of two rows varies with where they stand, at worst over all offsets; 0
+        dot_deviation: How much the dot product of two rows varies with where they are, at worst over all offsets; 0
             where it is a function of the offset alone, as for sinusoids.
         first_rise: First offset at which the mean dot product is larger than at the offset before, ``None`` where it
             only falls. Closeness in dot product means closeness in the text up to there.

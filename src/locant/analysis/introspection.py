@@ -63,7 +63,7 @@ class TokenPair:
     Attributes:
         source: Source ids, as the model reads them: closed by EOS, but for some imported ones.
         target: Target ids, opened by BOS, or what else the decoder reads first.
-        source_tokens: Tokens of the source ids, to be read by people; ``▁`` stands for a space.
+        source_tokens: Tokens of the source ids, to be read by people; ``▁`` represents a space.
         target_tokens: Tokens of the target ids.
     """
 
@@ -80,7 +80,7 @@ def token_pair(tokenizers: TokenizerPair, source: str, target: str, prefixes: Pr
         tokenizers: Of the model.
         source: A sentence.
         target: Its translation, by the model or by people.
-        prefixes: What stands before the two, see :attr:`locant.translation.Translator.prefixes`.
+        prefixes: What is before the two, see :attr:`locant.translation.Translator.prefixes`.
     """
     source_ids = [*prefixes.source, *tokenizers.source.encode([source])[0], *tokenizers.source_end]
     target_ids = [*prefixes.target, *tokenizers.target.encode([target])[0]]

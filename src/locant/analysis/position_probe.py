@@ -84,7 +84,7 @@ def probe_positions(model: Transformer, pairs: Sequence[IdPair], *, residuals: b
         model: The model.
         pairs: Source and target ids as in :func:`~locant.analysis.introspection.introspect`; some hundreds serve well.
         residuals: Whether the residual connections are in place, as in
-            :func:`~locant.analysis.introspection.hidden_states`. Without them readings are fitted anew.
+            :func:`~locant.analysis.introspection.hidden_states`. Without them readings are fitted again.
 
     Raises:
         DataError: There are fewer than 8 pairs, a sentence cannot be read by the model, or all have one token.

@@ -267,7 +267,7 @@ def _unique(probe: Probe) -> _Measured:
 
 
 def _differences(probe: Probe, length: int) -> list[list[Tensor]]:
-    """Return for each place and offset what should be the same wherever the two tokens stand, ``[C, places]``."""
+    """Return for each place and offset what should be the same wherever the two tokens are, ``[C, places]``."""
     positions = torch.arange(length)
     offsets = torch.tensor([offset for offset in _OFFSETS if offset <= 3 * length // 4])
     places = []
@@ -299,7 +299,7 @@ def _consistent(probe: Probe, longer: Probe | None) -> _Measured:
         if steady >= 0.5:
             reason = f"{steady:.0%} of the distances are the same everywhere"
             return ("partly", worst, unit, reason)
-        return ("no", worst, unit, f"a distance changes by up to {worst:.0%} with where it stands")
+        return ("no", worst, unit, f"a distance changes by up to {worst:.0%} with where it is")
     between = 0.0 if longer is None else _change(full, _differences(longer, length))
     if between > _CONSISTENT:
         return ("no", between, unit, f"a distance changes by {between:.0%} with the length declared")

@@ -57,7 +57,7 @@ def write_gallery(
 ) -> None:
     """Write all figures with their default options, a page that tells their story, and the page of errata.
 
-    Beside the figures stand the animations, ``NAME.gif``.
+    Beside the figures are the animations, ``NAME.gif``.
 
     The pages, ``index.html`` and ``errata.html``, are complete in themselves: images are in them, and nothing is
     fetched.
@@ -68,7 +68,7 @@ def write_gallery(
         text: Sentence that is drawn where a figure shows one.
         image_format: Of the separate files.
         slides: Whether these are slides, see :func:`~locant.figures.write_figures`.
-        processes: How many draw side by side. More than one are started anew, so that a script which asks for them must
+        processes: How many draw side by side. More than one are new interpreters, so that a script that wants them must
             be guarded by ``if __name__ == "__main__"``.
         wrote: Called with each file when it is complete.
         left_out: Called with the name of a figure that the run cannot have, and the reason.
@@ -126,7 +126,7 @@ def _outcomes(orders: Sequence[_Order], image_format: str, processes: int) -> It
     if processes == 1:
         yield from map(draw, orders)
         return
-    # A fork of a process whose libraries have threads may stand still for ever.
+    # A fork of a process whose libraries have threads may hang for ever.
     start_anew = get_context("spawn")
     try:
         with ProcessPoolExecutor(processes, start_anew, torch.set_num_threads, (1,)) as pool:

@@ -64,7 +64,7 @@ class Table:
 
     Attributes:
         headers: Names of the columns.
-        rows: Cells; numbers stand right-aligned and are shown with thousands separators, fractions with two digits
+        rows: Cells; numbers are right-aligned and shown with thousands separators, fractions with two digits
             after the point (give text for anything else). ``None`` is an empty cell.
         caption: What the table shows.
     """
@@ -157,7 +157,7 @@ class Translations:
 
 @dataclass(frozen=True)
 class Code:
-    """Commands to try, or other text to be copied as it stands.
+    """Commands to try, or other text to be copied as it is.
 
     Attributes:
         code: The lines.
@@ -178,7 +178,7 @@ class Section:
 
     Attributes:
         title: The heading; unique in the report.
-        blocks: What stands below it.
+        blocks: What is below it.
     """
 
     title: str

@@ -139,7 +139,7 @@ def verdict(rows: Sequence[dict[str, Any]], evaluation: Evaluation) -> str:
 
 
 def _minutes(rows: Sequence[dict[str, Any]]) -> str:
-    # The last validation is later than the last row of training, which comes every so many updates.
+    # The last validation is later than the last row of training, which comes every that many updates.
     return f"{max(row['seconds'] for row in rows if row['kind'] in ('training', 'validation')) / 60:.1f}"
 
 

@@ -30,7 +30,7 @@ class Span:
 def compare(first: str, second: str) -> tuple[list[Span], list[Span]]:
     """Mark in each of two sentences the words that the other does not have in the same order.
 
-    Words are compared letter by letter as they stand; in scripts without spaces every character counts as a word.
+    Words are compared letter by letter as they are; in scripts without spaces every character counts as a word.
 
     Args:
         first: A sentence.

@@ -115,7 +115,7 @@ def _require_text(arguments: Sequence[str]) -> None:
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
-    """Return the parser of one command's arguments, which may stand before, between and after its options."""
+    """Return the parser of one command's arguments, which may be before, between and after its options."""
     parser = argparse.ArgumentParser(
         prog=f"locant {name}",
         description=f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}.",

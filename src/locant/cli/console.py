@@ -61,8 +61,8 @@ def print_table(
         console: Where to.
         columns: Their headings.
         rows: Their cells.
-        names: Columns from the left that hold words; those behind them hold numbers, and stand at the right.
-        ruled: Whether a line stands below the headings.
+        names: Columns from the left that hold words; those behind them hold numbers, and are at the right.
+        ruled: Whether a line is below the headings.
     """
     table = Table(box=box.SIMPLE if ruled else None, padding=(0, 1, 0, 0) if ruled else (0, 2))
     for place, heading in enumerate(columns):
@@ -118,8 +118,8 @@ class WorkBar:
 
         Args:
             done: Share of the work, 0 to 1; at 0, where it is not known yet, the bar moves to and fro.
-            after: What stands behind the bar.
-            before: What stands before it.
+            after: What is behind the bar.
+            before: What is before it.
             task: Which of several bars.
             lines: Whether lines are written where there is no terminal.
         """
@@ -137,7 +137,7 @@ class WorkBar:
             self.console.say("  ".join(filter(None, (before, f"{100 * done:>3.0f}%", after))))
 
     def remove(self, task: Hashable) -> None:
-        """Remove one of several bars, where it is shown; what follows begins anew."""
+        """Remove one of several bars, where it is shown; what follows begins again."""
         self._lines = 0
         if task in self._bar_of:
             self._bars.remove_task(self._bar_of.pop(task)[0])

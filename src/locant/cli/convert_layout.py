@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
     parser.add_argument("model", metavar="MODEL", help="folder of transformers, or id on Hugging Face's Hub")
-    what = "layout that the weights shall have"
+    what = "layout that the weights should have"
     parser.add_argument("--to", required=True, choices=("half", "interleaved"), help=what)
     add_output(parser, "FOLDER", "new folder to write", required=True)
     what = "compare logits with the model's own weights as well, for which it is loaded whole, in float32"

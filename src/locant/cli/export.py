@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("model", type=Path, metavar="RUN", help="folder of a run or of a saved model")
     targets = ("huggingface", "ctranslate2", "argos", "onnx", "web")
-    text = "what shall load it; argos is Argos Translate and LibreTranslate, web a page that translates in any browser"
+    text = "what should load it; argos is Argos Translate and LibreTranslate, web a page that translates in any browser"
     parser.add_argument("--to", required=True, choices=targets, help=text)
     add_output(parser, "PATH", "new folder (default: NAME-FORMAT, after RUN); with --to argos a file, NAME.argosmodel")
     parser.add_argument("--quantization", metavar="TYPE", help="ctranslate2 and argos only: int8, int16, float16, ...")

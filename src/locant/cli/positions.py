@@ -25,7 +25,7 @@ _EPILOG = """examples:
   python listing.py | locant positions --identify -"""
 
 _HEADINGS = ("unique", "even", "extends", "bounded", "fixed")
-_LEGEND = """unique: every position has a code of its own. even: a distance is the same wherever it stands, and whatever
+_LEGEND = """unique: every position has a code of its own. even: a distance is the same wherever it is, and whatever
 length is declared. extends: defined at any position (not: that a trained model reads longer texts well). bounded:
 values do not grow with the text. fixed: two passes agree."""
 _LARGEST = 16_000_000  # bytes of a text

@@ -21,7 +21,7 @@ _EPILOG = """examples:
   locant serve de-en=runs/mine --host 0.0.0.0 --keys keys.txt --requests-per-minute 60
 
 Clients of LibreTranslate work with it. SIGTERM finishes what is there, a second one ends at once; SIGHUP reads the
-models, the keys and the glossaries anew. The environment variable LOCANT_API_KEYS holds API keys, too."""
+models, the keys and the glossaries again. The environment variable LOCANT_API_KEYS holds API keys, too."""
 
 # Options that are limits by the same name, and their help.
 _LIMITS = {

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     translator = load(options)
     faults = _Faults()
     done = 0
-    shows = is_file and options.output is not None  # a bar would stand among lines that go to the terminal
+    shows = is_file and options.output is not None  # a bar would be among lines that go to the terminal
     with open_output(options.output) as out, WorkBar() as bar:
         if options.text:
             chunks = iter([options.text])

@@ -1,6 +1,6 @@
 """Documents of Word (.docx): paragraphs are translated, of the text, headers, footers, notes and comments.
 
-A paragraph that is translated is written anew from the marks of its passage: runs with the formats of its runs, links,
+A paragraph that is translated is rebuilt from the marks of its passage: runs with the formats of its runs, links,
 fields, pictures, notes and all else once and in its place; its own properties stay. Parts without a translated
 paragraph stay as they are, byte by byte.
 """
@@ -152,7 +152,7 @@ class _Paragraph(Paragraph):
                 yield self._point(child, properties, is_in_run=True)
 
     def _field_part(self, child: Element, properties: Element | None) -> Iterator[Item]:
-        """Yield the marks of a field: what stands before its result opens it, its end closes it."""
+        """Yield the marks of a field: what is before its result opens it, its end closes it."""
         is_sign = _name(child) == "fldChar"
         kind = _attribute(child, "fldCharType") if is_sign else ""
         part = (child, properties, True)

@@ -1,7 +1,7 @@
 """Markdown: texts are translated; code, addresses, formulas and all that marks a text stay.
 
 What is text says a parser of CommonMark with GitHub's extensions (pulldown-cmark, by the package pyromark), which tells
-where in the document each piece of it stands.
+where in the document each piece of it is.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _events(text: str, hidden: Sequence[Span]) -> Iterator[_Event]:
     starts = [0, *accumulate(len(text[at : at + _STEP].encode()) for at in steps)]
 
     def characters(size: int) -> int:
-        """Return how many characters so many bytes are."""
+        """Return how many characters that many bytes are."""
         step = bisect_right(starts, size) - 1
         return step * _STEP + len(raw[starts[step] : size].decode())
 
@@ -150,7 +150,7 @@ def _events(text: str, hidden: Sequence[Span]) -> Iterator[_Event]:
 def _without_commands(text: str) -> tuple[str, list[Span]]:
     """Return text without commands in braces, and where they were.
 
-    Where they are alone on their lines, nothing stands in their place, else letters; the characters are as many.
+    Where they are alone on their lines, nothing is in their place, else letters; the characters are as many.
     """
     commands: list[Span] = []
     begun: tuple[str, int] | None = None  # a command around code
@@ -281,7 +281,7 @@ def _passage(text: str, line: Sequence[_Event]) -> tuple[int, int, list[Item]]:
         first -= 1
     items: list[Item] = []
     place = first
-    grows = False  # whether what stands before the next event belongs to the last item
+    grows = False  # whether what is before the next event belongs to the last item
     links: list[_Event] = []
     for event in line:
         if event.kind == "End":
@@ -440,7 +440,7 @@ def _write(passage: Written, *, source: Passage, labels: Set[str], in_heading: b
         passage: The passage.
         source: As the document has it.
         labels: Of references, which words in brackets may be.
-        in_heading: Whether it stands behind the signs of a heading, so that its first line does not begin one.
+        in_heading: Whether it is behind the signs of a heading, so that its first line does not begin one.
         in_table: Whether it is a cell of a table.
     """
     ours, theirs = _pieces(source), _pieces(passage)
@@ -535,7 +535,7 @@ def _signs(pieces: Sequence[_Piece]) -> dict[str, list[tuple[int, bool, tuple[st
 
 
 def _line_starts(pieces: Sequence[_Piece]) -> list[tuple[int, bool]]:
-    """Return where lines begin, and whether text stands there."""
+    """Return where lines begin, and whether text is there."""
     starts: list[tuple[int, bool]] = []
     at, begins = 0, True
     for piece, kind in pieces:

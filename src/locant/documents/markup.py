@@ -1,7 +1,7 @@
 """HTML: texts are translated, tags stay.
 
 Tags, comments and attributes stay as they are, character by character: nothing is repaired and no tree is built, so
-neither nesting nor missing end tags matter. A passage is what stands between tags that are not part of a line, as
+neither nesting nor missing end tags matter. A passage is what is between tags that are not part of a line, as
 ``<b>`` and ``<a>`` are.
 """
 

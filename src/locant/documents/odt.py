@@ -1,6 +1,6 @@
 """Texts of OpenDocument (.odt): paragraphs and headings are translated, in headers, notes and frames too.
 
-A paragraph that is translated is written anew from the marks of its passage: spans, links, fields, pictures, notes and
+A paragraph that is translated is rebuilt from the marks of its passage: spans, links, fields, pictures, notes and
 all else once and in its place; its own attributes stay. Files without a translated paragraph stay as they are, byte by
 byte.
 """
@@ -115,7 +115,7 @@ class _Paragraph(Paragraph):
         return Mark("kept" if 0 < len(words) <= LONGEST_KEPT else "void", element, text=words[:LONGEST_KEPT])
 
     def rebuild(self, written: Written) -> None:
-        """Write the paragraph anew."""
+        """Rebuild the paragraph."""
         self._after_space = True
         super().rebuild(written)
 

@@ -60,7 +60,7 @@ class Language(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What marks hold that stand around words.
+    """What marks hold that are around words.
 
     Attributes:
         element: The element.
@@ -72,7 +72,7 @@ class Around(NamedTuple):
 
 
 class Paragraph(ABC):
-    """A paragraph: its passage, and how it is written anew.
+    """A paragraph: its passage, and how it is rebuilt.
 
     Attributes:
         element: The paragraph.
@@ -90,11 +90,11 @@ class Paragraph(ABC):
 
     @abstractmethod
     def _write(self, parent: Element, part: str | Mark) -> None:
-        """Add words, or what a mark holds that stands around nothing."""
+        """Add words, or what a mark holds that is around nothing."""
 
     @abstractmethod
     def _empty(self, element: Element) -> None:
-        """Take out of an element what is translated and what stands between."""
+        """Take out of an element what is translated and what is between."""
 
     def _unique(self, name: str) -> str:
         self._names += 1
@@ -193,7 +193,7 @@ class OfficeDocument:
 
 
 def _with_words(tree: Tree, is_paragraph: Callable[[Element], bool]) -> list[Element]:
-    """Return the paragraphs of a file that have letters, in its order; one within another stands behind it."""
+    """Return the paragraphs of a file that have letters, in its order; one within another is behind it."""
     found = set()
     for element in tree.iter():
         for text, owner in ((element.text, element), (element.tail, element.getparent())):

@@ -1,7 +1,7 @@
 """Passages: text that belongs together, with marks in it, and its sentences.
 
-A format takes a document apart into passages and what stands between them. A passage is a row of texts and marks: what
-is translated, what only stands there, and how each of it is written in the document. Sentences are cut out of it; what
+A format takes a document apart into passages and what is between them. A passage is a row of texts and marks: what
+is translated, what only is there, and how each of it is written in the document. Sentences are cut out of it; what
 is not in a sentence is written as it was. Placeholders, accelerators and tags in messages of programs are marks too.
 """
 
@@ -34,7 +34,7 @@ class Text:
     Attributes:
         text: As they are read.
         raw: As the document writes them; ``None`` where that is the same.
-        wrap: Whether they are a space that stands for a line break of the document, to have a place in the translation
+        wrap: Whether they are a space that represents a line break of the document, to have a place in the translation
             again: ``loose`` where there is one, or ``firm``, with words before and after it.
     """
 
@@ -50,7 +50,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What stands between characters and is not translated.
+    """What is between characters and is not translated.
 
     Attributes:
         kind: ``open`` and ``close`` around characters; ``void`` between them; ``kept`` for words that stay as they are;
@@ -82,7 +82,7 @@ def cut_items(items: Sequence[Item], edges: Sequence[int]) -> list[list[Item]]:
     """Cut items at some of their characters: as many rows as edges and one more.
 
     Args:
-        items: Marks at an edge stand behind it. What is written otherwise than it is read is not cut: it stands before
+        items: Marks at an edge are behind it. What is written otherwise than it is read is not cut: it is before
             an edge that is within.
         edges: Offsets, from left to right.
     """
@@ -106,13 +106,13 @@ def cut_items(items: Sequence[Item], edges: Sequence[int]) -> list[list[Item]]:
 
 
 class Sentence:
-    """A sentence with what stands in it.
+    """A sentence with what is in it.
 
     Attributes:
         items: Texts and marks; the texts and kept words, joined, are the sentence.
         text: The sentence.
         placed: The items with their offsets in it.
-        marks: Those that stand around or between words, with their offsets.
+        marks: Those that are around or between words, with their offsets.
     """
 
     def __init__(self, items: Sequence[Item], found: Sequence[Found] = ()) -> None:
@@ -228,7 +228,7 @@ def _cut_chunk(items: Sequence[Item], split: Splitter) -> list[Item | Sentence]:
 
 
 FoundMark = tuple[int, int, Mark]
-"""Offsets in a text, and the mark for what stands between them, but for its ``raw``."""
+"""Offsets in a text, and the mark for what is between them, but for its ``raw``."""
 
 
 def message_marks(text: str, flags: Iterable[str] = ()) -> Iterator[FoundMark]:

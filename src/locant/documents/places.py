@@ -1,7 +1,7 @@
-"""Places in a translation for what stands in its sentence: what is kept, marks and line breaks.
+"""Places in a translation for what is in its sentence: what is kept, marks and line breaks.
 
-First comes what is kept: it stands where the translation has it, or in place of what that made of it. Then marks come
-in pairs around words, or stand alone between them. A pair goes around the translation of its words, the whole of it
+First comes what is kept: it is where the translation has it, or in place of what that made of it. Then marks come
+in pairs around words, or are alone between them. A pair goes around the translation of its words, the whole of it
 once, inside the pairs that it was inside of; so marks balance as they did. Where kept words went is known; where others
 went is asked of an alignment, and of words without a link, of the links around them. Where there is no alignment, or
 pairs would cross, they are found by translating the words alone. Where something has no place then either, the sentence
@@ -21,12 +21,12 @@ from locant.documents.passages import Item, Mark, Sentence, Text, Written, width
 from locant.text.spans import WITHOUT_SPACES, Span, goes_on
 
 Locate = Callable[[int, int], Span | None]
-"""Returns where what stands between two offsets of a sentence stands in its translation."""
+"""Returns where what is between two offsets of a sentence is in its translation."""
 Links = Sequence[tuple[int, int]]
 """Of an alignment: numbers of a word of a sentence and of one of its translation."""
 
 _WITHOUT_SPACES = "".join(f"{first}-{last}" for first, last in WITHOUT_SPACES)
-# A word: what stands between white space, or a character of a script without any.
+# A word: what is between white space, or a character of a script without any.
 _WORD = re.compile(rf"[{_WITHOUT_SPACES}]|[^\s{_WITHOUT_SPACES}]+")
 _FIRST_LETTER = re.compile(r"(?<!\w)[^\W\d_]")
 _NO_SIGN = re.compile(r"[\d.,:/'’\s]")  # noqa: RUF001
@@ -55,8 +55,8 @@ class Draft:
     def of(cls, sentence: Sentence, translation: str) -> Draft | None:
         """Return the draft that a translation gives; ``None`` where something kept has no place, or is there twice.
 
-        What is kept stands where the translation has it: numbers where it has the same digits and signs, for languages
-        differ in what separates them. What is missing stands for others of its kind that the translation has instead,
+        What is kept is where the translation has it: numbers where it has the same digits and signs, for languages
+        differ in what separates them. What is missing represents others of its kind that the translation has instead,
         in their order, if these are as many.
         """
         spans: dict[Found, Span] = {}
@@ -118,10 +118,10 @@ class Draft:
         return cls(sentence, text, kept)
 
     def written(self, locate: Locate = nowhere) -> Written | None:
-        """Return the translation with all that stands in its sentence; ``None`` where something has no place.
+        """Return the translation with all that is in its sentence; ``None`` where something has no place.
 
         Args:
-            locate: Where words of the sentence stand in :attr:`text`.
+            locate: Where words of the sentence are in :attr:`text`.
         """
         if not self._kept and all(isinstance(item, Text) and not item.wrap for item in self._sentence.items):
             return [self.text]
@@ -142,7 +142,7 @@ class Draft:
         return any(start <= place < start + each.end - each.start for start, each in self._kept)
 
     def _find(self, start: int, end: int, locate: Locate) -> Span | None:
-        """Return where what stands between two offsets of the sentence stands in the translation."""
+        """Return where what is between two offsets of the sentence is in the translation."""
         source = self._sentence.text
         if (start, end) == (0, len(source)):
             return 0, len(self.text)
@@ -184,13 +184,13 @@ class Draft:
             node.place = min(start for start, _ in spans), max(end for _, end in spans)
             is_open = node.after is None and node.before is not None and node.before.kind == "open"
             if (node.before is None and node.place[0] > 0) or (is_open and node.place[1] < len(translation)):
-                raise _NoPlaceError  # words of it would stand outside
+                raise _NoPlaceError  # words of it would be outside
         around = sorted((node for node in nodes if node.start < node.end), key=lambda node: node.place)
         if any(other.place[0] < one.place[1] for one, other in pairwise(around)):
             raise _NoPlaceError
         for node in nodes:
             if node.start == node.end:
-                for other in around:  # a single mark stands beside pairs, as it did
+                for other in around:  # a single mark is beside pairs, as it did
                     if other.place[0] < node.place[0] < other.place[1]:
                         node.move(other.place[1] if other.end <= node.start else other.place[0], translation)
         for outer in around:
@@ -199,7 +199,7 @@ class Draft:
                     node.move(min(max(node.place[0], outer.place[0]), outer.place[1]), translation)
 
     def _beside(self, at: int, locate: Locate) -> int:
-        """Return the place of a mark that stands alone: behind the word that it is attached to, or before the next."""
+        """Return the place of a mark that is alone: behind the word that it is attached to, or before the next."""
         source = self._sentence.text
         if at in (0, len(source)):
             return len(self.text) if at else 0
@@ -224,7 +224,7 @@ class Draft:
                 yield place, place, item
 
     def _wraps(self) -> Iterator[tuple[int, int, Item]]:
-        """Yield which spaces line breaks stand for, those nearest to where they were; a firm one must have one."""
+        """Yield which spaces line breaks represent, those nearest to where they were; a firm one must have one."""
         kept = [(each.start, each.end) for _, each in self._kept]
         wraps = [
             (at, item)
@@ -271,7 +271,7 @@ def _family(key: _Key) -> str:
 
 
 def _occurrences(translation: str, source: str, kept: Found) -> list[Span]:
-    """Return where a kept part stands in a translation, and no part of a longer word if it is none in the source."""
+    """Return where a kept part is in a translation, and no part of a longer word if it is none in the source."""
     words = source[kept.start : kept.end]
     found = []
     start = translation.find(words) if words else -1
@@ -294,11 +294,11 @@ class _Node:
     Attributes:
         start: Offset of the first mark in the sentence.
         end: Of the second.
-        before: The first; ``None`` where it stands in an earlier sentence.
-        after: The second; ``None`` where it stands in a later one, or where the first stands alone.
+        before: The first; ``None`` where it is in an earlier sentence.
+        after: The second; ``None`` where it is in a later one, or where the first is alone.
         inside: Pairs and single marks between them.
         place: Offsets in the translation.
-        spaced: Whether it stands alone with a space on either side, of which the translation has one before it.
+        spaced: Whether it is alone with a space on either side, of which the translation has one before it.
     """
 
     start: int
@@ -310,7 +310,7 @@ class _Node:
     spaced: bool = False
 
     def move(self, place: int, translation: str) -> None:
-        """Put a mark that stands alone somewhere; where there are two spaces before that, between them."""
+        """Put a mark that is alone somewhere; where there are two spaces before that, between them."""
         if self.spaced and translation[:place].endswith("  "):
             place -= 1
             self.spaced = False
@@ -390,7 +390,7 @@ def word_links(source: str, translation: str, spans: Iterable[tuple[Span, Span]]
 
 
 class Alignment:
-    """Where words of a sentence stand in its translation.
+    """Where words of a sentence are in its translation.
 
     Args:
         source: The sentence.
@@ -407,9 +407,9 @@ class Alignment:
                 self._linked.setdefault(word, set()).add(other)
 
     def locate(self, start: int, end: int) -> Span | None:
-        """Return where what is between two offsets stands; punctuation that is not part of it is left out.
+        """Return where what is between two offsets is; punctuation that is not part of it is left out.
 
-        Words without a link stand between the links of the words around them, white space alone behind the word that it
+        Words without a link are between the links of the words around them, white space alone behind the word that it
         is behind of. The end or the beginning of a word is that of its translation where that has the same characters.
         """
         marked = self._source[start:end].strip()
@@ -441,7 +441,7 @@ class Alignment:
         return (place, stop) if place < stop else None
 
     def _between(self, start: int, end: int) -> Span | None:
-        """Return the first and last word of the translation that stand for words without a link.
+        """Return the first and last word of the translation that represent words without a link.
 
         They are as many, as far as there are any between what the nearest words with links are linked with; else the
         word that the nearer one of these is linked with, the next where both are as near.
@@ -483,7 +483,7 @@ def _outside(found: str, marked: str, before: str) -> int:
         found: Words of the translation.
         marked: Words of the sentence. Where they begin with signs, only those of other signs are outside that are so in
             the sentence.
-        before: What stands before them in the sentence, from the nearest character on.
+        before: What is before them in the sentence, from the nearest character on.
     """
     own = set(takewhile(_is_punctuation, marked))
     signs = set(takewhile(_is_punctuation, before)) - own if own else set(filter(_is_punctuation, found))

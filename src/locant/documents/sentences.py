@@ -79,7 +79,7 @@ def fitting_splitter(split: Splitter, fits: Callable[[str], bool], whole: WholeS
 
 
 def _spans(line: str, sentences: Sequence[str]) -> list[Span]:
-    """Return where sentences stand in their line; what is behind one that the splitter has changed is one more."""
+    """Return where sentences are in their line; what is behind one that the splitter has changed is one more."""
     spans: list[Span] = []
     place = 0
     for words in map(str.strip, sentences):

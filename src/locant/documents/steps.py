@@ -114,7 +114,7 @@ def _ask(texts: list[str]) -> Generator[Sentences | Pairs, Any, dict[str, str]]:
 
 
 def one_line(sentence: str, translation: str) -> str:
-    """Return a translation as it can stand in any document, without line breaks and white space around it.
+    """Return a translation as it can be in any document, without line breaks and white space around it.
 
     One without words is the sentence.
     """

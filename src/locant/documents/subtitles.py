@@ -115,7 +115,7 @@ def read_ass(content: bytes, options: DocumentOptions) -> Document:
 
 
 def _without_codes(words: str) -> str:
-    """Return words in which nothing is a code; no sign stands for a brace or a backslash."""
+    """Return words in which nothing is a code; no sign represents a brace or a backslash."""
     return re.sub(r"\\(?=[Nnh])", "\\\\\u2060", words.replace("{", "(").replace("}", ")"))
 
 

@@ -65,7 +65,7 @@ def _name(token: Mark) -> str:
 
 
 def _find_unit(tokens: Sequence[Mark], *, preserved: bool) -> tuple[Passage, Write, int] | None:
-    """Return the source of a unit, what writes the unit, and how many tokens it is up to where its translation stands.
+    """Return the source of a unit, what writes the unit, and how many tokens it is up to where its translation is.
 
     Args:
         tokens: From the tag of the unit on; there is none where it has a translation, or characters in CDATA.

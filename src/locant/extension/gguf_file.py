@@ -19,7 +19,7 @@ MAGIC = b"GGUF"
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY, _FLOAT32 = 8, 9, 0
 _LONGEST_LIST = 1024
-_LONGEST_TEXT = 65_536  # beyond it stand templates and licences, which nobody needs here
+_LONGEST_TEXT = 65_536  # beyond it are templates and licences, which nobody needs here
 _LONGEST_HEAD = 1 << 28
 _MOST_ITEMS = 10_000_000  # keys, tensors and strings together; vocabularies have below a million
 _MOST_FACTORS = 65_536
@@ -56,7 +56,7 @@ class _Head:
             self.order, self.offset = ">", len(MAGIC)
             version = self.take("I")
         if version not in (2, 3):
-            raise UsageError(f"{self.path} is GGUF of version {version}; versions 2 and 3 are known. Convert it anew.")
+            raise UsageError(f"{self.path} is GGUF of version {version}; versions 2 and 3 are known. Convert it again.")
         tensors, keys = self.take("Q"), self.take("Q")
         self.count(keys + tensors)
         metadata: dict[str, Any] = {}
@@ -74,7 +74,7 @@ class _Head:
         return found[0] if number == 1 else found
 
     def skip(self, size: int) -> None:
-        """Move on, if there are so many bytes."""
+        """Move on, if there are that many bytes."""
         if size > len(self.data) - self.offset:
             raise UsageError(
                 f"{self.path} is cut off or damaged: it states {size} more bytes at byte {self.offset}, but ends at "

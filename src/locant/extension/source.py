@@ -88,7 +88,7 @@ class Source:
         kind: Its format.
         content: The object in config.json, or the metadata of a GGUF file.
         tensors: A GGUF file's tensors of rotary factors, float32, by name.
-        repeated: Names that stand more than once in one group of config.json.
+        repeated: Names that occur more than once in one group of config.json.
     """
 
     path: Path

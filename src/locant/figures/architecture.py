@@ -76,7 +76,7 @@ def numbers(*, run: Path | None = None, model: Mapping[str, Any] | None = None) 
 
 
 def _way(stack: StackStructure, config: TransformerConfig) -> list[_Item]:
-    """Return what stands on the way up a stack."""
+    """Return what is on the way up a stack."""
     width, tokens, heads = config.d_model, stack.tokens, config.heads
     scheme = SCHEMES[config.position].title or config.position
     shape = config.blocks().attention_shape(causal=False)
@@ -185,7 +185,7 @@ def _height(item: _Item, line: float = _LINE) -> float:
 def _draw_way(
     axes: Axes, x: float, y: float, side: int, items: Sequence[_Item], layers: int, letters: float = 9
 ) -> tuple[float, float]:
-    """Draw what stands on the way up a stack from a height; residual connections run on a side, -1 for the left.
+    """Draw what is on the way up a stack from a height; residual connections run on a side, -1 for the left.
 
     Returns:
         Where the way ends, and the middle of the cross-attention.

@@ -207,7 +207,7 @@ def _draw_step(
     shape: float = 8.5,
     text: float = 7.5,
 ) -> None:
-    """Draw one matrix, with so many decimals of its numbers or without any; sizes of letters in points."""
+    """Draw one matrix, with that many decimals of its numbers or without any; sizes of letters in points."""
     texts = None
     if decimals is not None:
         rounded = step.values.round(decimals).ravel() + 0.0  # what rounds to -0 has no sign

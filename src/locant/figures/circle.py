@@ -1,4 +1,4 @@
-"""Circle: a shift by so many positions is a rotation, and the same one everywhere."""
+"""Circle: a shift by that many positions is a rotation, and the same one everywhere."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def draw_cells(
         axes: The panel.
         values: ``[R, C]``; a cell of minus infinity is filled with grey.
         scale: Map of colours and its range, see :func:`colours`.
-        texts: What stands in each cell, ``[R, C]``; nothing unless given.
+        texts: What is in each cell, ``[R, C]``; nothing unless given.
         rows: Names of the rows; none unless given.
         columns: Names of the columns; none unless given.
         splits: Columns before which a line is drawn, as between heads.
@@ -339,5 +339,5 @@ def _recoloured(text: str, others: Mapping[str, str]) -> str:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Return a text in lines of at most so many letters."""
+    """Return a text in lines of at most that many letters."""
     return "\n".join(fill(line, width) for line in text.splitlines())

@@ -176,7 +176,7 @@ def _enlarge(panel: Axes) -> None:
         axis.set_tick_params(labelbottom=True, labelleft=True) if len(names) > 1 else None
     lines = 0
     for note in panel.texts:
-        if isinstance(note, Annotation) and note.xyann == (0, 6):  # what stands below a heading
+        if isinstance(note, Annotation) and note.xyann == (0, 6):  # what is below a heading
             note.set_text(wrapped(" ".join(note.get_text().split()), 54))
             lines = note.get_text().count("\n") + 1
     if panel.get_title(loc="left"):
@@ -191,7 +191,7 @@ def _enlarge(panel: Axes) -> None:
 
 
 def _lay_out(drawn: FigureData) -> None:
-    """Lay a figure out anew on a small sheet of 16 to 9 with letters that can be read on it."""
+    """Lay a figure out again on a small sheet of 16 to 9 with letters that can be read on it."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.text import Text
 

@@ -97,7 +97,7 @@ def styles_of(labels: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def head_shades(heads: int) -> list[str]:
-    """Return the colour of every head where several stand in one panel, from blue to vermilion; seen on any page."""
+    """Return the colour of every head where several are in one panel, from blue to vermilion; seen on any page."""
     stops = np.array([[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in (BLUE, PURPLE, VERMILION)])
     places = np.linspace(0, 2, heads)
     shades = np.stack([np.interp(places, range(3), channel) for channel in stops.T], axis=1).round().astype(int)

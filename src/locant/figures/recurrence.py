@@ -57,7 +57,7 @@ def operations_in_a_row(output: Tensor) -> int:
     """Return the number of operations of a differentiable pass of which each needs the result of the one before.
 
     It is the length of the longest path through the graph that PyTorch recorded for ``output``, back to a parameter or
-    an input: however many processors there are, so many operations must wait for each other.
+    an input: however many processors there are, that many operations must wait for each other.
 
     Example:
         >>> x = torch.ones(2, requires_grad=True)

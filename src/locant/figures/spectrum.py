@@ -50,7 +50,7 @@ def compare_scalings(head_dim: int, base: float, trained: int, target: int) -> l
     """Return what every registered scaling makes of a rotary model, trained at one length and read at another.
 
     A scaling that does not follow from lengths is left out. LongRoPE's factors are searched for each model; those of
-    Phi-3-mini stand for them, spread over the pairs that there are.
+    Phi-3-mini represent them, spread over the pairs that there are.
     """
     models = []
     for name, registered in SCALINGS.items():

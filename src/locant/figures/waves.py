@@ -22,7 +22,7 @@ _LINES = (("sine", BLUE, "-", "o", 0.74), ("cosine", VERMILION, "--", "s", 0.26)
 def numbers(*, d_model: int = 16, length: int = 60, base: float = 10000.0, token: int | None = None) -> dict[str, Any]:
     """Return the waves of a sinusoidal code between positions 0 and ``length - 1``.
 
-    Of a code with more pairs than 8 so many are taken, evenly spaced. The values at ``token``, by default a third of
+    Of a code with more pairs than 8 that many are taken, evenly spaced. The values at ``token``, by default a third of
     the way, are marked.
 
     Raises:

@@ -30,12 +30,12 @@ def numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
 
     Args:
         run: The run folder.
-        text: Words to show; without any, some frequent ones that stand apart are taken.
+        text: Words to show; without any, some frequent ones that are far apart are taken.
 
     Returns:
         By the title of each plane ``words TITLE`` ``[W, 2]``, and ``places TITLE`` ``[W, P, 2]`` at positions 0 to
         ``P - 1``. Where positions are added also the norms of both vectors; where they turn queries and keys
-        ``scores`` ``[W, P]``, of each word's query with its own key so many tokens away.
+        ``scores`` ``[W, P]``, of each word's query with its own key that many tokens away.
 
     Raises:
         CheckpointError: The folder holds no trained model.
@@ -113,7 +113,7 @@ def _rotated(model: Transformer, scheme: Rotary, ids: Sequence[int], count: int)
     """Return the queries of words in the first head of the encoder: as they are, at positions, and their scores.
 
     Returns:
-        ``[W, D]``, ``[W, P, D]``, and ``[W, P]`` with each word's own key so many tokens before it; float64.
+        ``[W, D]``, ``[W, P, D]``, and ``[W, P]`` with each word's own key that many tokens before it; float64.
     """
     steps = attention_steps(model, ids, [BOS])
     q, k = (part.transpose(0, 1)[:, :, None].expand(-1, -1, count, -1) for part in (steps.q, steps.k))
@@ -124,7 +124,7 @@ def _rotated(model: Transformer, scheme: Rotary, ids: Sequence[int], count: int)
 
 
 def _spread(planes: Tensor, count: int) -> list[int]:
-    """Return which of points ``[planes, V, 2]`` stand far from each other in every plane, the first among them."""
+    """Return which of points ``[planes, V, 2]`` are far from each other in every plane, the first among them."""
     chosen = [0]
     while len(chosen) < min(count, planes.shape[1]):
         gaps = (planes[:, :, None] - planes[:, None, chosen]).norm(dim=-1)

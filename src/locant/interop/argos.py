@@ -46,7 +46,7 @@ _PACKAGE_VERSION = "1.0"
 _ARGOS_VERSION = "1.9.0"
 """Of the format, as the published packages have it."""
 _LONGEST_SOURCE = 1024
-"""CTranslate2 cuts a source after so many tokens."""
+"""CTranslate2 cuts a source after that many tokens."""
 _BEAM = 4
 _EPSILON = 1e-5  # of layer norms, in Locant and where CTranslate2 is told nothing
 _PADDING = ("<blank>", "<pad>")

@@ -37,7 +37,7 @@ FOLDED = "The bias of the logits was folded into the output matrix, which is now
 
 @dataclass(frozen=True)
 class Parts:
-    """What another program's model is made of, its rows as they stand there.
+    """What another program's model is made of, its rows as they are there.
 
     Attributes:
         options: Of Locant's configuration, without the vocabularies.

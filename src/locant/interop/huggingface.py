@@ -61,7 +61,7 @@ class MarianConfig(Foreign):
     Attributes:
         kind: What ``config.json`` calls this kind of model.
         title: Its name in messages.
-        norm: Where its layer norms stand, as in Locant's configuration.
+        norm: Where its layer norms are, as in Locant's configuration.
         tables: The tensors that hold its sinusoid, where the weights do.
         several: Whether the first token that it writes is that of a language; its logits have no bias then.
     """
@@ -428,7 +428,7 @@ def writing_model(
         kind: As what.
         weights: Tensors by their names.
         special: The rows of ``pad``, ``bos``, ``eos`` and ``decoder_start``.
-        about: Further entries of ``config.json``; those of ``locant`` stand beside Locant's own.
+        about: Further entries of ``config.json``; those of ``locant`` are beside Locant's own.
         never: Rows that are not written, beside padding and the beginning of a sentence.
         use: How the folder is used, for its card.
 

@@ -35,7 +35,7 @@ class Foreign(Settings):
 
     @classmethod
     def read(cls, path: Path, *, optional: bool = False) -> Self:
-        """Read a file; ``null`` stands for an entry's default.
+        """Read a file; ``null`` represents an entry's default.
 
         Args:
             path: The file.
@@ -130,7 +130,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     expanded = any(
         tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes() for tensor in weights.values()
     )
-    # Tied matrices stand under up to four names; more is made of nothing, by strides of zero or storages shared.
+    # Tied matrices are under up to four names; more is made of nothing, by strides of zero or storages shared.
     if numbers > _MOST_NAMES * path.stat().st_size or expanded:
         raise CheckpointError(
             f"The weights {path} claim {numbers / 1e6:,.0f} MB of numbers, which the file does not hold. Copy it again."

@@ -169,7 +169,7 @@ def require_marian(model: Transformer) -> dict[str, Any]:
 
 
 def concatenated_order(dim: int) -> Tensor:
-    """Return the permutation ``[E]``: the feature of the paper's order that stands at each place of Marian's."""
+    """Return the permutation ``[E]``: the feature of the paper's order that is at each place of Marian's."""
     return torch.cat((torch.arange(0, dim, 2), torch.arange(1, dim, 2)))
 
 

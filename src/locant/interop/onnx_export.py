@@ -302,7 +302,7 @@ def _config(found: ModelFolder, config: TransformerConfig, rows: int) -> dict[st
         "locant_version": __version__,
         "source_language": found.source_language,
         "target_language": found.target_language,
-        # Whose language's id stands before the tokens of a source, and after the id that the decoder reads first.
+        # Whose language's id is before the tokens of a source, and after the id that the decoder reads first.
         "source_prefix": list(before),
         "target_prefix": list(after),
         "language_ids": languages.ids if languages else {},

@@ -30,7 +30,7 @@ SPECIAL = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
 _SETTINGS = {PAD: "pad", UNK: "unk", BOS: "bos", EOS: "eos"}
 
 GROUP_LANGUAGE = re.compile(">>(.+)<<")
-"""What stands before a source of OPUS-MT's models for several target languages."""
+"""What is before a source of OPUS-MT's models for several target languages."""
 
 _NO_TEXT = ("Cn", "Co", "Cs")  # not assigned, private, surrogates
 

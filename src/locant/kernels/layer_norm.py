@@ -17,7 +17,7 @@ from locant.kernels.operator import no_gradient, of_first_alone, operator
 from locant.kernels.tensors import DTYPES, address, int64s, is_usable, suits_kernels
 
 CHANCES = 256
-"""A random byte decides for an element: so many values has it."""
+"""A random byte decides for an element: that many values has it."""
 
 _BLOCK = 64  # Features that share a block of random numbers.
 # Of what is normalised, and of the output.
@@ -69,7 +69,7 @@ def layer_norm(
     """Return the layer norm of ``residual + dropout(x)``, with gradients.
 
     ``x`` and the residual are as :func:`serves` asks for, though of any size; ``epsilon`` is added to the variance, and
-    so many of :data:`CHANCES` elements of ``x`` are ``dropped``.
+    that many of :data:`CHANCES` elements of ``x`` are ``dropped``.
 
     Returns ``[..., E]``, under autocast in the lower precision.
 

@@ -23,7 +23,7 @@ _LARGEST = 1 << 30
 
 @dataclass(frozen=True)
 class Characters:
-    """A text in numbers; 0 stands for nothing, so that it may serve as padding.
+    """A text in numbers; 0 represents nothing, so that it may serve as padding.
 
     Attributes:
         train: The first nine tenths, integer ``[N]``.

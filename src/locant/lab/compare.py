@@ -69,9 +69,9 @@ def compare(
         seeds: Seeds of every variant, 3 by default.
         device: ``auto``, ``cpu`` or ``cuda``.
         at_once: Trials that run at the same time; see :func:`~locant.lab.run_comparison`.
-        settings: Of the tasks: ``{"train_length": 20, "model": {"layers": 2}}``; what stands under the name of a task
+        settings: Of the tasks: ``{"train_length": 20, "model": {"layers": 2}}``; what is under the name of a task
             is for that task alone.
-        callback: Is told how it goes.
+        callback: Called as it goes on.
 
     Raises:
         UsageError: The arguments do not say what to compare, or contradict each other or the folder.

@@ -51,7 +51,7 @@ def build_task(name: str, options: Mapping[str, Any] | None = None) -> Compariso
 
     Args:
         name: A key of :data:`COMPARISON_TASKS`.
-        options: Fields that differ from the task's defaults, those of nested settings too. What stands under the name
+        options: Fields that differ from the task's defaults, those of nested settings too. What is under the name
             of a task is for that task alone, and comes before what is for all.
 
     Raises:

@@ -76,9 +76,9 @@ def run_comparison(
         comparison: What to compare.
         device: ``auto``, ``cpu`` or ``cuda``.
         at_once: Trials that run at the same time; by default one for each core, or four for each GPU, which models this
-            small do not fill, as long as there are cores. The cores are divided evenly among so many, even where
+            small do not fill, as long as there are cores. The cores are divided evenly among that many, even where
             fewer are left to run, so that no trial has more threads than another.
-        callback: Is told how it goes.
+        callback: Called as it goes on.
 
     Returns:
         The trials that failed; all others have a record. A failed trial runs again the next time.

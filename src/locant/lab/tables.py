@@ -278,7 +278,7 @@ def rank_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
 
 
 def rank_sentences(records: Sequence[Record]) -> list[str]:
-    """Say which pairs of the paper's schemes stand in its order, for either split; nothing where not all compared."""
+    """Say which pairs of the paper's schemes are in its order, for either split; nothing where not all compared."""
     found = []
     for split in get_args(Split):
         ours = {rank.variant: rank.among_paper for rank in mean_ranks(records, split) if rank.among_paper is not None}

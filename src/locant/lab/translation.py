@@ -277,7 +277,7 @@ class HeadsTask(TranslationTask):
         )
 
     def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> EncoderDecoder[Any]:
-        """Return an untrained model with so many heads, its weights those of every other variant."""
+        """Return an untrained model with that many heads, its weights those of every other variant."""
         torch.manual_seed(seed)
         return Transformer(self._with_heads(base, variant))
 

@@ -82,7 +82,7 @@ class HeldOutPair:
 
 
 def held_out_pairs(pairs: Sequence[Pair], tokenizers: TokenizerPair, most: int) -> list[HeldOutPair]:
-    """Return at most so many pairs, evenly spaced, with their lengths; those without text are left out."""
+    """Return at most that many pairs, evenly spaced, with their lengths; those without text are left out."""
     chosen = [pairs[number * len(pairs) // min(most, len(pairs))] for number in range(min(most, len(pairs)))]
     sources = tokenizers.source.encode([source for source, _ in chosen])
     targets = tokenizers.target.encode([target for _, target in chosen])
@@ -115,7 +115,7 @@ def training_speed(
     """Return the target tokens a second of loss and gradient for sentences of one length, without padding.
 
     Args:
-        model: Where it shall run; its gradients are dropped.
+        model: Where it should run; its gradients are dropped.
         length: Tokens of either side.
         tokens: Budget of a batch on either side.
         smoothing: Label smoothing.

@@ -78,7 +78,7 @@ def weights_outside_schemes(model: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def beyond(model: Any, length: int) -> str:
-    """Return why a model cannot read a text of so many tokens; empty where it can."""
+    """Return why a model cannot read a text of that many tokens; empty where it can."""
     known = model.max_positions
     return f"the scheme knows {known} positions" if known is not None and length > known else ""
 

@@ -58,7 +58,7 @@ class StackCache:
 
     Attributes:
         layers: The cache of each layer.
-        positions: For each kind of layers, where the tokens that its caches keep stand, as its scheme gave them:
+        positions: For each kind of layers, where the tokens that its caches keep are, as its scheme gave them:
             ``[L]`` or ``[B, L]``; none before any token.
         length: Number of tokens so far.
     """
@@ -148,7 +148,7 @@ class SelfAttention(nn.Module):
 
         Args:
             x: ``[B, L, E]``; with a cache, only the new tokens.
-            plan: Tells queries, keys and scores where they stand, and which keys are seen.
+            plan: Tells queries, keys and scores where they are, and which keys are seen.
             cache: Keys, values and state of earlier tokens; the new ones are appended.
 
         Returns:

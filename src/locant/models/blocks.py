@@ -147,7 +147,7 @@ class DecoderLayer(nn.Module):
 
         Args:
             x: What the layer receives, from the first token on.
-            plan: Where its tokens stand.
+            plan: Where its tokens are.
             keys: This layer's keys of the encoder's output, ``[B, H, S, D]``.
             memory_mask: Which of them are real tokens.
         """
@@ -222,7 +222,7 @@ class Stack(nn.Module):
             x: Embeddings ``[B, L, E]``; with a cache, only those of new tokens.
             positions: Integer positions ``[L]`` or ``[B, L]``.
             mask: Which keys are seen.
-            cache: Is told the positions of the new tokens.
+            cache: Receives the positions of the new tokens.
 
         Returns:
             ``[B, L, E]``, and a plan for each layer.

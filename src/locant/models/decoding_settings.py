@@ -91,7 +91,7 @@ class DecodingSettings(Settings):
         return self.model_copy(update={"sampling": self.sampling.model_copy(update={"first": done})})
 
     def max_target_length(self, source_length: int) -> int:
-        """Return the most tokens that the translation of so many source tokens may have, EOS included."""
+        """Return the most tokens that the translation of that many source tokens may have, EOS included."""
         return math.ceil(self.max_length_ratio * source_length) + self.max_length_extra
 
     def longest_sequence(self, languages: LanguageTokens | None = None) -> int:

@@ -93,7 +93,7 @@ class LanguageModel(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all weights anew, see :func:`~locant.models.blocks.draw_initial_weights`."""
+        """Draw all weights again, see :func:`~locant.models.blocks.draw_initial_weights`."""
         if self.config.tie_output:
             self.output.weight = self.embedding.weight
         draw_initial_weights(self, self.config.d_model, self.output, tied=self.config.tie_output)

@@ -2,7 +2,7 @@
 
 Source: Bahdanau, Cho and Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
 arXiv:1409.0473, section 3 and appendix A. Differences to the paper, all common since: several layers are possible, the
-cell may be an LSTM, dropout stands on embeddings, between layers and before the output, embeddings may be shared and
+cell may be an LSTM, dropout is on embeddings, between layers and before the output, embeddings may be shared and
 tied as in the Transformer, and weights are drawn wider.
 
 Notation: B sentences, S source tokens, T target tokens, E ``d_model``, N ``hidden_size``, G gates of a cell.

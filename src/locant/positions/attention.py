@@ -1,4 +1,4 @@
-"""Attention: which keys a query may see, and a scheme that tells queries, keys and scores where they stand."""
+"""Attention: which keys a query may see, and a scheme that tells queries, keys and scores where they are."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Mask:
         causal: A query sees only keys up to its own index. With more keys than queries, the queries are the last ones.
         keys: Boolean ``[B, 1, 1, K]``, true where a key is a real token, or ``None`` when all are. Rows that pack
             several texts need ``[B, 1, Q, K]``, true where query and key are of the same text (:meth:`packed`).
-        window: A query sees only the last so many keys up to its own index, itself included; ``None`` for all.
+        window: A query sees only the last that many keys up to its own index, itself included; ``None`` for all.
 
     Raises:
         DataError: A window is not causal, or sees nothing.
@@ -45,7 +45,7 @@ class Mask:
             raise DataError(f"A window is of 1 key or more, in causal attention; got {self.window}, {self.causal=}.")
 
     def narrows(self, keys: int) -> bool:
-        """Return whether the window hides some of so many keys from the last query."""
+        """Return whether the window hides some of that many keys from the last query."""
         return self.window is not None and self.window < keys
 
     @classmethod
@@ -261,7 +261,7 @@ class AttentionPlan:
     its own.
 
     Args:
-        scheme: Tells queries, keys and scores where they stand.
+        scheme: Tells queries, keys and scores where they are.
         q_positions: Integer positions of the queries, ``[Q]`` or ``[B, Q]``, as :meth:`PositionScheme.drawn` gave them.
         mask: Which keys are seen.
         like: A tensor of the shape ``[B, H, Q, D]``, the dtype and the device of the queries.
@@ -468,7 +468,7 @@ def attend_with_positions(
     state: Prepared | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Attention in which a scheme tells queries, keys and scores where they stand.
+    """Attention in which a scheme tells queries, keys and scores where they are.
 
     A model of several layers makes one :class:`AttentionPlan` for all of them instead.
 

@@ -47,7 +47,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Group:
-    """The entries of one scaling in config.json, where they stand and the layer type that they are for."""
+    """The entries of one scaling in config.json, where they are and the layer type that they are for."""
 
     where: str
     entries: Mapping[str, Any]
@@ -87,12 +87,12 @@ class Case:
     declared: int | None = None  # length in tokens
     served: int | None = None  # length in tokens that vLLM serves by default
     dropped: tuple[tuple[str, Any], ...] = ()  # entries of a group that options of vLLM replace, with their values
-    beside: tuple[str, ...] = ()  # entries of these options that stand beside the text config
+    beside: tuple[str, ...] = ()  # entries of these options that are beside the text config
     idle: tuple[Idle, ...] = ()
     untried: tuple[str, ...] = ()  # entries of which there was no time to see whether they have an effect
     stored: tuple[Stored, ...] = ()
     tensors: Collection[str] = ()  # names of a GGUF file's tensors of factors
-    repeated: tuple[str, ...] = ()  # names that stand twice in one group
+    repeated: tuple[str, ...] = ()  # names that occur twice in one group
 
     @property
     def part(self) -> Mapping[str, Any]:

@@ -42,7 +42,7 @@ class Fields:
 
     Args:
         values: The entries.
-        where: Where they stand, for messages: "rope_scaling of config.json".
+        where: Where they are, for messages: "rope_scaling of config.json".
     """
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:

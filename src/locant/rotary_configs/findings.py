@@ -155,7 +155,7 @@ def _override_beside_text_config(case: Case) -> Iterator[Said]:
     ]
     for entry in (*case.beside, *idle, *(each for each in unasked if case.content[each] != case.part.get(each))):
         remedy = f"State it as '{case.name(entry) if case.path else f'text_config.{entry}'}'."
-        yield Said(f"'{entry}' stands beside the text config, where it has no effect.", remedy, entry)
+        yield Said(f"'{entry}' is beside the text config, where it has no effect.", remedy, entry)
 
 
 @finding("override-drops", "warning", "unslothai/unsloth/pull/7028")
@@ -168,7 +168,7 @@ def _override_drops(case: Case) -> Iterator[Said]:
 
 @finding("form-of-another-release", "note", "sgl-project/sglang/pull/14745")
 def _form_of_another_release(case: Case) -> Iterator[Said]:
-    """Base and scaling stand where transformers 5 looks; software that looks where 4 did takes base 10000."""
+    """Base and scaling are where transformers 5 looks; software that looks where 4 did takes base 10000."""
     changed = [each for each in case.groups if each.kind != "default" or each.number("rope_theta") not in (None, 1e4)]
     if changed and not (case.engine or case.part.get("rope_theta") or case.part.get("rope_scaling")):
         yield Said(
@@ -202,7 +202,7 @@ def _original_missing(case: Case) -> Iterator[Said]:
 
 @finding("original-is-extended", "error", "NVIDIA-NeMo/Speech/issues/14686")
 def _original_is_extended(case: Case) -> Iterator[Said]:
-    """The extended length stands where the length before the extension belongs."""
+    """The extended length is where the length before the extension belongs."""
     name = "original_max_position_embeddings"
     for group, original, factor, declared in case.extensions("yarn", "llama3", "longrope"):
         if original > declared or (group.kind == "llama3" and original == declared):
@@ -230,7 +230,7 @@ def _factor_below_one(case: Case) -> Iterator[Said]:
         factor = group.number("factor")
         if group.kind != "default" and factor is not None and factor < 1:
             message = f"factor in {group.where} is {factor:g}: below 1 it shortens the context."
-            yield group.said("factor", message, "State how many times the original length shall be read.")
+            yield group.said("factor", message, "State how many times the original length should be read.")
 
 
 @finding("served-length", "warning", "vllm-project/vllm/issues/10293")
@@ -353,7 +353,7 @@ def _stored_frequencies(case: Case) -> Iterator[Said]:
     for each in case.stored:
         if each.rounded_to is None:
             message = f"{each.where} holds other frequencies than the configuration makes. {each.recognised}"
-            yield Said(message, "transformers computes them anew, other software may not: find out which are right.")
+            yield Said(message, "transformers computes them again, other software may not: find out which are right.")
         else:
             message = (
                 f"{each.where} holds frequencies rounded to {each.rounded_to}, wrong by up to {each.error:.1e}: at "
@@ -409,9 +409,9 @@ def _partial_factor_ignored(case: Case) -> Iterator[Said]:
 
 @finding("repeated-key", "warning", "ggml-org/llama.cpp/issues/21403")
 def _repeated_key(case: Case) -> Iterator[Said]:
-    """A name stands twice in one group; readers of JSON take the last, silently."""
+    """A name occurs twice in one group; readers of JSON take the last, silently."""
     for name in case.repeated:
-        yield Said(f"'{name:.60}' stands twice in one group; the last one counts.", "Keep one of them.", name)
+        yield Said(f"'{name:.60}' occurs twice in one group; the last one counts.", "Keep one of them.", name)
 
 
 @finding("gguf-base-missing", "note", "ollama/ollama/issues/2379")

@@ -166,7 +166,7 @@ def by_layer(configs: RotaryConfig | Mapping[str, RotaryConfig]) -> dict[str, Ro
     if not given:
         raise ConfigError("There is no rotary configuration to write.")
     if ALL_LAYERS in given and len(given) > 1:
-        raise ConfigError(f"A configuration of '{ALL_LAYERS}' layers cannot stand beside others: {', '.join(given)}.")
+        raise ConfigError(f"A configuration of '{ALL_LAYERS}' layers cannot be beside others: {', '.join(given)}.")
     return given
 
 

@@ -168,7 +168,7 @@ def read_scaling(
 
     Args:
         group: The entries.
-        where: Where they stand, for messages: "rope_scaling of config.json".
+        where: Where they are, for messages: "rope_scaling of config.json".
         max_length: ``max_position_embeddings``, in tokens.
         original_length: ``original_max_position_embeddings`` beside the group, which counts before the one within.
         partial_rotary_factor: The one in force; p-RoPE takes it for the fraction of turning pairs.
@@ -269,7 +269,7 @@ def make_scaling(
         scaling: Its class.
         options: Its fields.
         form: What the format calls them, for messages.
-        where: Where they stand, for messages.
+        where: Where they are, for messages.
 
     Raises:
         ConfigError: A field is missing, or the class refuses a number.

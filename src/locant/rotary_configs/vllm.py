@@ -130,11 +130,11 @@ def _length_to_state(config: RotaryConfig, engine: str) -> int | None:
     return round(length / factor)
 
 
-Told = dict[str, dict[str, Any]]
+Notes = dict[str, dict[str, Any]]
 """Entries that do not count under overrides, with their values, by what becomes of them."""
 
 
-def merge_hf_overrides(content: Mapping[str, Any], overrides: str | Mapping[str, Any]) -> tuple[dict[str, Any], Told]:
+def merge_hf_overrides(content: Mapping[str, Any], overrides: str | Mapping[str, Any]) -> tuple[dict[str, Any], Notes]:
     """Return what vLLM makes of a config.json under ``--hf-overrides``, and the entries that do not count.
 
     A group replaces that of the file as a whole, and has base 10000 where it states none; in a nested configuration
@@ -146,7 +146,7 @@ def merge_hf_overrides(content: Mapping[str, Any], overrides: str | Mapping[str,
 
     Returns:
         The merged object, and what does not count in it: ``dropped`` has entries of the file that go with their group;
-        of the overrides ``beside`` has those that stand beside the text config, and ``ignored`` those in whose place
+        of the overrides ``beside`` has those that are beside the text config, and ``ignored`` those in whose place
         the group has what counts.
 
     Raises:
@@ -163,23 +163,23 @@ def merge_hf_overrides(content: Mapping[str, Any], overrides: str | Mapping[str,
         raise ConfigError(f"--hf-overrides must be JSON: {error}.") from error
     if not isinstance(given, Mapping):
         raise ConfigError(f"--hf-overrides must be a JSON object; got {in_json(given)}.")
-    told: Told = {"dropped": {}, "beside": {}, "ignored": {}}
+    notes: Notes = {"dropped": {}, "beside": {}, "ignored": {}}
     merged, path = dict(content), text_config_path(content)
     for name, value in sorted(given.items(), key=lambda item: isinstance(item[1], Mapping)):  # as vLLM sets them
         if path and name in (*_GROUPS, *_BESIDE, "max_position_embeddings"):
-            told["beside"][name] = value
+            notes["beside"][name] = value
         elif name in _GROUPS:
-            merged = _with_group(merged, _replaced(_gathered(merged), value or {}, name, told))
+            merged = _with_group(merged, _replaced(_gathered(merged), value or {}, name, notes))
         elif name in _BESIDE and any(name in each for each in _by_type(_gathered(merged)).values()):
-            told["ignored"][name] = value
+            notes["ignored"][name] = value
         elif isinstance(value, Mapping) and isinstance(merged.get(name), Mapping):
-            merged[name] = _nested(merged[name], value, name, told)
+            merged[name] = _nested(merged[name], value, name, notes)
         else:
             merged[name] = value
-    return merged, told
+    return merged, notes
 
 
-def _replaced(old: Mapping[str, Any], new: Mapping[str, Any], name: str, told: Told) -> dict[str, Any]:
+def _replaced(old: Mapping[str, Any], new: Mapping[str, Any], name: str, notes: Notes) -> dict[str, Any]:
     """Return a group as vLLM reads it in the place of another; entries of another scaling are meant to go with that."""
     before, made = _by_type(old), dict[str, Any]()
     for layer, group in _by_type(new).items():
@@ -189,24 +189,24 @@ def _replaced(old: Mapping[str, Any], new: Mapping[str, Any], name: str, told: T
         for key, value in was.items():
             counts = (same or key in _WITHOUT or key.startswith("mrope_")) and value != _WITHOUT.get(key)
             if counts and key not in group:
-                told["dropped"][".".join(filter(None, (name, layer, key)))] = value
+                notes["dropped"][".".join(filter(None, (name, layer, key)))] = value
     whole: dict[str, Any] = made.get("", made)
     return whole
 
 
-def _nested(present: Mapping[str, Any], given: Mapping[str, Any], place: str, told: Told) -> dict[str, Any]:
+def _nested(present: Mapping[str, Any], given: Mapping[str, Any], place: str, notes: Notes) -> dict[str, Any]:
     """Return a nested configuration with overrides merged into it, the group under either name."""
     merged = dict(present)
     for entry, value in given.items():
         name, where = entry, f"{place}.{entry}"
         if entry in _GROUPS:
             group: dict[str, Any] = _gathered(merged)
-            merged = _with_group(merged, _replaced(group, {}, where, told) if value is None else group)
+            merged = _with_group(merged, _replaced(group, {}, where, notes) if value is None else group)
             name, value = "rope_parameters", value or {}
             if "type" in value and "rope_type" not in value:
-                told["ignored"][f"{where}.type"] = value["type"]
+                notes["ignored"][f"{where}.type"] = value["type"]
         is_merged = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
-        merged[name] = _nested(merged[name], value, where, told) if is_merged else value
+        merged[name] = _nested(merged[name], value, where, notes) if is_merged else value
     return merged
 
 
@@ -243,7 +243,7 @@ def served_length(text: Mapping[str, Any]) -> int | None:
     """Return the longest text in tokens that vLLM serves without ``--max-model-len``.
 
     That is the declared length, times the factor of a scaling whose declared length is not the extended one; with
-    LongRoPE it is the original length, where that stands beside the group.
+    LongRoPE it is the original length, where that is beside the group.
 
     Args:
         text: The entries of the text config.

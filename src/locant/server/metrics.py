@@ -25,19 +25,19 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
 
         # Each returns what has some labels, which is looked up once.
-        def counter(name: str, told: str, *labels: str) -> Callable[..., Counter]:
-            return cache(Counter(f"locant_{name}", told, labels, registry=registry).labels)
+        def counter(name: str, text: str, *labels: str) -> Callable[..., Counter]:
+            return cache(Counter(f"locant_{name}", text, labels, registry=registry).labels)
 
-        def histogram(name: str, told: str, label: str, buckets: tuple[float, ...]) -> Callable[..., Histogram]:
-            return cache(Histogram(f"locant_{name}", told, [label], registry=registry, buckets=buckets).labels)
+        def histogram(name: str, text: str, label: str, buckets: tuple[float, ...]) -> Callable[..., Histogram]:
+            return cache(Histogram(f"locant_{name}", text, [label], registry=registry, buckets=buckets).labels)
 
-        def gauge(name: str, told: str) -> Callable[..., Gauge]:
-            found = Gauge(f"locant_{name}", told, ["model"], registry=registry, multiprocess_mode="livesum")
+        def gauge(name: str, text: str) -> Callable[..., Gauge]:
+            found = Gauge(f"locant_{name}", text, ["model"], registry=registry, multiprocess_mode="livesum")
             return cache(found.labels)
 
         self._requests = counter("requests", "Requests answered.", "route", "status")
-        told = "Time from a request to the end of its answer."
-        self._seconds = histogram("request_seconds", told, "route", _SECONDS)
+        text = "Time from a request to the end of its answer."
+        self._seconds = histogram("request_seconds", text, "route", _SECONDS)
         self._refused = counter("refused", "Requests refused, by the reason.", "reason")
         self.characters = Counter("locant_characters", "Characters of texts that were taken.", registry=registry)
         self._sentences = counter("sentences", "Sentences translated.", "model")
@@ -55,17 +55,17 @@ class Metrics:
             self._refused(refused).inc()
 
     def stepped(self, model: str, sentences: int) -> None:
-        """So many sentences were in the search of a model while it made a step."""
+        """Count a step of a model's search with this many sentences in it."""
         self._batch(model).observe(sentences)
 
     def finished(self, model: str, sentences: int, source_tokens: int, target_tokens: int) -> None:
-        """So many sentences were translated by a model."""
+        """Count sentences that a model has translated."""
         self._sentences(model).inc(sentences)
         self._source_tokens(model).inc(source_tokens)
         self._target_tokens(model).inc(target_tokens)
 
     def waiting(self, model: str, requests: int, sentences: int) -> None:
-        """So many wait for a model now."""
+        """Set how many requests and sentences wait for a model."""
         self._waiting_requests(model).set(requests)
         self._waiting_sentences(model).set(sentences)
 

@@ -85,7 +85,7 @@ class Route:
 
     @cached_property
     def prefixes(self) -> Prefixes:
-        """The ids that stand before a source and its translation."""
+        """The ids that are before a source and its translation."""
         return self.translator.tokenizers.prefixes(*self.direction)
 
     @cached_property
@@ -192,7 +192,7 @@ class Models:
     def find(self, code: str, known: Iterable[str] | None = None) -> str | None:
         """Return what the models call a language, or ``None``.
 
-        A region that no model has stands for its language, if that is there once in the same script.
+        A region that no model has represents its language, if that is there once in the same script.
 
         Args:
             code: In any form.

@@ -120,7 +120,7 @@ def describe_as_page() -> str:
             schema = asked.model_json_schema()
             for name, about in schema["properties"].items():
                 needed = " (required)" * (name in schema["required"])
-                told = html.escape(about["description"])
-                parts.append(f"<dt><code>{name}</code>{needed}</dt><dd>{told}</dd>")
+                text = html.escape(about["description"])
+                parts.append(f"<dt><code>{name}</code>{needed}</dt><dd>{text}</dd>")
             parts.append("</dl>")
     return "".join([*parts, "</body></html>"])

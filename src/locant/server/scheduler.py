@@ -34,7 +34,7 @@ _LOG = logging.getLogger("locant.server")
 
 _TURN = 16  # sentences after which another client comes, and another request of this one
 _LEAST_OF_A_LANE = 8  # sentences, for fewer of which no thread of their own is worth it
-_LONGEST_RETRY = 60  # seconds that a refused client is told to wait at most
+_LONGEST_RETRY = 60  # seconds that a refused client is asked to wait at most
 _SHARE = 0.75  # of the queue that one client may fill
 _KEPT = 0.99  # of what is known of the speed, at each step
 _LEAST_KNOWN = 32.0  # sentences that must have been translated lately for their speed to say something
@@ -111,18 +111,18 @@ class FairQueue:
         self._turn, self._taken = turn, 0  # sentences of a turn, and how many of the present one have been taken
         self.requests = self.sentences = 0
         self.patience = most_seconds
-        # Those whose turn comes next stand first; of each client its requests, likewise.
+        # Those whose turn comes next are first; of each client its requests, likewise.
         self._clients: dict[str, deque[Ticket]] = {}
         self._left: Counter[str] = Counter()  # of each client the sentences that wait
         self._done = self._seconds = 0.0  # sentences of late, and the time that they took
 
     def note_speed(self, sentences: int, seconds: float) -> None:
-        """So many sentences were finished in a step; its seconds are shared with steps beside it."""
+        """Note a step that finished this many sentences; its seconds are shared with steps beside it."""
         self._done = _KEPT * self._done + sentences
         self._seconds = _KEPT * self._seconds + seconds
 
     def check_size(self, sentences: int) -> None:
-        """Raise RequestError (400) where so many sentences of one request would never be taken."""
+        """Raise RequestError (400) where that many sentences of one request would never be taken."""
         most = max(1, int(_SHARE * self._most_sentences))
         if sentences > most:
             sentence = f"The request has {sentences:,} sentences; at most {most:,} are taken. Ask for fewer at a time."
@@ -156,7 +156,7 @@ class FairQueue:
         return busy(max(1, min(_LONGEST_RETRY, math.ceil(seconds))))
 
     def add(self, request: Ticket) -> None:
-        """Put a request in; one that goes on stands before the others of its client."""
+        """Put a request in; one that goes on is before the others of its client."""
         queue = self._clients.setdefault(request.client, deque())
         if request.resumed:
             queue.appendleft(request)
@@ -213,7 +213,7 @@ class _Lane:
     """A thread of a scheduler, with a search of its own.
 
     Attributes:
-        changed: Told when there may be something to do.
+        changed: Notified when there may be something to do.
         active: The sentences in the search: their requests, and their numbers there.
         removals: Keys of sentences that are to leave the search.
         is_full: Whether the search had no room for the sentence that came next.
@@ -233,7 +233,7 @@ class Scheduler:
 
     Args:
         make_search: Returns a search of the engine; called in each thread, again after a failure.
-        metrics: Is told what happens, from the threads.
+        metrics: Counts what happens, in the threads.
         waiting_requests: See :class:`FairQueue`.
         waiting_sentences: Likewise.
         waiting_seconds: Longest time until the first sentence of a request joins the search: one that would have to
@@ -257,7 +257,7 @@ class Scheduler:
         self._queue = FairQueue(waiting_requests, waiting_sentences, waiting_seconds)
         self._lock = threading.Lock()
         self._lanes = [_Lane(self._lock) for _ in range(lanes)]
-        self._told = (-1, -1)
+        self._reported = (-1, -1)
         self._keys = itertools.count()
         self._loop: asyncio.AbstractEventLoop | None = None  # of those who ask
         self._ended = False
@@ -282,7 +282,7 @@ class Scheduler:
 
         Raises:
             RequestError: Too much waits, of all clients or of this one, or it would have to wait for too long, or no
-                requests are taken any more (503); so many sentences would never be taken (400).
+                requests are taken any more (503); that many sentences would never be taken (400).
         """
         self._queue.check_size(len(sentences))
         self._loop = loop = asyncio.get_running_loop()
@@ -349,7 +349,7 @@ class Scheduler:
             lane.changed.notify()
 
     def _needed(self, present: int) -> int:
-        """Return how many lanes so many sentences are enough to do for, or more where those are full."""
+        """Return how many lanes that many sentences are enough to do for, or more where those are full."""
         full = sum([lane.is_full for lane in self._lanes])
         return max(1, min(len(self._lanes), max(present // _LEAST_OF_A_LANE, full + 1)))
 
@@ -372,8 +372,8 @@ class Scheduler:
         while True:
             with self._lock:
                 waiting = self._queue.requests, self._queue.sentences
-                if waiting != self._told:
-                    self._told = waiting
+                if waiting != self._reported:
+                    self._reported = waiting
                     self._metrics.waiting(self._name, *waiting)
                 while not (lane.active or lane.removals or self._may_take(lane) or self._ended):
                     lane.changed.wait()
@@ -475,7 +475,7 @@ class TextThreads:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="texts")
         self._threads, self._most, self._longest_wait = threads, waiting_requests, waiting_seconds
         self._busy: set[str] = set()  # clients with a thread
-        # Of the others the turns that their work waits for; those that come next stand first.
+        # Of the others the turns that their work waits for; those that come next are first.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     async def run(self, client: str, work: Callable[[], Found], *, resumed: bool = False) -> Found:

@@ -62,7 +62,7 @@ def serve(
 ) -> None:
     """Serve models until a signal ends it.
 
-    SIGTERM or SIGINT drains, a second one ends at once; SIGHUP reads settings, glossaries and models anew.
+    SIGTERM or SIGINT drains, a second one ends at once; SIGHUP reads settings, glossaries and models again.
 
     Args:
         places: Model folders, runs or models on the Hub, each with its languages before it where they must be named

@@ -141,7 +141,7 @@ def read_keys(path: Path | None, environment: str | None) -> dict[str, str]:
         environment: Keys that white space or commas separate.
 
     Raises:
-        ConfigError: The file cannot be read or holds no key, a key is too short, or a name or key stands there twice.
+        ConfigError: The file cannot be read or holds no key, a key is too short, or a name or key occurs twice.
     """
     lines: list[tuple[str, list[str]]] = []
     if path is not None:

@@ -56,7 +56,7 @@ class TranslationService:
     Args:
         models: The models.
         settings: The limits.
-        metrics: Are told of each model's work.
+        metrics: Count each model's work.
     """
 
     def __init__(self, models: Models, settings: ServerSettings, metrics: Metrics) -> None:
@@ -338,7 +338,7 @@ class _Answers:
         """Return the sentences of texts for the search; a text that is too long is cut."""
         translator, prefixes, glossary = self._route.translator, self._route.prefixes, self._route.glossary
         settings, most = self._service.search_of(self._route, self._ranks)
-        # Sentences have been cut to fit, so that a word of so many tokens is left.
+        # Sentences have been cut to fit, so that a word of that many tokens is left.
         parts = parts_of(
             list(texts),
             translator.tokenizers.source.encode,

@@ -246,7 +246,7 @@ class BatchStream:
         seed: Any non-negative integer.
         rank: The number of this process, from 0.
         world_size: The number of processes.
-        links: Of the text, where the batches shall have them; its tokens are the same in every epoch then.
+        links: Of the text, where the batches should have them; its tokens are the same in every epoch then.
     """
 
     def __init__(

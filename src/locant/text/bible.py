@@ -205,7 +205,7 @@ def load_bible(settings: BibleCorpus) -> Corpus:
             for version in found:
                 if version.language != (code if code in known else found[0].language):
                     raise ConfigError(
-                        f"The version '{version.code}' is in the language '{version.language}', so it cannot stand "
+                        f"The version '{version.code}' is in the language '{version.language}', so it cannot be "
                         f"under '{code}' in corpus.languages."
                     )
         possible = [Direction(*both) for both in permutations(versions, 2)]

@@ -3,7 +3,7 @@
 A cache is a folder with, for each side, the token ids of all sentences one after the other (``*.tokens.bin``, uint16
 or uint32) and the places where sentences begin (``*.offsets.bin``, int64, one more than there are sentences). The pairs
 of the parts of a corpus follow one another, and ``cache.json`` says how many each part has. With subword sampling it
-holds the text as well (``*.text.bin``, UTF-8, with offsets), from which each epoch is tokenised anew. All of it has
+holds the text as well (``*.text.bin``, UTF-8, with offsets), from which each epoch is tokenised again. All of it has
 checksums (see :mod:`locant.text.columns`).
 """
 
@@ -39,7 +39,7 @@ class CachePart(NamedTuple):
     Attributes:
         pairs: How many there are.
         dropped: How many pairs were left out because a side had too many tokens.
-        prefixes: What stands before the tokens of each sentence. The rows hold it but for the id that the decoder
+        prefixes: What is before the tokens of each sentence. The rows hold it but for the id that the decoder
             reads first.
     """
 
@@ -82,7 +82,7 @@ class Column:
 
 
 class TokenCache:
-    """A tokenised parallel text, mapped from disk; language tokens stand in their places in its rows.
+    """A tokenised parallel text, mapped from disk; language tokens are in their places in its rows.
 
     Args:
         folder: What :func:`write_cache` wrote.
@@ -138,7 +138,7 @@ class TokenCache:
         return len(self.source.lengths)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, (self.folder, self._rows)  # opened anew in another process
+        return _opened, (self.folder, self._rows)  # opened again in another process
 
     def select(self, rows: RowNumbers) -> TokenCache:
         """Return some of the pairs, each as often as it is named, without copying their tokens.
@@ -212,7 +212,7 @@ class Encoder:
         tokenizers: For both languages.
         max_tokens: The most tokens a side may have, EOS and language tokens included; longer pairs are dropped and
             counted.
-        prefixes: What stands before the tokens of a sentence, by part; by default nothing in any.
+        prefixes: What is before the tokens of a sentence, by part; by default nothing in any.
         keep_text: Whether the text is wanted too, for :class:`~locant.text.TrainingEpochs`.
     """
 
@@ -247,7 +247,7 @@ class Encoder:
     ) -> Encoded:
         """Return the columns of pairs whose token ids are there, without those that have too many.
 
-        The ids are with what stands before them, but without what the decoder reads first.
+        The ids are with what is before them, but without what the decoder reads first.
         """
         most, three = self.max_tokens, zip(pairs, sources, targets, strict=True)
         kept = [(pair, source, target) for pair, source, target in three if max(len(source), len(target)) < most]
@@ -287,7 +287,7 @@ def write_cache(
         made_from: Plain data that says what all this is. Where it is given, what a killed process has done of the same
             is gone on with.
         what: What the pairs are called where none is left.
-        tell: Is told after each block how many pairs there were so far.
+        tell: Called after each block with the number of pairs so far.
 
     Raises:
         DataError: No pair is left.

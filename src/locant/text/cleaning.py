@@ -33,7 +33,7 @@ class CleaningSettings(Settings):
         max_length: The longest sentence kept, in words, on either side.
         max_ratio: The largest ratio kept between the lengths of the two sides.
         duplicates: Remove all but the first of pairs that are exactly the same.
-        overlap: Remove training pairs whose source or target also stands in validation or test, whatever the case
+        overlap: Remove training pairs whose source or target is also in validation or test, whatever the case
             and the white space.
     """
 
@@ -86,7 +86,7 @@ def clean(
         evaluation: All pairs of validation and test.
         settings: What to remove.
         of: The name of the text where there are several, for the message.
-        tell: Is told how much is done, 0 to 1.
+        tell: Called with the share that is done, 0 to 1.
 
     Returns:
         The pairs that are kept, streamed, with one byte of memory a pair; and what was removed.
@@ -101,9 +101,9 @@ def clean(
     checksums = [np.unique(np.fromiter(map(crc32, utf8(side)), np.uint32, len(side))) for side in reserved]
     reasons = np.zeros(len(text), dtype=np.uint8)
     hashes = np.zeros(len(text) if settings.duplicates else 0, dtype=np.uint64)
-    told = text.telling(tell, readings=2)
+    counted = text.telling(tell, readings=2)
     start = 0
-    for block, facts in told.blocks():
+    for block, facts in counted.blocks():
         shorter, longer = facts["words"].min(axis=1), facts["words"].max(axis=1)
         wrong = [shorter == 0, longer > settings.max_length, longer > settings.max_ratio * shorter]
         judged = np.select(wrong, [np.uint8(code) for code in (1, 2, 3)], np.uint8(_KEPT))
@@ -120,7 +120,7 @@ def clean(
     repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
     del hashes
     seen, start = np.zeros(len(repeated), bool), 0
-    for _, facts in told.blocks() if len(repeated) else ():
+    for _, facts in counted.blocks() if len(repeated) else ():
         rows = np.flatnonzero(among(facts["stripped"], repeated))
         which, first = np.unique(np.searchsorted(repeated, facts["stripped"][rows]), return_index=True)
         rows = np.delete(rows, first[~seen[which]]) + start
@@ -145,7 +145,7 @@ class TranslationFilters(Settings):
         min_score: The lowest score kept: log-probability (natural) per token, so 0 is certainty.
         max_ratio: The largest ratio kept between the lengths of a sentence and its translation.
         copies: Remove translations that are their source again, whatever the case and the white space.
-        max_repetitions: How often a phrase of up to four words may stand in succession, where the source does not
+        max_repetitions: How often a phrase of up to four words may occur in succession, where the source does not
             repeat one as often; a model that is stuck writes one again and again.
     """
 
@@ -180,7 +180,7 @@ class TranslationFilters(Settings):
 
 
 def most_repetitions(words: Sequence[str]) -> int:
-    """Return how often the most repeated phrase of up to four words stands in direct succession; 1 for no repetition.
+    """Return how often the most repeated phrase of up to four words occurs in direct succession; 1 for no repetition.
 
     >>> most_repetitions("holy holy holy is he".split())
     3

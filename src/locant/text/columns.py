@@ -32,7 +32,7 @@ class GrowingColumns:
     """Flat files ``NAME.bin`` of numbers that grow together, used in a ``with`` block.
 
     Args:
-        folder: Made anew unless it holds a beginning of the same.
+        folder: Made again unless it holds a beginning of the same.
         columns: Type of the numbers of each column, by name.
         made_from: Plain data that says what the columns are of: only what was made from the same is gone on with.
 
@@ -124,7 +124,7 @@ class CheckedNumbers:
 
     @classmethod
     def open(cls, path: Path, dtype: npt.DTypeLike, count: int) -> CheckedNumbers:
-        """Map a flat file of so many numbers into memory.
+        """Map a flat file of that many numbers into memory.
 
         Raises:
             CheckpointError: The file is missing or has another size.
@@ -157,7 +157,7 @@ class CheckedNumbers:
     def _damage(self) -> CheckpointError:
         return CheckpointError(
             f"The file {self._path} is damaged: it is not what was written. Delete the folder {self._path.parent}, "
-            "which is made anew when the run goes on."
+            "which is made again when the run goes on."
         )
 
 

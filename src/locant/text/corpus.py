@@ -88,7 +88,7 @@ class Corpus:
         parts: One of a plain corpus; at least one has validation text.
         licence: None when not known.
         temperature: How much the sizes of the parts count when they are drawn.
-        layout: Where the tokens of the languages stand in a corpus of several; None without such tokens.
+        layout: Where the tokens of the languages are in a corpus of several; None without such tokens.
         stages: Stretches of training with weights of their own; none where the weights of the parts hold throughout.
     """
 

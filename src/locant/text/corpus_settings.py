@@ -131,7 +131,7 @@ class DirectionSettings(Settings):
     Attributes:
         directions: ``all``, or the directions that are trained.
         zero_shot: Directions that are never trained, but measured in validation and test.
-        layout: Where the tokens of the languages stand, see :class:`~locant.text.LanguageTokens`.
+        layout: Where the tokens of the languages are, see :class:`~locant.text.LanguageTokens`.
         temperature: How much the sizes of the directions' texts count when pairs are drawn: 1 for all, more for less
             (see :func:`~locant.text.epochs.sampling_shares`).
     """
@@ -227,7 +227,7 @@ class MixtureSource(Settings):
         corpus: Any kind of corpus but a mixture. Nothing is held out of it for validation without a ``valid_size``
             where it has a tag, or where another source gives ``valid``.
         weight: How often its pairs are drawn, compared with the other sources; 0 draws none.
-        tag: A token of the vocabulary that stands before each of its sources in training, such as ``<bt>`` for
+        tag: A token of the vocabulary that is before each of its sources in training, such as ``<bt>`` for
             back-translated text (Caswell et al. 2019, arXiv:1906.06442). Translation goes without it, and so do
             validation and test.
         noise: Changes of the sources in training, so that the model bears with text that is not well written.
@@ -254,7 +254,7 @@ def _by_name(value: Any) -> Any:
         return value
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise ValueError(f"the source '{twice[0]}' is named twice; name it once, with a weight if it shall count more")
+        raise ValueError(f"the source '{twice[0]}' is named twice; name it once, with a weight if it should count more")
     return dict.fromkeys(names)
 
 

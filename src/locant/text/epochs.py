@@ -1,4 +1,4 @@
-"""Epochs of training text: rows drawn from the parts of a corpus by weight, and tokenised anew where that is wanted.
+"""Epochs of training text: rows drawn from the parts of a corpus by weight, and tokenised again where that is wanted.
 
 Random segmentations (subword regularisation) and noise in sources make each epoch another one.
 """
@@ -112,7 +112,7 @@ _FIRST_STAGE = StagePlace()
 
 
 class TrainingEpochs:
-    """The tokens of each epoch: rows drawn from a cache, tokenised anew where sampling or noise is wanted.
+    """The tokens of each epoch: rows drawn from a cache, tokenised again where sampling or noise is wanted.
 
     They depend on the seed and the epoch alone, so a resumed run sees the same ones, whatever the number of processes.
     A sentence that would exceed the cache's ``max_tokens`` when it is segmented otherwise keeps its usual tokens. One
@@ -122,7 +122,7 @@ class TrainingEpochs:
     Args:
         cache: All training text in its usual segmentations; with sampling or noise written with ``keep_text``.
         samplers: Draw the rows of an epoch, one for each stage; by default every epoch has all rows.
-        tokenizers: The tokenizers with which it was written, where it is tokenised anew.
+        tokenizers: The tokenizers with which it was written, where it is tokenised again.
         alpha: ``TokenizerSettings.sampling``; 0 segments as usual.
         noise: Of the sources of each part, or None; by default none has any.
         seed: Any non-negative integer.
@@ -254,7 +254,7 @@ class TrainingEpochs:
 
 @dataclass(frozen=True, kw_only=True)
 class _SamplingEncoder(Encoder):
-    """Encodes rows of a whole cache anew; those of a block are sampled with one seed."""
+    """Encodes rows of a whole cache again; those of a block are sampled with one seed."""
 
     cache: TokenCache
     noise: Sequence[NoiseSettings | None]

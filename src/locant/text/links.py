@@ -60,7 +60,7 @@ class TokenLinks:
             rows: Numbers of pairs of the whole text; [B].
 
         Returns:
-            [N, 3]: place in ``rows``, number of the target token and number of the source token, both as they stand in
+            [N, 3]: place in ``rows``, number of the target token and number of the source token, both as they are in
             the token cache.
         """
         begins, ends = self._ends[rows], self._ends[rows + 1]
@@ -89,7 +89,7 @@ def prepared_links(cache: TokenCache, folder: Path, *, made_from: str = "", proc
     command = aligner_command()
 
     def skipped() -> Iterator[tuple[int, int]]:
-        """Yield how many tokens stand before the text of each pair on each side: those that say languages."""
+        """Yield how many tokens are before the text of each pair on each side: those that say languages."""
         for part in cache.parts:  # rows do not hold the first of the target's, which the decoder reads first
             yield from repeat((len(part.prefixes.source), len(part.prefixes.target) - 1), part.pairs)
 

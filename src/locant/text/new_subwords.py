@@ -2,7 +2,7 @@
 
 The text is cut by the tokenizer as it is; characters that it does not know come first, then SentencePiece learns which
 neighbours within a word become one subword (Sennrich et al. 2016, "Neural Machine Translation of Rare Words with
-Subword Units", algorithm 1), from words in which a character stands for each token. In a BPE model the new merges rank
+Subword Units", algorithm 1), from words in which a character represents each token. In a BPE model the new merges rank
 after the old ones; in a unigram model a subword has the logarithm of its share of the new text as its score, and is
 taken only where that is better than the scores of what it replaces, so that encoding uses it.
 """
@@ -29,7 +29,7 @@ _SPACE = "▁"
 _SENTENCES = 1_000_000  # more do not make better subwords
 _LEAST = 2  # occurrences that make a subword worth having
 _LONGEST = 16  # characters, as in SentencePiece
-_FIRST_CODE, _CODES = 0xF0000, 0x1FFFE  # characters for private use, which stand for tokens
+_FIRST_CODE, _CODES = 0xF0000, 0x1FFFE  # characters for private use, which represent tokens
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class NewSubword:
     """A subword that a tokenizer lacks.
 
     Attributes:
-        piece: Its characters; ``▁`` stands for a space.
+        piece: Its characters; ``▁`` represents a space.
         score: Its logarithm of probability in a unigram model; a BPE model ranks it after all others instead.
-        replaces: Ids of the tokens that spelled it until now; none for a tag, which stands for no text.
+        replaces: Ids of the tokens that spelled it until now; none for a tag, which represents no text.
     """
 
     piece: str
@@ -73,7 +73,7 @@ def extend_tokenizers(
         count: The most subwords that a vocabulary gets; fewer where the text has no more that occur twice.
         shared: Whether an id means the same token on both sides, as with one matrix of embeddings for both: then both
             get the same tokens.
-        tags: Tokens before a source that stand for no text, which it lacks.
+        tags: Tokens before a source that represent no text, which it lacks.
 
     Raises:
         MissingExtraError: The package ``protobuf`` is not installed.
@@ -190,7 +190,7 @@ def _words(
 def _merges(parts: Counter[str], characters: int, count: int, *, used: bool) -> Iterator[tuple[str, int]]:
     """Yield about ``count`` merges of byte-pair encoding in words that are counted, each with how often it occurs.
 
-    They occur twice at least; ``used`` leaves out those that longer ones replace. The words have so many different
+    They occur twice at least; ``used`` leaves out those that longer ones replace. The words have that many different
     ``characters`` at most.
     """
     if not any(len(part) > 1 and times >= _LEAST for part, times in parts.items()):

@@ -22,7 +22,7 @@ _MARKS = (".,;:!?", "\u3002\uff0c\uff1b\uff1a\uff01\uff1f")
 
 
 class NoiseSettings(Settings):
-    """How many of the source sentences are changed, and how; each is a share, 0 to 1, drawn anew each time.
+    """How many of the source sentences are changed, and how; each is a share, 0 to 1, drawn again each time.
 
     Attributes:
         lowercase: Sentences in lower case.
@@ -87,7 +87,7 @@ def add_noise(texts: Sequence[str], settings: NoiseSettings, seed: Sequence[int]
 
 
 def _other_punctuation(text: str, random: np.random.Generator) -> str:
-    """Leave out all punctuation, or put other marks for those that can stand for one another."""
+    """Leave out all punctuation, or put other marks for those that can represent one another."""
     drop = random.random() < 0.5
     found = []
     for place, character in enumerate(text):

@@ -175,7 +175,7 @@ class ParallelText:
             yield block, facts
 
     def telling(self, tell: Callable[[float], None], readings: int = 1) -> ParallelText:
-        """Return the same stream, which tells after each block how much of so many readings is done, 0 to 1."""
+        """Return the same stream, which tells after each block how much of that many readings is done, 0 to 1."""
         seen, whole = 0, max(1, readings * len(self))
 
         def blocks() -> Iterator[Block]:

@@ -44,7 +44,7 @@ class PreparedData:
     Attributes:
         tokenizers: Saved in the folder.
         train: Tokens of the cleaned training text.
-        valid: Tokens of the validation text, of the same parts but for zero-shot directions, whose loss shall decide
+        valid: Tokens of the validation text, of the same parts but for zero-shot directions, whose loss should decide
             nothing; pairs with too many tokens are left out.
         valids: The text of validation, complete, by the name of the part; parts without any are missing.
         tests: The text of the tests, likewise.
@@ -129,7 +129,7 @@ def prepare(
             alone: those of another model.
         processes: How many tokenise at once; by default one for a small text, and for a large one as many as there are
             cores. What is prepared does not depend on it.
-        progress: Is told what is being done, and how much of it is done.
+        progress: Called with what is being done, and its share, 0 to 1.
 
     Raises:
         DataError: Nothing is left of the training text; or, with ``resume``, the folder was prepared from another text

@@ -68,7 +68,7 @@ def text_statistics(
 ) -> TextStatistics:
     """Return the statistics of a text, from at most 20,000 of its pairs.
 
-    The words are those of different sentences: what stands in several directions of a corpus of several languages, or
+    The words are those of different sentences: what is in several directions of a corpus of several languages, or
     beside several versions of its source, is one text to a vocabulary. In a large text they are estimated from the
     sentences with certain hashes.
 

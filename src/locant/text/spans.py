@@ -54,7 +54,7 @@ class Locator:
         self._starts = [start for start, _ in self._words]
 
     def __call__(self, begin: int, end: int) -> Span:
-        """Return where in the text as it was given stands what the normalised one has from ``begin`` to ``end``."""
+        """Return where in the text as it was given is what the normalised one has from ``begin`` to ``end``."""
         while begin < len(self._normal) and self._normal[begin] == " ":
             begin += 1
         end = max(begin, end)
@@ -87,7 +87,7 @@ def has_no_spaces(character: str) -> bool:
 
 
 def goes_on(text: str, place: int) -> bool:
-    """Whether a word stands on both sides of a place of a text.
+    """Whether a word is on both sides of a place of a text.
 
     In a script without spaces between words, which end anywhere, none does, unless the place is before a mark that
     belongs to the character before it.
@@ -114,7 +114,7 @@ def _is_mark(character: str) -> bool:
 
 
 def find_words(text: str, words: str) -> list[Span]:
-    """Return where words stand in a text as whole words, from left to right; no two of the places overlap.
+    """Return where words are in a text as whole words, from left to right; no two of the places overlap.
 
     Example:
         >>> find_words("a cat and a catalogue", "a cat")

@@ -32,7 +32,7 @@ FACTS_FILE = "facts.bin"
 """Of a text in the store; it is of no use when all is prepared."""
 
 Progress = Callable[[str, float], None]
-"""Is told what is being done and how much of it is done, 0 to 1."""
+"""Called with what is being done, and its share, 0 to 1."""
 
 
 def no_progress(what: str, share: float) -> None:
@@ -47,7 +47,7 @@ class TextStore:
         folder: Has a folder for each text.
         processes: How many read at once; by default as many as there are cores.
         large: The bytes from which a text is noted; smaller ones are read again each time.
-        progress: Is told how far the reading is.
+        progress: Called with the share that has been read.
         reads: Whether texts are read into it; if not, it serves for those that it knows.
     """
 

@@ -134,7 +134,7 @@ class Tokenizer:
         return encoded
 
     def encode_with_places(self, texts: Sequence[str]) -> list[list[tuple[int, int, int]]]:
-        """Return the subwords of each text: id, and between which characters of the normalised text each stands.
+        """Return the subwords of each text: id, and between which characters of the normalised text each is.
 
         The space before a word belongs to its first subword. See :func:`locant.text.encode_with_spans` for places in
         the text as it was given.
@@ -167,7 +167,7 @@ class Tokenizer:
         return [self._processor.decode([int(i) for i in one]) if len(one) else "" for one in ids]
 
     def tokens(self, text: str) -> list[str]:
-        """Return the subwords of a text; ``▁`` stands for a space."""
+        """Return the subwords of a text; ``▁`` represents a space."""
         tokens: list[str] = self._processor.encode(self.normalize(text), out_type=str)
         return tokens
 

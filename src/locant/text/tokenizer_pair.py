@@ -27,7 +27,7 @@ class Direction(NamedTuple):
 
 
 class Prefixes(NamedTuple):
-    """Ids that stand before the tokens of a sentence.
+    """Ids that are before the tokens of a sentence.
 
     Attributes:
         source: What the encoder reads first.
@@ -44,23 +44,23 @@ PLAIN = Prefixes([], [BOS])
 Side = Literal["source", "target"]
 
 LanguageLayout = Literal["fairseq", "marian"]
-"""How language tokens are named and where they stand, see :class:`LanguageTokens`."""
+"""How language tokens are named and where they are, see :class:`LanguageTokens`."""
 
 _PLACES: dict[LanguageLayout, tuple[tuple[Side, ...], tuple[Side, ...]]] = {
     "fairseq": (("source",), ("target",)),
     "marian": (("target",), ()),
 }
-"""Whose language's tokens stand before the source, and after what the decoder reads first, by layout."""
+"""Whose language's tokens are before the source, and after what the decoder reads first, by layout."""
 
 
 class LanguageTokens(Settings):
-    """The id of each language's token, and where these tokens stand.
+    """The id of each language's token, and where these tokens are.
 
     Attributes:
         layout: ``fairseq`` (M2M-100, Fan et al. 2020; NLLB, Costa-jussà et al. 2022): the token of the source language
             before the source; the decoder reads EOS and the token of the target language. ``marian``
             (OPUS-MT): the token of the target language before the source; the decoder reads BOS.
-        ids: By language code, in the vocabulary where the token stands (with ``fairseq`` both have the same ids).
+        ids: By language code, in the vocabulary where the token is (with ``fairseq`` both have the same ids).
     """
 
     layout: LanguageLayout
@@ -73,7 +73,7 @@ class LanguageTokens(Settings):
 
     @property
     def places(self) -> tuple[tuple[Side, ...], tuple[Side, ...]]:
-        """Whose language's tokens stand before the source, and after the id that the decoder reads first."""
+        """Whose language's tokens are before the source, and after the id that the decoder reads first."""
         return _PLACES[self.layout]
 
     @property
@@ -141,7 +141,7 @@ class TokenizerPair:
         self.target = target
         self.languages = languages
         self.ends_source = ends_source
-        self.source_end = [EOS] if ends_source else []  # what stands behind the tokens of a source
+        self.source_end = [EOS] if ends_source else []  # what is behind the tokens of a source
 
     @property
     def joint(self) -> bool:
@@ -154,7 +154,7 @@ class TokenizerPair:
         return hashlib.sha256(f"{self.source.digest}{self.target.digest}".encode()).hexdigest()
 
     def prefixes(self, source: str | None, target: str | None) -> Prefixes:
-        """Return what stands before the tokens of a source and of its translation.
+        """Return what is before the tokens of a source and of its translation.
 
         Args:
             source: Language code; not looked at where the model is not told the source language.

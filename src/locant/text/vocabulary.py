@@ -22,11 +22,11 @@ _TRAINING_SENTENCES = 1_000_000
 _TRAINING_CHARACTERS = 50_000_000
 """Likewise; SentencePiece takes some 20 bytes of memory for each."""
 _MANY, _MEASURED = 100_000, 10_000
-"""Of so many sentences, the characters are estimated from so many of them."""
+"""Of that many sentences, the characters are estimated from that many of them."""
 _LONGEST_BYTES = 4192
 """Of a sentence from which SentencePiece learns; longer ones it leaves out."""
 _PART = re.compile(r".{1,1000}(?= |$)|.{1,1000}", re.DOTALL)
-"""So many characters have at most 4,000 bytes."""
+"""That many characters have at most 4,000 bytes."""
 _TRAINING_THREADS = 4  # A constant: the trained model depends (in the last bits of its scores) on the number.
 
 
@@ -80,10 +80,10 @@ def train_tokenizers(
     Args:
         pairs: The text.
         settings: How to learn.
-        languages: Codes of the languages that get a token of their own, which stands for no text; they count in
+        languages: Codes of the languages that get a token of their own, which represents no text; they count in
             ``vocab_size``.
-        layout: Where these tokens stand.
-        tags: Tokens of the source that mark some of them; like the tokens of languages they stand for no text.
+        layout: Where these tokens are.
+        tags: Tokens of the source that mark some of them; like the tokens of languages they represent no text.
 
     Raises:
         ConfigError: ``vocab_size`` is larger than the text can fill (of two vocabularies, than either side can), or
@@ -116,7 +116,7 @@ def train_tokenizers(
 
 
 def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, reserved: Sequence[str]) -> Tokenizer:
-    """Learn one vocabulary of some sides; ``reserved`` are the names of tokens that stand for no text."""
+    """Learn one vocabulary of some sides; ``reserved`` are the names of tokens that represent no text."""
     stopped: list[Exception | KeyboardInterrupt] = []
 
     def sentences() -> Iterator[str]:

@@ -26,7 +26,7 @@ R = TypeVar("R")
 _AHEAD = 2
 """Tasks for each process that wait for it, or whose results wait for those before them."""
 _NICE = 10
-"""How far behind others processes stand that work meanwhile."""
+"""How far behind others processes are that work meanwhile."""
 
 
 def usable_processes() -> int:
@@ -134,7 +134,7 @@ def serve(niceness: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the process ends it
     gc.disable()  # work on text leaves no cycles, and many small objects
     tasks, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not stand between results
+    os.dup2(2, 1)  # what a library prints must not be between results
     # Whoever was killed while it sent a task has cut it short.
     with suppress(EOFError, BrokenPipeError, pickle.UnpicklingError):
         work = pickle.load(tasks)

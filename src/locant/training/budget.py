@@ -21,7 +21,7 @@ _VALIDATIONS, _TRAINED_FOR_VALIDATED = 8, 4.0
 
 
 class Budget(Settings):
-    """How long to train: so many updates, so many minutes, or whichever of the two ends first."""
+    """How long to train: that many updates, that many minutes, or whichever of the two ends first."""
 
     steps: int | None = Field(None, ge=1)
     minutes: float | None = Field(None, gt=0, allow_inf_nan=False)
@@ -70,7 +70,7 @@ class Budget(Settings):
         return min(limit, max(float(steps), 1 + (steps - 1) * (whole - first) / (seconds - first)))
 
     def reason_to_stop(self, steps: int, seconds: float) -> str:
-        """Return why training ends after so many updates and seconds; empty while the budget lasts."""
+        """Return why training ends after that many updates and seconds; empty while the budget lasts."""
         if self.steps and steps >= self.steps:
             return f"{self.steps} step{'' if self.steps == 1 else 's'} done"
         if self.minutes and seconds >= 60 * self.minutes:

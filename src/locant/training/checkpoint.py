@@ -87,7 +87,7 @@ class Snapshot(ValidationScores):
 
 @dataclass
 class Progress(LoopProgress):
-    """Where a run stands; saved with every checkpoint.
+    """Where a run is; saved with every checkpoint.
 
     Attributes:
         epoch: Pass over the training data, from 0.
@@ -175,7 +175,7 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
 
 
 def find_checkpoint(folder: Path) -> Checkpoint:
-    """Verify a checkpoint, and read where the run stood; raises CheckpointError where it is damaged."""
+    """Verify a checkpoint, and read where the run was; raises CheckpointError where it is damaged."""
     about = _verified(folder)
     try:
         progress = Progress.from_dict(about["progress"])

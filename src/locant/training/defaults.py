@@ -91,7 +91,7 @@ _LARGEST_RATE = 0.008
 _DECAY_OF_MUON = 0.1
 """Weight decay of new models that Muon trains at the rate that is chosen."""
 _GENTLE, _FEW_PASSES = 0.5, 2.0
-"""Share of Muon's rate that fine-tuning has from so many passes over the text on; with fewer it has all of it."""
+"""Share of Muon's rate that fine-tuning has from that many passes over the text on; with fewer it has all of it."""
 _WIDEST_OF_MUON = 256
 _LEAST_BETWEEN_VALIDATIONS = 10
 """Updates; a validation takes as long as several of them."""
@@ -199,7 +199,7 @@ def complete_recipe(
         device: Where the training will run.
         processes: How many train together.
         tokenizers: Those of the model that is fine-tuned.
-        progress: Is told what is being done, and how much of it is done.
+        progress: Called with what is being done, and its share, 0 to 1.
 
     Raises:
         ConfigError: What the recipe sets cannot go together.

@@ -47,7 +47,7 @@ from locant.training.trained_parts import add_adapters, freeze, merged_weights, 
 _logger = logging.getLogger("locant")
 
 START = Path("cache") / "start"
-"""Where the weights stand that a run begins with, and the optimiser that it keeps."""
+"""Where the weights are that a run begins with, and the optimiser that it keeps."""
 
 _LOOKED_AT = 2000
 """Sentence pairs that say whether the parent's vocabulary suits the text."""
@@ -110,7 +110,7 @@ def open_parent(settings: FineTuningSettings) -> Parent:
     if stored is None:
         raise ConfigError(
             f"finetuning.keep_optimizer needs a run with its checkpoints, but {folder} has none. Leave it out, so that "
-            "the optimiser starts anew."
+            "the optimiser starts again."
         )
     checkpoint = stored.read()
     names = {name: weight.shape for name, weight in checkpoint.weights.items()}

@@ -160,7 +160,7 @@ class _GeneratedCorpus:
         file = self.path if complete else self._partial
         if not file.exists() or file.stat().st_size < self._bytes:
             raise CheckpointError(
-                f"{file} is missing or shorter than {RECORD} says, so the corpus is damaged. Begin anew."
+                f"{file} is missing or shorter than {RECORD} says, so the corpus is damaged. Begin again."
             )
 
 
@@ -221,7 +221,7 @@ def generate_corpus(
         filters: Which translations to remove.
         form: How the pairs are written.
         chunk: Lines that are translated together, in batches of similar length, and then written.
-        callback: Is told at the beginning and after each chunk how far the generation has come.
+        callback: Called at the beginning and after each chunk with the share that is done.
         overrides: Decoding settings that differ from the model's: ``beam=1``, or ``sampling={"top_k": 10}``.
 
     Raises:

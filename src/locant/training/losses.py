@@ -25,7 +25,7 @@ class TranslatorLoss(nn.Module):
         label_smoothing: Probability mass spread evenly over the vocabulary, from 0 to below 1.
         precision: Of the products.
         r_drop: Weight of the divergence between two passes with different dropout; with 0 there is one pass.
-        guided_alignment: Weight of the loss of a head that shall attend to what batches link with each target token
+        guided_alignment: Weight of the loss of a head that should attend to what batches link with each target token
             (Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models", equations 4 and 5);
             for a :class:`~locant.models.Transformer`, in training alone.
     """

@@ -278,7 +278,7 @@ def with_changes(
             _logger.warning(
                 "The recipe has no section finetuning, so it was made for a new model, and is taken without "
                 f"{', '.join(missing)}. What should hold with a model to start from is given with it, as key=value, or "
-                "all of it stands in the recipe, with finetuning.parent."
+                "all of it is in the recipe, with finetuning.parent."
             )
     return found
 
@@ -378,7 +378,7 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
 
 
 class Change(NamedTuple):
-    """One key, with dots for sections, that is not what it was when the run began; ``None`` stands for no value."""
+    """One key, with dots for sections, that is not what it was when the run began; ``None`` represents no value."""
 
     key: str
     before: Any

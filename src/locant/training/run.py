@@ -127,7 +127,7 @@ def train(
             M2M-100 or NLLB folder in Hugging Face's format, or ``hf://user/model``.
         resume_if_exists: Where the folder holds a run already, go on with it. What the recipe and the changes name must
             then be as it was, or may change as for :func:`resume_training`.
-        callback: Is told how training goes.
+        callback: Called as training goes on.
         changes: Sections of the recipe, or keys of them, that differ: ``training={"steps": 8000}``, ``seed=2``.
 
     Raises:
@@ -180,7 +180,7 @@ def resume_training(
     Args:
         run: The run folder.
         overrides: Changes of the recipe as on the command line: ``training.steps=20000``, to train longer.
-        callback: Is told how training goes.
+        callback: Called as training goes on.
         changes: Changes of the recipe as for :func:`train`: ``training={"steps": 20000}``.
 
     Raises:
@@ -230,7 +230,7 @@ class Run:
 
     Args:
         folder: The run folder.
-        callback: Is told how training goes.
+        callback: Called as training goes on.
         held: Holds the folder until it is closed.
 
     Attributes:

@@ -110,7 +110,7 @@ def begin(folder: Path) -> None:
 
 
 def record(recipe: Recipe, folder: Path, report: PreparedReport, choices: Sequence[Choice], step: int) -> None:
-    """Write what a run is made of; once this is done, it can be gone on with from so many updates on.
+    """Write what a run is made of; once this is done, it can be gone on with from that many updates on.
 
     Raises:
         CheckpointError: The disk is full or not writable.
@@ -143,7 +143,7 @@ def _informing(path: Path) -> dict[str, Any]:
         said = f"{path} is damaged."
     except CheckpointError as error:
         said = str(error)
-    _logger.warning(f"{said} The run goes on; the file is written anew.")
+    _logger.warning(f"{said} The run goes on; the file is written again.")
     return {}
 
 

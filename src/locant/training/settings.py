@@ -112,7 +112,7 @@ class TrainingSettings(Settings):
     )
     validation_sentences: int = Field(500, ge=0, description="Sentences translated greedily for validation BLEU")
     best: Literal["loss", "bleu", "chrf"] = Field("loss", description="What decides which checkpoint is best")
-    patience: int | None = Field(None, ge=1, description="Stop after so many validations without a better one")
+    patience: int | None = Field(None, ge=1, description="Stop after this many validations without a better one")
     average: Literal["last", "best"] = "last"
     average_checkpoints: int = Field(5, ge=1, description="Checkpoints averaged at the end")
     log_every: int = Field(50, ge=1)

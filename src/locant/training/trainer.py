@@ -66,7 +66,7 @@ class Trainer:
         stages: The stages of the corpus; none where it has only one.
         validate: Measures the model; runs on the first process alone.
         publish: Writes the model as the run's usable one.
-        callback: Is told how training goes.
+        callback: Called as training goes on.
         device: Where to train.
         lr_scales: Factor of each parameter's learning rate, by name; 1 where it is not named.
         plain_weights: Returns the weights of a plain model from those that are trained, where adapters are.

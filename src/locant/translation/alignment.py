@@ -56,7 +56,7 @@ class Alignment:
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of a pair: ids without what stands around them, and the span of each in the text."""
+    """One side of a pair: ids without what is around them, and the span of each in the text."""
 
     text: str
     ids: list[int]
@@ -149,7 +149,7 @@ def _links(
     source, lengths = padded([[*prefixes.source, *each.ids, *tokenizers.source_end] for each, _ in pairs], device)
     target, _ = padded([[*prefixes.target, *each.ids] for _, each in pairs], device)
     weights = model.alignment_weights(source, lengths, target, layer=layer, step=step)
-    # What stands around the subwords of the source is no word: its weights count for nothing.
+    # What is around the subwords of the source is no word: its weights count for nothing.
     ends = torch.tensor([before + len(each.ids) for each, _ in pairs], device=device)
     columns = torch.arange(source.shape[1], device=device)
     words = (columns >= before) & (columns < ends[:, None])

@@ -238,7 +238,7 @@ class Searched:
 class CompiledSearch:
     """Sentences that join a search by the kernels at any step, and leave it when they are finished.
 
-    It finds what :func:`~locant.translation.search.search` finds, in so many threads at most. A hypothesis that has
+    It finds what :func:`~locant.translation.search.search` finds, in that many threads at most. A hypothesis that has
     ended takes no more of the steps. Whatever goes wrong in a call, the search stays as it was before that; everything
     raises MemoryError where memory does not suffice.
     """
@@ -258,7 +258,7 @@ class CompiledSearch:
         return len(self._limits)
 
     def limit_threads(self, threads: int) -> None:
-        """Let the next calls have so many threads at most, at least 1."""
+        """Let the next calls have that many threads at most, at least 1."""
         require_done(self._library.locant_search_threads(self._search, threads), _TOO_LARGE)
 
     def begin(self, sentences: Mapping[int, Searched]) -> None:
@@ -315,7 +315,7 @@ class CompiledSearch:
             raise ConfigError(f"There is no translation of {limit} tokens.") from None
 
     def encode(self, seconds: float) -> bool:
-        """Go on encoding the sentences that join, for so many seconds; returns whether it is done.
+        """Go on encoding the sentences that join, for that many seconds; returns whether it is done.
 
         Until then the others may take steps, and all can be removed, but no more can join.
         """
@@ -364,7 +364,7 @@ class CompiledSearch:
         return outcomes
 
     def _take(self, integers: int, totals: int) -> list[tuple[int, Outcome]]:
-        """Return the sentences that are finished, whose description has so many integers and log-probabilities."""
+        """Return the sentences that are finished, whose description has that many integers and log-probabilities."""
         written, scored = array("q", bytes(8 * integers)), array("f", bytes(4 * totals))
         self._library.locant_search_take(self._search, _place(written), _place(scored))
         described, probabilities = written.tolist(), iter(scored)

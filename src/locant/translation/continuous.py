@@ -70,7 +70,7 @@ def rows_at_once(engine: Engine, searches: int) -> int | None:
 
 
 class _Room:
-    """The room of so many rows that there is for sentences, and what those that are in it take of it."""
+    """The room of that many rows that there is for sentences, and what those that are in it take of it."""
 
     def __init__(self, rows: int) -> None:
         self._most = rows
@@ -83,7 +83,7 @@ class _Room:
         self._tokens += count * counted_tokens(len(sentence.source), sentence.settings)
 
     def fits(self, tokens: int, settings: DecodingSettings) -> bool:
-        """Return whether a source of so many tokens fits beside those that are in it; it does where there is none."""
+        """Return whether a source of that many tokens fits beside those that are in it; it does where there is none."""
         if not self._sentences:
             return True
         taken = self._tokens + counted_tokens(tokens, settings)
@@ -144,7 +144,7 @@ class ContinuousSearch:
             self._room.put(sentence, -1)
 
     def has_room(self, tokens: int) -> bool:
-        """Return whether another source of so many tokens, with the settings of the last, would begin at once."""
+        """Return whether another source of that many tokens, with the settings of the last, would begin at once."""
         return self._room.fits(tokens, self._latest)
 
     @property

@@ -1,7 +1,7 @@
 """The CTranslate2 engine (https://github.com/OpenNMT/CTranslate2), and a Locant model in CTranslate2's format.
 
 CTranslate2 describes a Transformer by a *spec*, a tree of modules that takes post-norm and pre-norm layers, gated
-feed-forwards and any table of positions that is added to the embeddings, so no other format stands between. Its tokens
+feed-forwards and any table of positions that is added to the embeddings, so no other format is between. Its tokens
 are those of SentencePiece.
 
 Tokens, limits of length and the length penalty are Locant's. Greedy search is the same, and in float32 so are its
@@ -288,7 +288,7 @@ def write_model(found: ModelFolder, folder: Path, quantization: str | None = Non
 
 
 def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
-    """Return the spec of a model, with tables of so many positions; ``specs`` is ``ctranslate2.specs``.
+    """Return the spec of a model, with tables of that many positions; ``specs`` is ``ctranslate2.specs``.
 
     Raises:
         ConfigError: CTranslate2 cannot express the model's positions.

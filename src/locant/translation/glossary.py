@@ -1,4 +1,4 @@
-"""Glossaries: terms with their translations, words that stay as they are, and where they stand in a sentence."""
+"""Glossaries: terms with their translations, words that stay as they are, and where they are in a sentence."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Match:
 class Glossary:
     """Terms that are translated in one way, and words that are not translated.
 
-    A term is found where it stands as whole words, with any white space between them, in the very letters; where two
+    A term is found where it is as whole words, with any white space between them, in the very letters; where two
     overlap, the longer one is found. A term whose first word is written in lower case is also found with a capital
     letter where a sentence begins.
 
@@ -86,7 +86,7 @@ class Glossary:
         return glossary
 
     def _set(self, rows: Iterator[tuple[str, str, str | None]]) -> None:
-        """Take on terms, each with where it stands, for messages."""
+        """Take on terms, each with where it is, for messages."""
         self.terms: dict[str, str | None] = {}
         places: dict[str, str] = {}
         for where, term, words in rows:
@@ -148,12 +148,12 @@ class Glossary:
         return [Match(*place(match.start, match.end), match.words, match.may_begin) for match in chosen]
 
     def spans(self, sentence: str) -> list[Span]:
-        """Return where terms stand in a sentence, which is not to be cut there."""
+        """Return where terms are in a sentence, which is not to be cut there."""
         return [(match.start, match.end) for match in self.find(sentence)]
 
 
 def _rows(path: Path, text: str) -> Iterator[tuple[str, str, str | None]]:
-    """Yield where each line of a glossary file stands, its term and its translation."""
+    """Yield where each line of a glossary file is, its term and its translation."""
     lines = io.StringIO(text, newline=None)
     has_commas = path.suffix.lower() == ".csv"
     rows = csv.reader(lines, strict=True) if has_commas else csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -170,7 +170,7 @@ def _rows(path: Path, text: str) -> Iterator[tuple[str, str, str | None]]:
         if has_commas and len(cells) == 1 and ";" in cells[0]:
             raise DataError(
                 f"{where}: there is a semicolon and no comma. A .csv file has a comma between a term and its "
-                "translation; a term that has a semicolon in it and stays as it is stands in a file with tabs."
+                "translation; a term that has a semicolon in it and stays as it is is in a file with tabs."
             )
         if len(cells) > 2:
             raise DataError(f"{where}: a line has a term and its translation; this one has {len(cells)} columns.")

@@ -30,7 +30,7 @@ _ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class PositionCodes:
-    """Codes of positions that are added to the embeddings of so many features, and the scheme that makes them."""
+    """Codes of positions that are added to the embeddings of that many features, and the scheme that makes them."""
 
     scheme: PositionScheme
     width: int
@@ -153,7 +153,7 @@ def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights
 
 
 def stack_positions(stack: Encoder | Decoder, width: int, what: str, instead: str) -> Positions:
-    """Return the positions of a stack so many features wide, ``None`` where it has none.
+    """Return the positions of a stack that many features wide, ``None`` where it has none.
 
     The other arguments and errors are those of :func:`kernel_weights`.
     """

@@ -425,7 +425,7 @@ def padded(sources: Sequence[list[int]], device: torch.device | str = "cpu") -> 
 
 
 def counted_tokens(length: int, settings: DecodingSettings) -> int:
-    """Return the tokens that a sentence of so many source tokens takes of the budget ``settings.batch_tokens``."""
+    """Return the tokens that a sentence of that many source tokens takes of the budget ``settings.batch_tokens``."""
     return max(length, _SHORTEST_COUNTED) * settings.rows
 
 

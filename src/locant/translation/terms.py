@@ -1,7 +1,7 @@
 """Terms of a glossary put into their places in translations, by alignment.
 
 A translation is made as ever. Where a term of its source is not in it, the term takes the place of the words that the
-alignment links it with; where there are none, it stands beside the words that its neighbours are linked with. So every
+alignment links it with; where there are none, it is beside the words that its neighbours are linked with. So every
 term is in the translation as often as in the source, whatever the model has written, and nothing else changes.
 """
 
@@ -19,11 +19,11 @@ Align = Callable[[list[str], list[str]], Sequence[Alignment]]
 """Aligns sources with their translations; what cannot be aligned has no links."""
 
 _OPENING = "([{\u00ab\u201e\u201c\u2018\u00bf\u00a1/-"
-_JOINS = " -\u2010\u2011\u2013'\u2019"  # what stands between words that a term is linked with, and goes with them
+_JOINS = " -\u2010\u2011\u2013'\u2019"  # what is between words that a term is linked with, and goes with them
 
 
 def place_terms(glossary: Glossary, sources: Sequence[str], translations: Sequence[str], align: Align) -> list[str]:
-    """Return translations in each of which every term of a glossary stands at least as often as in its source.
+    """Return translations in each of which every term of a glossary is at least as often as in its source.
 
     ``align`` aligns them; it is called at most once, with those pairs alone that lack a term.
     """
@@ -44,7 +44,7 @@ def place_terms(glossary: Glossary, sources: Sequence[str], translations: Sequen
 
 @dataclass(frozen=True)
 class _Edit:
-    """A term that takes the place of the words between two offsets, or stands between words where they are the same."""
+    """A term that takes the place of the words between two offsets, or is between words where they are the same."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ class _Edit:
 
 
 class _Places:
-    """Where the terms of a source, which are given in their order, stand in its translation, or could."""
+    """Where the terms of a source, which are given in their order, are in its translation, or could."""
 
     def __init__(self, source: str, translation: str, matches: Sequence[Match]) -> None:
         self._source, self._text, self._matches = source, translation, matches
@@ -138,7 +138,7 @@ class _Places:
         return row[0][0], row[-1][1]
 
     def _place_beside(self, match: Match) -> int:
-        """Return where a term stands that is linked with nothing: behind or before what its neighbours are there."""
+        """Return where a term is that is linked with nothing: behind or before what its neighbours are there."""
         before = [(match.start - source[1], target[1]) for source, target in self._links if source[1] <= match.start]
         after = [(source[0] - match.end, target[0]) for source, target in self._links if match.end <= source[0]]
         gap, other_gap = (min((gap for gap, _ in side), default=len(self._source)) for side in (before, after))
@@ -184,7 +184,7 @@ class _Places:
 
 
 def _occurrences(text: str, words: str, may_begin: bool) -> list[Span]:
-    """Return where a term stands in a translation, at the beginning of a sentence also with a capital letter."""
+    """Return where a term is in a translation, at the beginning of a sentence also with a capital letter."""
     found = find_words(text, words)
     if may_begin:
         capital = find_words(text, words[0].upper() + words[1:])

@@ -33,7 +33,7 @@ def _granted(look: int) -> int | None:
 
 
 def useful_threads(threads: int) -> int:
-    """Return how many of so many threads the system feeds now, which may change while a process runs.
+    """Return how many of that many threads the system feeds now, which may change while a process runs.
 
     It is looked up every other second. What the user has said by ``OMP_NUM_THREADS`` stays as it is.
     """
@@ -53,7 +53,7 @@ def side_by_side(work: Sequence[Piece[Result]], threads: int) -> Iterator[Result
 
     One alone is done by the caller. Where one fails, or the caller wants no more, those that have not begun never do.
     The threads stay from call to call, because to begin and end them takes a part of the time of a small batch.
-    For so many cores there are twice as many threads: where something else keeps a core busy, a system that gives each
+    There are twice as many threads as cores: where something else keeps a core busy, a system that gives each
     program its turn may let as many threads as cores share the other ones and leave that one alone; of twice as many
     some share it too. Two quiet cores were no slower with them (docs/results/speed.md).
     """

@@ -105,7 +105,7 @@ class Translator:
 
     @property
     def prefixes(self) -> Prefixes:
-        """The ids that stand before the tokens of a source and of its translation.
+        """The ids that are before the tokens of a source and of its translation.
 
         Raises:
             ConfigError: The model is for several languages and has not been told which.
@@ -361,7 +361,7 @@ class Translator:
     ) -> list[str]:
         """Return translations that have the terms of their sources, whoever has translated.
 
-        A term that is not there takes the place of the words that :meth:`align` links it with, or stands beside those
+        A term that is not there takes the place of the words that :meth:`align` links it with, or is beside those
         of its neighbours; a pair that lacks none stays as it is.
 
         Args:

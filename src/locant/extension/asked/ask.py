@@ -21,7 +21,7 @@ from locant.extension.asked.weightless import TooLargeError
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.rotary_configs.reading import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, layers_alike
 
-_STEPS = (5, 7, 11, 13)  # by so many tokens a position of each axis is ahead of that of the token before
+_STEPS = (5, 7, 11, 13)  # by that many tokens a position of each axis is ahead of that of the token before
 _NEIGHBOURS = r"apply_rotary_pos_emb_interleave|rotate_every_two|view_as_complex|\[\.\.\., (0::2|::2)\]"
 _TEXTS = frozenset(("input_ids", "decoder_input_ids", "inputs_embeds"))
 
@@ -153,7 +153,7 @@ def _reading(built: Built, watch: Watch, notes: list[str]) -> ParsedConfig:
 
 
 def _layout(call: Call, turn: Turn, watch: Watch) -> RotaryLayout:
-    """Return how pairs stand in the weights, before the class reorders them."""
+    """Return how pairs are in the weights, before the class reorders them."""
     assert turn.layout is not None
     for head in (call.heads[1][0], call.heads[0][0]):
         block, found = head[turn.first : turn.first + turn.rotary_dim], turn.layout
@@ -199,7 +199,7 @@ def _axes_of(built: Built, calls: Mapping[str, Call], configs: Mapping[str, Rota
                 (call.stack, call.layer, call.name): call.turn
                 for call in watched(built.model, built.length, positions).calls.values()
             }
-        except Exception:  # the class takes no positions of so many axes
+        except Exception:  # the class takes no positions of that many axes
             continue
         for key, call in calls.items():
             turn = seen.get((call.stack, call.layer, call.name))

@@ -43,7 +43,7 @@ class Table:
     scale: float | None
 
     def turned(self, length: int) -> Tensor | None:
-        """Return the cosines and sines of the first positions in a text of so many tokens.
+        """Return the cosines and sines of the first positions in a text of that many tokens.
 
         Returns:
             Complex numbers ``[positions, features]``; ``None`` where the module cannot be called alone.
@@ -101,7 +101,7 @@ def named(
         config: The completed configuration of the class.
         kind: The type of the layer.
         turn: The rotation that was seen.
-        layout: How pairs stand in the weights.
+        layout: How pairs are in the weights.
         table: The module's frequencies, where it has any.
 
     Returns:
@@ -126,7 +126,7 @@ def named(
         )
         return is_exact and all(seen is None or _makes(candidate, length, seen) for length, seen in hands)
 
-    others = [getattr(config, "rope_theta", None), 10000.0]  # bases that stand in no group: a default, a computed one
+    others = [getattr(config, "rope_theta", None), 10000.0]  # bases that are in no group: a default, a computed one
     if len(exact) > 1 and 0 < exact[-1] < 1:
         others.append(float(f"{exact[-1] ** (-len(exact) / (len(exact) - 1)):.7g}"))
     for is_stated in (True, False):
@@ -141,7 +141,7 @@ def named(
     given = Measured(given=numbers, attention_factor=1.0 if seen is None else float(seen.abs().amax()))
     rotary_dim = 2 * len(numbers)
     measured = replace(plain, head_dim=max(head_dim, rotary_dim), rotary_dim=rotary_dim, scaling=given)
-    with contextlib.suppress(*_REFUSALS, TypeError):  # a base, which says nothing then, but stands in the file
+    with contextlib.suppress(*_REFUSALS, TypeError):  # a base, which says nothing then, but is in the file
         measured = replace(measured, base=float(groups[key]["rope_theta"]), max_length=declared)
     type_of = groups.get(key, {}).get("rope_type")
     note = f"What the class computes is not what rope_type '{type_of}' says; shown is what it does to short texts."
@@ -154,7 +154,7 @@ def _turns(frequencies: Sequence[float], turn: Turn) -> bool:
 
 
 def _makes(candidate: RotaryConfig, length: int, hands: Tensor) -> bool:
-    """Whether a configuration makes the cosines and sines of a rotary module for a text of so many tokens."""
+    """Whether a configuration makes the cosines and sines of a rotary module for a text of that many tokens."""
     frequencies = torch.tensor([float(each) for each in candidate.frequencies(length)], dtype=torch.float64)
     angles = torch.arange(len(hands), dtype=torch.float64)[:, None] * frequencies
     made = torch.polar(torch.full_like(angles, candidate.attention_scale(length)), angles)

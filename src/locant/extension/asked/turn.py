@@ -23,7 +23,7 @@ class Turn:
     Attributes:
         head_dim: Features of a query.
         first: The first rotated feature.
-        rotary_dim: Number of rotated features from there on; those of pairs that stand still may be missing.
+        rotary_dim: Number of rotated features from there on; those of pairs that do not turn may be missing.
         layout: How these are paired; ``None`` where they are moved, but not by a rotation of halves or of neighbours.
         frequencies: Radians a token of each pair, between -pi and pi.
         precisions: Largest error of each of them in radians a token.
@@ -65,7 +65,7 @@ def measure_turn(vectors: Tensor) -> Turn | None:
     even = first - first % 2
     tried: list[tuple[RotaryLayout, int, int]] = [("half", first, stop - first), ("half", 0, width)]
     tried.append(("interleaved", even, stop + (stop - even) % 2 - even))
-    # The last pairs may stand still.
+    # The last pairs may not turn.
     tried += [("half", first, count) for count in range(stop - first, width - first + 1)]
     for layout, start, count in tried:
         block = vectors[..., start : start + count]

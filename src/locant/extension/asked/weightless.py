@@ -56,7 +56,7 @@ class Weightless(TorchDispatchMode):
 
     Args:
         model: The model; ``None`` while it is built, when large tensors get no memory.
-        length: Tokens of its text: axes of so many entries, or of up to six more, are those of positions.
+        length: Tokens of its text: axes of that many entries, or of up to six more, are those of positions.
     """
 
     def __init__(self, model: nn.Module | None = None, length: int = 0) -> None:

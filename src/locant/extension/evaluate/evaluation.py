@@ -95,13 +95,13 @@ class EvaluationSettings(Settings):
 
 
 class EvaluationCallback:
-    """Is told how an evaluation goes on; a subclass overrides what it wants to know."""
+    """Called as an evaluation goes on; a subclass overrides what it wants to know."""
 
     def on_plan(self, measurements: int, kept: int) -> None:
-        """Told before the first measurement: how many there are in all, and how many are kept."""
+        """Called before the first measurement with the number of all, and of those that are kept."""
 
     def on_progress(self, done: float, what: str) -> None:
-        """Told what share of all tokens is read, 0 to 1, and what is being measured."""
+        """Called with the share of all tokens that is read, 0 to 1, and what is being measured."""
 
 
 def evaluate_context(
@@ -127,7 +127,7 @@ def evaluate_context(
         texts: Texts or files of text to read; the first is the haystack. By default the World English Bible.
         name: What the results call the model; by default the name of its file or folder.
         device: ``auto``, ``cpu`` or ``cuda``; float32 on CPU, bfloat16 elsewhere.
-        callback: Is told how it goes on.
+        callback: Called as it goes on.
         changes: Settings that differ, ``lengths=[2048, 4096]`` for instance.
 
     Returns:
@@ -175,8 +175,8 @@ def evaluate_context(
         for method, each in jobs.items()
     }
     total = sum(len({name for job in each for name in job.names}) for each in jobs.values())
-    told = callback or EvaluationCallback()
-    told.on_plan(total, total - sum(len(names) for each in missing.values() for _, names in each))
+    reporting = callback or EvaluationCallback()
+    reporting.on_plan(total, total - sum(len(names) for each in missing.values() for _, names in each))
     tokens, done = sum(job.tokens for each in missing.values() for job, _ in each), 0
     for method, config in configs.items():
         if not missing[method]:
@@ -185,7 +185,7 @@ def evaluate_context(
         for job, names in missing[method]:
 
             def heard(read: int, before: int = done, what: str = f"{method}: {job.what}") -> None:
-                told.on_progress((before + read) / tokens, what)
+                reporting.on_progress((before + read) / tokens, what)
 
             heard(0)
             for record_name, record in job.measure(reader, names, heard):  # kept as soon as it is taken

@@ -51,7 +51,7 @@ class Question:
 def longest_prompt(
     build: Callable[[int], Question], tokenizer: PreTrainedTokenizerBase, tokens: int
 ) -> tuple[Question, list[int]]:
-    """Return the longest question whose prompt is at most so many tokens long, and its tokens.
+    """Return the longest question whose prompt is at most that many tokens long, and its tokens.
 
     Args:
         build: Makes a question from an amount of filling text, in units of its own; more never means fewer tokens.
@@ -93,7 +93,7 @@ def spread(filling: Sequence[str], inserted: Sequence[tuple[float, str]]) -> lis
 
 
 def _filled(haystack: Sequence[str], sentences: int, inserted: Sequence[tuple[float, str]]) -> str:
-    """Return so many sentences of a text, from its beginning again where it ends, with others inserted."""
+    """Return that many sentences of a text, from its beginning again where it ends, with others inserted."""
     return " ".join(spread(list(islice(cycle(haystack), sentences)), inserted))
 
 
@@ -121,7 +121,7 @@ class Needle(Settings):
 
 
 def needle_question(sentences: int, *, haystack: Sequence[str], depth: float, needle: Needle) -> Question:
-    """Return a prompt with a needle between two of so many sentences, at a depth from 0 (before all) to 1 (after)."""
+    """Return a prompt with a needle between two of that many sentences, at a depth from 0 (before all) to 1 (after)."""
     text = _filled(haystack, sentences, [(depth, needle.text)])
     return Question(f"{text}\n\nQuestion: {needle.question}\nAnswer:", needle.expected)
 
@@ -138,7 +138,7 @@ def passkey_question(characters: int, *, depth: float, attempt: int) -> Question
 
     Args:
         characters: Length of the irrelevant text.
-        depth: Where the key stands in it, from 0 (its beginning) to 1 (its end).
+        depth: Where the key is in it, from 0 (its beginning) to 1 (its end).
         attempt: Which of the keys; the same number gives the same key.
     """
     key = random.Random(f"passkey {attempt}").randint(1, 50_000)

@@ -80,7 +80,7 @@ def extend_model(
     Args:
         model: A folder, a GGUF file, ``smollm2`` or an id on Hugging Face's Hub.
         output: A new folder.
-        target_length: Length in tokens that the model shall read.
+        target_length: Length in tokens that the model should read.
         method: One of :func:`~locant.extension.extend.methods.extension_methods`, or ``auto`` to measure and choose.
             Where the model cannot have it, because it is scaled already (Llama 3.1) or its class knows no such scaling
             (Phi-3), ``longrope`` takes its place, which the report tells.
@@ -239,7 +239,7 @@ def _train(
     settings = replace(settings, length=length)
     if length > report.target_length:
         raise ConfigError(
-            f"Pieces of {length} tokens are longer than the {report.target_length} that the model shall read."
+            f"Pieces of {length} tokens are longer than the {report.target_length} that the model should read."
         )
     tokenizer = load_tokenizer(source.path)
     tokens = read_tokens(settings.texts, tokenizer, length)

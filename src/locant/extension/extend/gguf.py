@@ -26,7 +26,7 @@ def extend_gguf(source: Source, method: str, target_length: int, *, may_go_on: b
     Args:
         source: The GGUF file. Where it was extended here before, what it was then is extended.
         method: One of :func:`~locant.extension.extend.methods.extension_methods`.
-        target_length: Length in tokens that the model shall read.
+        target_length: Length in tokens that the model should read.
         may_go_on: As for :func:`~locant.extension.extend.methods.extend_config`.
 
     Raises:

@@ -69,7 +69,7 @@ def extend_configs(configs: Mapping[str, RotaryConfig], method: str, target_leng
     Args:
         configs: What they are now.
         method: One of :func:`extension_methods`.
-        target_length: Length in tokens that the model shall read.
+        target_length: Length in tokens that the model should read.
 
     Raises:
         ConfigError: The method is unknown or does not go with the scaling that the model has, or the model reads that
@@ -160,7 +160,7 @@ def extend_config(
     Args:
         config: The content of config.json, of any 4.x or 5.x release of transformers; it is not changed.
         method: One of :func:`extension_methods`.
-        target_length: Length in tokens that the model shall read.
+        target_length: Length in tokens that the model should read.
         read: Reads a config.json, by its entries or by the model's class.
         may_go_on: Whether another method may be taken where the model cannot have it; see :func:`first_possible`.
 
@@ -209,7 +209,7 @@ def apply_method(config: Mapping[str, Any], method: str, target_length: int) -> 
     Args:
         config: The content of config.json, of any 4.x or 5.x release of transformers; it is not changed.
         method: One of :func:`extension_methods`.
-        target_length: Length in tokens that the model shall read.
+        target_length: Length in tokens that the model should read.
 
     Raises:
         ConfigError: The configuration cannot be read, the method is unknown or cannot be expressed for this model, or
@@ -260,7 +260,7 @@ def before_extension(
 
     Args:
         config: The content of config.json.
-        method: The one that shall be applied now, if any.
+        method: The one that should be applied now, if any.
         read: As for :func:`extend_config`.
 
     Raises:

@@ -76,7 +76,7 @@ def _tables(content: Mapping[str, Any]) -> list[Any]:
 
 
 def _is_so(name: str, value: Any, reading: ParsedConfig) -> bool:
-    """Whether an entry states what is done anyway: how pairs stand, or which part of a head is rotated."""
+    """Whether an entry states what is done anyway: how pairs are, or which part of a head is rotated."""
     configs = reading.configs.values()
     if isinstance(value, bool) and "interleave" in name:
         if name.startswith("mrope"):

@@ -138,15 +138,15 @@ def _with_overrides(case: Case, overrides: str, ask_class: bool) -> Case:
         from locant.extension.asked.build import completed_config
         from locant.extension.asked.watch import heard
 
-        with heard(), contextlib.suppress(Exception):  # the class refuses the file: what it says of both is told
+        with heard(), contextlib.suppress(Exception):  # the class refuses the file: what it says of both is reported
             content = parse_json(completed_config(content).to_json_string(use_diff=False))
-    merged, told = merge_hf_overrides(content, overrides)
+    merged, notes = merge_hf_overrides(content, overrides)
     return replace(
         case,
         content=merged,
-        dropped=tuple(told["dropped"].items()),
-        beside=tuple(told["beside"]),
-        idle=tuple(Idle(entry, value, False) for entry, value in told["ignored"].items()),
+        dropped=tuple(notes["dropped"].items()),
+        beside=tuple(notes["beside"]),
+        idle=tuple(Idle(entry, value, False) for entry, value in notes["ignored"].items()),
     )
 
 

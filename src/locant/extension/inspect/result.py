@@ -55,8 +55,8 @@ class Inspection:
     def as_data(self) -> dict[str, Any]:
         """Return all of it as plain data for JSON.
 
-        Lengths are in tokens, wavelengths in tokens a turn (``null`` for pairs that stand still), frequencies in
-        radians a token; ``null`` stands for what is beyond any float as well.
+        Lengths are in tokens, wavelengths in tokens a turn (``null`` for pairs that do not turn), frequencies in
+        radians a token; ``null`` represents what is beyond any float as well.
         """
         parsed = self.parsed or ParsedConfig({})
         return {

@@ -60,7 +60,7 @@ def convert_layout(
     Args:
         model: A folder of transformers with safetensors, or an id on Hugging Face's Hub.
         output: A new folder.
-        layout: The layout that the weights shall have.
+        layout: The layout that the weights should have.
         verify: Whether to compare logits with the checkpoint's own weights as well, in float32, for which the whole
             model is loaded, twice, one after the other.
         on_progress: Called with the share of the tensors that are permuted.

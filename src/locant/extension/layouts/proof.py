@@ -65,7 +65,7 @@ def prove(
         asked: The class.
         switched: The same with the entry that lets it pair features as the target, where it has one.
         source: Layout of the weights.
-        target: Layout that they shall have.
+        target: Layout that they should have.
         folders: The checkpoint and the converted one, which are loaded whole, one after the other; ``None`` for random
             weights in the models of ``asked`` and ``switched``.
 

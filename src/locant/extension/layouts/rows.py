@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RotatedRows:
-    """Where the rotated features of heads stand in a tensor.
+    """Where the rotated features of heads are in a tensor.
 
     Attributes:
         axis: Along this axis,
-        size: which has so many rows,
+        size: which has that many rows,
         starts: blocks of rows begin here, each of which has
-        count: so many rows, all rotated features of a head.
+        count: that many rows, all rotated features of a head.
         layout: How they are paired.
     """
 
@@ -44,7 +44,7 @@ class AskedLayout:
         config: The configuration that it makes of config.json.
         model: The model that a checkpoint is of, without weights.
         turns: What attention does to queries and keys, by the names of its modules.
-        rows: Where rotated features stand, by the names of the parameters.
+        rows: Where rotated features are, by the names of the parameters.
         layout: How they are paired there.
     """
 
@@ -117,7 +117,7 @@ def rotated_rows(built: Built, watch: Watch) -> dict[str, RotatedRows]:
         watch: What it did with a text.
 
     Raises:
-        LocantError: The features of a head do not stand in rows of their own.
+        LocantError: The features of a head are not in rows of their own.
     """
     found: dict[str, RotatedRows] = {}
     alike: dict[Any, dict[str, RotatedRows]] = {}  # of layers that are alike, one is looked at
@@ -141,7 +141,7 @@ def rotated_rows(built: Built, watch: Watch) -> dict[str, RotatedRows]:
                         row = weight.offset + (start if is_product else start % weight.size)
                         starts.setdefault(place, set()).add(row)
                 if not is_product:
-                    raise LocantError(f"Rotated features of {call.name} do not stand in rows of a weight of their own.")
+                    raise LocantError(f"Rotated features of {call.name} are not in rows of a weight of their own.")
             alike[kind] = {
                 name.removeprefix(scope): RotatedRows(axis, size, tuple(sorted(each)), turn.rotary_dim, layout)
                 for (name, axis, size, layout), each in starts.items()

@@ -22,7 +22,7 @@ class PartialKeyOffset(Rotary):
         q_i -> ( R(i f) q_i[:r],   q_i[r:] )                          i, j the indices of query and key
         k_j -> ( R(j f) k_j[:r],   k_(j-1)[r:] )                      r = rotary_dim
 
-    A query that looks for a token finds the one after it, in one layer: what came next when this stood here before.
+    A query that looks for a token finds the one after it, in one layer: what came next when this was here before.
     The first token of a text, and of each text packed in one row, keeps its own features. A text begins where a
     position is not above that of the token before, which is also so after padding on the left.
 

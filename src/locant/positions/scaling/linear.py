@@ -54,7 +54,7 @@ class Linear(Extension):
     """Position interpolation: every pair turns ``factor`` times more slowly.
 
     Source: Chen et al. 2023, "Extending Context Window of Large Language Models via Positional Interpolation",
-    section 2.3: a text of the target length is read as if it stood at fractional positions of the
+    section 2.3: a text of the target length is read as if it was at fractional positions of the
     trained one::
 
         f_i = base^(-2i/d) / factor

@@ -23,14 +23,14 @@ from locant.rotary_configs.reading import NoRotaryPositionsError
 class Windows:
     """Which layers have a sliding window, and how many tokens they see."""
 
-    period: int | None = 4  # one layer in so many has none, if the file states no other; None: the file must list them
+    period: int | None = 4  # one layer in this many has none, if the file states no other; None: it must list them
     full_first: bool = False  # that is the first of a period, not the last
     everywhere: bool = False  # all layers have it
     usual: int | None = None  # of files that state none
     fixed: int | None = None  # whatever the file states, unless it states 0
     both_ways: bool = False  # half of it lies ahead of a token
     depth: int | None = None  # number of layers of the models with windows, where others have none
-    chunked: bool = False  # it is the chunk of the text that a token stands in
+    chunked: bool = False  # it is the chunk of the text that a token is in
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Sliding:
 class NoRope:
     """Which layers of attention are without RoPE."""
 
-    every: int | None = None  # one layer in so many
+    every: int | None = None  # one layer in that many
     first: bool = False  # that is the first, not the last
     with_windows: bool = False  # that is so only where some layers have a window
     full: bool = False  # those of full attention, where others have a window
@@ -74,11 +74,11 @@ class Architecture:
     magnified: bool = True  # they multiply cosine and sine by an attention scale
     alpha: bool = False  # rope.scaling.alpha raises the base
     beta_fast: float | None = None  # of files without yarn_beta_fast; None: 32 and 1 whatever they state
-    log_unit: float | None = None  # yarn_log_multiplier is so many times mscale_all_dim; None: it is not read
+    log_unit: float | None = None  # yarn_log_multiplier is that many times mscale_all_dim; None: it is not read
     cancelled: bool = False  # mscale is mscale_all_dim there, not 1
     switched: bool = False  # rope.scaling.finetuned false is a model without RoPE
     depth: int | None = None  # number of layers of the models that rotate, where others do not
-    attention_every: int | None = None  # one layer in so many attends, unless the file says otherwise
+    attention_every: int | None = None  # one layer in that many attends, unless the file says otherwise
     no_rope: NoRope = NoRope()
     windows: Windows | None = None
     sliding: Sliding | None = None
