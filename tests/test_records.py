@@ -190,6 +190,11 @@ TABLES = [
         "### Weight decay",
         lambda: defaults("weight-decay", **{"default": "none", "weight decay": "0.1"}),
     ),
+    (
+        "docs/results/quality.md",
+        "Many codes decay only matrices",
+        lambda: defaults("weight-decay-groups", all="all weights", matrices="matrices of hidden layers alone"),
+    ),
     ("docs/results/quality.md", "### Three seeds", lambda: defaults("defaults-seeds")),
     (
         "docs/results/quality.md",
