@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from locant.errors import UsageError
-from locant.files import write_json, write_text
+from locant.files import write_text
 from locant.lab.comparison import Comparison, expand_tasks, load_comparison
 from locant.lab.record import Check, Record, check_fairness, load_records
 from locant.lab.runner import ComparisonCallback, Failure, run_comparison
-from locant.lab.tables import ResultTable, as_data, csv_text, markdown, result_tables
+from locant.lab.tables import ResultTable, csv_text, markdown, result_tables
 from locant.lab.variants import all_schemes, registered
 
 
@@ -116,8 +116,7 @@ def compare(
     if records:
         write_text(folder / "results.md", markdown(tables, records))
         write_text(folder / "results.csv", csv_text(records))
-        write_json(folder / "results.json", as_data(tables, records))
-        written = [folder / f"results.{kind}" for kind in ("md", "csv", "json")]
+        written = [folder / f"results.{kind}" for kind in ("md", "csv")]
     return ComparisonResult(folder, comparison, records, tables, check_fairness(records), failures, written)
 
 

@@ -7,7 +7,6 @@ and 4: decoder-only models from scratch, answers without a scratchpad, exact mat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import cached_property
 from random import Random
 from types import new_class
@@ -19,8 +18,8 @@ from pydantic import Field
 from locant.errors import ConfigError
 from locant.lab.problems import PROBLEMS, Problem
 from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Trial, split_of
-from locant.lab.training import OptimiserSettings, train_language_model
-from locant.lab.variants import ModelSettings, beyond, build_fairly, initial_facts
+from locant.lab.training import OptimiserSettings, train_fairly
+from locant.lab.variants import ModelSettings, beyond
 from locant.models.language_model import LanguageModel
 from locant.text import PAD
 from locant.training import LanguageModelBatch
@@ -76,12 +75,9 @@ class LengthGeneralisationTask(ComparisonTask):
         random = self._random(trial.seed, "longest")
         trained = max(self._batch(random, [self.train_length] * 2000).ids.shape[1], 2)
         config = self.model.config(trial.variant, self.vocabulary_size, trained=trained, longest=longest)
-        model = build_fairly(LanguageModel, config, trial.seed).to(trial.device)
-        facts = initial_facts(model)
-        batches = self.training_batches(trial.seed, trained)
-        found = train_language_model(model, batches, trial.budget, self.optimiser, trial.progress)
-        measurements = tuple(self.measure(model.eval(), length, tests[length]) for length in self._lengths)
-        return Outcome(measurements=measurements, **facts, **asdict(found))
+        model, facts = train_fairly(config, self.training_batches(trial.seed, trained), trial, self.optimiser)
+        measurements = tuple(self.measure(model.eval(), length, batches) for length, batches in tests.items())
+        return Outcome(measurements=measurements, **facts)
 
     @property
     def _lengths(self) -> tuple[int, ...]:
@@ -133,17 +129,19 @@ class LengthGeneralisationTask(ComparisonTask):
         A greedily decoded answer is right exactly where each of its tokens is the likeliest after the right ones
         before it, so that one pass over question and answer decides.
         """
-        split = split_of(length, self.train_length)
         needed = max(batch.ids.shape[1] for batch in batches)
-        if why := beyond(model, needed):
-            reason = f"questions of length {length} have {needed} tokens, {why}"
-            return MetricValue(metric="exact", value=None, length=length, split=split, reason=reason)
-        device, right = next(model.parameters()).device, 0
-        for batch in batches:
-            labels = batch.labels.to(device)
-            right += int(((model(batch.ids.to(device)).argmax(-1) == labels) | (labels == PAD)).all(-1).sum())
-        value = 100 * right / self.test_examples
-        return MetricValue(metric="exact", value=value, length=length, split=split)
+        device, reason = next(model.parameters()).device, beyond(model, needed)
+        value: float | None = None
+        if reason:
+            reason = f"questions of length {length} have {needed} tokens, {reason}"
+        else:
+            right = 0
+            for batch in batches:
+                labels = batch.labels.to(device)
+                right += int(((model(batch.ids.to(device)).argmax(-1) == labels) | (labels == PAD)).all(-1).sum())
+            value = 100 * right / self.test_examples
+        split = split_of(length, self.train_length)
+        return MetricValue(metric="exact", value=value, length=length, split=split, reason=reason)
 
 
 def _task_of(problem: Problem) -> type[LengthGeneralisationTask]:

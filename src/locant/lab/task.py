@@ -45,23 +45,6 @@ class Metric:
     by_length: bool = False
 
 
-@dataclass(frozen=True)
-class Published:
-    """A number that others published, to be shown beside ours.
-
-    Attributes:
-        what: Whose it is, in a few words.
-        metric: A key of the task's metrics.
-        value: The number, in the metric's unit.
-        how: Source and conditions, in a sentence without full stop.
-    """
-
-    what: str
-    metric: str
-    value: float
-    how: str
-
-
 class MetricValue(Settings):
     """One number.
 
@@ -170,10 +153,6 @@ class ComparisonTask(Settings, ABC):
         Raises:
             LocantError: Something the user can put right.
         """
-
-    def published(self, text: str) -> tuple[Published, ...]:
-        """Return what others published, for the text with this SHA-256 where the task reads one."""
-        return ()
 
     def prepare(self, trial: Trial) -> None:
         """Write what all trials of a seed share as the folder ``trial.prepared``, atomically; variant is empty."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,12 +16,10 @@ from pydantic import Field
 from locant.analysis.scores import bleu_tokenizer, score_translations
 from locant.errors import ConfigError
 from locant.files import replacing_folder
-from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Published, Split, Trial, split_of
+from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Split, Trial, split_of
 from locant.lab.training import train_translator
 from locant.lab.translation_measures import (
     METRICS,
-    PAPER,
-    TABLE,
     HeldOutPair,
     by_length,
     decode,
@@ -100,10 +97,6 @@ class TranslationTask(ComparisonTask):
             require_known(option, _RECURRENT_OPTIONS, f"option of {name}")
         RNNConfig.parse({"source_vocab_size": 1, "target_vocab_size": 1, **options}, variant)
 
-    def published(self, text: str) -> tuple[Published, ...]:
-        """Return the historical comparison, on another corpus and with far larger models."""
-        return PAPER
-
     def check(self) -> None:
         """Raise before any work starts where the recipe or its corpus cannot be used."""
         recipe = self._recipe(1, Budget(steps=1))
@@ -132,7 +125,7 @@ class TranslationTask(ComparisonTask):
         facts = initial_facts(model)
         if isinstance(model, RNN):
             facts["initial_weights"] = ""  # it shares none
-        found = train_translator(
+        facts |= train_translator(
             model.to(trial.device), recipe, corpus, data, trial.device, lambda share: trial.progress(0.9 * share)
         )
         translator = Translator(model, data.tokenizers, recipe.decoding, target_language=corpus.target_language)
@@ -148,7 +141,7 @@ class TranslationTask(ComparisonTask):
                 speed = training_speed(model, length, recipe.batches.tokens, smoothing=smoothing, precision=precision)
             split = split_of(length, self.train_length)
             measurements.append(MetricValue(metric="training", value=speed, length=length, split=split, reason=reason))
-        return Outcome(measurements=tuple(measurements), **facts, **asdict(found))
+        return Outcome(measurements=tuple(measurements), **facts)
 
     def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> EncoderDecoder[Any]:
         """Return the untrained model of a variant, its weights those of every other one wherever shapes allow.
@@ -245,9 +238,6 @@ def _data(corpus: Corpus, recipe: Recipe, folder: Path, *, resume: bool = False)
     )
 
 
-_PAPER_HEADS = {1: 24.9, 4: 25.5, 8: 25.8, 16: 25.8, 32: 25.4}
-
-
 class HeadsTask(TranslationTask):
     """A recipe of ``locant train`` with one attention head or several, at equal parameters and initial weights.
 
@@ -267,14 +257,6 @@ class HeadsTask(TranslationTask):
         base = self._recipe(1, Budget(steps=1)).sized_model(100, 100)
         if isinstance(base, TransformerConfig):
             self._with_heads(base, variant)
-
-    def published(self, text: str) -> tuple[Published, ...]:
-        """Return the comparison of the paper, on another corpus and with a far larger model."""
-        return tuple(
-            Published(f"2017 paper, {heads} heads" if heads > 1 else "2017 paper, 1 head", "bleu", bleu, where)
-            for heads, bleu in _PAPER_HEADS.items()
-            for where in [f"{TABLE}, {'base model' if heads == 8 else 'row (A)'}"]
-        )
 
     def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> EncoderDecoder[Any]:
         """Return an untrained model with that many heads, its weights those of every other variant."""
