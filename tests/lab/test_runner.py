@@ -185,19 +185,3 @@ def test_settings_of_all_tasks_and_of_one() -> None:
     for wrong in ({"train_lenght": 8}, 8):
         with pytest.raises(ConfigError, match="addition"):
             comparison(options={"addition": wrong}).build("addition")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"tasks": ["copi"]}, "'copy'"),
-        ({"variants": ["rotari"]}, "'rotary'"),
-        ({"options": {"train_lenght": 3}}, "'train_length'"),
-        ({"budget": {"steps": 2, "minutes": 1}}, "minutes"),
-        ({"seeds": 0}, "seeds"),
-    ],
-)
-def test_wrong_comparisons(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        run_comparison(tmp_path / "new", comparison(**changes), device="cpu")
-    assert not (tmp_path / "new").exists()
