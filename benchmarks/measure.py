@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 
 Found = TypeVar("Found")
-PACKAGES = ("locant", "torch", "transformers", "x-transformers", "joeynmt", "ctranslate2")
+PACKAGES = ("locant", "torch", "transformers", "x-transformers", "ctranslate2")
 
 
 def alone(
