@@ -263,9 +263,9 @@ audit: .venv-audit/bin/pip-audit
 	.venv-audit/bin/pip-audit --strict --progress-spinner off --no-deps --disable-pip --requirement locked.txt
 
 # Load on locant serve at 1 to 256 clients, on the loopback address, beside LibreTranslate with the same weights in an
-# environment of its own, and two minutes of overload; then on a model of preset small with random weights. Ends by itself, in
-# about 20 minutes a model. MODELS="runs/one runs/two"; SERVE=--quick takes a third of that. Where LibreTranslate cannot be
-# installed, the rest is measured. The clients are those of wrk, a package of the system.
+# environment of its own, and two minutes of overload. Ends by itself, in about 20 minutes a model. MODELS="runs/one runs/two";
+# SERVE="--seconds 8 --overload 30" takes a third of that. Where LibreTranslate cannot be installed, the rest is measured. The
+# clients are those of wrk, a package of the system.
 MODELS ?= $(DEMO)
 .venv-serve/bin/locant: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-serve
@@ -280,7 +280,7 @@ MODELS ?= $(DEMO)
 
 bench-serve: .venv-serve/bin/locant
 	-$(MAKE) .venv-libretranslate/bin/libretranslate
-	.venv-serve/bin/python benchmarks/serve/run.py $(MODELS) --presets small --libretranslate .venv-libretranslate/bin/libretranslate $(SERVE)
+	.venv-serve/bin/python benchmarks/serve/run.py $(MODELS) --libretranslate .venv-libretranslate/bin/libretranslate $(SERVE)
 
 clean:
 	rm -rf demo lab-smoke build/site build/scale dist $(VENV) .venv-align .venv-bench .venv-wheel .venv-serve .venv-libretranslate .venv-audit
