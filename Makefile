@@ -251,7 +251,8 @@ bench-web: $(VENV)/dev
 
 # Exact versions of all that Locant is developed with, what others bring along included, as .venv holds them.
 lock: $(VENV)/dev
-	$(BIN)/python tools/locked.py > locked.txt
+	echo "# Written by \`make lock\`; \`make audit\` looks these up." > locked.txt
+	$(BIN)/pip freeze --exclude-editable | sed 's/+.*//' >> locked.txt
 
 # Known faults of these, by pip-audit in an environment of its own; asks PyPI over the network, and fails where it does not
 # answer for each of them.
