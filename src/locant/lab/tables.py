@@ -169,11 +169,12 @@ def _table(task: ComparisonTask, records: dict[str, list[Record]]) -> ResultTabl
 
 def _curves(task: ComparisonTask, by_seed: Sequence[Sequence[MetricValue]]) -> dict[str, dict[int, list[float | None]]]:
     """Return the values by length of the first metric, and of those that are shown at every length."""
-    first, found = next(iter(task.metrics)), dict[str, dict[int, list[float | None]]]()
-    for m in sorted((m for one in by_seed for m in one if m.length is not None), key=lambda m: m.length or 0):
-        if m.length is not None and (m.metric == first or task.metrics[m.metric].by_length):
+    shown = {next(iter(task.metrics)), *(key for key, metric in task.metrics.items() if metric.by_length)}
+    found: dict[str, dict[int, list[float | None]]] = {}
+    for m in (m for measurements in by_seed for m in measurements if m.metric in shown):
+        if m.length is not None:
             found.setdefault(m.metric, {}).setdefault(m.length, []).append(m.value)
-    return found
+    return {metric: dict(sorted(values.items())) for metric, values in found.items()}
 
 
 def _columns(task: ComparisonTask, measurements: Sequence[MetricValue]) -> dict[str, _Column]:
