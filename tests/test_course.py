@@ -36,4 +36,4 @@ def test_images_are_what_the_commands_draw(image):
     difference = np.asarray(drawn, dtype=float) - np.asarray(kept, dtype=float)
     rows, columns = (size // BLOCK for size in difference.shape[:2])
     cut = difference[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK, 3)
-    assert np.abs(cut.mean(axis=(1, 3))).max() < DIFFERENCE, "draw it anew: python tests/support/course_images.py"
+    assert np.abs(cut.mean(axis=(1, 3))).max() < DIFFERENCE, "draw it again: python tests/support/course_images.py"

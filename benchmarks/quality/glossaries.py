@@ -5,7 +5,7 @@
 The glossaries come from the text itself, so the reference knows what is right:
 
 - *names*: words that source and reference have alike, with a capital letter inside of sentences; they stay as they are.
-- *words*: source words with the word that the reference has for them wherever they stand.
+- *words*: source words with the word that the reference has for them wherever they are.
 - *made-up words*: ten of these pairs, their translation a word that nobody has seen, in the references too.
 - *made-up names*: ten of the names, a name that nobody has seen for each in sources and references; they stay.
 
@@ -61,7 +61,7 @@ def names(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def words(train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return lower-case source words with other words that the references have wherever these stand.
+    """Return lower-case source words with other words that the references have wherever these are.
 
     A pair is taken if its Dice coefficient in the training text is at least 0.5 and every reference of the test text
     has the one as often as its source has the other.

@@ -92,11 +92,11 @@ def clients(server: Server, bodies: Path, count: int, seconds: float, pause: flo
     command = ["wrk", "--threads", "1", "--connections", str(count), "--duration", f"{max(1, round(seconds))}s"]
     command += ["--timeout", f"{TIMEOUT}s", "--script", str(HERE / "load.lua"), server.address]
     with tempfile.NamedTemporaryFile(suffix=".json") as output:
-        told = {"LOAD_BODIES": str(bodies), "LOAD_OUTPUT": output.name}
+        variables = {"LOAD_BODIES": str(bodies), "LOAD_OUTPUT": output.name}
         if pause is not None:
-            told["LOAD_PAUSE"] = f"{1000 * pause:f}"
+            variables["LOAD_PAUSE"] = f"{1000 * pause:f}"
         done = subprocess.run(
-            command, env={**os.environ, **told}, capture_output=True, text=True, timeout=seconds + TIMEOUT + 60
+            command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=seconds + TIMEOUT + 60
         )
         noted = Path(output.name).read_text(encoding="utf-8")
     if not noted:

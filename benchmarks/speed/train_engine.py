@@ -75,7 +75,7 @@ def padded(text: TokenCache, indices: np.ndarray) -> tuple[Tensor, Tensor]:
 
 
 def on_text(engine: TrainingEngine, folder: Path, kind: str, wanted: int) -> dict[str, Any]:
-    """Train on a text until so many target tokens are seen."""
+    """Train on a text until that many target tokens are seen."""
     train, valid = TokenCache(folder / "train"), TokenCache(folder / "valid")
     seen, cells, timed, seconds, epoch, steps = 0, 0, 0, 0.0, 0, 0
     batches = BATCHES[kind](train, epoch)

@@ -105,7 +105,7 @@ def transformers(shape: Shape, padded: bool) -> TrainingEngine:
     model = marian_model(shape, pad_token_id=PAD, dropout=0.1)
 
     def logits(source: Tensor, target: Tensor) -> Tensor:
-        # The target's padding needs no mask: it stands behind all that is learned from.
+        # The target's padding needs no mask: it is behind all that is learned from.
         mask = (source != PAD).long() if padded else None
         return model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
 
@@ -115,7 +115,7 @@ def transformers(shape: Shape, padded: bool) -> TrainingEngine:
 def torch_nn(shape: Shape, padded: bool) -> TrainingEngine:
     """torch.nn.Transformer with embeddings, learned positions and a tied projection around it, in its best form.
 
-    Dropout and norms stand where Locant has them, short texts attend in float32, and freed memory is kept.
+    Dropout and norms are where Locant has them, short texts attend in float32, and freed memory is kept.
     """
     keep_freed_memory()
     limit_onednn_cache()

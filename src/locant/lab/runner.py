@@ -41,7 +41,7 @@ from locant.runtime import (
 
 
 class ComparisonCallback:
-    """Base of what is told how a comparison goes; every method does nothing unless overridden."""
+    """Base of callbacks of a comparison; every method does nothing unless overridden."""
 
     def on_start(self, waiting: int, finished: int, at_once: int) -> None:
         """Trials begin; ``finished`` ones have a record already."""
