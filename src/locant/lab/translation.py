@@ -25,7 +25,6 @@ from locant.lab.translation_measures import (
     decode,
     held_out_pairs,
     order_accuracy,
-    training_speed,
 )
 from locant.lab.variants import (
     beyond,
@@ -42,7 +41,7 @@ from locant.models.rnn import RNN, RNNConfig
 from locant.models.transformer import Transformer, count_parameters
 from locant.text import Corpus, PreparedData, load_corpus, prepare
 from locant.training import Budget, Recipe, load_recipe
-from locant.training.settings import training_precision
+from locant.training.defaults import measure_speed
 from locant.translation.translator import Translator
 
 _FEWEST = 10  # sentences of a length; BLEU of fewer says little
@@ -134,11 +133,11 @@ class TranslationTask(ComparisonTask):
         seen = [pair for pair in pairs if pair.length <= self.train_length]
         order = order_accuracy(translator, seen[: self.order_sentences])
         measurements.append(MetricValue(metric="order", value=100 * order))
-        precision, smoothing = training_precision(recipe.training, trial.device), recipe.training.label_smoothing
         for length in buckets:
             reason, speed = beyond(model, length), None
             if not reason:
-                speed = training_speed(model, length, recipe.batches.tokens, smoothing=smoothing, precision=precision)
+                lengths = (float(length), float(length))
+                speed = measure_speed(model.config, recipe.training, trial.device, lengths, recipe.batches.tokens)
             split = split_of(length, self.train_length)
             measurements.append(MetricValue(metric="training", value=speed, length=length, split=split, reason=reason))
         return Outcome(measurements=tuple(measurements), **facts)

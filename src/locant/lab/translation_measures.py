@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from locant.lab.task import Metric
 from locant.models.encoder_decoder import EncoderDecoder
-from locant.text import BOS, EOS, Batch, Pair, TokenizerPair
-from locant.training import TranslatorLoss
+from locant.text import BOS, EOS, Pair, TokenizerPair
 from locant.translation.translator import Translator
 
 # A tenth of a percent of a probability: far above the rounding of a float32 sum, far below any preference.
@@ -50,7 +49,7 @@ METRICS = {
     ),
     "training": Metric(
         "training (tokens/s)",
-        "Target tokens a second of loss and gradient, for a batch without padding whose sentences all have the length.",
+        "Target tokens a second of training, for a batch without padding whose sentences all have the length.",
         higher_is_better=True,
         digits=0,
         by_length=True,
@@ -101,39 +100,6 @@ def decode(translator: Translator, pairs: Sequence[HeldOutPair]) -> tuple[list[s
     return hypotheses, sum(1 + len(ids) for ids in translator.tokenizers.target.encode(hypotheses)), seconds
 
 
-def training_speed(
-    model: EncoderDecoder[Any], length: int, tokens: int, *, smoothing: float, precision: torch.dtype
-) -> float:
-    """Return the target tokens a second of loss and gradient for sentences of one length, without padding.
-
-    Args:
-        model: Where it should run; its gradients are dropped.
-        length: Tokens of either side.
-        tokens: Budget of a batch on either side.
-        smoothing: Label smoothing.
-        precision: Of the products.
-    """
-    device = model.target_embedding.weight.device
-    rows = max(1, tokens // length)
-    drawn = torch.Generator().manual_seed(length)
-    ids = torch.randint(4, model.config.target_vocab_size, (2, rows, length), generator=drawn).to(device)
-    ids[0] %= model.config.source_vocab_size
-    lengths = torch.full((rows,), length, device=device)
-    batch = Batch(ids[0], lengths, ids[1], ids[1], lengths, rows * length, rows * length)
-    cross_entropy = TranslatorLoss(model.train(), smoothing, precision)
-    seconds = []
-    for _ in range(4):
-        _wait(device)
-        started = time.perf_counter()
-        loss: Tensor = cross_entropy(batch)[0] / batch.target_tokens
-        loss.backward()  # type: ignore[no-untyped-call]
-        _wait(device)
-        seconds.append(time.perf_counter() - started)
-        model.zero_grad(set_to_none=True)
-    model.eval()
-    return batch.target_tokens / min(seconds[1:])
-
-
 def swapped(sentence: str, seed: int) -> str | None:
     """Return a sentence with two different words in each other's place, or ``None`` where it has no two."""
     words = sentence.split()
@@ -180,8 +146,3 @@ def _log_likelihood(model: EncoderDecoder[Any], source: list[int], target: list[
     read, given, labels = (torch.tensor(ids, device=device) for ids in ([*source, EOS], [BOS, *target], [*target, EOS]))
     logits = model(read[None], torch.tensor([len(read)], device=device), given[None])
     return -nn.functional.cross_entropy(logits[0].double(), labels, reduction="sum").item()
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
