@@ -11,7 +11,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError, LocantError
 from locant.lab.characters import Characters, nats_per_character, read_characters, scored_text, window_batches
-from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Trial, split_of
+from locant.lab.task import ComparisonTask, Lengths, Metric, MetricValue, Outcome, Trial, split_of
 from locant.lab.training import OptimiserSettings, train_fairly
 from locant.lab.variants import ModelSettings, beyond
 from locant.models.language_model import LanguageModel, LanguageModelConfig
@@ -24,7 +24,7 @@ class CharacterTask(ComparisonTask):
 
     text: Path | None = Field(None, description="UTF-8 text, .gz too; its last tenth is the test text")
     train_length: int = Field(64, ge=2, description="Characters read at once in training")
-    test_lengths: tuple[int, ...] = Field((), description="By default from half to eight times the trained length")
+    test_lengths: Lengths = Field((), description="By default from half to eight times the trained length")
     stride: int | None = Field(None, ge=1, description="Of sliding windows; by default windows do not overlap")
     test_characters: int = Field(32768, ge=1, description="Characters of the test text that are scored, at most")
     batch: int = Field(12, ge=1, description="Windows in an update")
@@ -71,8 +71,6 @@ class CharacterTask(ComparisonTask):
         return characters
 
     def _scored(self, characters: Characters) -> Tensor:
-        if min(self._lengths) < 1:
-            raise ConfigError(f"Test lengths of '{self.name}' start at 1; got {min(self._lengths)}.")
         assert self.text is not None
         return scored_text(characters.test, self._lengths, self._strides, self.test_characters, self.text)
 

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from locant.errors import ConfigError
 from locant.lab.problems import PROBLEMS, Problem
-from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Trial, split_of
+from locant.lab.task import ComparisonTask, Lengths, Metric, MetricValue, Outcome, Trial, split_of
 from locant.lab.training import OptimiserSettings, train_fairly
 from locant.lab.variants import ModelSettings, beyond
 from locant.models.language_model import LanguageModel
@@ -41,7 +41,7 @@ class LengthGeneralisationTask(ComparisonTask):
     problem: ClassVar[Problem]
 
     train_length: int = Field(10, ge=1, description="Longest question trained on; lengths are drawn evenly from 1 on")
-    test_lengths: tuple[int, ...] = Field((), description="By default every length up to twice the trained one")
+    test_lengths: Lengths = Field((), description="By default every length up to twice the trained one")
     test_examples: int = Field(100, ge=1, description="Questions for each test length")
     batch: int = Field(64, ge=1, description="Questions in an update")
     model: ModelSettings = ModelSettings(layers=2, d_model=64, d_ff=256)
@@ -60,8 +60,6 @@ class LengthGeneralisationTask(ComparisonTask):
     def check(self) -> None:
         """Raise ConfigError where the problem has no questions so long."""
         limit, longest = self.problem.max_length, max(self.train_length, *self._lengths)
-        if min(self._lengths) < 1:
-            raise ConfigError(f"Test lengths of '{self.name}' start at 1; got {min(self._lengths)}.")
         if limit is not None and longest > limit:
             raise ConfigError(
                 f"The longest question of '{self.name}' has {limit} {self.length_means}; got length {longest}."

@@ -10,15 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field
 
 from locant.lab.variants import check_scheme
 from locant.settings import Settings
 from locant.training import Budget
 
 Split = Literal["unseen", "seen"]
+Lengths = tuple[Annotated[int, Field(ge=1)], ...]
 
 
 def split_of(length: int, trained: int) -> Split:
