@@ -105,7 +105,7 @@ def _task(table: ResultTable) -> list[Block]:
         for name, figure in length_figures(table)
     ]
     header, *rows = lines_of(table)
-    numbers = [Table(header, rows), *([Text(table.notes)] if table.notes else [])]
+    numbers: list[Block] = [Table(header, rows), *([Text(table.notes)] if table.notes else [])]
     several = any(row.seeds > 1 for row in table.rows)
     bands = "Lines are means over seeds, bands reach from the worst seed to the best." if pictures and several else ""
     by_length: list[Block] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -36,7 +36,6 @@ from locant.lab.variants import (
     split_variant,
 )
 from locant.models.config import TransformerConfig
-from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.rnn import RNN, RNNConfig
 from locant.models.transformer import Transformer, count_parameters
 from locant.text import Corpus, PreparedData, load_corpus, prepare
@@ -142,7 +141,7 @@ class TranslationTask(ComparisonTask):
             measurements.append(MetricValue(metric="training", value=speed, length=length, split=split, reason=reason))
         return Outcome(measurements=tuple(measurements), **facts)
 
-    def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> EncoderDecoder[Any]:
+    def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> Transformer | RNN:
         """Return the untrained model of a variant, its weights those of every other one wherever shapes allow.
 
         Args:
@@ -257,7 +256,7 @@ class HeadsTask(TranslationTask):
         if isinstance(base, TransformerConfig):
             self._with_heads(base, variant)
 
-    def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> EncoderDecoder[Any]:
+    def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> Transformer | RNN:
         """Return an untrained model with that many heads, its weights those of every other variant."""
         torch.manual_seed(seed)
         return Transformer(self._with_heads(base, variant))
