@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -149,15 +149,26 @@ def busy_core() -> Iterator[None]:
 
 
 @contextmanager
-def quota(cores: float) -> Iterator[Path]:
-    """Yield the file of processes of a control group with a quota."""
-    group = Path("/sys/fs/cgroup/locant-contention")
-    group.mkdir()
-    try:
-        (group / "cpu.max").write_text(f"{int(cores * 100_000)} 100000")
-        yield group / "cgroup.procs"
-    finally:
-        group.rmdir()
+def quota(cores: float) -> Iterator[Path | None]:
+    """Yield the file of processes of a control group with a quota; ``None`` where none can be made."""
+    allowed = str(int(cores * 100_000))
+    places = {
+        Path("/sys/fs/cgroup"): {"cpu.max": f"{allowed} 100000"},
+        Path("/sys/fs/cgroup/cpu"): {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": allowed},
+    }
+    for root, files in places.items():
+        group = root / "locant-contention"
+        with suppress(OSError):
+            group.mkdir()
+            try:
+                if all((group / name).exists() for name in files):
+                    for name, text in files.items():
+                        (group / name).write_text(text)
+                    yield group / "cgroup.procs"
+                    return
+            finally:
+                group.rmdir()
+    yield None
 
 
 def under(condition: str, script: str, arguments: list[object]) -> float | None:
@@ -167,12 +178,9 @@ def under(condition: str, script: str, arguments: list[object]) -> float | None:
         arguments = [str(part).replace(f"-1x{CORES}", "-1x1").replace(f"-{CORES}x1", "-1x1") for part in arguments]
         environment["OMP_NUM_THREADS"] = "1"
     with ExitStack() as stack:
-        group = None
-        if condition == "quota":
-            try:
-                group = stack.enter_context(quota(QUOTA))
-            except OSError:
-                return None  # no control group can be made here
+        group = stack.enter_context(quota(QUOTA)) if condition == "quota" else None
+        if condition == "quota" and group is None:
+            return None
         if condition == "busy core":
             stack.enter_context(busy_core())
         found = alone(HERE / script, *arguments, environment=environment, timeout=LONGEST, group=group)
@@ -222,7 +230,9 @@ def limits() -> dict[str, float]:
 
 def show(record: Record) -> None:
     """Print all tables of a record: medians over the rounds, and how many times faster Locant is."""
-    print(f"{record['machine']}. {', '.join(f'{name} {number}' for name, number in record['packages'].items())}.")
+    print(
+        f"{record['machine']}. {', '.join(f'{name} {number}' for name, number in record.get('packages', {}).items())}."
+    )
     results = record["results"]
     if any("quiet" in found for found in results.values()):
         print(f"\n{contention_table(results)}")
