@@ -252,7 +252,7 @@ bench-web: $(VENV)/dev
 # Exact versions of all that Locant is developed with, what others bring along included, as .venv holds them.
 lock: $(VENV)/dev
 	echo "# Written by \`make lock\`; \`make audit\` looks these up." > locked.txt
-	$(BIN)/pip freeze --exclude-editable | sed 's/+.*//' >> locked.txt
+	$(BIN)/pip freeze --all --exclude-editable | sed -e 's/+.*//' -e '/^pip==/d' >> locked.txt
 
 # Known faults of these, by pip-audit in an environment of its own; asks PyPI over the network, and fails where it does not
 # answer for each of them.
