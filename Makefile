@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 endif
 
-.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation both-directions bench bench-kernels bench-contention bench-serve bench-scale bench-positions bench-gpu test-gpu adaptation defaults nanogpt lock audit clean
+.PHONY: demo test tests test-slow lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation bench bench-kernels bench-contention bench-serve bench-scale bench-positions bench-gpu test-gpu adaptation defaults lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -146,10 +146,6 @@ multi30k: $(VENV)/dev
 	$(BIN)/locant evaluate runs/multi30k-en-de
 	$(BIN)/locant report runs/multi30k-en-de
 
-# Slow: an hour. Both directions first, then one, from the same text and its translations. MULTI30K=folder as above
-both-directions: $(VENV)/dev
-	$(BIN)/python benchmarks/quality/both_directions.py runs/both-directions --multi30k $(MULTI30K)
-
 # Slow: three trainings of nine minutes. A teacher, its student, and the student's model without a teacher; ends with a table.
 distillation: $(VENV)/dev
 	rm -rf $(DISTILLATION)
@@ -168,7 +164,6 @@ adaptation: $(VENV)/dev
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/pip install --quiet --constraint constraints.txt torch
 	.venv-bench/bin/pip install --quiet --constraint constraints.txt --editable '.[corpora,ctranslate2]' --requirement benchmarks/requirements.txt
-	.venv-bench/bin/pip install --quiet --constraint constraints.txt --no-deps joeynmt==2.3.0
 	@touch $@
 
 bench-positions: .venv-bench/bin/locant
@@ -186,10 +181,6 @@ bench-gpu:
 	$(PYTHON) benchmarks/positions/rotation.py --device cuda
 	$(PYTHON) benchmarks/positions/score_bias.py --device cuda
 	$(PYTHON) benchmarks/speed/batch_sizes.py --device cuda
-
-# nanoGPT with the changes of docs/own-model.md against the model of that page. NANOGPT=folder with nanoGPT's model.py
-nanogpt: $(VENV)/dev
-	$(BIN)/python benchmarks/positions/nanogpt.py $(NANOGPT)
 
 # Every task of the lab with two schemes, in minutes.
 lab-smoke: $(VENV)/dev
@@ -228,12 +219,9 @@ alignments: .venv-align/bin/locant
 chapters: $(VENV)/dev
 	$(BIN)/python benchmarks/quality/chapters.py $(RUN)
 
-# How many terms of glossaries are in translations and what they cost in BLEU, of a run with a test text; by default one of
-# a made-up language, which takes some minutes.
-MADE_UP := runs/made-up
+# How many terms of glossaries are in translations and what they cost in BLEU, of a run with a test text. RUN=folder
 glossaries: $(VENV)/dev
-	test -d $(MADE_UP) || $(BIN)/python benchmarks/quality/made_up_language.py $(MADE_UP)
-	$(BIN)/python benchmarks/quality/glossaries.py $(MADE_UP)
+	$(BIN)/python benchmarks/quality/glossaries.py $(RUN)
 
 # Training, also on real text, and translating, side by side with the peers; takes hours. One round each (--rounds 1) is 45 minutes.
 bench: .venv-bench/bin/locant
@@ -247,7 +235,7 @@ bench-kernels: $(VENV)/dev
 
 # The same beside a process that keeps a core busy, and under a quota; takes about half an hour.
 bench-contention: .venv-bench/bin/locant
-	.venv-bench/bin/python benchmarks/speed/contention.py --output contention.json
+	.venv-bench/bin/python benchmarks/speed/run.py contention --rounds 1 --seconds 5 --output contention.json
 
 # Preparation of 1, 4 and 16 million pairs; ends in at most MINUTES and takes 10 GB of disk. Without MULTI30K=folder the text
 # is from Bibles.
@@ -263,7 +251,8 @@ bench-web: $(VENV)/dev
 
 # Exact versions of all that Locant is developed with, what others bring along included, as .venv holds them.
 lock: $(VENV)/dev
-	$(BIN)/python tools/locked.py > locked.txt
+	echo "# Written by \`make lock\`; \`make audit\` looks these up." > locked.txt
+	$(BIN)/pip freeze --all --exclude-editable | sed -e 's/+.*//' -e '/^pip==/d' >> locked.txt
 
 # Known faults of these, by pip-audit in an environment of its own; asks PyPI over the network, and fails where it does not
 # answer for each of them.
@@ -275,9 +264,9 @@ audit: .venv-audit/bin/pip-audit
 	.venv-audit/bin/pip-audit --strict --progress-spinner off --no-deps --disable-pip --requirement locked.txt
 
 # Load on locant serve at 1 to 256 clients, on the loopback address, beside LibreTranslate with the same weights in an
-# environment of its own, and two minutes of overload; then on a model of preset small with random weights. Ends by itself, in
-# about 20 minutes a model. MODELS="runs/one runs/two"; SERVE=--quick takes a third of that. Where LibreTranslate cannot be
-# installed, the rest is measured. The clients are those of wrk, a package of the system.
+# environment of its own, and two minutes of overload. Ends by itself, in about 20 minutes a model. MODELS="runs/one runs/two";
+# SERVE="--seconds 8 --overload 30" takes a third of that. Where LibreTranslate cannot be installed, the rest is measured. The
+# clients are those of wrk, a package of the system.
 MODELS ?= $(DEMO)
 .venv-serve/bin/locant: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-serve
@@ -292,7 +281,7 @@ MODELS ?= $(DEMO)
 
 bench-serve: .venv-serve/bin/locant
 	-$(MAKE) .venv-libretranslate/bin/libretranslate
-	.venv-serve/bin/python benchmarks/serve/run.py $(MODELS) --presets small --libretranslate .venv-libretranslate/bin/libretranslate $(SERVE)
+	.venv-serve/bin/python benchmarks/serve/run.py $(MODELS) --libretranslate .venv-libretranslate/bin/libretranslate $(SERVE)
 
 clean:
 	rm -rf demo lab-smoke build/site build/scale dist $(VENV) .venv-align .venv-bench .venv-wheel .venv-serve .venv-libretranslate .venv-audit

@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--source", default="web")
     parser.add_argument("--target", default="bbe")
-    parser.add_argument("--pairs", type=int, help="train on so many verses of the new text alone")
+    parser.add_argument("--pairs", type=int, help="train on that many verses of the new text alone")
     parser.add_argument(
         "--old-weights", type=int, nargs="+", default=[1], help="old verses for each new one in mixtures"
     )

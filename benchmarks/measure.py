@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 
 Found = TypeVar("Found")
-PACKAGES = ("locant", "torch", "transformers", "x-transformers", "joeynmt", "ctranslate2")
+PACKAGES = ("locant", "torch", "transformers", "x-transformers", "ctranslate2")
 
 
 def alone(
@@ -99,7 +99,7 @@ def row(*cells: object) -> str:
 
 
 def header(*columns: str) -> str:
-    """Return the first two rows of a Markdown table; numbers stand on the right of columns that end with a colon."""
+    """Return the first two rows of a Markdown table; numbers are on the right of columns that end with a colon."""
     ruled = ("---:" if column.endswith(":") else "---" for column in columns)
     return f"{row(*(column.removesuffix(':') for column in columns))}\n{row(*ruled)}"
 

@@ -86,12 +86,12 @@ def test_exports_can_be_pickled(room):
 
 def test_the_page_lists_the_public_names():
     page = PAGE.read_text(encoding="utf-8")
-    assert written(page).strip() == lists().strip(), "write it anew: python tools/api_page.py"
+    assert written(page).strip() == lists().strip(), "write it again: python tools/api_page.py"
 
 
 def test_the_page_of_settings_is_made_of_their_classes():
     assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.page(), (
-        "write it anew: python tools/settings_page.py"
+        "write it again: python tools/settings_page.py"
     )
 
 

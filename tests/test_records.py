@@ -1,4 +1,4 @@
-"""Tables of measurements are their records: every row that a record gives stands on its page, as often as it should."""
+"""Tables of measurements are their records: every row that a record gives is on its page, as often as it should."""
 
 from __future__ import annotations
 

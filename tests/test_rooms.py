@@ -2,8 +2,8 @@
 
 The rule, from the top of the house to the bottom:
 
-* A room imports itself, the rooms below it and the ground floor (modules that every room stands on).
-* ``positions``, ``rotary_configs`` and ``kernels`` stand apart: of all of Locant they may import only what ``APART``
+* A room imports itself, the rooms below it and the ground floor (modules that every room may import).
+* ``positions``, ``rotary_configs`` and ``kernels`` are apart: of all of Locant they may import only what ``APART``
   grants them.
 * The ground floor imports nothing but the ground floor.
 * ``cli`` imports what it likes, and so does its door ``__main__``.
@@ -79,7 +79,7 @@ def allowed(importer: str, imported: str) -> bool:
 
 
 def imported_rooms(tree: ast.Module, module: list[str]) -> Iterator[tuple[int, str]]:
-    """Yield the line and the room of every import of Locant, wherever in the file it stands.
+    """Yield the line and the room of every import of Locant, wherever in the file it is.
 
     Args:
         tree: The module.

@@ -11,7 +11,6 @@ from check_site import check_site
 from make_site import run_sphinx
 from pages import PAGES, ROOT
 from site_crosslinks import crosslink
-from site_extension import mathml
 from site_folder import SiteFolder
 from site_gallery import section
 from site_interactive import PAGES as EXPLORED
@@ -36,11 +35,6 @@ def sources(tmp_path_factory) -> SiteFolder:
     return folder
 
 
-def test_every_page_has_its_place_in_the_navigation(sources):
-    assert ":caption: Project" in sources.texts[Path("index.md")]
-    assert ":caption: More" not in sources.texts[Path("index.md")]
-
-
 def in_navigation(folder: SiteFolder) -> list[str]:
     """The pages that the pages list, in the order of the site."""
     found = []
@@ -61,24 +55,7 @@ def test_every_page_of_the_documentation_is_in_the_navigation_once(sources):
     listed = in_navigation(sources)
     pages = [path.relative_to(ROOT).with_suffix("").as_posix().replace("README", "index") for path in PAGES]
     assert sorted(listed) == sorted(set(pages) - {"index"})
-
-
-def test_a_page_that_is_named_nowhere_is_still_listed(tmp_path):
-    (tmp_path / "docs" / "course").mkdir(parents=True)
-    for name, text in {
-        "README.md": "# First\n",
-        "docs/another.md": "# Another\n",
-        "docs/course/README.md": "# Course\n\n[Two](2.md)\n[One](1.md)\n",
-        "docs/course/1.md": "# One\n",
-        "docs/course/2.md": "# Two\n",
-        "docs/course/3.md": "# Three\n",
-    }.items():
-        (tmp_path / name).write_text(text)
-    folder = SiteFolder(tmp_path / "pages")
-    write_sources(tmp_path, folder)
-    write_navigation(folder)
-    course = ["docs/course/index", "docs/course/2", "docs/course/1", "docs/course/3"]
-    assert in_navigation(folder) == [*course, "docs/another"]
+    assert ":caption: More" not in sources.texts[Path("index.md")], "every page has a caption of its own kind"
 
 
 def test_links_are_replaced_outside_code_only():
@@ -207,16 +184,6 @@ def test_the_model_of_the_site_reads_who_loves_whom_and_fits_into_a_page():
     found = translator.translate(["Den König liebt der Prophet.", "Der König liebt den Propheten."])
     assert [text.split()[1] for text in found] == ["prophet", "king"]
     assert page_model(load_model_folder(folder, device="cpu"))["config"]["position"] == "rotary"
-
-
-def test_names_of_functions_stand_apart_in_formulas():
-    def spaced(formula):
-        text = re.sub(r"\s*\n\s*", "", mathml(formula, block=False)).replace("&ApplyFunction;", "")
-        return re.sub(r"<[^>]*>", "", re.sub(r"<mspace[^>]*>", " ", text))
-
-    assert spaced(r"2\sin a") == "2 sin a"
-    assert spaced(r"\cos\left(x\right)") == "cos(x)"
-    assert spaced(r"\sin x\cos y") == "sin x cos y"
 
 
 def test_a_link_that_leads_nowhere_fails(tmp_path, capfd):

@@ -1,4 +1,4 @@
-"""The lists of public names in docs/api.md; run as a program, this writes them anew."""
+"""The lists of public names in docs/api.md; run as a program, this writes them again."""
 
 from __future__ import annotations
 

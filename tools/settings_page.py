@@ -1,4 +1,4 @@
-"""The reference of all settings, docs/settings.md, from the classes; run as a program, this writes it anew."""
+"""The reference of all settings, docs/settings.md, from the classes; run as a program, this writes it again."""
 
 from __future__ import annotations
 

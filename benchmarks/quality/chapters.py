@@ -3,19 +3,16 @@
     python chapters.py runs/bible-modern-english
 
 The test chapters of a run on the Bible become documents: plain text with a verse a line, text wrapped as in a letter,
-HTML, HTML with a link in a tenth of the verses and in all of them, Word, and SubRip with a cue a verse. Each is
-translated at once, with the usual length of sentences that the run knows, or that a new run of its text would know; the
-wrapped text also with other ones, and without any. By hand the verses are translated as they
-stand in the corpus, and as sentences that a rule without abbreviations cuts. BLEU and chrF count chapters, 20 of them
-by default: what a document says must be the same, wherever it is cut. Processor time is that of the process.
-Needs python-docx.
+HTML, and HTML with a link in a tenth of the verses and in all of them. Each is translated at once, with the usual
+length of sentences that the run knows; the wrapped text also with other ones, and without any. By hand the verses are
+translated one by one. BLEU and chrF count chapters, 20 of them by default: what a document says must be the same,
+wherever it is cut. Processor time is that of the process.
 """
 
 from __future__ import annotations
 
 import argparse
 import html
-import io
 import random
 import re
 import sys
@@ -35,16 +32,13 @@ from locant.documents import DocumentOptions, find_format, translate_document
 from locant.documents.sentences import fitting_splitter, sentence_splitter
 from locant.documents.steps import answer_steps, translation_steps
 from locant.documents.translate import fits_model
-from locant.text import TokenCache
 from locant.text.bible import find_version, read_version
 from locant.text.corpus_settings import BibleCorpus
 from locant.training import load_run_recipe
-from locant.training.defaults import choose_usual_length
 from locant.translation import Translator
 from measure import header, machine, row
 
 Chapter = list[str]
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'“‘])")  # noqa: RUF001
 
 
 @dataclass(frozen=True)
@@ -115,40 +109,6 @@ def read_html(content: bytes, lengths: Sequence[int]) -> list[str]:
     return grouped([html.unescape(re.sub("<[^<>]*>", "", verse)) for verse in found], lengths)
 
 
-def write_word(chapters: Sequence[Chapter]) -> bytes:
-    """Return a document of Word with a paragraph a verse."""
-    import docx
-
-    document, content = docx.Document(), io.BytesIO()
-    for verse in (verse for chapter in chapters for verse in chapter):
-        document.add_paragraph(verse)
-    document.save(content)
-    return content.getvalue()
-
-
-def read_word(content: bytes, lengths: Sequence[int]) -> list[str]:
-    """Return the text of each chapter of a document of Word."""
-    import docx
-
-    return grouped([paragraph.text for paragraph in docx.Document(io.BytesIO(content)).paragraphs], lengths)
-
-
-def write_subtitles(chapters: Sequence[Chapter]) -> bytes:
-    """Return subtitles with a cue a verse, in lines of at most 42 characters."""
-    cues = []
-    for number, verse in enumerate((verse for chapter in chapters for verse in chapter), start=1):
-        minutes, seconds = divmod(6 * number, 60)
-        times = [f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02},{part}" for part in ("000", "900")]
-        cues.append(f"{number}\n{' --> '.join(times)}\n{textwrap.fill(verse, 42)}\n")
-    return "\n".join(cues).encode()
-
-
-def read_subtitles(content: bytes, lengths: Sequence[int]) -> list[str]:
-    """Return the text of each chapter of subtitles."""
-    cues = re.split(r"\n\n(?=\d+\n)", content.decode().strip())
-    return grouped([" ".join(cue.split("\n")[2:]) for cue in cues], lengths)
-
-
 def write_lines(chapters: Sequence[Chapter]) -> bytes:
     """Return a text with a verse a line."""
     return "".join(f"{verse}\n" for chapter in chapters for verse in chapter).encode()
@@ -174,8 +134,6 @@ FORMS = (
     Form("HTML", "html", write_html, read_html),
     Form("HTML, a link in every tenth verse", "html", partial(write_html, share=0.1), read_html),
     Form("HTML, a link in every verse", "html", partial(write_html, share=1.0), read_html),
-    Form("Word", "docx", write_word, read_word),
-    Form("SubRip, a verse a cue", "srt", write_subtitles, read_subtitles),
 )
 
 
@@ -205,9 +163,6 @@ def main() -> int:
     wanted = [" ".join(verses) for verses in references]
     translator = Translator.from_pretrained(options.run, engine=options.engine, device="cpu")
     usual = translator.settings.usual_source_length
-    if usual is None:  # of a run that was trained before there was the rule
-        known, _ = choose_usual_length(recipe, TokenCache(options.run / "cache" / "train"))
-        usual = known.decoding.usual_source_length
     first: dict[str, float] = {}
 
     def show(name: str, translate: Callable[[], Sequence[str]], read: Callable[[Any], Sequence[str]]) -> None:
@@ -223,15 +178,7 @@ def main() -> int:
     print(f"{about}; {translator.engine.name}; {machine()}\n")
     print(header("form", "BLEU", "to by hand", "chrF", "processor time (s)"))
     verses = [verse for chapter in chapters for verse in chapter]
-    cut = [_SENTENCE.split(verse) for verse in verses]
-    sentences = [sentence for each in cut for sentence in each]
-
-    def of_sentences(translations: list[str]) -> list[str]:
-        rows = iter(translations)
-        return grouped([" ".join(next(rows) for _ in each) for each in cut], lengths)
-
     show("by hand, verses", lambda: translator.translate(verses), lambda found: grouped(found, lengths))
-    show("by hand, sentences", lambda: translator.translate(sentences), of_sentences)
     for form in FORMS:
         content = form.write(chapters)
         ways: dict[str, Callable[[], bytes]] = {}

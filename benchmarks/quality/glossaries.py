@@ -5,13 +5,12 @@
 The glossaries come from the text itself, so the reference knows what is right:
 
 - *names*: words that source and reference have alike, with a capital letter inside of sentences; they stay as they are.
-- *words*: source words with the word that the reference has for them wherever they stand.
+- *words*: source words with the word that the reference has for them wherever they are.
 - *made-up words*: ten of these pairs, their translation a word that nobody has seen, in the references too.
 - *made-up names*: ten of the names, a name that nobody has seen for each in sources and references; they stay.
 
-For each: how many terms the model writes by itself; then terms placed by alignment (what Locant does), terms placed
-without one (by their share of the sentence), the search going on behind each term that was placed (prefix-constrained
-decoding, which lets the model go on otherwise; then placed again), and terms put into the source, to be copied.
+For each: how many terms the model writes by itself; then terms placed by alignment (what Locant does), and terms placed
+without one (by their share of the sentence).
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def names(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def words(train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return lower-case source words with other words that the references have wherever these stand.
+    """Return lower-case source words with other words that the references have wherever these are.
 
     A pair is taken if its Dice coefficient in the training text is at least 0.5 and every reference of the test text
     has the one as often as its source has the other.
@@ -137,54 +136,10 @@ def by_alignment(translator: Translator, case: Case, plain: list[str]) -> list[s
     return translator.with_terms(case.glossary, case.sources, plain)
 
 
-def going_on(translator: Translator, case: Case, plain: list[str]) -> list[str]:
-    """Place terms by alignment; behind each that was not there, search on, and place what is lacking then."""
-    found = by_alignment(translator, case, plain)
-    settings, prefix = translator.settings, translator.prefixes.target
-    encode, decode = translator.tokenizers.target.encode, translator.tokenizers.target.decode
-    for number, (source, old) in enumerate(zip(case.sources, plain, strict=True)):
-        done = 0
-        while found[number] != old and (end := _end_of_term(case.glossary, source, found[number], old, done)):
-            begun = encode([found[number][:end]])[0]
-            row, longest = translator.search_input(translator.tokenizers.source.encode([source])[0], settings)
-            room = max(1, longest - len(begun))
-            ((_, hypotheses),) = translator.engine.translate([row], [room], [*prefix, *begun], settings)
-            # Behind the text itself: the vocabulary may not have the characters of a made-up word.
-            known, text = decode([begun, [*begun, *hypotheses[0].tokens]])
-            text = found[number][:end] + text[len(known) :]
-            (found[number],) = translator.with_terms(case.glossary, [source], [text])
-            done = end
-    return found
-
-
-def _end_of_term(glossary: Glossary, source: str, text: str, old: str, done: int) -> int | None:
-    """Return the end of the first term behind ``done`` that the translation did not have at first."""
-    ends = [
-        end
-        for words in {match.words for match in glossary.find(source)}
-        if len(find_words(old, words)) < len(find_words(text, words))
-        for _, end in find_words(text, words)
-        if end > done
-    ]
-    return min(ends, default=None)
-
-
-def in_the_source(translator: Translator, case: Case, plain: list[str]) -> list[str]:
-    """Translate sources that have the translations of terms in their place."""
-    changed = []
-    for source in case.sources:
-        for match in reversed(case.glossary.find(source)):
-            source = source[: match.start] + match.words + source[match.end :]
-        changed.append(source)
-    return translator.translate(changed)
-
-
 METHODS: dict[str, Callable[[Translator, Case, list[str]], list[str]]] = {
     "without a glossary": lambda translator, case, plain: plain,
     "**placed by alignment**": by_alignment,
     "placed without one": without_alignment,
-    "placed, and searched on": going_on,
-    "put into the source": in_the_source,
 }
 
 

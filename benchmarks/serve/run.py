@@ -1,16 +1,14 @@
-"""Load on `locant serve`, beside LibreTranslate with the same weights and beside `locant translate` without a server.
+"""Load on `locant serve`, beside LibreTranslate with the same weights and beside a translator without a server.
 
-Usage: python benchmarks/serve/run.py MODEL... [--text FILE] [--quick] [--seconds 20] [--clients 1,8,64,256]
-           [--presets small] [--libretranslate PROGRAM] [--overload 120] [--output docs/results/serving]
+Usage: python benchmarks/serve/run.py MODEL... [--text FILE] [--seconds 20] [--clients 1,8,64,256]
+           [--libretranslate PROGRAM] [--overload 120] [--output docs/results/serving]
 
 For each model and each number of clients, wrk asks for one sentence after another: short ones (12 words at most)
 and mixed ones, drawn from the text, by default the source side of the test of the model's run. Reported are sentences
 a second, latencies by percentile, refusals, failures, memory and processor time. The overload asks for ten times what
 64 clients were answered, and then looks how soon a single request takes its usual time again; the first model has it.
-With --presets, models with random weights and the first model's tokenizer follow, without LibreTranslate, which would
-not end their sentences. With --quick a load lasts 8 seconds, short sentences are for 64 clients alone, and the
-overload lasts 30 seconds. All of it stays on the loopback address and ends by itself; where a server or a load
-fails, the rest is measured. Nothing else should run meanwhile. Writes OUTPUT.md and OUTPUT.json after each server.
+All of it stays on the loopback address and ends by itself; where a server or a load fails, the rest is measured.
+Nothing else should run meanwhile. Writes OUTPUT.md and OUTPUT.json after each server.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -33,24 +30,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from servers import Server, libretranslate, locant
-from untrained import untrained
 
 from locant.errors import LocantError
 from locant.models import load_model_folder
 from locant.training import load_run_recipe
+from locant.translation import load_translator
 from measure import machine, table, warn_when_busy, write_record
 
 HERE = Path(__file__).parent
 SHORT = 12
 """Words of the longest short sentence."""
-OFFLINE = 100, 500, 20_000
-"""Sentences of the short text that is translated without a server, least and most of the long one."""
-OFFLINE_SECONDS = 20.0
-"""Time that the translation of the long one takes, if it has not too many or too few sentences for that."""
-TURNS = 3
-"""Turns of the translation without a server and of the load that is compared with it, of the clients that come next to
-:data:`COMPARED`: the best of each counts, which other work disturbs least."""
 COMPARED = 64
+"""Clients whose load is followed by the translation without a server, and decides how much the overload asks for."""
 TIMES = 10
 """The overload, in times of what is answered."""
 OVERLOADING, WAITING = 900, 384
@@ -61,11 +52,9 @@ WARM_UP = 3.0
 TIMEOUT = 150
 """Seconds after which an answer counts as failed."""
 COLUMNS = (
-    *("server", "sentences", "clients", "sentences/s", "of offline", "of what is left", "by CPU", "p50", "p95", "p99"),
+    *("server", "sentences", "clients", "sentences/s", "of offline", "by CPU", "p50", "p95", "p99"),
     *("refused", "failed", "MB", "CPU ms"),
 )
-SECONDS, QUICK = (20.0, 120.0), (8.0, 30.0)
-"""Seconds of a load and of the overload, and where it should be quick."""
 
 
 def sentences_of(model: Path, text: Path | None) -> list[str]:
@@ -91,7 +80,7 @@ def bodies_of(text: Path, pair: tuple[str, str]) -> Path:
 
 
 def clients(server: Server, bodies: Path, count: int, seconds: float, pause: float | None = None) -> dict[str, float]:
-    """Return what clients noted in some seconds, and the processor seconds that they took.
+    """Return what clients noted in some seconds.
 
     Args:
         server: Whom they ask.
@@ -103,19 +92,17 @@ def clients(server: Server, bodies: Path, count: int, seconds: float, pause: flo
     command = ["wrk", "--threads", "1", "--connections", str(count), "--duration", f"{max(1, round(seconds))}s"]
     command += ["--timeout", f"{TIMEOUT}s", "--script", str(HERE / "load.lua"), server.address]
     with tempfile.NamedTemporaryFile(suffix=".json") as output:
-        told = {"LOAD_BODIES": str(bodies), "LOAD_OUTPUT": output.name}
+        variables = {"LOAD_BODIES": str(bodies), "LOAD_OUTPUT": output.name}
         if pause is not None:
-            told["LOAD_PAUSE"] = f"{1000 * pause:f}"
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            variables["LOAD_PAUSE"] = f"{1000 * pause:f}"
         done = subprocess.run(
-            command, env={**os.environ, **told}, capture_output=True, text=True, timeout=seconds + TIMEOUT + 60
+            command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=seconds + TIMEOUT + 60
         )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         noted = Path(output.name).read_text(encoding="utf-8")
     if not noted:
         raise SystemExit(f"The load did not begin:\n{done.stderr[-2000:]}")
-    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {**json.loads(noted), "processor_seconds": processor}
+    found: dict[str, float] = json.loads(noted)
+    return found
 
 
 def load(
@@ -137,7 +124,6 @@ def load(
         **{name: found[name] for name in ("answered", "refused", "failed")},
         "megabytes": round(server.megabytes()),
         "server_processor_milliseconds": round(1000 * spent / every, 2),
-        "client_processor_milliseconds": round(1000 * found["processor_seconds"] / every, 3),
     }
 
 
@@ -195,50 +181,19 @@ def overload(server: Server, text: Path, pair: tuple[str, str], capacity: float,
     }
 
 
-class Offline:
-    """The speed of `locant translate`, without the time that it takes to start.
-
-    Args:
-        model: The folder of a model.
-        text: Sentences, one a line.
-        options: Of the command.
-        folder: For files.
-    """
-
-    def __init__(self, model: Path, text: Path, options: list[str], folder: Path) -> None:
-        self._command = [sys.executable, "-m", "locant", "translate", str(model), *options]
-        self._lines, self._folder = text.read_text(encoding="utf-8").splitlines(), folder
-        few, least, most = OFFLINE
-        each = (self._run(least)[0] - self._run(few)[0]) / (least - few)
-        self._many = max(least, min(most, int(OFFLINE_SECONDS / each) if each > 0 else most))
-        self._turns: list[tuple[tuple[float, float], tuple[float, float]]] = []
-
-    def _run(self, count: int) -> tuple[float, float]:
-        """Return the seconds and the processor time of so many sentences."""
-        source = self._folder / f"{count}.txt"
-        chosen = (self._lines * -(-count // len(self._lines)))[:count]
-        source.write_text("".join(f"{line}\n" for line in chosen), encoding="utf-8")
-        files = ["--input", str(source), "--output", f"{source}.out"]
-        start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([*self._command, *files], check=True, capture_output=True)
-        seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-        return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    def measure(self) -> None:
-        """Translate a short and a long text: the difference between the two is translation alone."""
-        self._turns.append((self._run(OFFLINE[0]), self._run(self._many)))
-
-    def best(self) -> dict[str, float]:
-        """Return the speed and the processor time of a sentence, of each the best that was measured."""
-        seconds, processor = (
-            min(longer[kind] for _, longer in self._turns) - min(shorter[kind] for shorter, _ in self._turns)
-            for kind in range(2)
-        )
-        more = self._many - OFFLINE[0]
-        return {
-            "sentences_per_second": round(more / seconds, 2),
-            "processor_milliseconds": round(1000 * processor / more, 2),
-        }
+def offline(model: Path, text: Path, beam: int, seconds: float) -> dict[str, float]:
+    """Return the speed of a translator without a server, and the processor time of a sentence."""
+    lines = text.read_text(encoding="utf-8").splitlines()
+    translator, _ = load_translator(model, engine="auto", device="cpu")
+    translator.translate(lines[:8], beam=beam)
+    begun, spent, count = time.perf_counter(), time.process_time(), 0
+    while time.perf_counter() - begun < seconds:
+        translator.translate(lines, beam=beam)
+        count += len(lines)
+    return {
+        "sentences_per_second": round(count / (time.perf_counter() - begun), 2),
+        "processor_milliseconds": round(1000 * (time.process_time() - spent) / count, 2),
+    }
 
 
 def texts_of(sentences: list[str], work: Path, count: int) -> dict[str, Path]:
@@ -253,7 +208,7 @@ def texts_of(sentences: list[str], work: Path, count: int) -> dict[str, Path]:
 
 
 def measure(
-    model: Path, sentences: list[str], options: argparse.Namespace, work: Path, *, first: bool, peer: bool
+    model: Path, sentences: list[str], options: argparse.Namespace, work: Path, *, first: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the measurements of a model, more of them each time.
 
@@ -263,7 +218,6 @@ def measure(
         options: Of the command.
         work: A folder for files.
         first: Whether it has the overload.
-        peer: Whether LibreTranslate serves it as well.
     """
     found = load_model_folder(model, device="meta")
     # A model within one language is served between two codes all the same: LibreTranslate asks for two.
@@ -275,7 +229,7 @@ def measure(
     result["offline"] = {}
     compared = min(options.clients, key=lambda count: abs(count - COMPARED))
     servers = [("Locant", lambda: locant(model, *pair, *engine))]
-    if options.libretranslate and peer:
+    if options.libretranslate:
         other = work / "libretranslate"
         servers.append(("LibreTranslate", lambda: libretranslate(options.libretranslate, model, *pair, other)))
     for name, start in servers:
@@ -284,20 +238,13 @@ def measure(
             with start() as server:
                 for kind, path in texts.items():
                     bodies = bodies_of(path, pair)
-                    if name == "Locant":
-                        alone = Offline(model, path, engine, work)
-                    for count in [compared] if options.quick and kind == "short" else options.clients:
-                        turns = []
-                        for _ in range(TURNS if name == "Locant" and count == compared else 1):
-                            turns.append(load(server, bodies, count, options.seconds))
-                            if name == "Locant" and count == compared:
-                                alone.measure()
-                        row = max(turns, key=lambda turn: turn["sentences_per_second"])
+                    for count in options.clients:
+                        row = load(server, bodies, count, options.seconds)
                         rows.setdefault(kind, []).append(row)
                         print(model.name, name, kind, row, flush=True)
-                    if name == "Locant":
-                        result["offline"][kind] = alone.best()
-                        print(model.name, "offline", kind, result["offline"][kind], flush=True)
+                        if name == "Locant" and count == compared:
+                            result["offline"][kind] = offline(model, path, options.beam, options.seconds)
+                            print(model.name, "offline", kind, result["offline"][kind], flush=True)
                 if name == "Locant" and first and options.overload > 0:
                     many = next(row for row in rows["mixed"] if row["clients"] == compared)
                     row = overload(server, texts["mixed"], pair, many["sentences_per_second"], options.overload)
@@ -310,17 +257,11 @@ def measure(
         yield result
 
 
-def left_by_clients(row: dict[str, Any]) -> float:
-    """Return the share of the machine's processor time that the clients of a load have not taken."""
-    taken = row["sentences_per_second"] * row["client_processor_milliseconds"] / 1000
-    return 1 - taken / len(os.sched_getaffinity(0))
-
-
 def shares_of(row: dict[str, Any], offline: dict[str, float]) -> tuple[str, ...]:
-    """Return a load's shares of the offline speed, of what clients leave of it, and of its processor time."""
-    share = row["sentences_per_second"] / offline["sentences_per_second"]
-    by_processor = offline["processor_milliseconds"] / row["server_processor_milliseconds"]
-    return tuple(f"{each:.0%}" for each in (share, share / left_by_clients(row), by_processor))
+    """Return a load's shares of the offline speed and, by sentence, of its processor time."""
+    speed = row["sentences_per_second"] / offline["sentences_per_second"]
+    processor = offline["processor_milliseconds"] / row["server_processor_milliseconds"]
+    return f"{speed:.0%}", f"{processor:.0%}"
 
 
 def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
@@ -331,17 +272,11 @@ def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
         f"{machine()}; beam {options.beam}; `make bench-serve`. Server and clients share the machine and the loopback "
         "address. Each client asks for one sentence after another; times are milliseconds, as wrk writes them down: a "
         "request that takes more than twice as long as others counts for those that its client could have made "
-        "meanwhile, too. Memory is that of all processes of the server, CPU the processor time of a request: of the "
-        "server, and of the client. Beside the share of the offline speed stands that of what would be left of it, had "
-        "the offline translation to leave to the clients the processor time that they took; by CPU is the processor "
-        "time of a sentence offline as a share of the server's, which other work on the machine changes less. The "
-        "offline speed is the difference between a "
-        f"long and a short text. It and the load of {COMPARED} clients are measured in turns, and of each the best of "
-        f"{TURNS} counts. Short sentences have {SHORT} "
-        "words at most. LibreTranslate has the same weights (`locant export --to argos`), its own beam and computes in "
-        "the type that it chooses; it cuts texts into sentences by rules of spaCy, because the models that it would "
-        "fetch for it are "
-        "not there.",
+        "meanwhile, too. Memory is that of all processes of the server, CPU the processor time of a request. By CPU is "
+        "the processor time of a sentence offline as a share of the server's, which other work on the machine changes "
+        f"less. Short sentences have {SHORT} words at most. LibreTranslate has the same "
+        "weights (`locant export --to argos`), its own beam and computes in the type that it chooses; it cuts texts "
+        "into sentences by rules of spaCy, because the models that it would fetch for it are not there.",
     ]
     for result in results:
         lines += ["", f"## {result['model']}, {result['parameters']:,} parameters", ""]
@@ -349,18 +284,17 @@ def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
         for server, kinds in result["servers"].items():
             for kind, rows in kinds.items():
                 for row in rows:
-                    shares = shares_of(row, result["offline"][kind]) if kind in result["offline"] else ("",) * 3
+                    shares = shares_of(row, result["offline"][kind]) if kind in result["offline"] else ("",) * 2
                     times = (f"{row[name]:g}" for name in ("p50", "p95", "p99"))
-                    processor = (f"{row[f'{side}_processor_milliseconds']:g}" for side in ("server", "client"))
                     speed = (server, kind, row["clients"], row["sentences_per_second"])
                     failures = (row["refused"], row["failed"], row["megabytes"])
-                    cells.append([*speed, *shares, *times, *failures, " + ".join(processor)])
+                    cells.append([*speed, *shares, *times, *failures, row["server_processor_milliseconds"]])
         lines.append(table(COLUMNS, cells))
         speeds = "; ".join(
             f"{kind} {found['sentences_per_second']:g} sentences a second, {found['processor_milliseconds']:g} ms"
             for kind, found in result["offline"].items()
         )
-        lines += ["", f"`locant translate`, speed and processor time of a sentence: {speeds}."]
+        lines += ["", f"Without a server, speed and processor time of a sentence: {speeds}."]
         for why in result.get("missing", []):
             lines += ["", why]
         if over := result.get("overload"):
@@ -381,20 +315,13 @@ def main() -> None:
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="run or model folder")
     parser.add_argument("--text", type=Path, help="sentences, one a line; by default the test of each model's run")
     parser.add_argument("--sentences", type=int, default=500, help="how many of them")
-    parser.add_argument("--quick", action="store_true", help="shorter loads, and fewer of them")
-    parser.add_argument("--seconds", type=float, help="of each load (20)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each load")
     parser.add_argument("--clients", type=lambda text: [int(one) for one in text.split(",")], default=[1, 8, 64, 256])
     parser.add_argument("--beam", type=int, default=4, help="LibreTranslate's is 4")
     parser.add_argument("--libretranslate", type=Path, metavar="PROGRAM", help="LibreTranslate's program")
-    parser.add_argument("--overload", type=float, metavar="SECONDS", help="(120) 0 leaves it out")
-    parser.add_argument(
-        "--presets", nargs="*", default=[], help="presets of models with random weights, measured as well"
-    )
+    parser.add_argument("--overload", type=float, default=120.0, metavar="SECONDS", help="0 leaves it out")
     parser.add_argument("--output", type=Path, default=Path("docs/results/serving"), help="without .md and .json")
     options = parser.parse_args()
-    seconds, overloading = QUICK if options.quick else SECONDS
-    options.seconds = options.seconds or seconds
-    options.overload = overloading if options.overload is None else options.overload
     if not shutil.which("wrk"):
         raise SystemExit("The clients are those of wrk, which is not installed; Debian's package is wrk.")
     if options.libretranslate and not options.libretranslate.exists():
@@ -404,14 +331,12 @@ def main() -> None:
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="bench-serve-") as place:
         work = Path(place)
-        presets = [untrained(name, options.models[0], work / f"preset {name}") for name in options.presets]
-        for model in [*options.models, *presets]:
-            trained = model not in presets
-            sentences = sentences_of(model if trained else options.models[0], options.text)
+        for model in options.models:
+            sentences = sentences_of(model, options.text)
             own = work / str(len(results))
             own.mkdir()
             done = list(results)
-            for result in measure(model, sentences, options, own, first=not done, peer=trained):
+            for result in measure(model, sentences, options, own, first=not done):
                 results = [*done, result]
                 record = options.output.with_suffix(".json")
                 write_record(record, beam=options.beam, seconds=options.seconds, models=results)

@@ -60,7 +60,7 @@ def libretranslate(program: Path, model: Path, source: str, target: str, work: P
     """Run LibreTranslate with the weights of a model until the block ends.
 
     LibreTranslate downloads models of its own unless it finds two, so the package is there in both directions. What
-    cuts text into sentences it fetches, too, unless it is told to do so by spaCy and each package brings an empty
+    cuts text into sentences it fetches, too, unless it should use spaCy and each package brings an empty
     pipeline of spaCy's: then it cuts at full stops by spaCy's rules, which takes less time than a model.
     """
     store = work / "packages"
@@ -77,8 +77,8 @@ def libretranslate(program: Path, model: Path, source: str, target: str, work: P
     cached.touch()  # or it looks for a model that no package here asks for
     command = [str(program), "--host", HOST, "--disable-files-translation", "--threads", "64"]
     own = {f"XDG_{kind.upper()}_HOME": str(work / kind) for kind in ("cache", "data", "config")}
-    told = {**own, "ARGOS_PACKAGES_DIR": str(store), "ARGOS_CHUNK_TYPE": "SPACY"}
-    with _running("LibreTranslate", [*command, "--port"], **told) as server:
+    variables = {**own, "ARGOS_PACKAGES_DIR": str(store), "ARGOS_CHUNK_TYPE": "SPACY"}
+    with _running("LibreTranslate", [*command, "--port"], **variables) as server:
         yield server
 
 

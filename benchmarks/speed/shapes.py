@@ -33,7 +33,7 @@ class Shape:
         return 3 * 2 * tokens * (encoder + decoder + attention)
 
     def decoding_flops(self, length: int) -> float:
-        """The same of translating one token of a sentence of so many tokens, its share of the encoder included."""
+        """The same of translating one token of a sentence of that many tokens, its share of the encoder included."""
         square, forward = self.d_model**2, self.d_model * self.d_ff
         encoder = self.layers * (4 * square + 2 * forward) + self.layers * 2 * square
         decoder = self.layers * (6 * square + 2 * forward) + self.d_model * self.vocabulary

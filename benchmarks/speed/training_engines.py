@@ -15,7 +15,7 @@ from shapes import Shape, locant_model, marian_model
 from torch import Tensor, nn
 
 from locant.runtime import has_fast_bfloat16, keep_freed_memory, limit_onednn_cache
-from locant.text import BOS, EOS, PAD, UNK
+from locant.text import EOS, PAD
 
 _SDPA = nn.functional.scaled_dot_product_attention
 PRECISION = torch.bfloat16 if has_fast_bfloat16(torch.device("cpu")) else torch.float32
@@ -105,7 +105,7 @@ def transformers(shape: Shape, padded: bool) -> TrainingEngine:
     model = marian_model(shape, pad_token_id=PAD, dropout=0.1)
 
     def logits(source: Tensor, target: Tensor) -> Tensor:
-        # The target's padding needs no mask: it stands behind all that is learned from.
+        # The target's padding needs no mask: it is behind all that is learned from.
         mask = (source != PAD).long() if padded else None
         return model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
 
@@ -115,7 +115,7 @@ def transformers(shape: Shape, padded: bool) -> TrainingEngine:
 def torch_nn(shape: Shape, padded: bool) -> TrainingEngine:
     """torch.nn.Transformer with embeddings, learned positions and a tied projection around it, in its best form.
 
-    Dropout and norms stand where Locant has them, short texts attend in float32, and freed memory is kept.
+    Dropout and norms are where Locant has them, short texts attend in float32, and freed memory is kept.
     """
     keep_freed_memory()
     limit_onednn_cache()
@@ -157,85 +157,8 @@ def torch_nn(shape: Shape, padded: bool) -> TrainingEngine:
     return plain(model, model)
 
 
-def x_transformers(shape: Shape, padded: bool) -> TrainingEngine:
-    """XTransformer of x-transformers."""
-    from x_transformers import XTransformer
-
-    sides = {
-        f"{side}_{name}": value
-        for side in ("enc", "dec")
-        for name, value in {
-            "num_tokens": shape.vocabulary,
-            "depth": shape.layers,
-            "heads": shape.heads,
-            "attn_dim_head": shape.d_model // shape.heads,
-            "ff_mult": shape.d_ff // shape.d_model,
-            "max_seq_len": 512,
-            "layer_dropout": 0.0,
-            "ff_dropout": 0.1,
-            "emb_dropout": 0.1,
-            "attn_flash": True,
-        }.items()
-    }
-    model = XTransformer(dim=shape.d_model, tie_token_emb=True, **sides)
-
-    def logits(source: Tensor, target: Tensor) -> Tensor:
-        mask = source != PAD if padded else None
-        memory = model.encoder(source, mask=mask, return_embeddings=True)
-        return model.decoder.net(target, context=memory, context_mask=mask)
-
-    return plain(model, logits)
-
-
-def joeynmt(shape: Shape, padded: bool) -> TrainingEngine:
-    """The Transformer of JoeyNMT, with its own label smoothing; it always has masks."""
-    from joeynmt.model import build_model
-    from joeynmt.vocabulary import Vocabulary
-
-    side = {
-        "type": "transformer",
-        "num_layers": shape.layers,
-        "num_heads": shape.heads,
-        "hidden_size": shape.d_model,
-        "ff_size": shape.d_ff,
-        "dropout": 0.1,
-        "embeddings": {"embedding_dim": shape.d_model, "scale": True},
-    }
-    special = type(
-        "Special",
-        (),
-        {
-            "unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "sep_token": None,
-            "unk_id": PAD, "pad_id": UNK, "bos_id": BOS, "eos_id": EOS, "sep_id": None, "lang_tags": [],
-        },
-    )  # fmt: skip
-    # It insists on its own order: unknown, then padding.
-    vocabulary = Vocabulary([f"t{index}" for index in range(shape.vocabulary - 4)], special)
-    config = {"encoder": side, "decoder": dict(side), "tied_embeddings": True, "tied_softmax": True}
-    model = build_model(config, vocabulary, vocabulary)
-
-    def loss(source: Tensor, target: Tensor, smoothing: float) -> Tensor:
-        model.loss_function = ("crossentropy", smoothing)
-        source, target = (ids ^ (ids < 2) for ids in (source, target))
-        with torch.autocast("cpu", PRECISION, enabled=torch.float32 != PRECISION):
-            total, *_ = model(
-                return_type="loss",
-                src=source,
-                src_mask=(source != UNK).unsqueeze(1),
-                src_length=(source != UNK).sum(1),
-                trg_input=target[:, :-1],
-                trg=target[:, 1:],
-                trg_mask=(target[:, :-1] != UNK).unsqueeze(1),
-            )
-        return total
-
-    return TrainingEngine(model, loss)
-
-
 TRAINING_ENGINES: dict[str, Callable[[Shape, bool], TrainingEngine]] = {
     "locant": locant,
     "transformers": transformers,
     "torch.nn.Transformer": torch_nn,
-    "x-transformers": x_transformers,
-    "joeynmt": joeynmt,
 }

@@ -74,7 +74,7 @@ class Rounds:
     texts: list[str] = field(default_factory=list)
 
     def row(self, tokens: int, native: Rounds) -> dict[str, Any]:
-        """Return the medians, for so many tokens of the native engine's translations."""
+        """Return the medians, for that many tokens of the native engine's translations."""
         took, spent = statistics.median(self.seconds), statistics.median(self.processor)
         count = len(self.texts)
         found = {
@@ -99,7 +99,7 @@ def native_round(translator: Translator, sentences: list[str], found: Rounds) ->
 
 
 def node_round(node: WebNode, sentences: list[str], page: Path, found: Rounds) -> None:
-    """Translate once by the page's program under Node, which begins anew: it remembers what it has translated."""
+    """Translate once by the page's program under Node, which is loaded again: it remembers what it has translated."""
     node.ask("load", str(page))
     start = time.perf_counter()
     answer = node.ask("translate", {"sentences": sentences})
@@ -188,7 +188,7 @@ def report(results: list[dict[str, Any]]) -> str:
         "beam: by the native engine, by the page's program in WebAssembly under Node, and by the page itself in "
         "browsers without a window, which also show every sentence. CPU is processor time, in a browser that of all "
         "its processes. The first translation counts from the opening of a page whose files are local until the "
-        "translation of one sentence is seen; the longest of all rounds stands behind it. The last column counts "
+        "translation of one sentence is seen; the longest of all rounds is behind it. The last column counts "
         "translations other than the native engine's.",
     ]
     for result in results:

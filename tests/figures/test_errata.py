@@ -54,11 +54,9 @@ def turning(radians: float) -> int:
 
 def copying(scheme: str, seen: bool) -> float:
     """The mean that the table of docs/results/lab shows."""
-    folder = ROOT / "docs" / "results" / "lab" / "copy-reverse"
-    tables = json.loads((folder / "results.json").read_text(encoding="utf-8"))["tables"]
-    (table,) = (table for table in tables if table["task"] == "copy")
-    (row,) = (row for row in table["rows"] if row["contender"] == scheme)
-    return row["cells"]["seen" if seen else "unseen"]["mean"]
+    record = ROOT / "docs" / "results" / "lab" / "copy-reverse" / "records" / "copy" / scheme / "seed-1.json"
+    measured = json.loads(record.read_text(encoding="utf-8"))["outcome"]["measurements"]
+    return float(np.mean([one["value"] for one in measured if one["split"] == ("seen" if seen else "unseen")]))
 
 
 def moving_features() -> int:

@@ -13,7 +13,7 @@ from lab_records import TINY
 from locant.cli import main
 from locant.errors import DataError
 from locant.figures import LengthCurve, quality_by_length
-from locant.lab import Comparison, compare, load_records
+from locant.lab import Comparison, compare
 from locant.lab.comparison import save_comparison
 from locant.lab.runner import main as work
 
@@ -38,16 +38,10 @@ def test_everything_is_made_of_records(finished: Path, capsys: pytest.CaptureFix
     for said in ("Copy a row of letters (copy)", "cannot", "Mean reciprocal rank"):
         assert said in shown.out
     files = {path.name for path in finished.iterdir()}
-    assert {"results.md", "results.csv", "results.json", "copy.png", "reverse.png", "report.html"} <= files
+    assert {"results.md", "results.csv", "copy.png", "reverse.png", "report.html"} <= files
     page = (finished / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 2
     assert not re.search(r"""(?:src|href)=["'](?!#)""", page), "everything is in the page"
-    data = json.loads((finished / "results.json").read_text(encoding="utf-8"))
-    mean = data["tables"][0]["rows"][0]["cells"]["at 1"]["mean"]
-    values = [
-        r.outcome.measurements[0].value or 0 for r in load_records(finished) if (r.task, r.variant) == ("copy", "none")
-    ]
-    assert mean == pytest.approx(sum(values) / 2)
 
 
 @pytest.mark.parametrize("name", ["addition", "copy-reverse", "extension", "heads", "tiny-shakespeare", "translation"])
@@ -58,7 +52,7 @@ def test_records_of_earlier_versions_give_the_same_tables(tmp_path: Path, name: 
         (shutil.copytree if (recorded / kept).is_dir() else shutil.copy)(recorded / kept, tmp_path / kept)
     result = compare(output=tmp_path, device="cpu")
     assert result.records
-    assert (result.failures, result.fair) == ([], True)
+    assert (result.failures, result.fair) == ({}, True)
     assert (tmp_path / "results.md").read_bytes() == (recorded / "results.md").read_bytes()
 
 
@@ -90,6 +84,7 @@ def test_a_saved_comparison_goes_on_as_it_is(finished: Path, capsys: pytest.Capt
         (["--task", "copy", "--steps", "2", "--test-lengths", "3,x"], "--test-lengths"),
         (["--task", "copy", "--steps", "2", "optimiser.clip_norm=2"], "'max_grad_norm'"),
         (["--task", "copy", "--steps", "0"], "steps"),
+        (["--task", "copy", "--steps", "2", "--seeds", "0"], "seeds"),
         (["--task", "copy", "--steps", "2", "--at-once", "0"], "--at-once"),
         (["--task", "language-modelling", "--steps", "2"], "--text"),
     ],

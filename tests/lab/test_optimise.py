@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from locant.errors import TrainingError
 from locant.lab import Budget, build_task
 from locant.lab.language_modelling import CharacterTask
 from locant.lab.training import OptimiserSettings, train_language_model
@@ -21,17 +20,6 @@ MODEL = LanguageModelConfig(
     position="learned",
     position_options={"max_positions": 6},
 )
-
-
-def test_weight_decay_leaves_biases_and_gains_alone() -> None:
-    model = LanguageModel(MODEL)
-    adam = OptimiserSettings(weight_decay=0.1).build(model)
-    decays = {id(one): group["weight_decay"] for group in adam.param_groups for one in group["params"]}
-    named = {name: decays[id(one)] for name, one in model.named_parameters()}
-    assert {name for name, decay in named.items() if decay == 0} == {
-        name for name in named if name.endswith("bias") or "norm" in name
-    }
-    assert set(named.values()) == {0.0, 0.1}
 
 
 def test_updates_are_those_of_a_loop_written_by_hand() -> None:
@@ -67,20 +55,8 @@ def test_updates_are_those_of_a_loop_written_by_hand() -> None:
         if name.endswith("query_key_value.bias"):
             continue  # a bias of the keys changes no attention: its gradient is nothing but rounding
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5, msg=name)
-    assert result.training_loss == pytest.approx(loss.item(), rel=1e-5)
-    assert (result.steps, result.tokens) == (3, 10 + 8 + 10)
-
-
-def test_a_loss_that_is_no_number_stops_training_before_the_weights_change() -> None:
-    torch.manual_seed(1)
-    model = LanguageModel(MODEL)
-    with torch.no_grad():
-        model.embedding.weight[3] = torch.inf
-    before = {name: one.clone() for name, one in model.named_parameters()}
-    batch = LanguageModelBatch(torch.full((1, 3), 3), torch.full((1, 3), 3), 3)
-    with pytest.raises(TrainingError, match=r"the loss was (nan|inf) and .* at step 1"):
-        train_language_model(model, iter([batch]), Budget(steps=1), OptimiserSettings(), lambda _: None)
-    assert all(torch.equal(one, before[name]) for name, one in model.named_parameters())
+    assert result["training_loss"] == pytest.approx(loss.item(), rel=1e-5)
+    assert (result["steps"], result["tokens"]) == (3, 10 + 8 + 10)
 
 
 def test_the_defaults_are_nanogpts_small_setting() -> None:
@@ -91,7 +67,3 @@ def test_the_defaults_are_nanogpts_small_setting() -> None:
     assert (model.layers, model.heads, model.d_model, model.d_ff, model.dropout) == (4, 4, 128, 4 * 128, 0.0)
     assert (task.train_length, task.batch) == (64, 12)
     assert (optimiser.beta2, optimiser.weight_decay, optimiser.max_grad_norm) == (0.99, 0.1, 1.0)
-    rate = optimiser.rate(Budget(steps=2000), d_model=128)
-    for step in range(100, 2001, 100):
-        coefficient = 0.5 * (1 + math.cos(math.pi * (step - 100) / (2000 - 100)))
-        assert rate(step, 2000) == pytest.approx(1e-4 + coefficient * (1e-3 - 1e-4), rel=1e-6)

@@ -1,4 +1,4 @@
-"""Does the README's jobs with the installed package, in small: run in an empty folder, it needs no compiler."""
+"""Does the jobs of the README with the installed package and its kernels, in small: in an empty folder, no compiler."""
 
 import json
 import random
@@ -12,10 +12,15 @@ from starlette.testclient import TestClient
 
 import locant
 from locant.cli import main
+from locant.kernels import attention, cross_entropy, layer_norm, rotation
+from locant.kernels.variants import choose
 from locant.server import ModelPlace, ServerSettings, build_app, load_models
 
 README = Path(__file__).parents[2] / "README.md"
 print(locant.__file__)  # noqa: T201
+assert choose() is not None
+for kernel in (attention, cross_entropy, layer_norm, rotation):
+    assert kernel.KERNEL.usable()
 
 
 def run(line: str) -> None:
@@ -44,7 +49,7 @@ run(
     "model.preset=tiny cleaning.duplicates=false"
 )
 run("evaluate en-de")
-run("translate en-de dogs")
+run("translate en-de dogs --engine compiled")
 run("report en-de --output en-de.html")
 models, _ = load_models([ModelPlace("en-de", source="en", target="de")], engine="auto")
 with TestClient(build_app(models, ServerSettings())) as client:

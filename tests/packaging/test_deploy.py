@@ -137,8 +137,8 @@ def test_commands_have_options_that_there_are(capsys):
         main(["serve", "--help"])
     known = capsys.readouterr().out
     service = yaml.safe_load(COMPOSE.read_text())["services"]["locant"]
-    told = " ".join(service["command"]) + UNIT.read_text() + DOCKERFILE.read_text()
-    options = {word.strip('",') for word in told.split() if word.strip('",').startswith("--")}
+    texts = " ".join(service["command"]) + UNIT.read_text() + DOCKERFILE.read_text()
+    options = {word.strip('",') for word in texts.split() if word.strip('",').startswith("--")}
     serve = {option for option in options if option in ("--host", "--port", "--keys", "--workers")}
     assert serve >= {"--host", "--port"}
     assert all(option in known for option in serve)

@@ -47,7 +47,8 @@ def test_versions_with_known_faults_are_not_accepted(name: str) -> None:
 
 def test_every_dependency_is_locked_at_a_version_that_is_accepted() -> None:
     lines = (Path(__file__).parents[2] / "locked.txt").read_text(encoding="utf-8").splitlines()
-    locked = dict(line.split("==") for line in lines if not line.startswith("#"))
+    pairs = (line.split("==") for line in lines if not line.startswith("#"))
+    locked = {canonicalize_name(name): version for name, version in pairs}
     groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
     for requirement in (Requirement(text) for group in groups for text in group):
         name = canonicalize_name(requirement.name)

@@ -1,4 +1,4 @@
-"""The images of the course; run as a program, this draws them anew with the commands that stand below them.
+"""The images of the course; run as a program, this draws them again with the commands below them.
 
 ``python tests/support/course_images.py [NAME ...]`` draws all of them, or those of the given names.
 """

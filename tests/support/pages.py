@@ -36,7 +36,7 @@ class Block:
     Attributes:
         page: Its file.
         line: Number of its first line.
-        language: What stands after the opening fence.
+        language: What is after the opening fence.
         code: Its text.
         not_run: Why it is not run, from a comment ``<!-- not run: reason -->`` on the line before it.
     """
@@ -59,7 +59,7 @@ class Command:
     Attributes:
         line: What is typed.
         output: What a page shows as its answer; ``None`` where it shows none.
-        block: Where it stands.
+        block: Where it is.
     """
 
     line: str

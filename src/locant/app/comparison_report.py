@@ -10,13 +10,11 @@ from locant.figures import FigureData, LengthCurve, quality_by_length, svg
 from locant.lab import Comparison, Record
 from locant.lab.record import check_fairness
 from locant.lab.tables import (
-    Curve,
     ResultTable,
+    Row,
     definitions,
-    mean_ranks,
-    quality_and_cost,
-    rank_rows,
-    rank_sentences,
+    lines_of,
+    rank_lines,
     result_tables,
     tables_by_length,
     verdict,
@@ -38,8 +36,13 @@ def comparison_report(comparison: Comparison, records: Sequence[Record], command
     """
     tables = result_tables(comparison, records)
     sections = [Section(f"{table.task.title} ({table.task.name})", _task(table)) for table in tables]
-    if mean_ranks(records):
-        sections.append(Section("Mean reciprocal rank", _ranks(records)))
+    if ranks := rank_lines(records):
+        said = (
+            "For every task and seed the variants are ranked by their mean exact match over all lengths; 1 would "
+            "be first everywhere. Equal ones share the mean of their ranks, and a length that a scheme cannot reach "
+            "counts as no right answer."
+        )
+        sections.append(Section("Mean reciprocal rank", [Table(ranks[0], ranks[1:]), Text([said])]))
     sections.append(Section("The same for all", _fairness(records)))
     sections.append(Section("How it was made", [_machine(comparison, records), Code(command, "Runs it again.")]))
     variants = list(dict.fromkeys(record.variant for record in records))
@@ -65,13 +68,12 @@ def length_figures(table: ResultTable) -> Iterator[tuple[str, FigureData]]:
     trained = getattr(table.task, "train_length", None)
     exact = table.task.averages_lengths
     figures = [
-        (key, condition, curves)
-        for key, of_metric in table.curves.items()
-        for condition, curves in _by_condition(of_metric).items()
+        (metric, condition, lines)
+        for key, metric in table.task.metrics.items()
+        for condition in dict.fromkeys(row.condition for row in table.rows)
+        if (lines := [_line(row, key) for row in table.rows if row.condition == condition and key in row.curves])
     ]
-    for number, (key, condition, curves) in enumerate(figures):
-        metric = table.task.metrics[key]
-        lines = [_line(curve) for curve in curves]
+    for number, (metric, condition, lines) in enumerate(figures):
         values = [value for line in lines for of_length in line.values.values() for value in of_length]
         if values:
             yield (
@@ -90,18 +92,10 @@ def length_figures(table: ResultTable) -> Iterator[tuple[str, FigureData]]:
             )
 
 
-def _by_condition(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
-    """Group curves by condition."""
-    found: dict[str, list[Curve]] = {}
-    for curve in curves:
-        found.setdefault(curve.condition, []).append(curve)
-    return {condition: of_one for condition, of_one in found.items() if any(curve.values for curve in of_one)}
-
-
-def _line(curve: Curve) -> LengthCurve:
-    reached = {length: [v for v in values if v is not None] for length, values in curve.values.items()}
+def _line(row: Row, metric: str) -> LengthCurve:
+    reached = {length: [v for v in values if v is not None] for length, values in row.curves[metric].items()}
     missing = [length for length, values in reached.items() if not values]
-    label = curve.variant + (f" (cannot from {missing[0]:,})" if missing and missing[0] != min(reached) else "")
+    label = row.variant + (f" (cannot from {missing[0]:,})" if missing and missing[0] != min(reached) else "")
     return LengthCurve(label, reached)
 
 
@@ -110,26 +104,14 @@ def _task(table: ResultTable) -> list[Block]:
         Figure(svg(figure, name=name, description=f"{table.task.title}: quality against length"))
         for name, figure in length_figures(table)
     ]
-    quality, cost = (Table(header, rows) for header, *rows in quality_and_cost(table))
+    header, *rows = lines_of(table)
+    numbers: list[Block] = [Table(header, rows), *([Text(table.notes)] if table.notes else [])]
     several = any(row.seeds > 1 for row in table.rows)
     bands = "Lines are means over seeds, bands reach from the worst seed to the best." if pictures and several else ""
-    notes = [Text(table.notes)] if table.notes else []
     by_length: list[Block] = []
     for metric, lines in tables_by_length(table):
         by_length += [Text([f"{metric.name} against length:"]), Table(lines[0], lines[1:])]
-    return [Text([*definitions(table), *([bands] if bands else [])]), *pictures, quality, *notes, cost, *by_length]
-
-
-def _ranks(records: Sequence[Record]) -> list[Block]:
-    columns, rows = rank_rows(records)
-    said = [
-        "For every task and seed the variants are ranked by their mean exact match over all lengths; 1 would "
-        "be first everywhere. Equal ones share the mean of their ranks, and a length that a scheme cannot reach counts "
-        "as no right answer. The paper trained models of 107 million parameters on lengths up to 20; its rotary "
-        "baseline rotates a quarter of each head.",
-        *rank_sentences(records),
-    ]
-    return [Table(columns, rows), Text(said)]
+    return [Text([*definitions(table), *([bands] if bands else [])]), *pictures, *numbers, *by_length]
 
 
 def _fairness(records: Sequence[Record]) -> list[Block]:

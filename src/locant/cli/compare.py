@@ -115,29 +115,18 @@ def _list_tasks() -> None:
 
 def _show(result: ComparisonResult) -> None:
     from locant.cli.console import PlainConsole
-    from locant.lab.tables import (
-        definitions,
-        mean_ranks,
-        quality_and_cost,
-        rank_rows,
-        rank_sentences,
-        tables_by_length,
-    )
+    from locant.lab.tables import definitions, lines_of, rank_lines, tables_by_length
 
     console = PlainConsole()
     for table in result.tables:
         console.print(f"\n{table.task.title} ({table.task.name})", style="bold")
-        for lines in quality_and_cost(table):
-            print_grid(console, lines)
+        print_grid(console, lines_of(table))
         for sentence in (*definitions(table), *table.notes):
             console.print(sentence, style="dim")
         for metric, lines in tables_by_length(table):
             print_grid(console, lines, f"{metric.name} against length")
-    if mean_ranks(result.records):
-        columns, rows = rank_rows(result.records)
-        print_grid(console, [columns, *rows], "Mean reciprocal rank")
-        for sentence in rank_sentences(result.records):
-            console.print(sentence, style="dim")
+    if ranks := rank_lines(result.records):
+        print_grid(console, ranks, "Mean reciprocal rank")
 
 
 def print_grid(console: PlainConsole, lines: list[list[str]], title: str = "") -> None:

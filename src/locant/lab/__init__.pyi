@@ -11,7 +11,6 @@ from locant.lab.problems import Problem as Problem
 from locant.lab.record import Record as Record
 from locant.lab.record import load_records as load_records
 from locant.lab.runner import ComparisonCallback as ComparisonCallback
-from locant.lab.runner import Failure as Failure
 from locant.lab.runner import run_comparison as run_comparison
 from locant.lab.tables import ResultTable as ResultTable
 from locant.lab.tables import result_tables as result_tables

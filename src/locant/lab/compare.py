@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from locant.errors import UsageError
-from locant.files import write_json, write_text
-from locant.lab.comparison import Comparison, expand_tasks, load_comparison
+from locant.files import write_text
+from locant.lab.comparison import Comparison, Job, expand_tasks, load_comparison
 from locant.lab.record import Check, Record, check_fairness, load_records
-from locant.lab.runner import ComparisonCallback, Failure, run_comparison
-from locant.lab.tables import ResultTable, as_data, csv_text, markdown, result_tables
+from locant.lab.runner import ComparisonCallback, run_comparison
+from locant.lab.tables import ResultTable, csv_text, markdown, result_tables
 from locant.lab.variants import all_schemes, registered
 
 
@@ -26,7 +26,7 @@ class ComparisonResult:
         records: The finished trials.
         tables: One for each task.
         checks: What must be the same for all variants, and whether it is.
-        failures: The trials that failed.
+        failures: The trials that failed, and why.
         written: The files with all tables; none where no trial has finished.
     """
 
@@ -35,7 +35,7 @@ class ComparisonResult:
     records: list[Record]
     tables: list[ResultTable]
     checks: list[Check]
-    failures: list[Failure]
+    failures: dict[Job, str]
     written: list[Path]
 
     @property
@@ -116,8 +116,7 @@ def compare(
     if records:
         write_text(folder / "results.md", markdown(tables, records))
         write_text(folder / "results.csv", csv_text(records))
-        write_json(folder / "results.json", as_data(tables, records))
-        written = [folder / f"results.{kind}" for kind in ("md", "csv", "json")]
+        written = [folder / f"results.{kind}" for kind in ("md", "csv")]
     return ComparisonResult(folder, comparison, records, tables, check_fairness(records), failures, written)
 
 

@@ -6,7 +6,6 @@ Interpolation", and of Peng et al. 2023, "YaRN".
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -17,8 +16,8 @@ from locant.lab.characters import Characters, window_batches
 from locant.lab.language_modelling import CharacterTask
 from locant.lab.task import MetricValue, Outcome, Trial
 from locant.lab.training import train_language_model
-from locant.lab.variants import build_fairly, initial_facts, require_known, split_variant
-from locant.models.language_model import LanguageModel
+from locant.lab.variants import require_known, split_variant
+from locant.models.language_model import LanguageModel, LanguageModelConfig
 from locant.positions.scaling import SCALINGS, scaling_from_options
 from locant.training import Budget
 
@@ -55,13 +54,10 @@ class ContextExtensionTask(CharacterTask):
     def prepare(self, trial: Trial) -> None:
         """Train the rotary model of a seed."""
         characters = self._characters()
-        model = self._model(characters, "none", 1, trial)
-        facts = initial_facts(model)
-        batches = window_batches(characters.train, self.train_length, self.batch, trial.seed)
-        found = train_language_model(model, batches, trial.budget, self.optimiser, trial.progress)
+        model, facts = self._train(self._config(characters, "none", 1), characters, trial)
         with replacing_folder(trial.prepared) as folder:
             write_tensors(folder / "model.safetensors", dict(model.named_parameters()))
-            write_json(folder / "trained.json", {**facts, **asdict(found)})
+            write_json(folder / "trained.json", facts)
 
     def run(self, trial: Trial) -> Outcome:
         """Measure the model under one scaling by every factor, then tune it briefly and measure again."""
@@ -86,7 +82,7 @@ class ContextExtensionTask(CharacterTask):
         return Outcome(measurements=tuple(measurements), text=characters.digest, **trained)
 
     def _trained(self, characters: Characters, trial: Trial, factor: int) -> LanguageModel:
-        model = self._model(characters, trial.variant, factor, trial)
+        model = LanguageModel(self._config(characters, trial.variant, factor)).to(trial.device)
         # The output matrix is the embedding's and stored once.
         weights = load_file(trial.prepared / "model.safetensors", device=str(trial.device))
         model.load_state_dict(weights, strict=False)
@@ -103,9 +99,8 @@ class ContextExtensionTask(CharacterTask):
         name, given = split_variant(variant)
         return {**(self._lengths_of(name, factor) or {}), **given}
 
-    def _model(self, characters: Characters, variant: str, factor: int, trial: Trial) -> LanguageModel:
+    def _config(self, characters: Characters, variant: str, factor: int) -> LanguageModelConfig:
         size, length = characters.vocabulary_size, self.train_length
         config = self.model.config("rotary", size, trained=length, longest=length * factor)
         scaling = {"kind": split_variant(variant)[0], **self._options(variant, factor)}
-        changed = config.with_positions(position="rotary", position_options={"base": self.base, "scaling": scaling})
-        return build_fairly(LanguageModel, changed, trial.seed).to(trial.device)
+        return config.with_positions(position="rotary", position_options={"base": self.base, "scaling": scaling})

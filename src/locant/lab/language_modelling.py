@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 from torch import Tensor
 
 from locant.errors import ConfigError, LocantError
 from locant.lab.characters import Characters, nats_per_character, read_characters, scored_text, window_batches
-from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Published, Trial, split_of
-from locant.lab.training import OptimiserSettings, train_language_model
-from locant.lab.variants import ModelSettings, beyond, build_fairly, initial_facts
-from locant.models.language_model import LanguageModel
-
-TINY_SHAKESPEARE = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
-"""SHA-256 of the text that nanoGPT calls shakespeare_char: 1,115,394 characters."""
-
-_NANOGPT = (
-    Published(
-        "nanoGPT, small",
-        "nats",
-        1.88,
-        "README of nanoGPT, validation loss after 2,000 updates of its small setting for CPUs: learned positions, 4 "
-        "layers, width 128, 4 heads, mean of random windows of 64 characters from the same last tenth of the text",
-    ),
-    Published(
-        "nanoGPT, 10.7M",
-        "nats",
-        1.4697,
-        "README of nanoGPT, best validation loss with learned positions and 10.7 million parameters on a GPU, mean of "
-        "random windows of 256 characters from the same last tenth of the text",
-    ),
-)
+from locant.lab.task import ComparisonTask, Lengths, Metric, MetricValue, Outcome, Trial, split_of
+from locant.lab.training import OptimiserSettings, train_fairly
+from locant.lab.variants import ModelSettings, beyond
+from locant.models.language_model import LanguageModel, LanguageModelConfig
 
 
 class CharacterTask(ComparisonTask):
@@ -45,7 +24,7 @@ class CharacterTask(ComparisonTask):
 
     text: Path | None = Field(None, description="UTF-8 text, .gz too; its last tenth is the test text")
     train_length: int = Field(64, ge=2, description="Characters read at once in training")
-    test_lengths: tuple[int, ...] = Field((), description="By default from half to eight times the trained length")
+    test_lengths: Lengths = Field((), description="By default from half to eight times the trained length")
     stride: int | None = Field(None, ge=1, description="Of sliding windows; by default windows do not overlap")
     test_characters: int = Field(32768, ge=1, description="Characters of the test text that are scored, at most")
     batch: int = Field(12, ge=1, description="Windows in an update")
@@ -92,10 +71,14 @@ class CharacterTask(ComparisonTask):
         return characters
 
     def _scored(self, characters: Characters) -> Tensor:
-        if min(self._lengths) < 1:
-            raise ConfigError(f"Test lengths of '{self.name}' start at 1; got {min(self._lengths)}.")
         assert self.text is not None
         return scored_text(characters.test, self._lengths, self._strides, self.test_characters, self.text)
+
+    def _train(
+        self, config: LanguageModelConfig, characters: Characters, trial: Trial
+    ) -> tuple[LanguageModel, dict[str, Any]]:
+        batches = window_batches(characters.train, self.train_length, self.batch, trial.seed)
+        return train_fairly(config, batches, trial, self.optimiser)
 
     def _measure(self, model: LanguageModel, characters: Characters, condition: str = "") -> list[MetricValue]:
         """Return the likelihood at every length, or why there is none."""
@@ -136,19 +119,11 @@ class LanguageModellingTask(CharacterTask):
         """Return one scheme of each kind."""
         return ("none", "sinusoidal", "learned", "rotary", "t5", "alibi")
 
-    def published(self, text: str) -> tuple[Published, ...]:
-        """Return the validation losses in the README of nanoGPT, for the text they were measured on."""
-        return _NANOGPT if text == TINY_SHAKESPEARE else ()
-
     def run(self, trial: Trial) -> Outcome:
         """Train on windows of one length and read the test text in windows of all lengths."""
         characters = self._characters()
         longest = max(self.train_length, *self._lengths)
         size = characters.vocabulary_size
         config = self.model.config(trial.variant, size, trained=self.train_length, longest=longest)
-        model = build_fairly(LanguageModel, config, trial.seed).to(trial.device)
-        facts = initial_facts(model)
-        batches = window_batches(characters.train, self.train_length, self.batch, trial.seed)
-        found = train_language_model(model, batches, trial.budget, self.optimiser, trial.progress)
-        measurements = tuple(self._measure(model, characters))
-        return Outcome(measurements=measurements, text=characters.digest, **facts, **asdict(found))
+        model, facts = self._train(config, characters, trial)
+        return Outcome(measurements=tuple(self._measure(model, characters)), text=characters.digest, **facts)

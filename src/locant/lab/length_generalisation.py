@@ -7,7 +7,6 @@ and 4: decoder-only models from scratch, answers without a scratchpad, exact mat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import cached_property
 from random import Random
 from types import new_class
@@ -18,9 +17,9 @@ from pydantic import Field
 
 from locant.errors import ConfigError
 from locant.lab.problems import PROBLEMS, Problem
-from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Trial, split_of
-from locant.lab.training import OptimiserSettings, train_language_model
-from locant.lab.variants import ModelSettings, beyond, build_fairly, initial_facts
+from locant.lab.task import ComparisonTask, Lengths, Metric, MetricValue, Outcome, Trial, split_of
+from locant.lab.training import OptimiserSettings, train_fairly
+from locant.lab.variants import ModelSettings, beyond
 from locant.models.language_model import LanguageModel
 from locant.text import PAD
 from locant.training import LanguageModelBatch
@@ -42,7 +41,7 @@ class LengthGeneralisationTask(ComparisonTask):
     problem: ClassVar[Problem]
 
     train_length: int = Field(10, ge=1, description="Longest question trained on; lengths are drawn evenly from 1 on")
-    test_lengths: tuple[int, ...] = Field((), description="By default every length up to twice the trained one")
+    test_lengths: Lengths = Field((), description="By default every length up to twice the trained one")
     test_examples: int = Field(100, ge=1, description="Questions for each test length")
     batch: int = Field(64, ge=1, description="Questions in an update")
     model: ModelSettings = ModelSettings(layers=2, d_model=64, d_ff=256)
@@ -61,8 +60,6 @@ class LengthGeneralisationTask(ComparisonTask):
     def check(self) -> None:
         """Raise ConfigError where the problem has no questions so long."""
         limit, longest = self.problem.max_length, max(self.train_length, *self._lengths)
-        if min(self._lengths) < 1:
-            raise ConfigError(f"Test lengths of '{self.name}' start at 1; got {min(self._lengths)}.")
         if limit is not None and longest > limit:
             raise ConfigError(
                 f"The longest question of '{self.name}' has {limit} {self.length_means}; got length {longest}."
@@ -76,12 +73,9 @@ class LengthGeneralisationTask(ComparisonTask):
         random = self._random(trial.seed, "longest")
         trained = max(self._batch(random, [self.train_length] * 2000).ids.shape[1], 2)
         config = self.model.config(trial.variant, self.vocabulary_size, trained=trained, longest=longest)
-        model = build_fairly(LanguageModel, config, trial.seed).to(trial.device)
-        facts = initial_facts(model)
-        batches = self.training_batches(trial.seed, trained)
-        found = train_language_model(model, batches, trial.budget, self.optimiser, trial.progress)
-        measurements = tuple(self.measure(model.eval(), length, tests[length]) for length in self._lengths)
-        return Outcome(measurements=measurements, **facts, **asdict(found))
+        model, facts = train_fairly(config, self.training_batches(trial.seed, trained), trial, self.optimiser)
+        measurements = tuple(self.measure(model.eval(), length, batches) for length, batches in tests.items())
+        return Outcome(measurements=measurements, **facts)
 
     @property
     def _lengths(self) -> tuple[int, ...]:
@@ -133,17 +127,19 @@ class LengthGeneralisationTask(ComparisonTask):
         A greedily decoded answer is right exactly where each of its tokens is the likeliest after the right ones
         before it, so that one pass over question and answer decides.
         """
-        split = split_of(length, self.train_length)
         needed = max(batch.ids.shape[1] for batch in batches)
-        if why := beyond(model, needed):
-            reason = f"questions of length {length} have {needed} tokens, {why}"
-            return MetricValue(metric="exact", value=None, length=length, split=split, reason=reason)
-        device, right = next(model.parameters()).device, 0
-        for batch in batches:
-            labels = batch.labels.to(device)
-            right += int(((model(batch.ids.to(device)).argmax(-1) == labels) | (labels == PAD)).all(-1).sum())
-        value = 100 * right / self.test_examples
-        return MetricValue(metric="exact", value=value, length=length, split=split)
+        device, reason = next(model.parameters()).device, beyond(model, needed)
+        value: float | None = None
+        if reason:
+            reason = f"questions of length {length} have {needed} tokens, {reason}"
+        else:
+            right = 0
+            for batch in batches:
+                labels = batch.labels.to(device)
+                right += int(((model(batch.ids.to(device)).argmax(-1) == labels) | (labels == PAD)).all(-1).sum())
+            value = 100 * right / self.test_examples
+        split = split_of(length, self.train_length)
+        return MetricValue(metric="exact", value=value, length=length, split=split, reason=reason)
 
 
 def _task_of(problem: Problem) -> type[LengthGeneralisationTask]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,13 +114,22 @@ class Check:
         return ", ".join(f"{variant}: {value}" for variant, value in self.values.items())
 
 
-_SAME_FOR_ALL = (
-    "text",
-    "tokens trained on",
-    "first batch",
-    "initial weights",
-    "parameters without the scheme's",
-)
+def _by_budget_of_updates(record: Record) -> str:
+    return f"{record.outcome.tokens:,}" if record.configuration.get("budget", {}).get("steps") else ""
+
+
+def _parameters_outside_the_scheme(record: Record) -> str:
+    outcome = record.outcome
+    return f"{outcome.parameters - outcome.scheme_parameters:,}" if outcome.initial_weights else ""
+
+
+_SAME_FOR_ALL: dict[str, Callable[[Record], str]] = {
+    "text": lambda record: record.outcome.text[:12],
+    "tokens trained on": _by_budget_of_updates,
+    "first batch": lambda record: record.outcome.first_batch[:12],
+    "initial weights": lambda record: record.outcome.initial_weights[:12],
+    "parameters without the scheme's": _parameters_outside_the_scheme,
+}
 
 
 def check_fairness(records: Iterable[Record]) -> list[Check]:
@@ -135,17 +144,8 @@ def check_fairness(records: Iterable[Record]) -> list[Check]:
             groups.setdefault((record.task, record.seed), []).append(record)
     checks = []
     for (task, seed), group in sorted(groups.items()):
-        found: dict[str, dict[str, str]] = {what: {} for what in _SAME_FOR_ALL}
-        for record in group:
-            outcome, variant = record.outcome, record.variant
-            if outcome.text:
-                found["text"][variant] = outcome.text[:12]
-            if record.configuration.get("budget", {}).get("steps"):
-                found["tokens trained on"][variant] = f"{outcome.tokens:,}"
-            found["first batch"][variant] = outcome.first_batch[:12]
-            if outcome.initial_weights:
-                found["initial weights"][variant] = outcome.initial_weights[:12]
-                own = outcome.parameters - outcome.scheme_parameters
-                found["parameters without the scheme's"][variant] = f"{own:,}"
-        checks += [Check(task, seed, what, values) for what, values in found.items() if values]
+        for what, of_record in _SAME_FOR_ALL.items():
+            values = {record.variant: value for record in group if (value := of_record(record))}
+            if values:
+                checks.append(Check(task, seed, what, values))
     return checks

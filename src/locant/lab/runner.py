@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -41,7 +40,7 @@ from locant.runtime import (
 
 
 class ComparisonCallback:
-    """Base of what is told how a comparison goes; every method does nothing unless overridden."""
+    """Base of callbacks of a comparison; every method does nothing unless overridden."""
 
     def on_start(self, waiting: int, finished: int, at_once: int) -> None:
         """Trials begin; ``finished`` ones have a record already."""
@@ -53,14 +52,6 @@ class ComparisonCallback:
         """A trial is over; ``error`` is empty where it went well."""
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A trial that ended without a record, and why."""
-
-    job: Job
-    reason: str
-
-
 def run_comparison(
     folder: Path,
     comparison: Comparison,
@@ -68,7 +59,7 @@ def run_comparison(
     device: str = "auto",
     at_once: int | None = None,
     callback: ComparisonCallback | None = None,
-) -> list[Failure]:
+) -> dict[Job, str]:
     """Run all trials that have no record yet.
 
     Args:
@@ -81,7 +72,7 @@ def run_comparison(
         callback: Called as it goes on.
 
     Returns:
-        The trials that failed; all others have a record. A failed trial runs again the next time.
+        The trials that failed, and why; all others have a record. A failed trial runs again the next time.
 
     Raises:
         LocantError: Something is wrong with the comparison, before any trial runs.
@@ -107,8 +98,8 @@ def run_comparison(
         pool = _Pool(folder, kind, at_once, modules_of(job.variant for job in waiting), callback)
         needed = dict.fromkeys(Job(job.task, "", job.seed) for job in waiting if tasks[job.task].prepares)
         failures = pool.run([job for job in needed if not _prepared(folder, job).exists()])
-        missing = {(failure.job.task, failure.job.seed) for failure in failures}
-        return failures + pool.run([job for job in waiting if (job.task, job.seed) not in missing])
+        missing = {(job.task, job.seed) for job in failures}
+        return failures | pool.run([job for job in waiting if (job.task, job.seed) not in missing])
 
 
 def _cores() -> int:
@@ -141,9 +132,9 @@ class _Pool:
             listed = os.environ.get("CUDA_VISIBLE_DEVICES", "")
             self._devices = listed.split(",") if listed else [str(one) for one in range(torch.cuda.device_count())]
 
-    def run(self, jobs: Sequence[Job]) -> list[Failure]:
-        """Run jobs and return those that failed; when interrupted, end all that run."""
-        failures = []
+    def run(self, jobs: Sequence[Job]) -> dict[Job, str]:
+        """Run jobs and return those that failed, and why; when interrupted, end all that run."""
+        failures: dict[Job, str] = {}
         with ThreadPoolExecutor(self.at_once) as threads:
             try:
                 futures = {threads.submit(self._run, job, number): job for number, job in enumerate(jobs)}
@@ -151,7 +142,7 @@ class _Pool:
                     job, error = futures[future], future.result()
                     self.callback.on_end(job, error)
                     if error:
-                        failures.append(Failure(job, error))
+                        failures[job] = error
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 for process in self._started:

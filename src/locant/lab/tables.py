@@ -1,26 +1,21 @@
-"""Tables of results and mean reciprocal ranks, made of records alone; as Markdown, CSV and JSON."""
+"""Tables of results and mean reciprocal ranks, made of records alone; as Markdown and CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from itertools import combinations
+from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any, get_args
 
 from locant.lab.comparison import COMPARISON_TASKS, Comparison
 from locant.lab.record import Record, check_fairness
-from locant.lab.task import ComparisonTask, Metric, MetricValue, Published, Split
+from locant.lab.task import ComparisonTask, Metric, MetricValue, Split
 
 _LENGTHS_SHOWN = 6
 
 _LEARNED = 90.0
 """Percent right on lengths of the training, from which on a task counts as learned."""
-
-_SAME_UPDATES = 1.05
-"""Most updates over fewest, up to which they count as the same."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +56,8 @@ class Row:
         variant: Its name.
         condition: What else was varied; empty where nothing was.
         cells: By column, in the order of the columns.
+        curves: By metric that is shown at every length: for each length the value of every seed, ``None`` where the
+            variant cannot.
         seeds: Number of records.
         parameters: Of the model.
         scheme_parameters: Those of them that belong to the variant.
@@ -72,21 +69,13 @@ class Row:
     variant: str
     condition: str
     cells: dict[str, Cell]
+    curves: dict[str, dict[int, list[float | None]]]
     seeds: int
     parameters: int
     scheme_parameters: int
     steps: float
     tokens_per_second: float | None
     peak_memory: int
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Quality against length: for each length the value of every seed, ``None`` where the variant cannot."""
-
-    variant: str
-    condition: str
-    values: dict[int, list[float | None]]
 
 
 @dataclass(frozen=True)
@@ -97,16 +86,12 @@ class ResultTable:
         task: With its configuration.
         columns: Names of the columns and the metric of each.
         rows: One for each variant and condition.
-        curves: Of the first metric and of those that are shown at every length, by key.
-        published: What others published, and the column it belongs to.
         notes: Reasons of cells that say "cannot".
     """
 
     task: ComparisonTask
     columns: dict[str, Metric]
     rows: list[Row]
-    curves: dict[str, list[Curve]]
-    published: list[tuple[str, Published]]
     notes: list[str]
 
 
@@ -146,8 +131,6 @@ def result_tables(comparison: Comparison, records: Iterable[Record]) -> list[Res
 
 def _table(task: ComparisonTask, records: dict[str, list[Record]]) -> ResultTable:
     columns = _columns(task, [m for of_one in records.values() for r in of_one for m in r.outcome.measurements])
-    first = next(iter(task.metrics))
-    curves: dict[str, list[Curve]] = {key: [] for key, one in task.metrics.items() if key == first or one.by_length}
     rows, notes = [], []
     for variant, of_one in records.items():
         outcomes = [record.outcome for record in of_one]
@@ -165,6 +148,7 @@ def _table(task: ComparisonTask, records: dict[str, list[Record]]) -> ResultTabl
                     variant=variant,
                     condition=condition,
                     cells=cells,
+                    curves=_curves(task, by_seed),
                     seeds=len(of_one),
                     parameters=outcomes[0].parameters,
                     scheme_parameters=outcomes[0].scheme_parameters,
@@ -173,25 +157,24 @@ def _table(task: ComparisonTask, records: dict[str, list[Record]]) -> ResultTabl
                     peak_memory=max(record.peak_memory for record in of_one),
                 )
             )
-            for key, of_metric in curves.items():
-                values: dict[int, list[float | None]] = {}
-                for m in (m for measurements in by_seed for m in measurements if m.metric == key):
-                    if m.length is not None:
-                        values.setdefault(m.length, []).append(m.value)
-                of_metric.append(Curve(variant, condition, dict(sorted(values.items()))))
             failed = [name for name, cell in cells.items() if cell.mean is None and cell.reason]
             if failed and not cannot:
                 name = min(failed, key=lambda name: not name.startswith("at "))
                 notes.append(f"{' '.join((variant, condition)).strip()} cannot {name}: {cells[name].reason}")
         if cannot:
             notes.append(f"{variant} cannot: {cannot}")
-    text = next((record.outcome.text for of_one in records.values() for record in of_one), "")
-    overall = {column: name for name, column in columns.items()}
-    published = [
-        (overall[_Column(line.metric)], line) for line in task.published(text) if _Column(line.metric) in overall
-    ]
     metrics = {name: task.metrics[column.metric] for name, column in columns.items()}
-    return ResultTable(task, metrics, rows, curves, published, list(dict.fromkeys(notes)))
+    return ResultTable(task, metrics, rows, list(dict.fromkeys(notes)))
+
+
+def _curves(task: ComparisonTask, by_seed: Sequence[Sequence[MetricValue]]) -> dict[str, dict[int, list[float | None]]]:
+    """Return the values by length of the first metric, and of those that are shown at every length."""
+    shown = {next(iter(task.metrics)), *(key for key, metric in task.metrics.items() if metric.by_length)}
+    found: dict[str, dict[int, list[float | None]]] = {}
+    for m in (m for measurements in by_seed for m in measurements if m.metric in shown):
+        if m.length is not None:
+            found.setdefault(m.metric, {}).setdefault(m.length, []).append(m.value)
+    return {metric: dict(sorted(values.items())) for metric, values in found.items()}
 
 
 def _columns(task: ComparisonTask, measurements: Sequence[MetricValue]) -> dict[str, _Column]:
@@ -214,29 +197,8 @@ def _columns(task: ComparisonTask, measurements: Sequence[MetricValue]) -> dict[
     return found | {f"at {length:,}": _Column(first, length) for length in shown}
 
 
-PAPER_RANKS = {"none": 0.687, "t5": 0.549, "alibi": 0.502, "rotary-25": 0.330, "sinusoidal": 0.215}
-"""Mean reciprocal ranks over all tasks in Kazemnejad et al. 2023, whose rotary baseline turns a quarter of a head."""
-
-
-@dataclass(frozen=True)
-class Rank:
-    """How a variant does over all problems.
-
-    Attributes:
-        variant: Its name.
-        all: Mean reciprocal rank among all variants.
-        among_paper: The same among the five schemes of the paper, where all five were compared.
-        paper: The paper's own number.
-    """
-
-    variant: str
-    all: float
-    among_paper: float | None
-    paper: float | None
-
-
-def mean_ranks(records: Iterable[Record], split: Split = "unseen") -> list[Rank]:
-    """Return mean reciprocal ranks by exact match on unseen (or seen) lengths, best first.
+def mean_ranks(records: Iterable[Record], split: Split) -> dict[str, float]:
+    """Return the mean reciprocal rank of each variant by exact match on unseen (or seen) lengths, best first.
 
     For every task and seed variants are ranked by their mean exact match over all lengths of the split. Equal ones
     share the mean of their ranks; a length that a variant cannot reach counts as no right answer. Only tasks and
@@ -250,54 +212,25 @@ def mean_ranks(records: Iterable[Record], split: Split = "unseen") -> list[Rank]
     variants = list(dict.fromkeys(name for of_one in scores.values() for name in of_one))
     whole = [of_one for of_one in scores.values() if len(of_one) == len(variants)]
     if not whole or len(variants) < 2:
-        return []
-    everyone = _mean_reciprocal(whole, variants)
-    papers = _mean_reciprocal(whole, list(PAPER_RANKS)) if set(PAPER_RANKS) <= set(variants) else {}
-    ranks = [Rank(name, everyone[name], papers.get(name), PAPER_RANKS.get(name)) for name in variants]
-    return sorted(ranks, key=lambda rank: -rank.all)
-
-
-def _mean_reciprocal(scores: Sequence[dict[str, float]], variants: Sequence[str]) -> dict[str, float]:
+        return {}
     found: dict[str, list[float]] = {variant: [] for variant in variants}
-    for of_one in scores:
+    for of_one in whole:
         for variant in variants:
-            better = sum(of_one[other] > of_one[variant] for other in variants)
-            equal = sum(of_one[other] == of_one[variant] for other in variants)
+            better = sum(other > of_one[variant] for other in of_one.values())
+            equal = sum(other == of_one[variant] for other in of_one.values())
             found[variant].append(1 / (better + (1 + equal) / 2))
-    return {variant: fmean(values) for variant, values in found.items()}
+    return dict(sorted(((name, fmean(ranks)) for name, ranks in found.items()), key=lambda one: -one[1]))
 
 
-def rank_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the table of mean reciprocal ranks."""
-    columns = ["scheme", "unseen lengths", "seen lengths", "unseen, among the paper's five", "Kazemnejad et al. 2023"]
-    seen = {rank.variant: rank.all for rank in mean_ranks(records, "seen")}
-    numbers = {r.variant: (r.all, seen[r.variant], r.among_paper, r.paper) for r in mean_ranks(records)}
-    return columns, [
-        [variant, *("" if number is None else f"{number:.3f}" for number in row)] for variant, row in numbers.items()
-    ]
-
-
-def rank_sentences(records: Sequence[Record]) -> list[str]:
-    """Say which pairs of the paper's schemes are in its order, for either split; nothing where not all compared."""
-    found = []
-    for split in get_args(Split):
-        ours = {rank.variant: rank.among_paper for rank in mean_ranks(records, split) if rank.among_paper is not None}
-        if ours:
-            pairs = list(combinations(PAPER_RANKS, 2))
-            ties = sum(ours[first] == ours[second] for first, second in pairs)
-            other = [f"{second} above {first}" for first, second in pairs if ours[first] < ours[second]]
-            said = f"{split.capitalize()} lengths: Of the {len(pairs)} pairs of the paper's five schemes, "
-            said += f"{len(pairs) - len(other) - ties} stand in its order"
-            said += f", {ties} {'is' if ties == 1 else 'are'} equal here" if ties else ""
-            found.append(f"{said}; the other way round: {', '.join(other)}." if other else f"{said}.")
-    return found
-
-
-COST_COLUMNS = ("parameters", "of the scheme", "updates", "tokens/s", "memory (MB)", "seeds")
+def rank_lines(records: Sequence[Record]) -> list[list[str]]:
+    """Return header and rows of the table of mean reciprocal ranks; nothing where there are none."""
+    unseen, seen = mean_ranks(records, "unseen"), mean_ranks(records, "seen")
+    rows = [[variant, f"{rank:.3f}", f"{seen[variant]:.3f}"] for variant, rank in unseen.items()]
+    return [["scheme", "unseen lengths", "seen lengths"], *rows] if rows else []
 
 
 def verdict(tables: Sequence[ResultTable]) -> list[str]:
-    """Say which variant is best at each task, which have not learned it, and whether all had as many updates."""
+    """Say which variant is best at each task, and which have not learned it."""
     said = []
     for table in tables:
         column = "unseen" if "unseen" in table.columns else next(iter(table.columns))
@@ -311,60 +244,41 @@ def verdict(tables: Sequence[ResultTable]) -> list[str]:
         said.append(
             f"{table.task.name}: {best.variant}{condition} is best{where}, {metric.name} {value:.{metric.digits}f}."
         )
-        if "seen" in table.columns:
-            failed = [row.variant for row in table.rows if (row.cells["seen"].mean or 0.0) < _LEARNED]
-            if failed:
-                named = ", ".join(dict.fromkeys(failed))
-                said.append(
-                    f"Not learned (below {_LEARNED:.0f}% on lengths of the training): {named}; longer training may "
-                    "change the order."
-                )
-        steps = [row.steps for row in table.rows if row.steps]
-        if steps and max(steps) > _SAME_UPDATES * min(steps):
+        failed = [row.variant for row in table.rows if "seen" in row.cells and (row.cells["seen"].mean or 0) < _LEARNED]
+        if failed:
             said.append(
-                f"The variants had the same time, not the same updates: {min(steps):,.0f} to {max(steps):,.0f}."
+                f"Not learned (below {_LEARNED:.0f}% on lengths of the training): {', '.join(dict.fromkeys(failed))}; "
+                "longer training may change the order."
             )
     return said
 
 
 def lines_of(table: ResultTable) -> list[list[str]]:
-    """Return the header and all rows of a table as they are read, those that others published at the end."""
+    """Return the header and all rows of a table as they are read."""
     conditions = any(row.condition for row in table.rows)
-    lines = [["scheme", *(["condition"] if conditions else []), *table.columns, *COST_COLUMNS]]
+    cost = ("parameters", "of the scheme", "updates", "tokens/s", "memory (MB)", "seeds")
+    lines = [["scheme", *(["condition"] if conditions else []), *table.columns, *cost]]
     for row in table.rows:
         results = [row.cells[column].shown(metric.digits) for column, metric in table.columns.items()]
         speed = "" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}"
-        cost = [f"{row.parameters:,}", f"{row.scheme_parameters:,}", f"{row.steps:,.0f}", speed]
-        cost += [f"{row.peak_memory / 1e6:,.0f}", str(row.seeds)]
-        lines.append([row.variant, *([row.condition] if conditions else []), *results, *cost])
-    for column, line in table.published:
-        numbers = (f"{line.value:g}" if name == column else "" for name in lines[0][1:])
-        lines.append([f"{line.what} (published)", *numbers])
+        numbers = [f"{row.parameters:,}", f"{row.scheme_parameters:,}", f"{row.steps:,.0f}", speed]
+        numbers += [f"{row.peak_memory / 1e6:,.0f}", str(row.seeds)]
+        lines.append([row.variant, *([row.condition] if conditions else []), *results, *numbers])
     return lines
-
-
-def quality_and_cost(table: ResultTable) -> tuple[list[list[str]], list[list[str]]]:
-    """Return two tables with headers, because one would be wider than a terminal or a page."""
-    lines, cost = lines_of(table), len(COST_COLUMNS)
-    names = len(lines[0]) - cost - len(table.columns)
-    ours = lines[: len(lines) - len(table.published)]
-    return [line[:-cost] for line in lines], [line[:names] + line[-cost:] for line in ours]
 
 
 def tables_by_length(table: ResultTable) -> list[tuple[Metric, list[list[str]]]]:
     """Return a table with header for every metric that is shown at all its lengths; cells not measured are empty."""
     found = []
-    for key, curves in table.curves.items():
-        metric = table.task.metrics[key]
-        lengths = sorted({length for curve in curves for length in curve.values})
+    for key, metric in table.task.metrics.items():
+        lengths = sorted({length for row in table.rows for length in row.curves.get(key, {})})
         if metric.by_length and lengths:
-            conditions = any(curve.condition for curve in curves)
+            conditions = any(row.condition for row in table.rows)
             lines = [["scheme", *(["condition"] if conditions else []), *(f"{length:,}" for length in lengths)]]
-            for curve in curves:
-                cells = (
-                    Cell.over(curve.values[at]).shown(metric.digits) if at in curve.values else "" for at in lengths
-                )
-                lines.append([curve.variant, *([curve.condition] if conditions else []), *cells])
+            for row in table.rows:
+                values = row.curves.get(key, {})
+                cells = (Cell.over(values[at]).shown(metric.digits) if at in values else "" for at in lengths)
+                lines.append([row.variant, *([row.condition] if conditions else []), *cells])
             found.append((metric, lines))
     return found
 
@@ -372,7 +286,6 @@ def tables_by_length(table: ResultTable) -> list[tuple[Metric, list[list[str]]]]
 def definitions(table: ResultTable) -> list[str]:
     """Return what the numbers of a table are, exactly."""
     said = [f"{metric.name}: {metric.definition}" for metric in dict.fromkeys(table.columns.values())]
-    said += [f"{line.what} (published): {line.how}." for _, line in table.published]
     if table.task.averages_lengths:
         said.append("Seen and unseen: mean over all test lengths up to the trained one, and beyond it.")
     if any(row.seeds > 1 for row in table.rows):
@@ -388,10 +301,8 @@ def markdown(tables: Iterable[ResultTable], records: Sequence[Record]) -> str:
         parts += ["\n".join(definitions(table)) + "\n", _grid(lines_of(table)), *(f"{note}\n" for note in table.notes)]
         for metric, lines in tables_by_length(table):
             parts += [f"### {metric.name} against length\n", _grid(lines)]
-    if mean_ranks(records):
-        columns, rows = rank_rows(records)
-        sentences = (f"{sentence}\n" for sentence in rank_sentences(records))
-        parts += ["## Mean reciprocal rank\n", _grid([columns, *rows]), *sentences]
+    if ranks := rank_lines(records):
+        parts += ["## Mean reciprocal rank\n", _grid(ranks)]
     if checks := check_fairness(records):
         rows = [[c.task, str(c.seed), c.what, "yes" if c.holds else "NO", c.common] for c in checks]
         parts += ["## The same for all\n", _grid([["task", "seed", "what", "same", "value"], *rows])]
@@ -415,26 +326,3 @@ def csv_text(records: Iterable[Record]) -> str:
         if record.outcome.cannot:
             rows.writerow({**shared, "reason": record.outcome.cannot})
     return text.getvalue()
-
-
-def as_data(tables: Iterable[ResultTable], records: Sequence[Record]) -> dict[str, Any]:
-    """Return all tables as plain data for JSON."""
-    return {
-        "tables": [
-            {
-                "task": table.task.name,
-                "configuration": table.task.to_dict(),
-                "definitions": definitions(table),
-                "columns": list(table.columns),
-                "rows": [asdict(row) for row in table.rows],
-                "published": [{"column": column, **asdict(line)} for column, line in table.published],
-                "by_length": {metric.name: lines for metric, lines in tables_by_length(table)},
-                "notes": table.notes,
-            }
-            for table in tables
-        ],
-        "mean_reciprocal_ranks": {
-            split: [asdict(rank) for rank in mean_ranks(records, split)] for split in get_args(Split)
-        },
-        "same_for_all": [{**asdict(check), "holds": check.holds} for check in check_fairness(records)],
-    }

@@ -10,15 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field
 
 from locant.lab.variants import check_scheme
 from locant.settings import Settings
 from locant.training import Budget
 
 Split = Literal["unseen", "seen"]
+Lengths = tuple[Annotated[int, Field(ge=1)], ...]
 
 
 def split_of(length: int, trained: int) -> Split:
@@ -43,23 +45,6 @@ class Metric:
     higher_is_better: bool
     digits: int = 1
     by_length: bool = False
-
-
-@dataclass(frozen=True)
-class Published:
-    """A number that others published, to be shown beside ours.
-
-    Attributes:
-        what: Whose it is, in a few words.
-        metric: A key of the task's metrics.
-        value: The number, in the metric's unit.
-        how: Source and conditions, in a sentence without full stop.
-    """
-
-    what: str
-    metric: str
-    value: float
-    how: str
 
 
 class MetricValue(Settings):
@@ -170,10 +155,6 @@ class ComparisonTask(Settings, ABC):
         Raises:
             LocantError: Something the user can put right.
         """
-
-    def published(self, text: str) -> tuple[Published, ...]:
-        """Return what others published, for the text with this SHA-256 where the task reads one."""
-        return ()
 
     def prepare(self, trial: Trial) -> None:
         """Write what all trials of a seed share as the folder ``trial.prepared``, atomically; variant is empty."""

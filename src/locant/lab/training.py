@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar, Literal
@@ -15,8 +14,10 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.optim import AdamW
 
+from locant.lab.task import Trial
+from locant.lab.variants import build_fairly, initial_facts
 from locant.models.encoder_decoder import EncoderDecoder
-from locant.models.language_model import LanguageModel
+from locant.models.language_model import LanguageModel, LanguageModelConfig
 from locant.settings import Settings
 from locant.text import BatchStream, Corpus, PreparedData
 from locant.training import (
@@ -76,24 +77,37 @@ class OptimiserSettings(Settings):
         return lambda step, total: lowest + (1 - self.lowest_share) * learning_rate(schedule, d_model, step, total)
 
 
-@dataclass(frozen=True)
-class TrainingResult:
-    """What training took: see the fields of the same names of :class:`locant.lab.task.Outcome`."""
-
-    steps: int
-    tokens: int
-    training_seconds: float
-    training_loss: float
-    first_batch: str
-
-
-def _result(steps: int, tokens: int, seconds: float, losses: list[float], *first_batch: Tensor) -> TrainingResult:
-    """Return what training took, with the digest of the first batch's ids: of shapes and, as int64, content."""
+def _facts(steps: int, tokens: int, seconds: float, losses: list[float], *first_batch: Tensor) -> dict[str, Any]:
+    """Return the fields of an outcome about training, with the digest of the first batch: shapes and, as int64, ids."""
     digest = hashlib.sha256()
     for ids in first_batch:
         digest.update(str(tuple(ids.shape)).encode() + ids.to("cpu", torch.int64).numpy().tobytes())
-    loss = fmean(losses[-max(1, len(losses) // 10) :])
-    return TrainingResult(steps, tokens, seconds, loss, digest.hexdigest())
+    return {
+        "steps": steps,
+        "tokens": tokens,
+        "training_seconds": seconds,
+        "training_loss": fmean(losses[-max(1, len(losses) // 10) :]),
+        "first_batch": digest.hexdigest(),
+    }
+
+
+def train_fairly(
+    config: LanguageModelConfig, batches: Iterator[LanguageModelBatch], trial: Trial, optimiser: OptimiserSettings
+) -> tuple[LanguageModel, dict[str, Any]]:
+    """Return a trained language model, whose seed decides its initial weights, and the fields of the outcome about it.
+
+    Args:
+        config: Of the model.
+        batches: Endless.
+        trial: Says seed, budget and device.
+        optimiser: How.
+
+    Raises:
+        DivergedError: The loss or the gradient was not finite.
+    """
+    model = build_fairly(LanguageModel, config, trial.seed).to(trial.device)
+    facts = initial_facts(model)
+    return model, facts | train_language_model(model, batches, trial.budget, optimiser, trial.progress)
 
 
 def train_language_model(
@@ -102,8 +116,8 @@ def train_language_model(
     budget: Budget,
     optimiser: OptimiserSettings,
     progress: Callable[[float], None],
-) -> TrainingResult:
-    """Train a model in place until the budget is used.
+) -> dict[str, Any]:
+    """Train a model in place until the budget is used, and return the fields of an outcome about training.
 
     The clock counts updates alone, not the making of batches.
 
@@ -147,7 +161,7 @@ def train_language_model(
     loop.clock = Clock()
     loop.run(counted(), after_update)
     rounded = torch.tensor(losses, dtype=torch.float32).tolist()  # the precision of a loss
-    return _result(loop.progress.step, tokens, loop.clock.seconds, rounded, first.ids, first.labels)
+    return _facts(loop.progress.step, tokens, loop.clock.seconds, rounded, first.ids, first.labels)
 
 
 class _UpdateTimes(TrainingCallback):
@@ -180,8 +194,10 @@ def train_translator(
     data: PreparedData,
     device: torch.device,
     progress: Callable[[float], None],
-) -> TrainingResult:
-    """Train a model in place; at the end it has the weights that ``locant train`` would publish.
+) -> dict[str, Any]:
+    """Train a model in place, and return the fields of an outcome about training.
+
+    At the end the model has the weights that ``locant train`` would publish.
 
     Args:
         model: Untrained.
@@ -215,4 +231,4 @@ def train_translator(
     model.load_state_dict(published)
     model.eval()
     done = trainer.progress
-    return _result(done.step, done.target_tokens, times.seconds, times.losses, first.source, first.target_input)
+    return _facts(done.step, done.target_tokens, times.seconds, times.losses, first.source, first.target_input)

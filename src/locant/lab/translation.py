@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -17,18 +16,15 @@ from pydantic import Field
 from locant.analysis.scores import bleu_tokenizer, score_translations
 from locant.errors import ConfigError
 from locant.files import replacing_folder
-from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Published, Split, Trial, split_of
+from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Split, Trial, split_of
 from locant.lab.training import train_translator
 from locant.lab.translation_measures import (
     METRICS,
-    PAPER,
-    TABLE,
     HeldOutPair,
     by_length,
     decode,
     held_out_pairs,
     order_accuracy,
-    training_speed,
 )
 from locant.lab.variants import (
     beyond,
@@ -40,12 +36,11 @@ from locant.lab.variants import (
     split_variant,
 )
 from locant.models.config import TransformerConfig
-from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.rnn import RNN, RNNConfig
 from locant.models.transformer import Transformer, count_parameters
 from locant.text import Corpus, PreparedData, load_corpus, prepare
 from locant.training import Budget, Recipe, load_recipe
-from locant.training.settings import training_precision
+from locant.training.defaults import measure_speed
 from locant.translation.translator import Translator
 
 _FEWEST = 10  # sentences of a length; BLEU of fewer says little
@@ -100,10 +95,6 @@ class TranslationTask(ComparisonTask):
             require_known(option, _RECURRENT_OPTIONS, f"option of {name}")
         RNNConfig.parse({"source_vocab_size": 1, "target_vocab_size": 1, **options}, variant)
 
-    def published(self, text: str) -> tuple[Published, ...]:
-        """Return the historical comparison, on another corpus and with far larger models."""
-        return PAPER
-
     def check(self) -> None:
         """Raise before any work starts where the recipe or its corpus cannot be used."""
         recipe = self._recipe(1, Budget(steps=1))
@@ -132,7 +123,7 @@ class TranslationTask(ComparisonTask):
         facts = initial_facts(model)
         if isinstance(model, RNN):
             facts["initial_weights"] = ""  # it shares none
-        found = train_translator(
+        facts |= train_translator(
             model.to(trial.device), recipe, corpus, data, trial.device, lambda share: trial.progress(0.9 * share)
         )
         translator = Translator(model, data.tokenizers, recipe.decoding, target_language=corpus.target_language)
@@ -141,16 +132,16 @@ class TranslationTask(ComparisonTask):
         seen = [pair for pair in pairs if pair.length <= self.train_length]
         order = order_accuracy(translator, seen[: self.order_sentences])
         measurements.append(MetricValue(metric="order", value=100 * order))
-        precision, smoothing = training_precision(recipe.training, trial.device), recipe.training.label_smoothing
         for length in buckets:
             reason, speed = beyond(model, length), None
             if not reason:
-                speed = training_speed(model, length, recipe.batches.tokens, smoothing=smoothing, precision=precision)
+                lengths = (float(length), float(length))
+                speed = measure_speed(model.config, recipe.training, trial.device, lengths, recipe.batches.tokens)
             split = split_of(length, self.train_length)
             measurements.append(MetricValue(metric="training", value=speed, length=length, split=split, reason=reason))
-        return Outcome(measurements=tuple(measurements), **facts, **asdict(found))
+        return Outcome(measurements=tuple(measurements), **facts)
 
-    def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> EncoderDecoder[Any]:
+    def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> Transformer | RNN:
         """Return the untrained model of a variant, its weights those of every other one wherever shapes allow.
 
         Args:
@@ -245,9 +236,6 @@ def _data(corpus: Corpus, recipe: Recipe, folder: Path, *, resume: bool = False)
     )
 
 
-_PAPER_HEADS = {1: 24.9, 4: 25.5, 8: 25.8, 16: 25.8, 32: 25.4}
-
-
 class HeadsTask(TranslationTask):
     """A recipe of ``locant train`` with one attention head or several, at equal parameters and initial weights.
 
@@ -268,15 +256,7 @@ class HeadsTask(TranslationTask):
         if isinstance(base, TransformerConfig):
             self._with_heads(base, variant)
 
-    def published(self, text: str) -> tuple[Published, ...]:
-        """Return the comparison of the paper, on another corpus and with a far larger model."""
-        return tuple(
-            Published(f"2017 paper, {heads} heads" if heads > 1 else "2017 paper, 1 head", "bleu", bleu, where)
-            for heads, bleu in _PAPER_HEADS.items()
-            for where in [f"{TABLE}, {'base model' if heads == 8 else 'row (A)'}"]
-        )
-
-    def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> EncoderDecoder[Any]:
+    def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> Transformer | RNN:
         """Return an untrained model with that many heads, its weights those of every other variant."""
         torch.manual_seed(seed)
         return Transformer(self._with_heads(base, variant))

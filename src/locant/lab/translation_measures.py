@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
+from torch import nn
 
-from locant.lab.task import Metric, Published
+from locant.lab.task import Metric
 from locant.models.encoder_decoder import EncoderDecoder
-from locant.text import BOS, EOS, PAD, Batch, Pair, TokenizerPair
-from locant.training import TranslatorLoss
+from locant.text import BOS, EOS, Pair, TokenizerPair
 from locant.translation.translator import Translator
 
-_ROWS = 16  # sentence pairs scored at once
 # A tenth of a percent of a probability: far above the rounding of a float32 sum, far below any preference.
 _SAME = 1e-3
 
@@ -52,18 +49,12 @@ METRICS = {
     ),
     "training": Metric(
         "training (tokens/s)",
-        "Target tokens a second of loss and gradient, for a batch without padding whose sentences all have the length.",
+        "Target tokens a second of training, for a batch without padding whose sentences all have the length.",
         higher_is_better=True,
         digits=0,
         by_length=True,
     ),
 }
-
-TABLE = "Vaswani et al. 2017, Table 3, English to German, newstest2013"
-PAPER = (
-    Published("2017 paper, sinusoids", "bleu", 25.8, f"{TABLE}, base model"),
-    Published("2017 paper, learned", "bleu", 25.7, f"{TABLE}, row (E), the base model with learned positions"),
-)
 
 
 @dataclass(frozen=True)
@@ -109,39 +100,6 @@ def decode(translator: Translator, pairs: Sequence[HeldOutPair]) -> tuple[list[s
     return hypotheses, sum(1 + len(ids) for ids in translator.tokenizers.target.encode(hypotheses)), seconds
 
 
-def training_speed(
-    model: EncoderDecoder[Any], length: int, tokens: int, *, smoothing: float, precision: torch.dtype
-) -> float:
-    """Return the target tokens a second of loss and gradient for sentences of one length, without padding.
-
-    Args:
-        model: Where it should run; its gradients are dropped.
-        length: Tokens of either side.
-        tokens: Budget of a batch on either side.
-        smoothing: Label smoothing.
-        precision: Of the products.
-    """
-    device = model.target_embedding.weight.device
-    rows = max(1, tokens // length)
-    drawn = torch.Generator().manual_seed(length)
-    ids = torch.randint(4, model.config.target_vocab_size, (2, rows, length), generator=drawn).to(device)
-    ids[0] %= model.config.source_vocab_size
-    lengths = torch.full((rows,), length, device=device)
-    batch = Batch(ids[0], lengths, ids[1], ids[1], lengths, rows * length, rows * length)
-    cross_entropy = TranslatorLoss(model.train(), smoothing, precision)
-    seconds = []
-    for _ in range(4):
-        _wait(device)
-        started = time.perf_counter()
-        loss: Tensor = cross_entropy(batch)[0] / batch.target_tokens
-        loss.backward()  # type: ignore[no-untyped-call]
-        _wait(device)
-        seconds.append(time.perf_counter() - started)
-        model.zero_grad(set_to_none=True)
-    model.eval()
-    return batch.target_tokens / min(seconds[1:])
-
-
 def swapped(sentence: str, seed: int) -> str | None:
     """Return a sentence with two different words in each other's place, or ``None`` where it has no two."""
     words = sentence.split()
@@ -171,34 +129,20 @@ def order_accuracy(translator: Translator, pairs: Sequence[HeldOutPair]) -> floa
         if other is not None:
             ids, changed = encode([pair.source, other])
             if sorted(ids) == sorted(changed):
-                usable.append((ids, changed, pair.reference))
+                usable.append((ids, changed, translator.tokenizers.target.encode([pair.reference])[0]))
     if not usable:
         raise ValueError("There is no sentence with two different words.")
-    targets = translator.tokenizers.target.encode([reference for _, _, reference in usable])
-    right = _log_likelihoods(translator.model, [ids for ids, _, _ in usable], targets)
-    wrong = _log_likelihoods(translator.model, [changed for _, changed, _ in usable], targets)
-    gaps = right - wrong
-    return float((gaps > _SAME).double().mean() + (gaps.abs() <= _SAME).double().mean() / 2)
+    counted = 0.0
+    for ids, changed, target in usable:
+        gap = _log_likelihood(translator.model, ids, target) - _log_likelihood(translator.model, changed, target)
+        counted += 0.5 if abs(gap) <= _SAME else gap > 0
+    return counted / len(usable)
 
 
 @torch.inference_mode()
-def _log_likelihoods(model: EncoderDecoder[Any], sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Tensor:
-    """Return the log-probability (natural, float64) of each target, EOS included."""
-    device, found = model.target_embedding.weight.device, []
-    for start in range(0, len(sources), _ROWS):
-        rows = slice(start, start + _ROWS)
-        sides = [[*ids, EOS] for ids in sources[rows]], [[BOS, *ids] for ids in targets[rows]]
-        labels_of_rows = [[*ids, EOS] for ids in targets[rows]]
-        source, given, labels = (
-            pad_sequence([torch.tensor(ids) for ids in side], batch_first=True, padding_value=PAD).to(device)
-            for side in (*sides, labels_of_rows)
-        )
-        logits = model(source, (source != PAD).sum(1), given)
-        nll = nn.functional.cross_entropy(logits.double().transpose(1, 2), labels, ignore_index=PAD, reduction="none")
-        found.append(-nll.sum(1).cpu())
-    return torch.cat(found)
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def _log_likelihood(model: EncoderDecoder[Any], source: list[int], target: list[int]) -> float:
+    """Return the log-probability (natural) of a target, EOS included."""
+    device = model.target_embedding.weight.device
+    read, given, labels = (torch.tensor(ids, device=device) for ids in ([*source, EOS], [BOS, *target], [*target, EOS]))
+    logits = model(read[None], torch.tensor([len(read)], device=device), given[None])
+    return -nn.functional.cross_entropy(logits[0].double(), labels, reduction="sum").item()
