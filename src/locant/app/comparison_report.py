@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from locant.app.report import Block, Code, Fact, Facts, Figure, Report, Section, Table, Text, write_images, write_report
-from locant.figures import FigureData, LengthCurve, quality_by_length, svg
+from locant.figures import FigureData, quality_by_length, svg
 from locant.lab import Comparison, Record
 from locant.lab.record import check_fairness
 from locant.lab.tables import (
@@ -71,8 +71,8 @@ def length_figures(table: ResultTable) -> Iterator[tuple[str, FigureData]]:
     ]
     for number, (key, condition, curves) in enumerate(figures):
         metric = table.task.metrics[key]
-        lines = [_line(curve) for curve in curves]
-        values = [value for line in lines for of_length in line.values.values() for value in of_length]
+        lines = dict(map(_line, curves))
+        values = [value for line in lines.values() for of_length in line.values() for value in of_length]
         if values:
             yield (
                 f"{table.task.name}{f'-{number}' if number else ''}",
@@ -98,11 +98,11 @@ def _by_condition(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
     return {condition: of_one for condition, of_one in found.items() if any(curve.values for curve in of_one)}
 
 
-def _line(curve: Curve) -> LengthCurve:
+def _line(curve: Curve) -> tuple[str, dict[int, list[float]]]:
     reached = {length: [v for v in values if v is not None] for length, values in curve.values.items()}
     missing = [length for length, values in reached.items() if not values]
     label = curve.variant + (f" (cannot from {missing[0]:,})" if missing and missing[0] != min(reached) else "")
-    return LengthCurve(label, reached)
+    return label, reached
 
 
 def _task(table: ResultTable) -> list[Block]:

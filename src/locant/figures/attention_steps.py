@@ -29,7 +29,7 @@ _EXAMPLE, _MOST_WORDS = "the cat sat down", 8
 _MOST_TOKENS = 24  # of a trained model's sentence whose steps can still be read
 
 _Line = dict[str, tuple[str, Numbers]]
-"""Steps that are drawn beside each other: by the title, a name that steps with the same colours share, and ``[R, C]``."""
+"""Steps that are drawn beside each other: by title a name that steps of the same colours share, and ``[R, C]``."""
 
 
 def numbers(

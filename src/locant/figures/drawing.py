@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from textwrap import fill
@@ -176,6 +176,12 @@ def label(axes: Axes, title: str = "", x: str = "", y: str = "", *, note: str = 
         axes.set_xlabel(x)
     if y:
         axes.set_ylabel(y)
+
+
+def shared_legend(figure: Figure, found: Iterable[Axes], columns: int) -> None:
+    """Name the lines of several panels once, below them."""
+    named = {name: line for axes in found for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(list(named.values()), list(named), loc="outside lower left", ncols=columns)
 
 
 def write(axes: Axes, x: float, y: float, text: str, size: float = 9, **how: Any) -> None:

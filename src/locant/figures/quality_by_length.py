@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from locant.errors import DataError
-from locant.figures.drawing import FigureData, Numbers, drawing, label, new_figure, settle, write
-from locant.figures.palette import BLUE, FAINT, ON_DARK, ON_LIGHT, PAPER, VERMILION, styles_of
+from locant.figures.drawing import FigureData, Numbers, colours, draw_cells, drawing, label, new_figure, settle
+from locant.figures.palette import FAINT, styles_of
 
 _MOST_TIMES = 20.0  # a curve that leaves what is worth reading is cut here, above the best one
 
 
-@dataclass(frozen=True)
-class LengthCurve:
-    """One line.
-
-    Attributes:
-        label: Its name; that of a scheme, or one that begins with it, has the scheme's colour.
-        values: For each length (1 and more) the values of all seeds; a length without any is left out.
-    """
-
-    label: str
-    values: Mapping[int, Sequence[float]]
-
-
 @drawing()
 def quality_by_length(
-    curves: Sequence[LengthCurve],
+    curves: Mapping[str, Mapping[int, Sequence[float]]],
     *,
     title: str,
     length_label: str,
@@ -42,7 +28,9 @@ def quality_by_length(
     """Draw the mean over seeds against length, and a band from the worst seed to the best.
 
     Args:
-        curves: Lines. More than seven are listed from the highest on average to the lowest, fewer in their own order.
+        curves: By label, for each length (1 and more), the values of all seeds; a length without any is left out. A
+            label that is the name of a scheme, or begins with it, gives the scheme's colour. More than seven lines are
+            listed from the highest on average to the lowest, fewer in their own order.
         title: Of the figure.
         length_label: What the lengths count.
         quality_label: What the values are, with their unit.
@@ -61,8 +49,8 @@ def quality_by_length(
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     measured = {
-        curve.label: {length: list(values) for length, values in sorted(curve.values.items()) if values}
-        for curve in curves
+        name: {length: list(values) for length, values in sorted(curve.items()) if values}
+        for name, curve in curves.items()
     }
     lengths = sorted({length for values in measured.values() for length in values})
     if not lengths:
@@ -130,7 +118,7 @@ def perplexity_by_length(
     top = min(float(finite.max(initial=lowest)) * 1.15, lowest * _MOST_TIMES)
     shown = {name: np.where(np.isfinite(values), np.minimum(values, top), top) for name, values in data.items()}
     drawn = quality_by_length(
-        [LengthCurve(name, {n: [y] for n, y in zip(lengths, values, strict=True)}) for name, values in shown.items()],
+        {name: {n: [y] for n, y in zip(lengths, values, strict=True)} for name, values in shown.items()},
         title=title,
         length_label="length in tokens",
         quality_label="perplexity",
@@ -158,21 +146,14 @@ def retrieval_grid(lengths: Sequence[int], depths: Sequence[float], scores: Numb
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    from matplotlib.colors import LinearSegmentedColormap
-
+    texts = np.array([[f"{score:.0%}" for score in row] for row in scores])
     figure = new_figure(8, 1.9 + 0.42 * len(depths))
     axes = figure.subplots()
-    # Vermilion to blue over white: people with any colour vision tell the ends apart.
-    scale = LinearSegmentedColormap.from_list("found", [VERMILION, "#f6e3d5", BLUE])
-    # Cells as shapes: an image inside the picture would be kept out of a page by its content security policy.
-    axes.pcolormesh(scores, cmap=scale, vmin=0.0, vmax=1.0, edgecolors=PAPER, linewidth=0.5)
-    axes.invert_yaxis()
-    axes.grid(visible=False)
-    axes.set_xticks([column + 0.5 for column in range(len(lengths))], [_length(length) for length in lengths])
-    axes.set_yticks([row + 0.5 for row in range(len(depths))], [f"{depth:.0%}" for depth in depths])
+    rows, columns = [f"{depth:.0%}" for depth in depths], [_length(length) for length in lengths]
+    scale = colours(np.ones(1))
+    draw_cells(axes, scores, scale, texts=texts, rows=rows, columns=columns, letters=9, aspect="auto")
+    axes.tick_params(axis="x", rotation=0)
     label(axes, title, "length in tokens", "depth")
-    for (row, column), score in np.ndenumerate(scores):
-        write(axes, column + 0.5, row + 0.5, f"{score:.0%}", color=ON_LIGHT if 0.25 < score < 0.75 else ON_DARK)
     return settle(figure, {"scores": scores})
 
 
