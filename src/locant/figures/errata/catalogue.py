@@ -6,7 +6,7 @@ All words are in ``errata.toml``, in the order of the pages; the numbers come fr
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,11 +42,8 @@ class Value:
         return "" if self.stated is None else self._written(self.stated)
 
     def _written(self, number: float) -> str:
-        text = self.form.format(number)
-        unsigned = text.removeprefix("-")
-        if text != unsigned and not any(digit in "123456789" for digit in unsigned.partition(" ")[0]):
-            return unsigned  # what rounding leaves of a small negative number
-        return text.replace("-", MINUS, 1) if text != unsigned else text
+        text = self.form.format(round(number, 9) + 0)  # what rounds to -0 has no sign
+        return MINUS + text[1:] if text.startswith("-") else text
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Erratum:
         why: Why it is wrong or misleading, and what is right.
         source: Paper, section, equation.
         figures: Names of the figures that show it.
-        told: What each value is, and its format.
+        numbers: What each value is, and its format.
         formula: The right formula; may be empty.
     """
 
@@ -69,23 +66,18 @@ class Erratum:
     statement: str
     why: str
     source: str
-    figures: tuple[str, ...]
-    told: Sequence[Mapping[str, Any]] = field(repr=False)
+    figures: Sequence[str]
+    numbers: Sequence[Mapping[str, Any]] = field(repr=False)
     formula: str = ""
-
-    @property
-    def number(self) -> str:
-        """The key as it is written in a heading."""
-        return self.key.upper()
 
     def values(self) -> list[Value]:
         """Compute the numbers."""
         from locant.figures.errata.values import numbers_of
 
         values = []
-        for told, found in zip(self.told, numbers_of(self.key), strict=True):
+        for described, found in zip(self.numbers, numbers_of(self.key), strict=True):
             number, stated = found if isinstance(found, tuple) else (found, None)
-            values.append(Value(number=number, stated=stated, **told))
+            values.append(Value(number=number, stated=stated, **described))
         return values
 
 
@@ -104,10 +96,6 @@ class Topic:
     entries: tuple[Erratum, ...]
 
 
-def _entry(data: dict[str, Any]) -> Erratum:
-    return Erratum(figures=tuple(data.pop("figures")), told=data.pop("values"), **data)
-
-
 _DATA = tomllib.loads(Path(__file__).with_name("errata.toml").read_text(encoding="utf-8"))
 
 INTRODUCTION: str = _DATA["introduction"]
@@ -117,14 +105,13 @@ RECOGNITION: str = _DATA["recognition"]
 """That arrays can be checked."""
 
 TOPICS: tuple[Topic, ...] = tuple(
-    Topic(topic["key"], topic["title"], tuple(map(_entry, topic["entries"]))) for topic in _DATA["topics"]
+    Topic(topic["key"], topic["title"], tuple(Erratum(**entry) for entry in topic["entries"]))
+    for topic in _DATA["topics"]
 )
 """All errata, by topic."""
 
-RIGHTLY_SAID: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
-    (said["text"], tuple(said["figures"])) for said in _DATA["rightly_said"]
-)
-"""What the same texts say rightly, each with the figures that show it."""
+RIGHTLY_SAID: list[dict[str, Any]] = _DATA["rightly_said"]
+"""What the same texts say rightly: each a ``text``, with the ``figures`` that show it."""
 
 
 def get_erratum(key: str) -> Erratum:
@@ -146,24 +133,21 @@ def get_erratum(key: str) -> Erratum:
     return known[key.lower()]
 
 
-def errata_markdown(link: Callable[[str], str] = lambda figure: "figures.md") -> str:
+def errata_markdown() -> str:
     """Return all errata as Markdown, with a heading ``E1`` (anchor ``#e1``) for each.
-
-    Args:
-        link: Address of a figure by its name.
 
     Example:
         >>> "### E4" in errata_markdown()
         True
     """
 
-    def links(figures: tuple[str, ...]) -> str:
-        return ", ".join(f"[`{figure}`]({link(figure)})" for figure in figures)
+    def links(figures: Sequence[str]) -> str:
+        return ", ".join(f"[`{figure}`](figures.md)" for figure in figures)
 
     def shown(entry: Erratum) -> Iterator[str]:
         values = entry.values()
         stated = any(value.stated_text for value in values)
-        yield from (f"### {entry.number}", f"**{entry.title}**", f"> {entry.statement}", entry.why)
+        yield from (f"### {entry.key.upper()}", f"**{entry.title}**", f"> {entry.statement}", entry.why)
         if entry.formula:
             yield entry.formula
         rows = ["| value | as stated | computed |" if stated else "| value | computed |"]
@@ -180,10 +164,10 @@ def errata_markdown(link: Callable[[str], str] = lambda figure: "figures.md") ->
         # The anchor that a heading has in GitHub's Markdown.
         anchor = "".join(each for each in topic.title.lower().replace(" ", "-") if each.isalnum() or each == "-")
         parts.append(f"**[{topic.title}](#{anchor})**")
-        parts.append("\n".join(f"- [{entry.number}](#{entry.key}) {entry.title}" for entry in topic.entries))
+        parts.append("\n".join(f"- [{entry.key.upper()}](#{entry.key}) {entry.title}" for entry in topic.entries))
     for topic in TOPICS:
         parts.append(f"## {topic.title}")
         parts += [part for entry in topic.entries for part in shown(entry)]
     parts.append("## What the same texts say rightly")
-    parts.append("\n".join(f"- {text} ({links(figures)})" for text, figures in RIGHTLY_SAID))
+    parts.append("\n".join(f"- {said['text']} ({links(said['figures'])})" for said in RIGHTLY_SAID))
     return "\n\n".join(parts) + "\n"

@@ -75,18 +75,13 @@ def identify_text(text: str) -> NumberFinding:
         ('e4',)
     """
     plain = _AROUND.sub(" ", text.replace("\N{MINUS SIGN}", "-"))
-    if "..." in plain or "\N{HORIZONTAL ELLIPSIS}" in plain:
-        raise DataError("Numbers are left out of the array ('...'). Print all of them, or give a .npy file.")
-    rows = re.findall(r"\[([^\[\]]*)\]", plain)
-    rest = re.sub(r"\[[^\[\]]*\]", " ", plain) if rows else ""
-    rows = [row for row in rows or plain.splitlines() if row.strip()]
+    rows = re.split(r"[\[\]]+", plain) if "[" in plain else plain.splitlines()
+    cells = [row.replace(",", " ").split() for row in rows]
     try:
-        numbers = [[float(each) for each in re.split(r"[\s,;]+", row.strip(" \t\r\n,;"))] for row in rows]
-    except ValueError as error:
-        raise DataError(f"This is not an array of numbers: {str(error).rpartition(': ')[2]} is none.") from None
-    if not numbers or rest.strip("[], \t\r\n"):
-        raise DataError("This is not an array of numbers. Give the array alone, as NumPy prints it, or a row a line.")
-    if len({len(row) for row in numbers}) > 1:
-        raise DataError("The rows of the array have different lengths.")
+        numbers = torch.tensor([[float(each) for each in row] for row in cells if row], dtype=torch.float32)
+    except ValueError as error:  # something that is no number, or rows of different lengths
+        raise DataError(f"This is not an array of numbers: {error}. Give the array alone, or a row a line.") from None
+    if not numbers.numel():
+        raise DataError("There are no numbers.")
     decimals = max(map(len, re.findall(r"\.(\d*)", plain)), default=0)
-    return identify_array(torch.tensor(numbers, dtype=torch.float32), decimals=decimals if decimals >= 2 else None)
+    return identify_array(numbers, decimals=decimals if decimals >= 2 else None)
