@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from locant.analysis.introspection import token_pair
 from locant.analysis.position_probe import probe_positions
+from locant.errors import DataError
 from locant.figures.drawing import Figure, label, panels, shared_legend
 from locant.figures.palette import BLUE, FAINT, INK, VERMILION
 from locant.figures.registry import register_figure
-from locant.figures.trained import held_out_pairs, load_trained
+from locant.figures.trained import load_trained
+from locant.training import load_run_evaluation
 
 _STACKS = ("Encoder", "Decoder")
 _LINES = {"with residual connections": (BLUE, "-", "o"), "without them": (VERMILION, "--", "s")}
@@ -23,12 +26,24 @@ def numbers(*, run: Path) -> dict[str, Any]:
 
     The sentences are those of the run's evaluation, with their reference translations.
 
+    Raises:
+        CheckpointError: The run has not been evaluated.
+        DataError: No sentence has at most 128 tokens on both sides.
+
     Returns:
         ``r2 STACK, CONDITION`` and ``error STACK, CONDITION`` (in tokens) along words, input and layers, and ``guess
         STACK``, the error of naming always the mean position.
     """
     translator, model = load_trained(run, "probe")
-    pairs = held_out_pairs(run, translator, model, count=_SENTENCES, most=_MOST_TOKENS)
+    evaluation, longest = load_run_evaluation(run), min(_MOST_TOKENS, model.max_positions or _MOST_TOKENS)
+    tokens = (
+        token_pair(translator.tokenizers, source, reference, translator.prefixes)
+        for source, reference in zip(evaluation.sources, evaluation.references, strict=True)
+    )
+    usable = [(one.source, one.target) for one in tokens if max(len(one.source), len(one.target)) <= longest]
+    if not usable:
+        raise DataError(f"No held-out sentence of {run} has at most {longest} tokens.")
+    pairs = usable[:: max(1, len(usable) // _SENTENCES)][:_SENTENCES]
     found: dict[str, Any] = {}
     for condition in _LINES:
         probe = probe_positions(model, pairs, residuals=condition.startswith("with "))

@@ -1,4 +1,4 @@
-"""Quality against the length of the text: with the spread over seeds, and what is found at which depth."""
+"""Quality against the length of the text, with the spread over seeds."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from locant.errors import DataError
-from locant.figures.drawing import FigureData, Numbers, colours, draw_cells, drawing, label, new_figure, settle
+from locant.figures.drawing import FigureData, drawing, label, new_figure, settle
 from locant.figures.palette import FAINT, styles_of
-
-_MOST_TIMES = 20.0  # a curve that leaves what is worth reading is cut here, above the best one
 
 
 @drawing()
@@ -78,7 +76,7 @@ def quality_by_length(
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if logarithmic_lengths:
         axes.set_xscale("log", base=2)
-        axes.set_xticks(lengths, [_length(length) for length in lengths])
+        axes.set_xticks(lengths, [length_name(length) for length in lengths])
         axes.set_xticks([], minor=True)
     if logarithmic_quality:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7)))
@@ -90,72 +88,6 @@ def quality_by_length(
     return settle(figure, data)
 
 
-def perplexity_by_length(
-    lengths: Sequence[int],
-    curves: Mapping[str, Sequence[float | None]],
-    *,
-    title: str,
-    trained_length: int | None = None,
-) -> FigureData:
-    """Draw perplexity against the length of the text, both axes logarithmic.
-
-    Args:
-        lengths: In tokens, ascending.
-        curves: Perplexity at each length, by name; ``None`` where it is no finite number.
-        title: What was measured.
-        trained_length: Length in tokens that the model was trained with; what lies beyond is shaded.
-
-    Returns:
-        The figure, 9 inches wide, and ``lengths`` and the curves by name. Perplexities above 20 times the least are
-        drawn at the upper edge.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    data = {name: np.asarray(values, dtype=np.float64) for name, values in curves.items()}
-    finite = np.concatenate([values[np.isfinite(values)] for values in data.values()])
-    lowest = float(finite.min()) if finite.size else 1.0
-    top = min(float(finite.max(initial=lowest)) * 1.15, lowest * _MOST_TIMES)
-    shown = {name: np.where(np.isfinite(values), np.minimum(values, top), top) for name, values in data.items()}
-    drawn = quality_by_length(
-        {name: {n: [y] for n, y in zip(lengths, values, strict=True)} for name, values in shown.items()},
-        title=title,
-        length_label="length in tokens",
-        quality_label="perplexity",
-        trained=trained_length,
-        logarithmic_lengths=True,
-        logarithmic_quality=True,
-        limits=(lowest / 1.15, top),
-    )
-    return FigureData(drawn.figure, {"lengths": np.asarray(lengths), **data})
-
-
-@drawing()
-def retrieval_grid(lengths: Sequence[int], depths: Sequence[float], scores: Numbers, *, title: str) -> FigureData:
-    """Draw what share was found at every depth of every length.
-
-    Args:
-        lengths: In tokens.
-        depths: From 0 (beginning of the text) to 1 (end).
-        scores: Shares ``[D, L]``, 0 to 1.
-        title: What was hidden.
-
-    Returns:
-        The figure, 8 inches wide, and ``scores``.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    texts = np.array([[f"{score:.0%}" for score in row] for row in scores])
-    figure = new_figure(8, 1.9 + 0.42 * len(depths))
-    axes = figure.subplots()
-    rows, columns = [f"{depth:.0%}" for depth in depths], [_length(length) for length in lengths]
-    scale = colours(np.ones(1))
-    draw_cells(axes, scores, scale, texts=texts, rows=rows, columns=columns, letters=9, aspect="auto")
-    axes.tick_params(axis="x", rotation=0)
-    label(axes, title, "length in tokens", "depth")
-    return settle(figure, {"scores": scores})
-
-
-def _length(tokens: int) -> str:
+def length_name(tokens: int) -> str:
+    """Return a number of tokens as axes have it, such as ``4k``."""
     return f"{tokens // 1024}k" if tokens % 1024 == 0 else f"{tokens:,}"
