@@ -30,8 +30,6 @@ from locant.lazy import require_package
 
 PAGE = "index.html"
 
-_OF_A_SENTENCE = ("attention", "embedding-sum")
-
 
 @dataclass(frozen=True)
 class _Order:
@@ -91,8 +89,8 @@ def write_gallery(
     for name, figure in FIGURES.items():
         if figure.needs_run and run is None:
             continue
-        options: dict[str, Any] = {"run": run} if figure.shows_run and run is not None else {}
-        if text is not None and name in _OF_A_SENTENCE:
+        options: dict[str, Any] = {"run": run} if figure.needs_run else {}
+        if text is not None and name == "attention":
             options["text"] = text
         orders.append(_Order(name, options, folder if slides else folder / f"{name}.{image_format}", slides))
     orders += [_Order(name, {}, folder / f"{name}.gif", False) for name in ANIMATIONS if name in FIGURES]
@@ -150,7 +148,7 @@ def _draw(order: _Order, *, image_format: str) -> _Outcome:
         drawn = figure(**order.options)
     except (ConfigError, DataError, CheckpointError) as reason:
         # What a run lacks for one figure (an evaluation, say) takes nothing from the others.
-        if not figure.shows_run:
+        if not figure.needs_run:
             raise
         return reason
     image = _element(order.name, drawn)
@@ -200,5 +198,5 @@ def _page(images: Mapping[str, str], moving: Mapping[str, bytes], run: Path | No
 
 
 def _command(name: str, run: Path | None) -> str:
-    of_a_run = ["--run", str(run)] if FIGURES[name].shows_run and run is not None else []
+    of_a_run = ["--run", str(run)] if FIGURES[name].needs_run else []
     return shlex.join(["locant", "figures", name, *of_a_run, "-o", "figures"])
