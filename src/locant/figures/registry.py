@@ -23,7 +23,7 @@ from locant.figures.drawing import Figure, FigureData, drawing, settle
 
 _LARGEST_BASE = 10**12
 _ACTS = tomllib.loads(Path(__file__).with_name("story.toml").read_text(encoding="utf-8"))["acts"]
-_STORY: dict[str, dict[str, Any]] = {told["name"]: told for act in _ACTS for told in act["figures"]}
+_STORY: dict[str, dict[str, Any]] = {entry["name"]: entry for act in _ACTS for entry in act["figures"]}
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class _Figures(UserDict[str, RegisteredFigure]):
         return super().__getitem__(name)
 
 
-_HOMES = {name: f"locant.figures.{told.get('module', name.replace('-', '_'))}" for name, told in _STORY.items()}
+_HOMES = {name: f"locant.figures.{entry.get('module', name.replace('-', '_'))}" for name, entry in _STORY.items()}
 _NOT_IMPORTED: Any = None
 FIGURES: MutableMapping[str, RegisteredFigure] = _Figures(dict.fromkeys(_HOMES, _NOT_IMPORTED))
 """Every figure by name."""
@@ -162,8 +162,8 @@ def register_figure(
     if name in FIGURES and not own:
         raise ValueError(f"There is a figure '{name}' already.")
     if own:
-        told = _STORY[name]
-        caption = Caption(told["title"], told["text"], told["formula"], tuple(told.get("points", ())))
+        entry = _STORY[name]
+        caption = Caption(entry["title"], entry["text"], entry["formula"], tuple(entry.get("points", ())))
     if caption is None:
         raise ValueError(f"The figure '{name}' needs a caption.")
     FIGURES[name] = RegisteredFigure(name, numbers, draw, caption, limits or {}, slides)
@@ -202,7 +202,7 @@ def draw_figure(name: str, /, **options: Any) -> FigureData:
 def acts(names: Iterable[str]) -> dict[str, list[str]]:
     """Return names of figures by the act of the story that they belong to; others than Locant's own come last."""
     found: dict[str, list[str]] = {}
-    act_of = {told["name"]: act["title"] for act in _ACTS for told in act["figures"]}
+    act_of = {entry["name"]: act["title"] for act in _ACTS for entry in act["figures"]}
     for name in names:
         found.setdefault(act_of.get(name, "More"), []).append(name)
     return found
