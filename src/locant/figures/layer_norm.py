@@ -9,17 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from locant.figures.drawing import (
-    Axes,
-    Figure,
-    colour_scale,
-    colours,
-    draw_image,
-    label,
-    new_figure,
-    shared_legend,
-    write,
-)
+from locant.figures.drawing import Axes, Figure, colour_scale, colours, draw_image, label, new_figure, write
 from locant.figures.palette import FAINT, LINES, ON_LIGHT
 from locant.figures.registry import register_figure
 from locant.models.layer_norm import layer_norm
@@ -85,7 +75,7 @@ def draw(**data: Any) -> Figure:
         label(axes, f"{norm}: the first token of sentence {len(_LENGTHS)}", "feature")
         axes.set_xticks(range(_WIDTH))
     lines[0].set_ylabel("value after the norm")
-    shared_legend(figure, lines, 5)
+    lines[1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9, title="with the sentence")
     return figure
 
 
