@@ -138,7 +138,7 @@ def slides_of(figure: RegisteredFigure, options: Mapping[str, Any]) -> Iterator[
         return
     shown = replace(figure, draw=figure.slides or figure.draw)(**options).figure
     shown.suptitle("")
-    for legend in shown.legends:  # each panel has its own
+    for legend in list(shown.legends):  # each panel has its own
         legend.remove()
     for panel in shown.axes:
         if panel.axison or panel.texts:
