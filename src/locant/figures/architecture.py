@@ -104,7 +104,7 @@ def _run(config: TransformerConfig) -> list[_Item]:
         model = Transformer(plain.model_copy(update={"encoder_layers": 1, "decoder_layers": 1}))
     model = model.to_empty(device="cpu").eval()
     found: list[_Item] = []
-    inside: list[int] = []
+    inside: list[int] = []  # the residual connection that runs
 
     def finished(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
         def keep(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
@@ -112,7 +112,7 @@ def _run(config: TransformerConfig) -> list[_Item]:
             if name.endswith(".dropout") and len(arguments) > 1:
                 kind = "add"  # with a second tensor it adds the residual
             if kind and not name.endswith("attention.output") and not isinstance(module, nn.Identity):
-                found.append(_Item(kind, name, tuple(output.shape[1:]), *inside))
+                found.append(_Item(kind, name, tuple(output.shape[1:]), inside[0] if inside else None))
 
         return keep
 
@@ -201,7 +201,7 @@ def draw(ways: list[list[_Item]], *, layers: list[int], parameters: Any, **_: An
         ends.append(places[-1] + _ARROW)
         inside = [place for place, item in zip(places, way, strict=True) if item.sublayer is not None]
         first = next(item for item in way if item.sublayer is not None)
-        low, high = inside[0] - first.height - 0.25, inside[-1] + 0.1
+        low, high = inside[0] - first.height - 0.27, inside[-1] + 0.1
         _rounded(axes, x - _FRAME, low, 2 * _FRAME, high - low, 0.12, PANEL, edgecolor=FAINT, zorder=0)
         repeated = f"{TIMES} {number}" if number > 1 else "1 layer"
         where = {"ha": "left" if side > 0 else "right", "color": INK}

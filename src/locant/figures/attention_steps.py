@@ -124,11 +124,14 @@ def draw(tokens: Sequence[str], *, lines: list[_Line], **_: Any) -> Figure:
     ranges = {scale: colours(np.concatenate(values)) for scale, values in seen.items()}
     features = lines[2][r"$V_h$"][1].shape[1]
     cell = min(0.3, 3 / len(tokens))
-    figure = new_figure(11, len(lines) * (len(tokens) * cell + 0.25) + 2.6)
-    for number, (line, row) in enumerate(zip(lines, figure.add_gridspec(len(lines)), strict=True)):
+    heights = [len(tokens) * cell + (0.3 if 2 < number < len(lines) - 1 else 0.7) for number in range(len(lines))]
+    heights[-2] += 0.07 * max(map(len, tokens))  # names of columns
+    figure = new_figure(11, sum(heights))
+    grid = figure.add_gridspec(len(lines), height_ratios=heights)
+    for number, line in enumerate(lines):
         head = number - 1 if 1 < number < len(lines) - 1 else 0
-        widths = [values.shape[1] for _, values in line.values()]
-        row = row.subgridspec(1, len(line), width_ratios=widths)
+        widths = [max(3, values.shape[1]) for _, values in line.values()]  # three columns have room for a heading
+        row = grid[number].subgridspec(1, len(line), width_ratios=widths)
         for place, (title, (scale, values)) in enumerate(line.items()):
             axes = figure.add_subplot(row[place])
             draw_cells(

@@ -102,7 +102,8 @@ def numbers() -> dict[str, Any]:
 
     inputs = torch.randn(_ROWS, _LENGTHS[-1], _WIDTH, generator=torch.Generator().manual_seed(2))
     found: dict[str, Any] = {"lengths": np.array(_LENGTHS, dtype=float)}
-    for name, model in zip(_LINES, [*(partial(_recurrent, each) for each in cells), transformer], strict=True):
+    models: list[Callable[[Tensor], Tensor]] = [*(partial(_recurrent, each) for each in cells), transformer]
+    for name, model in zip(_LINES, models, strict=True):
         gradient = gradient_by_distance(model, inputs).numpy()
         found[f"gradient: {name}"] = gradient / gradient[0]
         waiting = [operations_in_a_row(model(inputs[:1, :length])[:, -1]) for length in _LENGTHS]

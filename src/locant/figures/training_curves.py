@@ -104,10 +104,10 @@ def _add_time(axes: Axes, rows: Sequence[Row]) -> None:
     if not total:
         return
     unit, size = next((unit, size) for unit, size in _TIME_UNITS if total >= 2 * size or size == 1)
-    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(0, total / size)
+    ticks = np.array(MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(0, total / size))
     ticks = ticks[ticks * size <= total]
     top = axes.secondary_xaxis("top")
-    top.set_xticks(np.interp(ticks * size, *zip(*points, strict=True)), [f"{time:g}" for time in ticks])
+    top.set_xticks(np.interp(ticks * size, *np.array(points, dtype=float).T), [f"{time:g}" for time in ticks])
     top.tick_params(labelsize=9, labelcolor=FAINT, width=0.6)
     top.spines["top"].set_visible(False)
     top.set_xlabel(f"{unit} of training", fontsize=9, color=FAINT)
