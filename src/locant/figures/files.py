@@ -167,8 +167,7 @@ def _enlarge(panel: Axes) -> None:
     if panel.images and panel.texts:
         panel.set_aspect("auto")  # cells with numbers in them are wider than high
     if len(panel.get_legend_handles_labels()[1]) > 1 and not panel.get_legend():
-        many = len(panel.get_legend_handles_labels()[1]) > 5  # too many to leave room for beside the lines
-        panel.legend(**{"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if many else {"loc": "best"})
+        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
 @drawing()
