@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from locant.app.context_report import _curves, _grid
+from locant.app.context_report import perplexity_curves, retrieval_grid
 
 
 def test_perplexity_curves() -> None:
@@ -22,7 +22,7 @@ def test_perplexity_curves() -> None:
             {"method": name, "metric": "whole", "perplexity": one} for name, of in measured.items() for one in of
         ],
     }
-    axes = _curves(results, "whole").figure.axes[0]
+    axes = perplexity_curves(results, "whole").figure.axes[0]
     lines = {line.get_label(): line for line in axes.get_lines()}
     top = axes.get_ylim()[1]
     assert top == pytest.approx(20 * 5.0)  # beyond it a curve stays at the edge
@@ -40,7 +40,7 @@ def test_the_heat_map_says_every_share() -> None:
         for depth in range(3)
         for column, length in enumerate((1024, 4096))
     ]
-    axes = _grid({"settings": {"lengths": [1024, 4096]}, "retrieval": rows}, "passkey", "none").figure.axes[0]
+    axes = retrieval_grid({"settings": {"lengths": [1024, 4096]}, "retrieval": rows}, "passkey", "none").figure.axes[0]
     cells = {text.get_position(): text.get_text() for text in axes.texts}
     assert cells == {(column, row): f"{scores[row, column]:.0%}" for row in range(3) for column in range(2)}
     assert [text.get_text() for text in axes.get_yticklabels()] == ["0%", "50%", "100%"]

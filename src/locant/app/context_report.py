@@ -61,8 +61,8 @@ def write_context_figures(results: Results, folder: Path) -> list[Path]:
         CheckpointError: The disk is full or not writable.
     """
     methods = results["settings"]["methods"]
-    figures = {f"perplexity-{metric}": _curves(results, metric) for metric in _metrics(results)}
-    figures |= {f"{test}-{each}": _grid(results, test, each) for test in _tests(results) for each in methods}
+    figures = {f"perplexity-{metric}": perplexity_curves(results, metric) for metric in _metrics(results)}
+    figures |= {f"{test}-{each}": retrieval_grid(results, test, each) for test in _tests(results) for each in methods}
     return write_images(folder, figures.items())
 
 
@@ -74,7 +74,7 @@ def _tests(results: Results) -> list[str]:
     return [test for test in _ON_DEPTHS if any(row["test"] == test for row in results["retrieval"])]
 
 
-def _curves(results: Results, metric: str) -> FigureData:
+def perplexity_curves(results: Results, metric: str) -> FigureData:
     """Draw perplexity by length; one that is not finite, or above 20 times the least, is at the upper edge."""
     settings = results["settings"]
     found = {
@@ -101,7 +101,7 @@ def _curves(results: Results, metric: str) -> FigureData:
 
 
 @drawing()
-def _grid(results: Results, test: str, method: str) -> FigureData:
+def retrieval_grid(results: Results, test: str, method: str) -> FigureData:
     """Draw what share was found at every depth of every length."""
     rows = [row for row in results["retrieval"] if (row["test"], row["method"]) == (test, method)]
     lengths = results["settings"]["lengths"]
@@ -130,7 +130,9 @@ def _perplexity(results: Results) -> Iterator[Section]:
     for metric in _metrics(results):
         rows = [row for row in results["perplexity"] if row["metric"] == metric]
         figure = svg(
-            _curves(results, metric), name=f"perplexity-{metric}", description=f"Perplexity, {metric}, by length"
+            perplexity_curves(results, metric),
+            name=f"perplexity-{metric}",
+            description=f"Perplexity, {metric}, by length",
         )
         table = Table(
             ["method", "length", "perplexity", "documents", "tokens scored", "seconds"],
@@ -160,7 +162,7 @@ def _retrieval(results: Results) -> Iterator[Section]:
         blocks: list[Block] = [Text([_TEST_TEXTS[test].format(**words[test])])]
         for method in results["settings"]["methods"]:
             description = f"{test} found by length and depth, {method}"
-            grid = _grid(results, test, method)
+            grid = retrieval_grid(results, test, method)
             blocks.append(Figure(svg(grid, name=f"{test}-{method}", description=description)))
         rows = [row for row in results["retrieval"] if row["test"] == test]
         blocks.append(
