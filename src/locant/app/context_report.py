@@ -129,11 +129,8 @@ def retrieval_grid(results: Results, test: str, method: str) -> FigureData:
 def _perplexity(results: Results) -> Iterator[Section]:
     for metric in _metrics(results):
         rows = [row for row in results["perplexity"] if row["metric"] == metric]
-        figure = svg(
-            perplexity_curves(results, metric),
-            name=f"perplexity-{metric}",
-            description=f"Perplexity, {metric}, by length",
-        )
+        curves = perplexity_curves(results, metric)
+        figure = svg(curves, name=f"perplexity-{metric}", description=f"Perplexity, {metric}, by length")
         table = Table(
             ["method", "length", "perplexity", "documents", "tokens scored", "seconds"],
             [

@@ -205,7 +205,7 @@ def draw(ways: list[list[_Item]], *, layers: list[int], parameters: Any, **_: An
         _rounded(axes, x - _FRAME, low, 2 * _FRAME, high - low, 0.12, PANEL, edgecolor=FAINT, zorder=0)
         repeated = f"{TIMES} {number}" if number > 1 else "1 layer"
         where = {"ha": "left" if side > 0 else "right", "color": INK}
-        write(axes, x - side * _FRAME, high + 0.13, repeated, SLIDE_LETTERS, **where)
+        write(axes, x - side * _FRAME, high + 0.1, repeated, SLIDE_LETTERS, **where)
         for place, item in zip(places, way, strict=True):
             crossing = place - item.height / 2 if item.kind == "cross-attention" else crossing
     write(axes, _CENTRES[1], ends[1] + 0.14, "probabilities of every next token", SLIDE_LETTERS, color=INK)

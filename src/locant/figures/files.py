@@ -163,7 +163,7 @@ def _enlarge(panel: Axes) -> None:
     title = panel.get_title(loc="left")
     for text in panel.get_children():
         if isinstance(text, Text) and title and text.get_text() == title:
-            text.set_text(wrapped(title, 44))
+            text.set_text(wrapped(title, 48))
     if panel.images and panel.texts:
         panel.set_aspect("auto")  # cells with numbers in them are wider than high
     if len(panel.get_legend_handles_labels()[1]) > 1 and not panel.get_legend():
