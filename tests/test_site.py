@@ -109,24 +109,22 @@ def test_every_public_name_stands_in_the_reference_once(tmp_path):
 
 def test_pages_about_one_figure_lead_to_each_other(tmp_path):
     folder = SiteFolder(tmp_path)
-    folder.write(
-        Path("gallery.md"), "# All\n\n" + section(FIGURES["clocks"]) + "\n" + section(FIGURES["criteria"]) + "\n"
-    )
+    folder.write(Path("gallery.md"), "# All\n\n" + section(FIGURES["clocks"]) + "\n" + section(FIGURES["heatmaps"]) + "\n")
     folder.write(Path("docs/errata.md"), "# Errors\n\nShown by [`clocks`](figures.md), [`heads`](figures.md).\n")
     folder.write(Path("docs/course/1.md"), "# One\n\n![Clocks](../images/clocks.png)\n\n![None](../images/none.png)\n")
-    crosslink(folder, ["clocks", "criteria"])
+    crosslink(folder, ["clocks", "heatmaps"])
     texts = {str(path): text for path, text in folder.texts.items()}
     played = "[Watch positions]({}interactive.md)"
     assert "Shown by [`clocks`](../gallery.md#clocks), [`heads`](figures.md)." in texts["docs/errata.md"]
     with_knobs = f"With knobs: {played.format('../../')}."
     assert texts["docs/course/1.md"].count("With knobs") == 1
     assert f"![Clocks](../images/clocks.png)\n\n{with_knobs}\n\n![None]" in texts["docs/course/1.md"]
-    clocks, criteria = texts["gallery.md"].split("(criteria)=")
+    clocks, heatmaps = texts["gallery.md"].split("(heatmaps)=")
     assert played.format("") in clocks
-    assert "With knobs" not in criteria
-    shown = [entry.key.lower() for topic in TOPICS for entry in topic.entries if "criteria" in entry.figures]
+    assert "With knobs" not in heatmaps
+    shown = [entry.key.lower() for topic in TOPICS for entry in topic.entries if "heatmaps" in entry.figures]
     assert shown
-    assert re.findall(r"docs/errata\.md#(\w+)", criteria) == shown
+    assert re.findall(r"docs/errata\.md#(\w+)", heatmaps) == shown
 
 
 PAGE = """# Pages

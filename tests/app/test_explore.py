@@ -71,17 +71,18 @@ def test_biases_are_those_of_locant(modules: Any, heads: int) -> None:
     [(128, 10000, 4096, 32768), (64, 500000, 8192, 131072), (96, 10000, 4096, 131072)],
 )
 def test_scalings_are_those_of_locant(modules: Any, head: int, base: int, trained: int, wanted: int) -> None:
-    models = {model.name: model for model in compare_scalings(head, float(base), trained, wanted)}
+    models = compare_scalings(head, float(base), trained, wanted)
     titles = modules.evaluate("Object.fromEntries(Object.entries(SCALINGS).map(([name, { title }]) => [name, title]))")
     names = {"linear": "position interpolation", "ntk": "NTK-aware", "yarn": "YaRN", "llama3": "Llama 3"}
     assert set(titles) == {"none", *names}
     for name, title in names.items():
-        model = next(one for known, one in models.items() if known.lower() in (title.lower(), titles[name].lower()))
+        known = next(known for known in models if known.lower() in (title.lower(), titles[name].lower()))
+        explanation, first_unseen = models[known]
         arguments = f"{head}, {base}, {trained}, {wanted}"
         found = torch.tensor(modules.evaluate(f"SCALINGS.{name}.of({arguments})"), dtype=torch.float64)
-        wavelengths = torch.tensor([pair.scaled_wavelength for pair in model.explanation.pairs], dtype=torch.float64)
+        wavelengths = torch.tensor([pair.scaled_wavelength for pair in explanation.pairs], dtype=torch.float64)
         assert torch.allclose(2 * math.pi / found, wavelengths, rtol=1e-9)
-        assert modules.evaluate(f"firstUnseen('{name}', {arguments})") == model.first_unseen
+        assert modules.evaluate(f"firstUnseen('{name}', {arguments})") == first_unseen
 
 
 def rounded(found: ModelFolder) -> ModelFolder:

@@ -137,7 +137,7 @@ def test_the_page_needs_nothing_else() -> None:
     assert "@import" not in text
     assert "url(" not in text
     (policy,) = (meta for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
-    assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'"
+    assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def test_it_can_be_read_by_everyone(page: Page) -> None:

@@ -5,16 +5,16 @@ import pytest
 pytest.importorskip("matplotlib", reason="the extra 'figures' is not installed")
 
 from locant.errors import DataError
-from locant.figures import LengthCurve, quality_by_length
+from locant.figures import quality_by_length
 
 LABELS = {"title": "t", "length_label": "l", "quality_label": "q"}
 
 
-def _curves(count: int) -> list[LengthCurve]:
-    return [LengthCurve(f"scheme {number}", {1: [number], 2: [number + 1.0]}) for number in range(count)]
+def _curves(count: int) -> dict[str, dict[int, list[float]]]:
+    return {f"scheme {number}": {1: [number], 2: [number + 1.0]} for number in range(count)}
 
 
-def _legend(curves: list[LengthCurve]) -> list[str]:
+def _legend(curves: dict[str, dict[int, list[float]]]) -> list[str]:
     axes = quality_by_length(curves, **LABELS).figure.axes[0]
     return [text.get_text() for text in axes.get_legend().get_texts()]
 
@@ -34,6 +34,6 @@ def test_no_two_of_all_schemes_look_alike() -> None:
 
 
 def test_a_line_without_values_is_left_out() -> None:
-    assert _legend([*_curves(1), LengthCurve("cannot", {1: []})]) == ["scheme 0"]
+    assert _legend({**_curves(1), "cannot": {1: []}}) == ["scheme 0"]
     with pytest.raises(DataError, match="not a single value"):
-        quality_by_length([LengthCurve("cannot", {1: []})], **LABELS)
+        quality_by_length({"cannot": {1: []}}, **LABELS)

@@ -91,7 +91,6 @@ def test_other_numbers(decimals: int) -> None:
         "With positions:\n[[0, 1], [0.8415, 0.5403]]",
         repr(table(60, 512)),
         "[" * 20000,
-        "[1" * 5000,
     ],
 )
 def test_texts_that_are_no_array(text: str) -> None:

@@ -35,7 +35,7 @@ def figure() -> Any:
 
 
 def panels(figure: Any) -> dict[str, Any]:
-    return {axes.get_title(loc="left"): axes for axes in figure.figure.axes}
+    return {axes.get_title(loc="left"): axes for axes in figure.figure.axes if axes.axison}
 
 
 def lines(axes: Any) -> dict[str, list[tuple[float, float]]]:

@@ -12,7 +12,7 @@ from lab_records import TINY
 
 from locant.cli import main
 from locant.errors import DataError
-from locant.figures import LengthCurve, quality_by_length
+from locant.figures import quality_by_length
 from locant.lab import Comparison, compare
 from locant.lab.comparison import save_comparison
 from locant.lab.runner import main as work
@@ -106,7 +106,7 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_curves_are_means_and_bands_reach_from_worst_to_best() -> None:
-    curves = [LengthCurve("a", {1: [1.0, 3.0], 2: [5.0, 5.0]}), LengthCurve("b", {1: [2.0], 2: []})]
+    curves = {"a": {1: [1.0, 3.0], 2: [5.0, 5.0]}, "b": {1: [2.0], 2: []}}
     figure = quality_by_length(curves, title="t", length_label="l", quality_label="q", trained=1).figure
     (axes,) = figure.axes
     lines = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in axes.lines}
@@ -115,4 +115,4 @@ def test_curves_are_means_and_bands_reach_from_worst_to_best() -> None:
     band = np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
     assert {(1.0, 1.0), (1.0, 3.0), (2.0, 5.0)} <= set(map(tuple, band.tolist()))
     with pytest.raises(DataError, match="not a single value"):
-        quality_by_length([LengthCurve("a", {})], title="t", length_label="l", quality_label="q")
+        quality_by_length({"a": {}}, title="t", length_label="l", quality_label="q")

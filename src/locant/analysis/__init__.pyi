@@ -18,16 +18,12 @@ from locant.analysis.properties import PROPERTIES as PROPERTIES
 from locant.analysis.properties import Probe as Probe
 from locant.analysis.properties import Property as Property
 from locant.analysis.properties import check_properties as check_properties
-from locant.analysis.properties import check_registry as check_registry
 from locant.analysis.scores import Scores as Scores
 from locant.analysis.scores import bleu_tokenizer as bleu_tokenizer
 from locant.analysis.scores import mean_scores as mean_scores
 from locant.analysis.scores import score_translations as score_translations
 from locant.analysis.significance import PairedComparison as PairedComparison
 from locant.analysis.significance import paired_bootstrap as paired_bootstrap
-from locant.analysis.structure import StackStructure as StackStructure
-from locant.analysis.structure import TracedModule as TracedModule
-from locant.analysis.structure import transformer_structure as transformer_structure
 
 __all__ = [
     "attention_steps",

@@ -28,7 +28,7 @@ class AttentionSteps:
 
     Attributes:
         words: Token embeddings times ``sqrt(E)``, ``[L, E]``.
-        received: What the layer receives, ``[L, E]``: in the first one the words told their positions.
+        received: What the layer receives, ``[L, E]``: in the first one the words with their positions.
         x: What its attention reads, ``[L, E]``: the same, or with pre-norm its layer norm.
         q: Queries ``x W_Q + b_Q`` by head, ``[H, L, D]``.
         k: Keys.

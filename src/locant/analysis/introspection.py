@@ -29,7 +29,7 @@ class StackStates:
 
     Attributes:
         words: Token embeddings as the stack receives them (times ``sqrt(E)``), ``[B, L, E]``.
-        layers: What the first layer receives (the words told their positions), then the output of every layer, each
+        layers: What the first layer receives (the words with their positions), then the output of every layer, each
             ``[B, L, E]``. The norm at the end of a pre-norm stack has not been applied.
     """
 

@@ -21,7 +21,7 @@ from locant.text.tokenizer import PAD
 
 IdPair = tuple[Sequence[int], Sequence[int]]
 
-_HELD_OUT = 4  # every so manieth sentence
+_HELD_OUT = 4  # one of four sentences
 _FEWEST = 2 * _HELD_OUT
 _BATCH = 32
 _RIDGE = 1.0  # added to the sum over all tokens of a standardised feature's squares, which is their number
@@ -54,7 +54,7 @@ class StackReadings:
     """Readings from one stack.
 
     Attributes:
-        words: From the token embeddings alone, before they are told their positions.
+        words: From the token embeddings alone, without positions.
         layers: From what the first layer receives, then from the output of every layer.
         guess: Mean absolute error in tokens of naming always the mean position of the fitted sentences.
     """

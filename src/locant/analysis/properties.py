@@ -190,11 +190,6 @@ class Property:
     reason: str
 
 
-def check_registry(shape: AttentionShape = DEFAULT_SHAPE) -> dict[str, list[Property]]:
-    """Check every scheme of :data:`~locant.positions.SCHEMES` with its default options."""
-    return {name: check_properties(name, shape) for name in SCHEMES}
-
-
 def check_properties(
     name: str, shape: AttentionShape = DEFAULT_SHAPE, options: Mapping[str, Any] | None = None
 ) -> list[Property]:

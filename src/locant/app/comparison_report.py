@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from locant.app.report import Block, Code, Fact, Facts, Figure, Report, Section, Table, Text, write_images, write_report
-from locant.figures import FigureData, LengthCurve, quality_by_length, svg
+from locant.figures import FigureData, quality_by_length, svg
 from locant.lab import Comparison, Record
 from locant.lab.record import check_fairness
 from locant.lab.tables import (
@@ -73,8 +73,9 @@ def length_figures(table: ResultTable) -> Iterator[tuple[str, FigureData]]:
         for condition in dict.fromkeys(row.condition for row in table.rows)
         if (lines := [_line(row, key) for row in table.rows if row.condition == condition and key in row.curves])
     ]
-    for number, (metric, condition, lines) in enumerate(figures):
-        values = [value for line in lines for of_length in line.values.values() for value in of_length]
+    for number, (metric, condition, each) in enumerate(figures):
+        lines = dict(each)
+        values = [value for line in lines.values() for of_length in line.values() for value in of_length]
         if values:
             yield (
                 f"{table.task.name}{f'-{number}' if number else ''}",
@@ -92,11 +93,11 @@ def length_figures(table: ResultTable) -> Iterator[tuple[str, FigureData]]:
             )
 
 
-def _line(row: Row, metric: str) -> LengthCurve:
+def _line(row: Row, metric: str) -> tuple[str, dict[int, list[float]]]:
     reached = {length: [v for v in values if v is not None] for length, values in row.curves[metric].items()}
     missing = [length for length, values in reached.items() if not values]
     label = row.variant + (f" (cannot from {missing[0]:,})" if missing and missing[0] != min(reached) else "")
-    return LengthCurve(label, reached)
+    return label, reached
 
 
 def _task(table: ResultTable) -> list[Block]:

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from locant.app.report import Block, Fact, Facts, Figure, Report, Section, Table, Text, write_images
-from locant.figures import FigureData, perplexity_by_length, retrieval_grid, svg
+from locant.figures import FigureData, quality_by_length, svg
+from locant.figures.drawing import colours, draw_cells, drawing, label, new_figure, settle
+from locant.figures.quality_by_length import length_name
 
 Results = dict[str, Any]
 _ON_DEPTHS = ("passkey", "needle")
+_MOST_TIMES = 20.0  # a curve that leaves what is worth reading is cut here, above the best one
 _TEST_TEXTS = {
     "passkey": (
         "Passkey retrieval (Mohtashami and Jaggi 2023): a number of up to five digits is hidden in irrelevant text. "
@@ -58,8 +61,8 @@ def write_context_figures(results: Results, folder: Path) -> list[Path]:
         CheckpointError: The disk is full or not writable.
     """
     methods = results["settings"]["methods"]
-    figures = {f"perplexity-{metric}": _curves(results, metric) for metric in _metrics(results)}
-    figures |= {f"{test}-{each}": _grid(results, test, each) for test in _tests(results) for each in methods}
+    figures = {f"perplexity-{metric}": perplexity_curves(results, metric) for metric in _metrics(results)}
+    figures |= {f"{test}-{each}": retrieval_grid(results, test, each) for test in _tests(results) for each in methods}
     return write_images(folder, figures.items())
 
 
@@ -71,35 +74,63 @@ def _tests(results: Results) -> list[str]:
     return [test for test in _ON_DEPTHS if any(row["test"] == test for row in results["retrieval"])]
 
 
-def _curves(results: Results, metric: str) -> FigureData:
-    lengths = results["settings"]["lengths"]
-    curves = {
-        method: [
-            row["perplexity"] for row in results["perplexity"] if (row["method"], row["metric"]) == (method, metric)
-        ]
-        for method in results["settings"]["methods"]
+def perplexity_curves(results: Results, metric: str) -> FigureData:
+    """Draw perplexity by length; one that is not finite, or above 20 times the least, is at the upper edge."""
+    settings = results["settings"]
+    found = {
+        method: np.array(
+            [row["perplexity"] for row in results["perplexity"] if (row["method"], row["metric"]) == (method, metric)],
+            dtype=float,
+        )
+        for method in settings["methods"]
     }
-    return perplexity_by_length(
-        lengths, curves, title=f"Perplexity, {metric}", trained_length=results["trained_length"]
+    values = np.concatenate([*found.values()])
+    finite = values[np.isfinite(values)] if np.isfinite(values).any() else np.ones(1)
+    lowest, top = finite.min(), min(1.15 * finite.max(), _MOST_TIMES * finite.min())
+    shown = {method: np.minimum(np.nan_to_num(of, nan=np.inf), top) for method, of in found.items()}
+    return quality_by_length(
+        {method: {n: [y] for n, y in zip(settings["lengths"], of, strict=True)} for method, of in shown.items()},
+        title=f"Perplexity, {metric}",
+        length_label="length in tokens",
+        quality_label="perplexity",
+        trained=results["trained_length"],
+        logarithmic_lengths=True,
+        logarithmic_quality=True,
+        limits=(lowest / 1.15, top),
     )
 
 
-def _grid(results: Results, test: str, method: str) -> FigureData:
+@drawing()
+def retrieval_grid(results: Results, test: str, method: str) -> FigureData:
+    """Draw what share was found at every depth of every length."""
     rows = [row for row in results["retrieval"] if (row["test"], row["method"]) == (test, method)]
     lengths = results["settings"]["lengths"]
     depths = sorted({row["depth"] for row in rows})
     scores = np.zeros((len(depths), len(lengths)))
     for row in rows:
         scores[depths.index(row["depth"]), lengths.index(row["length"])] = row["score"]
-    return retrieval_grid(lengths, depths, scores, title=f"{test.capitalize()}, {method}: share found")
+    figure = new_figure(8, 1.9 + 0.42 * len(depths))
+    axes = figure.subplots()
+    draw_cells(
+        axes,
+        scores,
+        colours(np.ones(1)),
+        texts=np.array([[f"{score:.0%}" for score in row] for row in scores]),
+        rows=[f"{depth:.0%}" for depth in depths],
+        columns=[length_name(length) for length in lengths],
+        letters=9,
+        aspect="auto",
+    )
+    axes.tick_params(axis="x", rotation=0)
+    label(axes, f"{test.capitalize()}, {method}: share found", "length in tokens", "depth")
+    return settle(figure, {"scores": scores})
 
 
 def _perplexity(results: Results) -> Iterator[Section]:
     for metric in _metrics(results):
         rows = [row for row in results["perplexity"] if row["metric"] == metric]
-        figure = svg(
-            _curves(results, metric), name=f"perplexity-{metric}", description=f"Perplexity, {metric}, by length"
-        )
+        curves = perplexity_curves(results, metric)
+        figure = svg(curves, name=f"perplexity-{metric}", description=f"Perplexity, {metric}, by length")
         table = Table(
             ["method", "length", "perplexity", "documents", "tokens scored", "seconds"],
             [
@@ -128,7 +159,7 @@ def _retrieval(results: Results) -> Iterator[Section]:
         blocks: list[Block] = [Text([_TEST_TEXTS[test].format(**words[test])])]
         for method in results["settings"]["methods"]:
             description = f"{test} found by length and depth, {method}"
-            grid = _grid(results, test, method)
+            grid = retrieval_grid(results, test, method)
             blocks.append(Figure(svg(grid, name=f"{test}-{method}", description=description)))
         rows = [row for row in results["retrieval"] if row["test"] == test]
         blocks.append(

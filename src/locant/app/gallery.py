@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,18 +28,6 @@ from locant.files import replacing_file, write_text
 from locant.lazy import require_package
 
 PAGE = "index.html"
-
-_OF_A_SENTENCE = ("attention", "embedding-sum")
-
-
-@dataclass(frozen=True)
-class _Order:
-    """A figure that is to be drawn with these options, and the file that it is written to, or the folder of slides."""
-
-    name: str
-    options: Mapping[str, Any]
-    path: Path
-    slides: bool
 
 
 def write_gallery(
@@ -87,50 +74,46 @@ def write_gallery(
         raise UsageError("--text belongs to the figures of a trained model; say which: --run FOLDER.")
     if run is not None:
         load_trained(run, "of a page")
-    orders = []
+    jobs: dict[str, dict[str, Any]] = {}
     for name, figure in FIGURES.items():
-        if figure.needs_run and run is None:
-            continue
-        options: dict[str, Any] = {"run": run} if figure.shows_run and run is not None else {}
-        if text is not None and name in _OF_A_SENTENCE:
-            options["text"] = text
-        orders.append(_Order(name, options, folder if slides else folder / f"{name}.{image_format}", slides))
-    orders += [_Order(name, {}, folder / f"{name}.gif", False) for name in ANIMATIONS if name in FIGURES]
+        if run is not None or not figure.needs_run:
+            jobs[name] = {"run": run} if figure.needs_run else {}
+            if text is not None and name == "attention":
+                jobs[name]["text"] = text
     images: dict[str, str] = {}
     moving: dict[str, bytes] = {}
-    progress(0.0, orders[0].name)
-    following = [*(order.name for order in orders[1:]), PAGE]
-    for number, (order, drawn) in enumerate(zip(orders, _outcomes(orders, image_format, processes), strict=True)):
+    following = [*jobs, PAGE]
+    progress(0.0, following[0])
+    draw = partial(_draw, folder=folder, image_format=image_format, slides=slides)
+    for number, (name, drawn) in enumerate(zip(jobs, _outcomes(draw, jobs, processes), strict=True), start=1):
         if isinstance(drawn, LocantError):
-            left_out(order.name, drawn)
+            left_out(name, drawn)
         else:
-            image, paths = drawn
-            if isinstance(image, bytes):
-                moving[order.name] = image
-            else:
-                images[order.name] = image
+            images[name], gif, paths = drawn
+            moving |= {name: gif} if gif else {}
             for path in paths:
                 wrote(path)
-        progress((number + 1) / len(orders), following[number])
+        progress(number / len(jobs), following[number])
     write_errata(folder, gallery=PAGE, drawn=images, wrote=wrote)
     write_text(folder / PAGE, _page(images, moving, run, ERRATA_PAGE))
     wrote(folder / PAGE)
 
 
-_Outcome = tuple[str | bytes, list[Path]] | LocantError
+_Outcome = tuple[str, bytes | None, list[Path]] | LocantError
 
 
-def _outcomes(orders: Sequence[_Order], image_format: str, processes: int) -> Iterator[_Outcome]:
-    """Yield what :func:`_draw` returns for each, in their order."""
-    draw = partial(_draw, image_format=image_format)
+def _outcomes(
+    draw: Callable[[str, dict[str, Any]], _Outcome], jobs: Mapping[str, dict[str, Any]], processes: int
+) -> Iterator[_Outcome]:
+    """Yield what is drawn for each name with its options, in their order."""
     if processes == 1:
-        yield from map(draw, orders)
+        yield from map(draw, jobs, jobs.values())
         return
     # A fork of a process whose libraries have threads may hang for ever.
-    start_anew = get_context("spawn")
+    start_fresh = get_context("spawn")
     try:
-        with ProcessPoolExecutor(processes, start_anew, torch.set_num_threads, (1,)) as pool:
-            yield from pool.map(draw, orders)
+        with ProcessPoolExecutor(processes, start_fresh, torch.set_num_threads, (1,)) as pool:
+            yield from pool.map(draw, jobs, jobs.values())
     except BrokenProcessPool:
         raise LocantError(
             "A process that drew figures was ended by the system, perhaps for lack of memory. Draw them one by one: "
@@ -138,26 +121,27 @@ def _outcomes(orders: Sequence[_Order], image_format: str, processes: int) -> It
         ) from None
 
 
-def _draw(order: _Order, *, image_format: str) -> _Outcome:
-    """Write a figure's files and return what the page shows of it with these, or why the run cannot have it."""
-    if order.path.suffix == ".gif":
-        content = animation(order.name)
-        with replacing_file(order.path) as temporary:
-            temporary.write_bytes(content)
-        return content, [order.path]
-    figure = FIGURES[order.name]
+def _draw(name: str, options: dict[str, Any], *, folder: Path, image_format: str, slides: bool) -> _Outcome:
+    """Write a figure's files; return what the page shows and the files, or why the run cannot have the figure."""
+    figure = FIGURES[name]
     try:
-        drawn = figure(**order.options)
+        drawn = figure(**options)
     except (ConfigError, DataError, CheckpointError) as reason:
         # What a run lacks for one figure (an evaluation, say) takes nothing from the others.
-        if not figure.shows_run:
+        if not figure.needs_run:
             raise
         return reason
-    image = _element(order.name, drawn)
-    if order.slides:
-        return image, list(write_slides(figure, order.path, order.options, image_format))
-    save_figure(drawn, order.path)
-    return image, [order.path]
+    image, paths, gif = _element(name, drawn), [folder / f"{name}.{image_format}"], None
+    if slides:
+        paths = list(write_slides(figure, folder, options, image_format))
+    else:
+        save_figure(drawn, paths[0])
+    if name in ANIMATIONS:
+        gif = animation(name)
+        paths.append(folder / f"{name}.gif")
+        with replacing_file(paths[-1]) as temporary:
+            temporary.write_bytes(gif)
+    return image, gif, paths
 
 
 def _element(name: str, figure: FigureData) -> str:
@@ -200,5 +184,5 @@ def _page(images: Mapping[str, str], moving: Mapping[str, bytes], run: Path | No
 
 
 def _command(name: str, run: Path | None) -> str:
-    of_a_run = ["--run", str(run)] if FIGURES[name].shows_run and run is not None else []
+    of_a_run = ["--run", str(run)] if FIGURES[name].needs_run else []
     return shlex.join(["locant", "figures", name, *of_a_run, "-o", "figures"])

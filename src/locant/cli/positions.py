@@ -116,7 +116,7 @@ def _print_finding(finding: NumberFinding, *, as_json: bool) -> None:
 
         print()
         for entry in map(get_erratum, finding.errata):
-            print(f"{entry.number}: {entry.title}. Source: {entry.source}.")
+            print(f"{entry.key.upper()}: {entry.title}. Source: {entry.source}.")
         print("All errata with their values: locant figures errata -o FOLDER, or docs/errata.md.")
 
 

@@ -12,10 +12,7 @@ from locant.figures.files import FORMATS as FORMATS
 from locant.figures.files import save_figure as save_figure
 from locant.figures.files import write_figures as write_figures
 from locant.figures.heatmap import heatmap as heatmap
-from locant.figures.quality_by_length import LengthCurve as LengthCurve
-from locant.figures.quality_by_length import perplexity_by_length as perplexity_by_length
 from locant.figures.quality_by_length import quality_by_length as quality_by_length
-from locant.figures.quality_by_length import retrieval_grid as retrieval_grid
 from locant.figures.registry import FIGURES as FIGURES
 from locant.figures.registry import Caption as Caption
 from locant.figures.registry import RegisteredFigure as RegisteredFigure

@@ -2,39 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from locant.analysis.structure import StackStructure, TracedModule, transformer_structure
+from locant import kernels
 from locant.errors import ConfigError, UsageError
-from locant.figures.drawing import SLIDE, SLIDE_LETTERS, TIMES, Axes, Figure, arrow, canvas, write
+from locant.figures.drawing import SLIDE, SLIDE_LETTERS, TIMES, Axes, Figure, arrow, blank, canvas, panels, write
 from locant.figures.palette import FAINT, INK, ON_LIGHT, PANEL, PAPER
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained
 from locant.models.architectures import parse_model_config
+from locant.models.blocks import Residual
 from locant.models.config import TransformerConfig, require_served
+from locant.models.transformer import Transformer, count_parameters
 from locant.positions import SCHEMES, build_scheme
 
 _SOURCE, _TARGET = 10, 8  # tokens; two numbers, so that shapes tell the sides apart
 _VOCABULARY = 37_000  # of Vaswani et al. 2017, section 5.1, English and German
+_KINDS = {
+    "norm": "norm",
+    "self_attention": "self-attention",
+    "cross_attention": "cross-attention",
+    "feed_forward": "feed-forward",
+    "source_embedding": "embedding",
+    "target_embedding": "embedding",
+    "output": "output",
+}
 
 
 @dataclass(frozen=True)
 class _Item:
-    """Something on the way up a stack: what it is, what is written in it, and the shape of what leaves it.
+    """Something on the way up a stack: what is written in it, and the shape of what leaves it.
 
     ``sublayer`` is the number of the residual connection that it is inside of; ``None`` outside of the layers.
     """
 
     kind: str
-    lines: tuple[str, ...]
-    shape: tuple[int, ...] = ()
+    name: str
+    shape: tuple[int, ...]
     sublayer: int | None = None
+    lines: tuple[str, ...] = ()
+
+    @property
+    def height(self) -> float:
+        """Inches."""
+        return 2 * _SUM if self.kind == "add" else 0.16 + _LINE * len(self.lines)
 
 
 def numbers(*, run: Path | None = None, model: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -63,53 +82,88 @@ def numbers(*, run: Path | None = None, model: Mapping[str, Any] | None = None) 
             )
         config = settings
     require_served(config, "The figure 'architecture'", "Draw a preset.")
-    stacks = transformer_structure(config, source=_SOURCE, target=_TARGET)
-    modules = [module for stack in stacks for part in (stack.entry, *stack.sublayers, stack.closing) for module in part]
+    with torch.device("meta"):
+        whole = Transformer(config)
+    ran = _run(config)
+    decoder = [item.kind for item in ran].index("embedding", 1)
     return {
-        "stacks": stacks,
-        "ways": [_way(stack, config) for stack in stacks],
-        "vocabulary": config.target_vocab_size,
-        "width": config.d_model,
-        "parameters": np.array([stack.parameters for stack in stacks]),
-        **{f"shape {module.name}": np.array(module.shape) for module in modules},
+        "ways": [_way(ran[:decoder], config, "encoder"), _way(ran[decoder:], config, "decoder")],
+        "layers": [config.encoder_layers, config.decoder_layers],
+        "parameters": np.array([count_parameters(stack) for stack in (whole.encoder, whole.decoder)]),
+        **{f"shape {item.name}": np.array(item.shape) for item in ran},
     }
 
 
-def _way(stack: StackStructure, config: TransformerConfig) -> list[_Item]:
-    """Return what is on the way up a stack."""
-    width, tokens, heads = config.d_model, stack.tokens, config.heads
+def _run(config: TransformerConfig) -> list[_Item]:
+    """Run a model of one encoder and one decoder layer, and return its modules in the order in which they finish.
+
+    Its weights are whatever is in memory, and the positional scheme, which changes no shape, is left out.
+    """
+    with torch.device("meta"):
+        plain = config.with_positions(position="none")
+        model = Transformer(plain.model_copy(update={"encoder_layers": 1, "decoder_layers": 1}))
+    model = model.to_empty(device="cpu").eval()
+    found: list[_Item] = []
+    inside: list[int] = []  # the residual connection that runs
+
+    def finished(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
+        def keep(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
+            kind = _KINDS.get(name.rsplit(".", 1)[-1], "")
+            if name.endswith(".dropout") and len(arguments) > 1:
+                kind = "add"  # with a second tensor it adds the residual
+            if kind and not name.endswith("attention.output") and not isinstance(module, nn.Identity):
+                found.append(_Item(kind, name, tuple(output.shape[1:]), inside[0] if inside else None))
+
+        return keep
+
+    for name, module in model.named_modules():
+        if isinstance(module, Residual):
+            number = int(name.rsplit(".", 1)[-1])
+            module.register_forward_pre_hook(lambda *_, number=number: inside.append(number))
+            module.register_forward_hook(lambda *_: inside.clear())
+        else:
+            module.register_forward_hook(finished(name))
+    used = kernels.enabled()
+    kernels.enabled(False)  # a kernel does the work of several modules at once
+    try:
+        with torch.no_grad():
+            source, target = (torch.zeros(1, tokens, dtype=torch.long) for tokens in (_SOURCE, _TARGET))
+            model(source, torch.tensor([_SOURCE]), target)
+    finally:
+        kernels.enabled(used)
+    return found
+
+
+def _way(ran: Sequence[_Item], config: TransformerConfig, stack: str) -> list[_Item]:
+    """Return what is on the way up a stack, with its words."""
+    width, heads, decoder = config.d_model, config.heads, stack == "decoder"
+    tokens, vocabulary = (_TARGET, config.target_vocab_size) if decoder else (_SOURCE, config.source_vocab_size)
     scheme = SCHEMES[config.position].title or config.position
     shape = config.blocks().attention_shape(causal=False)
     places = build_scheme(config.position, shape, config.position_options).acts_on
     acts = {"queries+keys": "turns Q and K", "scores": "adds to the scores"}
-    told = " and ".join(what for place, what in acts.items() if place in places)
+    does = " and ".join(what for place, what in acts.items() if place in places)
     many, features = f"{heads} heads" if heads > 1 else "1 head", width // heads
-
-    def lines(module: TracedModule) -> tuple[str, ...]:
-        if module.kind == "self-attention":
-            masked = "Masked self-attention" if stack.name == "decoder" else "Self-attention"
-            own = (masked, f"{many}: Q, K, V {_by(tokens, features)}", f"weights {_by(tokens, tokens)}")
-            return (*own, f"positions: {scheme} {told}") if told else own
-        if module.kind == "cross-attention":
-            both = f"{many}: Q {_by(tokens, features)}, K, V {_by(_SOURCE, features)}"
-            return ("Cross-attention", both, f"weights {_by(tokens, _SOURCE)}")
-        if module.kind == "feed-forward":
-            return ("Feed-forward", f"{width} → {config.d_ff:,} → {width}, {config.feed_forward}")
-        return ("Layer norm",) if module.kind == "norm" else ("+",)
-
-    embedding = (f"Embedding {_by(stack.vocabulary, width)}", f"times √{width}")
-    items = [_Item("embedding", embedding, module.shape) for module in stack.entry]
+    attention = f"{many}: Q, K, V {_by(tokens, features)}", f"weights {_by(tokens, tokens)}"
+    crossing = f"{many}: Q {_by(tokens, features)}, K, V {_by(_SOURCE, features)}", f"weights {_by(tokens, _SOURCE)}"
+    tied = ("the matrix of the embedding",) if config.tie_output else ()
+    lines = {
+        "embedding": (f"Embedding {_by(vocabulary, width)}", f"times √{width}"),
+        "self-attention": ("Masked self-attention" if decoder else "Self-attention", *attention),
+        "cross-attention": ("Cross-attention", *crossing),
+        "feed-forward": ("Feed-forward", f"{width} → {config.d_ff:,} → {width}, {config.feed_forward}"),
+        "norm": ("Layer norm",),
+        "add": ("+",),
+        "output": (f"Linear {width} → {vocabulary:,}", *tied),
+    }
+    if does:
+        lines["self-attention"] += (f"positions: {scheme} {does}",)
+    items = [_Item(item.kind, item.name, item.shape, item.sublayer, lines[item.kind]) for item in ran]
     if "embedding" in places:
-        items.append(_Item("positions", (f"positions: {scheme}", "added to the embeddings"), (tokens, width)))
-    for number, modules in enumerate(stack.sublayers):
-        items += [_Item(module.kind, lines(module), module.shape, number) for module in modules]
-    for module in stack.closing:
-        if module.kind == "norm":
-            items.append(_Item("norm", ("Layer norm",), module.shape))
-        else:
-            tied = ("the matrix of the embedding",) if config.tie_output else ()
-            items.append(_Item("output", (f"Linear {width} → {module.shape[-1]:,}", *tied), module.shape))
-            items.append(_Item("output", ("Softmax",), module.shape))
+        said = f"positions: {scheme}", "added to the embeddings"
+        items.insert(1, _Item("positions", "", (tokens, width), lines=said))
+    if decoder:
+        items.append(_Item("output", "", items[-1].shape, lines=("Softmax",)))
     return items
 
 
@@ -117,11 +171,11 @@ def _by(*sizes: int) -> str:
     return f" {TIMES} ".join(f"{size:,}" for size in sizes)
 
 
-_WIDE = 11.0  # inches of the figure
-_LINE, _ARROW, _SUM = 0.19, 0.3, 0.13  # a line, an arrow, radius of a sum
-_HALF, _AWAY = 1.45, 0.28  # half the width of a box; how far beside it a residual connection runs
-_TOLD = "#8f4a00"  # letters about positions
-_CENTRES = (2.75, 8.15)
+_WIDE, _CENTRES = 7.7, (1.75, 5.95)  # inches of the figure, and to the middle of encoder and decoder
+_LINE, _ARROW, _SUM = 0.22, 0.3, 0.13  # inches of a line and of an arrow; radius of a sum
+_HALF, _AWAY = 1.32, 0.08  # half the width of a box; how far beside it a residual connection runs
+_FRAME = _HALF + _AWAY + 0.12
+_ABOUT_POSITIONS = "#8f4a00"  # letters
 _FILLS = {
     "embedding": "#eadcea",
     "norm": "#fdf3d1",
@@ -133,141 +187,85 @@ _FILLS = {
 }
 
 
-def draw(
-    stacks: tuple[StackStructure, StackStructure], *, ways: list[list[_Item]], vocabulary: int, width: int, **_: Any
-) -> Figure:
-    """Draw a model: above one box each for encoder and decoder, below every module of one layer of each."""
-    encoder, decoder = stacks
-    height = max(sum(_height(item) + _ARROW for item in way) for way in ways) + 2 * _ARROW + 0.75
+def draw(ways: list[list[_Item]], *, layers: list[int], parameters: Any, **_: Any) -> Figure:
+    """Draw every module of one layer of the encoder and of the decoder, and what is below and above the layers."""
+    height = max(sum(item.height + _ARROW for item in way) for way in ways) + _ARROW + 1.35
     figure, axes = canvas(_WIDE, height)
-    write(axes, 0.35, height - 0.18, "Overview", ha="left")
-    _draw_overview(axes, height - 1.15, 0.0, stacks, vocabulary, width, 9)
-    write(axes, _CENTRES[0], 0.37, f"source ids [{encoder.tokens}]", color=INK)
-    write(axes, _CENTRES[1], 0.37, f"target ids [{decoder.tokens}], BOS first", color=INK)
-    memory, _none = _draw_way(axes, _CENTRES[0], 0.5, -1, ways[0], encoder.layers)
-    top, crossing = _draw_way(axes, _CENTRES[1], 0.5, 1, ways[1], decoder.layers)
-    write(axes, _CENTRES[1], top + 0.17, "probabilities of every next token", color=INK)
+    ends, crossing = [], 0.0
+    for x, side, way, number, size in zip(_CENTRES, (-1, 1), ways, layers, parameters, strict=True):
+        stack, many = ("Encoder", "Decoder")[side > 0], f"{size / 1e6:.3g} million" if size >= 1e5 else f"{size:,}"
+        write(axes, x, height - 0.2, f"{stack}: {many} parameters", 11.5, color=INK, fontweight="bold")
+        read = f"target ids [{_TARGET}], BOS first" if side > 0 else f"source ids [{_SOURCE}]"
+        write(axes, x, 0.37, read, SLIDE_LETTERS, color=INK)
+        places = _draw_way(axes, x, 0.5, side, way)
+        ends.append(places[-1] + _ARROW)
+        inside = [place for place, item in zip(places, way, strict=True) if item.sublayer is not None]
+        first = next(item for item in way if item.sublayer is not None)
+        low, high = inside[0] - first.height - 0.27, inside[-1] + 0.1
+        _rounded(axes, x - _FRAME, low, 2 * _FRAME, high - low, 0.12, PANEL, edgecolor=FAINT, zorder=0)
+        repeated = f"{TIMES} {number}" if number > 1 else "1 layer"
+        where = {"ha": "left" if side > 0 else "right", "color": INK}
+        write(axes, x - side * _FRAME, high + 0.1, repeated, SLIDE_LETTERS, **where)
+        for place, item in zip(places, way, strict=True):
+            crossing = place - item.height / 2 if item.kind == "cross-attention" else crossing
+    write(axes, _CENTRES[1], ends[1] + 0.14, "probabilities of every next token", SLIDE_LETTERS, color=INK)
     middle = sum(_CENTRES) / 2
-    corners = ([_CENTRES[0]] * 2 + [middle] * 2, [memory, memory + 0.1, memory + 0.1, crossing])
+    corners = ([_CENTRES[0]] * 2 + [middle] * 2, [ends[0], ends[0] + 0.1, ends[0] + 0.1, crossing])
     axes.plot(*corners, color=INK, linewidth=1.2)
     arrow(axes, (middle, crossing), (_CENTRES[1] - _HALF, crossing))
-    write(axes, middle + 0.06, crossing + 0.1, "K, V", ha="left")
-    said = f"{_by(encoder.tokens, width)}, read by every decoder layer"
-    write(axes, middle - 0.08, memory + 0.25, said, ha="right")
+    write(axes, middle + 0.06, crossing + 0.12, "K, V", SLIDE_LETTERS, ha="left")
+    write(axes, middle - 0.08, ends[0] + 0.25, "read by every decoder layer", SLIDE_LETTERS, ha="right")
     return figure
 
 
-def slides(
-    stacks: tuple[StackStructure, StackStructure], *, ways: list[list[_Item]], vocabulary: int, width: int, **_: Any
-) -> Iterator[Figure]:
-    """Draw the overview, then one part of each stack beside the other on each slide, from below."""
-    figure, axes = canvas(*SLIDE)
-    _draw_overview(axes, SLIDE[1] / 2 - 0.05, -0.05, stacks, vocabulary, width, SLIDE_LETTERS)
-    yield figure
+def slides(ways: list[list[_Item]], **_: Any) -> Figure:
+    """Draw a part of each stack beside the other in a panel of the size of a slide, from below."""
     parts = [[list(part) for _, part in groupby(way, lambda item: item.sublayer)] for way in ways]
-    if len(parts[0]) == len(ways[0]) or parts[0][-1][0].sublayer is not None:
-        parts[0].append([])  # nothing follows the last layer of the encoder
-    parts[0].insert(-2, [])  # it has no cross-attention
-    for left, right in zip(*parts, strict=True):
-        figure, axes = canvas(*SLIDE)
-        for x, side, stack, part in ((1.5, -1, stacks[0], left), (4.35, 1, stacks[1], right)):
+    pairs = list(zip_longest(*parts))
+    figure, found = panels(len(pairs), 1, width=SLIDE[0], height=SLIDE[1])
+    for axes, pair in zip(found, pairs, strict=True):
+        blank(axes, width=SLIDE[0], height=SLIDE[1])
+        for x, side, stack, part in zip((1.5, 4.35), (-1, 1), ("Encoder", "Decoder"), pair, strict=True):
             if part:
-                write(axes, x, SLIDE[1] - 0.15, stack.name.capitalize(), 12, color=INK, fontweight="bold")
-                _draw_way(axes, x, 0.1, side, part, stack.layers, letters=SLIDE_LETTERS)
-        yield figure
+                write(axes, x, SLIDE[1] - 0.15, stack, 12, color=INK, fontweight="bold")
+                _draw_way(axes, x, 0.1, side, part)
+    return figure
 
 
-def _height(item: _Item, line: float = _LINE) -> float:
-    """Return the inches that something takes, without the arrow to it."""
-    return 2 * _SUM if item.kind == "add" else 0.16 + line * len(item.lines)
-
-
-def _draw_way(
-    axes: Axes, x: float, y: float, side: int, items: Sequence[_Item], layers: int, letters: float = 9
-) -> tuple[float, float]:
-    """Draw what is on the way up a stack from a height; residual connections run on a side, -1 for the left.
-
-    Returns:
-        Where the way ends, and the middle of the cross-attention.
-    """
+def _draw_way(axes: Axes, x: float, y: float, side: int, items: Sequence[_Item]) -> list[float]:
+    """Draw what is on the way up a stack, with residual connections on a side, -1 for the left; return the tops."""
     from matplotlib.patches import Circle
 
-    whole, line = letters == 9, _LINE * letters / 9
-    half, away = (_HALF, _AWAY) if whole else (1.32, 0.08)
-    ends, crossing, branch, frame = "", 0.0, 0.0, [0.0, 0.0]
-    before: int | None = None
+    tops: list[float] = []
+    shape, branch, before = "", 0.0, None
     for item in items:
-        if item.sublayer is not None and before is None:
-            frame[0] = y + 0.06
-            axes.plot([x, x], [y, y + 0.12], color=INK, linewidth=1.2)
-            y += 0.12
-        if item.sublayer is not None and item.sublayer != before:
-            branch = y + 0.07
+        if item.sublayer != before:
+            branch = y + 0.09
         arrow(axes, (x, y), (x, y + _ARROW))
-        above = 0.2 if item.sublayer is None and before is not None else 0.16
-        write(axes, x + 0.08, y + above, ends, letters, ha="left")
+        write(axes, x + 0.08, y + 0.16, shape, SLIDE_LETTERS, ha="left")
         y += _ARROW
-        tall = _height(item, line)
-        middle = y + tall / 2
+        middle = y + item.height / 2
         if item.kind == "add":
-            beside = x + side * (half + away)
+            beside = x + side * (_HALF + _AWAY)
             axes.plot([x, beside, beside], [branch, branch, middle], color=FAINT, linewidth=1.2)
             arrow(axes, (beside, middle), (x + side * _SUM, middle), color=FAINT)
             axes.add_patch(Circle((x, middle), _SUM, facecolor=PAPER, edgecolor=INK, linewidth=1.1, zorder=3))
-            write(axes, x, middle, "+", 12, color=INK)
+            write(axes, x, middle, "+", 12, color=INK, zorder=4)
         else:
-            _box(axes, x, y, half, item, tall, letters)
-        if item.kind == "cross-attention":
-            crossing = middle
-        y += tall
-        if item.sublayer is not None:
-            frame[1] = y + 0.1
-        ends, before = _by(*item.shape), item.sublayer
-    axes.plot([x, x], [y, y + 0.08], color=INK, linewidth=1.2)
+            thick = 1.6 if item.kind == "positions" else 0.9
+            fill = _FILLS[item.kind]
+            _rounded(axes, x - _HALF, y, 2 * _HALF, item.height, 0.06, fill, edgecolor=INK, linewidth=thick, zorder=2)
+            for number, text in enumerate(item.lines):
+                own = text.startswith("positions:")
+                style = {"color": _ABOUT_POSITIONS if own else ON_LIGHT, "weight": "normal" if number else "bold"}
+                at = middle + _LINE * ((len(item.lines) - 1) / 2 - number)
+                write(axes, x, at, text, SLIDE_LETTERS, zorder=4, **style)
+        y += item.height
+        tops.append(y)
+        shape, before = _by(*item.shape), item.sublayer
     arrow(axes, (x, y), (x, y + _ARROW))
-    write(axes, x + 0.08, y + 0.16, ends, letters, ha="left")
-    if whole:
-        wide = half + away + 0.14
-        _rounded(axes, x - wide, frame[0], 2 * wide, frame[1] - frame[0], 0.12, PANEL, edgecolor=FAINT, zorder=0)
-        repeated = f"{TIMES} {layers}" if layers > 1 else "1 layer"
-        write(axes, x - side * wide, frame[1] + 0.12, repeated, ha="left" if side > 0 else "right", color=INK)
-    return y + _ARROW, crossing
-
-
-def _draw_overview(
-    axes: Axes,
-    middle: float,
-    left: float,
-    stacks: tuple[StackStructure, StackStructure],
-    vocabulary: int,
-    width: int,
-    letters: float,
-) -> None:
-    """Draw one box each for encoder and decoder around a height."""
-    for x, stack, fill in zip((left + 1.45, left + 4.35), stacks, ("self-attention", "feed-forward"), strict=True):
-        many = f"{stack.parameters / 1e6:.3g} million" if stack.parameters >= 1e5 else f"{stack.parameters:,}"
-        layers = f"{stack.layers} layer{'s' if stack.layers > 1 else ''}"
-        item = _Item(fill, (stack.name.capitalize(), layers, f"{many} parameters"))
-        _box(axes, x, middle - 0.4, 1.05, item, 0.8, letters)
-        arrow(axes, (x, middle - 0.8), (x, middle - 0.4))
-        write(axes, x + 0.08, middle - 0.61, _by(stack.tokens, width), letters, ha="left")
-        write(axes, x, middle - 0.93, "source" if stack is stacks[0] else "target so far", letters, color=INK)
-    arrow(axes, (left + 2.5, middle), (left + 3.3, middle))
-    write(axes, left + 2.9, middle + 0.15, _by(stacks[0].tokens, width), letters)
-    arrow(axes, (left + 4.35, middle + 0.4), (left + 4.35, middle + 0.8))
-    write(axes, left + 4.43, middle + 0.59, _by(stacks[1].tokens, vocabulary), letters, ha="left")
-    write(axes, left + 4.35, middle + 0.92, "next tokens", letters, color=INK)
-
-
-def _box(axes: Axes, x: float, y: float, half: float, item: _Item, tall: float, letters: float) -> None:
-    thick = 1.6 if item.kind == "positions" else 0.9
-    _rounded(axes, x - half, y, 2 * half, tall, 0.06, _FILLS[item.kind], edgecolor=INK, linewidth=thick, zorder=2)
-    line = _LINE * letters / 9
-    for number, text in enumerate(item.lines):
-        told = text.startswith("positions:")
-        style = {"color": _TOLD if told else ON_LIGHT, "weight": "normal" if number and not told else "bold"}
-        size = max(SLIDE_LETTERS, letters) if letters > 9 else 9.5 - (number > 0)
-        write(axes, x, y + tall / 2 + line * ((len(item.lines) - 1) / 2 - number), text, size, zorder=4, **style)
+    write(axes, x + 0.08, y + 0.16, shape, SLIDE_LETTERS, ha="left")
+    return tops
 
 
 def _rounded(axes: Axes, x: float, y: float, wide: float, tall: float, radius: float, fill: str, **style: Any) -> None:

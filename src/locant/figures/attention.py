@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,15 @@ import torch
 
 from locant.analysis.introspection import introspect
 from locant.errors import DataError
-from locant.figures.drawing import SLIDE, SLIDE_LETTERS, Figure, colour_scale, colours, draw_cells, new_figure
-from locant.figures.palette import FAINT, INK
+from locant.figures.drawing import Figure, colour_scale, colours, draw_cells, label, new_figure, panels
+from locant.figures.palette import FAINT
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, readable, sentence_pair
 
 _WIDEST = 13.0  # inches of one row of heads, beyond which cells shrink
 _CELL, _SMALLEST_CELL = 0.17, 0.075  # inches
 _LONGEST = 14  # letters of a token that are shown
-_MOST_TOKENS, _MOST_ON_A_SLIDE = 40, 14  # of a sentence whose attention can still be read
+_MOST_TOKENS, _MOST_ON_A_SLIDE = 40, 12  # of a sentence whose attention can still be read
 _KINDS = (
     "Encoder: source to source",
     "Decoder: target to earlier target",
@@ -73,27 +72,21 @@ def draw(names: _Names, **weights: Any) -> Figure:
     return figure
 
 
-def slides(names: _Names, **weights: Any) -> Iterator[Figure]:
-    """Draw one kind on each slide: the mean of all heads of the last layer."""
-    from matplotlib.figure import Figure
-
+def slides(names: _Names, **weights: Any) -> Figure:
+    """Draw the mean of all heads of the last layer, a panel for each kind."""
     tokens = max(len(side) for sides in names.values() for side in sides)
     if tokens > _MOST_ON_A_SLIDE:
         raise DataError(
             f"The sentence or its translation has {tokens} tokens, and a slide has room for {_MOST_ON_A_SLIDE}. Give a "
             "shorter one with --text."
         )
-    for kind, of in weights.items():
+    figure, found = panels(len(weights), 1, width=6, height=4)
+    for axes, (kind, of) in zip(found, weights.items(), strict=True):
         rows, columns = (_cut(side, 9) for side in names[kind])
-        figure = Figure(figsize=SLIDE)
-        axes = figure.add_axes((0.17, 0.225, 0.81, 0.615))
-        draw_cells(axes, of[-1].mean(0), colours(np.ones(1)), rows=rows, columns=columns, letters=SLIDE_LETTERS)
-        axes.set_aspect("auto")
+        draw_cells(axes, of[-1].mean(0), colours(np.ones(1)), rows=rows, columns=columns, aspect="auto")
         axes.tick_params(axis="x", rotation=60)
-        figure.text(0.03, 0.95, kind, fontsize=12, fontweight="bold", va="center", color=INK)
-        said = f"layer {len(of)}, mean of {of.shape[1]} heads"
-        figure.text(0.03, 0.88, said, fontsize=SLIDE_LETTERS, va="center", color=FAINT)
-        yield figure
+        label(axes, kind, note=f"layer {len(of)}, mean of {of.shape[1]} heads")
+    return figure
 
 
 register_figure("attention", numbers, draw, slides=slides)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -14,9 +13,8 @@ from torch import Tensor
 from locant.analysis.attention_steps import AttentionSteps
 from locant.analysis.attention_steps import attention_steps as steps_of
 from locant.errors import DataError, UsageError
-from locant.figures.drawing import MINUS, SLIDE, SLIDE_LETTERS, TIMES, Axes, Figure, Numbers, colours, draw_cells
+from locant.figures.drawing import MINUS, TIMES, Figure, Numbers, colours, draw_cells, label, new_figure
 from locant.figures.numbers import seeded
-from locant.figures.palette import FAINT, INK
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, readable, sentence_pair
 from locant.models.config import TransformerConfig
@@ -30,24 +28,8 @@ _WIDTH, _HEADS = 6, 3
 _EXAMPLE, _MOST_WORDS = "the cat sat down", 8
 _MOST_TOKENS = 24  # of a trained model's sentence whose steps can still be read
 
-
-@dataclass(frozen=True)
-class _Step:
-    """One intermediate result.
-
-    Attributes:
-        title: How it is computed, matplotlib's mathematics in it; drawn unless it is of a further head.
-        values: ``[R, C]``.
-        scale: Steps of the same name share their colours.
-        splits: Columns at which another head begins.
-        head: Which head, from 1; 0 for all.
-    """
-
-    title: str
-    values: Numbers
-    scale: str
-    splits: tuple[int, ...] = ()
-    head: int = 0
+_Line = dict[str, tuple[str, Numbers]]
+"""Steps that are drawn beside each other: by title a name that steps of the same colours share, and ``[R, C]``."""
 
 
 def numbers(
@@ -88,177 +70,100 @@ def numbers(
         source, target = pair.source, pair.target
         tokens = readable(pair.source_tokens if of == "encoder" else pair.target_tokens)
     lines = _lines(steps_of(model, source, target, stack=of, layer=layer - 1), first=layer == 1)
-    data = {step.title + (f", head {step.head}" if step.head else ""): step.values for line in lines for step in line}
+    data = {title: values for line in (*lines[:2], lines[-1]) for title, (_, values) in line.items()}
+    for head, line in enumerate(lines[2:-1], start=1):
+        data |= {f"{title}, head {head}": values for title, (_, values) in line.items()}
     return {"tokens": tokens, "lines": lines, **data}
 
 
-def _lines(steps: AttentionSteps, *, first: bool) -> list[list[_Step]]:
+def _lines(steps: AttentionSteps, *, first: bool) -> list[_Line]:
     """Return the inputs, the projections, one line of six steps for each head, and the output."""
-    heads, _, features = steps.q.shape
-    splits = tuple(features * head for head in range(1, heads))
-
-    def step(title: str, values: Tensor, scale: str, **more: Any) -> _Step:
-        return _Step(title, values.double().numpy(), scale, **more)
-
-    inputs = [step("layer input", steps.received, "input")]
+    inputs = {"layer input": ("input", steps.received)}
     if first:
-        inputs = [step(r"embeddings $\cdot\,\sqrt{d}$", steps.words, "input")]
+        inputs = {r"embeddings $\cdot\,\sqrt{d}$": ("input", steps.words)}
         if not torch.equal(steps.words, steps.received):
-            inputs.append(step("+ position", steps.received - steps.words, "input"))
-            inputs.append(step(r"= $X$", steps.received, "input"))
+            inputs["+ position"] = ("input", steps.received - steps.words)
+            inputs[r"= $X$"] = ("input", steps.received)
     if not torch.equal(steps.x, steps.received):
-        inputs.append(step("layer norm", steps.x, "input"))
+        inputs["layer norm"] = ("input", steps.x)
     q, k = steps.rotated or (steps.q, steps.k)
     turned = ", rotated" if steps.rotated else ""
-    projections = [
-        step(rf"${name} = X\,W_{name}${how}", by_head.transpose(0, 1).flatten(1), "projections", splits=splits)
+    projections: dict[str, tuple[str, Tensor]] = {
+        rf"${name} = X\,W_{name}${how}": ("projections", by_head.transpose(0, 1).flatten(1))
         for name, by_head, how in (("Q", q, turned), ("K", k, turned), ("V", steps.v, ""))
-    ]
+    }
     of_heads = [
-        [
-            step(title, values[head], scale, head=head + 1)
-            for title, values, scale in (
-                (r"$Q_h K_h^T$", steps.products, "products"),
-                (r"$/\,\sqrt{d_k}$", steps.scaled, "scores"),
-                ("mask" if steps.bias is None else "+ bias, mask", steps.masked, "scores"),
-                ("softmax", steps.weights, "weights"),
-                (r"$V_h$", steps.v, "projections"),
-                (r"softmax $\cdot\,V_h$", steps.contexts, "contexts"),
-            )
-        ]
-        for head in range(heads)
+        {
+            r"$Q_h K_h^T$": ("products", steps.products[head]),
+            r"$/\,\sqrt{d_k}$": ("scores", steps.scaled[head]),
+            "mask" if steps.bias is None else "+ bias, mask": ("scores", steps.masked[head]),
+            "softmax": ("weights", steps.weights[head]),
+            r"$V_h$": ("projections", steps.v[head]),
+            r"softmax $\cdot\,V_h$": ("contexts", steps.contexts[head]),
+        }
+        for head in range(len(steps.q))
     ]
-    output = [
-        step("heads, concatenated", steps.joined, "contexts", splits=splits),
-        step(r"$W_O$", steps.output_weight, "matrix"),
-        step(r"output $= $ heads $\cdot\,W_O$", steps.output, "output"),
-    ]
-    return [inputs, projections, *of_heads, output]
+    output = {
+        "heads, concatenated": ("contexts", steps.joined),
+        r"$W_O$": ("matrix", steps.output_weight),
+        r"output $= $ heads $\cdot\,W_O$": ("output", steps.output),
+    }
+    lines = [inputs, projections, *of_heads, output]
+    return [{title: (scale, x.double().numpy()) for title, (scale, x) in line.items()} for line in lines]
 
 
-_SQUARE = ("products", "scores", "weights")  # scales of matrices with a column for each token
-_ACROSS = 11.0  # inches of the figure
-_LARGEST_CELL, _NUMBERS_FROM = 0.44, 0.3  # inches of a cell, and from which it has room for a number
-_GAP, _ABOVE, _BETWEEN, _RIGHT = 0.32, 0.62, 0.14, 0.35  # inches
-_SHOWN_FEATURES = 10  # cells of a head's features; more of them become narrower
-_HIGHEST = 2.0  # inches of W_O where it has more rows than there are tokens
+_SQUARE = ("products", "scores", "weights")  # names of matrices with a column for each token
+_MOST_NUMBERS = 30  # columns of a line whose numbers can be read
 
 
-def _ranges(lines: list[list[_Step]]) -> dict[str, Any]:
-    values: dict[str, list[Numbers]] = {}
-    for step in (step for line in lines for step in line):
-        values.setdefault(step.scale, []).append(step.values[np.isfinite(step.values)])
-    return {scale: colours(np.concatenate(of)) for scale, of in values.items()} | {"weights": colours(np.ones(1))}
-
-
-def draw(tokens: Sequence[str], *, lines: list[list[_Step]], **_: Any) -> Figure:
+def draw(tokens: Sequence[str], *, lines: list[_Line], **_: Any) -> Figure:
     """Draw the steps of attention, line by line; small matrices with their numbers, large ones by colours alone."""
-    from matplotlib.figure import Figure
-
-    longest, length, heads = max(map(len, tokens)), len(tokens), len(lines) - 3
-    left = 0.25 + 0.085 * longest
-    features = lines[2][4].values.shape[1]
-    room = _ACROSS - left - _RIGHT - 5 * _GAP
-    cell = min(_LARGEST_CELL, room / (4 * length + 2 * min(features, _SHOWN_FEATURES)))
-
-    def size(step: _Step, beside: int) -> tuple[float, float]:
-        rows, columns = step.values.shape
-        height = min(rows * cell, _HIGHEST) if step.scale == "matrix" else rows * cell
-        if step.head:
-            return (columns if step.scale in _SQUARE else min(columns, _SHOWN_FEATURES)) * cell, height
-        return min(columns * cell, (_ACROSS - 1.6 - (beside - 1) * _GAP) / beside), height
-
-    sizes = [[size(step, len(line)) for step in line] for line in lines]
-    heights = [max(height for _, height in line) for line in sizes]
-    above = [_BETWEEN if line[0].head > 1 else _ABOVE for line in lines]
-    named = 0.05 + 0.07 * longest * min(1.0, cell / 0.2)  # of the columns, below the last head
-    total = sum(heights) + sum(above) + named + 0.25
-    figure, ranges = Figure(figsize=(_ACROSS, total)), _ranges(lines)
-    top = total
+    seen: dict[str, list[Numbers]] = {"weights": [np.ones(1)]}
+    for scale, values in (step for line in lines for step in line.values()):
+        seen.setdefault(scale, []).append(values[np.isfinite(values)])
+    ranges = {scale: colours(np.concatenate(values)) for scale, values in seen.items()}
+    features = lines[2][r"$V_h$"][1].shape[1]
+    cell = min(0.3, 3 / len(tokens))
+    heights = [len(tokens) * cell + (0.3 if 2 < number < len(lines) - 1 else 0.7) for number in range(len(lines))]
+    heights[-2] += 0.07 * max(map(len, tokens))  # names of columns
+    figure = new_figure(11, sum(heights))
+    grid = figure.add_gridspec(len(lines), height_ratios=heights)
     for number, line in enumerate(lines):
-        top -= above[number]
-        x = left
-        for step, (width, height) in zip(line, sizes[number], strict=True):
-            axes = figure.add_axes((x / _ACROSS, (top - height) / total, width / _ACROSS, height / total))
-            below = tokens if step.scale in _SQUARE and step.head == heads else None
-            letters = min(9.0, 72 * cell * 0.6)
-            rows = tokens if step is line[0] else None
-            written = 2 if min(width / step.values.shape[1], cell) >= _NUMBERS_FROM else None
-            _draw_step(axes, step, rows, below, ranges, letters, written)
-            x += width + _GAP
-        if line[0].head:
-            middle = (top - heights[number] / 2) / total
-            how: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 9, "color": FAINT}
-            figure.text(0.12 / _ACROSS, middle, f"head {line[0].head}", **how)
-        top -= heights[number] + (named if line[0].head == heads else 0)
+        head = number - 1 if 1 < number < len(lines) - 1 else 0
+        widths = [max(3, values.shape[1]) for _, values in line.values()]  # three columns have room for a heading
+        row = grid[number].subgridspec(1, len(line), width_ratios=widths)
+        for place, (title, (scale, values)) in enumerate(line.items()):
+            axes = figure.add_subplot(row[place])
+            draw_cells(
+                axes,
+                values,
+                ranges[scale],
+                texts=_texts(values) if sum(widths) <= _MOST_NUMBERS else None,
+                rows=tokens if scale != "matrix" else None,
+                columns=tokens if scale in _SQUARE else None,
+                splits=range(features, values.shape[1], features) if scale in ("projections", "contexts") else (),
+                letters=min(9.0, 43 * cell),
+                text_letters=7.5,
+                aspect="auto",
+            )
+            axes.tick_params(labelleft=not place, labelbottom=head == len(lines) - 3)
+            if head <= 1:
+                label(axes, title, note=f"{values.shape[0]} {TIMES} {values.shape[1]}")
+            if head and not place:
+                axes.set_ylabel(f"head {head}")
     return figure
 
 
-def _draw_step(
-    axes: Axes,
-    step: _Step,
-    rows: Sequence[str] | None,
-    columns: Sequence[str] | None,
-    ranges: dict[str, Any],
-    letters: float,
-    decimals: int | None,
-    *,
-    title: float = 10.5,
-    shape: float = 8.5,
-    text: float = 7.5,
-) -> None:
-    """Draw one matrix, with that many decimals of its numbers or without any; sizes of letters in points."""
-    texts = None
-    if decimals is not None:
-        rounded = step.values.round(decimals).ravel() + 0.0  # what rounds to -0 has no sign
-        found = [f"{each:.{decimals}f}".replace("-", MINUS).replace("inf", "∞") for each in rounded]
-        texts = np.array(found, dtype=object).reshape(step.values.shape)
-    scale = ranges[step.scale]
-    names: dict[str, Any] = {"rows": rows, "columns": columns, "letters": letters, "text_letters": text}
-    draw_cells(axes, step.values, scale, texts=texts, splits=step.splits, aspect="auto", **names)
-    if step.head <= 1:
-        finite = step.values[np.isfinite(step.values)]
-        wide = not step.head or step.scale in _SQUARE  # beside its neighbour
-        span = f":  {finite.min():.3g} … {finite.max():.3g}".replace("-", MINUS) if texts is None and wide else ""
-        place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-        axes.annotate(step.title, (0, 1), (0, 8 + shape), fontsize=title, color=INK, **place)
-        said = f"{step.values.shape[0]} {TIMES} {step.values.shape[1]}{span}"
-        axes.annotate(said, (0, 1), (0, 4), fontsize=shape, color=FAINT, **place)
+def slides(tokens: Sequence[str], *, lines: list[_Line], **_: Any) -> Figure:
+    """Draw the steps up to those of the first head, and the output."""
+    return draw(tokens, lines=[*lines[:3], lines[-1]])
 
 
-def slides(tokens: Sequence[str], *, lines: list[list[_Step]], **_: Any) -> Iterator[Figure]:
-    """Draw the steps up to those of the first head, and the output, as many on a slide as there is room for."""
-    from matplotlib.figure import Figure
-
-    left, gap, above = 0.2 + 0.09 * max(map(len, tokens)), 0.3, 0.55  # inches
-    wide, high = SLIDE
-    rows: list[list[tuple[_Step, float, float]]] = []
-    for line in (*lines[:3], lines[-1]):
-        room = 0.0
-        for step in line:
-            tall, across = step.values.shape
-            width, height = min(0.37 * across, wide - left - 0.1), min(0.2 * tall, high - above - 0.1)
-            if width > room:
-                rows.append([])
-                room = wide - left - 0.1
-            rows[-1].append((step, width, height))
-            room -= width + gap
-    figure, top, ranges = Figure(figsize=SLIDE), high, _ranges(lines)
-    letters: dict[str, Any] = {"title": 11.5, "shape": SLIDE_LETTERS, "text": SLIDE_LETTERS}
-    for row in rows:
-        tallest = above + max(height for _, _, height in row)
-        if tallest > top:
-            yield figure
-            figure, top = Figure(figsize=SLIDE), high
-        x = left
-        for step, width, height in row:
-            axes = figure.add_axes((x / wide, (top - above - height) / high, width / wide, height / high))
-            named = tokens if x == left and step.scale != "matrix" else None
-            written = 1 if width / step.values.shape[1] > 0.36 and height / step.values.shape[0] > 0.19 else None
-            _draw_step(axes, step, named, None, ranges, SLIDE_LETTERS, written, **letters)
-            x += width + gap
-        top -= tallest
-    yield figure
+def _texts(values: Numbers) -> Any:
+    """Return numbers with two decimals, as they are written."""
+    rounded = values.round(2) + 0.0  # what rounds to -0 has no sign
+    write = np.vectorize(lambda each: f"{each:.2f}".replace("-", MINUS).replace("inf", "∞"), otypes=[object])
+    return write(rounded)
 
 
 register_figure("attention-steps", numbers, draw, limits={"layer": (1, 64)}, slides=slides)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from locant.errors import ConfigError
-from locant.figures.drawing import Figure, Numbers, colour_scale, draw_image, label, panels
+from locant.figures.drawing import Figure, Numbers, colour_scale, draw_image, label, panels, shared_legend
 from locant.figures.numbers import example_scheme
 from locant.figures.palette import FAINT, head_shades
 from locant.figures.registry import register_figure
@@ -69,23 +69,21 @@ def numbers(*, length: int = 200, run: Path | None = None) -> dict[str, Any]:
 
 def draw(stepped: set[str], **schemes: Any) -> Figure:
     """Draw the biases of several schemes, one line a head; of those whose distances share values, one row a head."""
-    number = len(schemes) + (len(stepped) < len(schemes))  # a legend takes a panel's place
-    figure, found = panels(number, min(3, number), width=11 / 3 * min(3, number), height=3.3)
+    figure, found = panels(len(schemes), min(3, len(schemes)), width=11 / 3 * min(3, len(schemes)), height=3.3)
     heads = len(next(iter(schemes.values())))
     for axes, (title, values) in zip(found, schemes.items(), strict=False):
         label(axes, title, "distance of the key, tokens", "head" if title in stepped else "added to the score")
-        if title not in stepped:
+        if title in stepped:
+            place = (-0.5, values.shape[1] - 0.5, heads + 0.5, 0.5)
+            colour_scale(axes, draw_image(axes, values, aspect="auto", extent=place))
+            axes.set_yticks(range(1, heads + 1))
+        else:
             for head, shade in enumerate(head_shades(heads)):
                 axes.plot(values[head], color=shade, linewidth=1.5, label=f"head {head + 1}")
             axes.axhline(0, color=FAINT, linewidth=0.8)
             axes.set_xlim(0, values.shape[1] - 1)
-            found[number - 1].set_axis_off()
-            handles = axes.get_legend_handles_labels()
-            found[number - 1].legend(*handles, loc="center left", fontsize=10.5)
-        else:
-            place = (-0.5, values.shape[1] - 0.5, heads + 0.5, 0.5)
-            colour_scale(axes, draw_image(axes, values, aspect="auto", extent=place))
-            axes.set_yticks(range(1, heads + 1))
+    if len(stepped) < len(schemes):
+        shared_legend(figure, found, heads)
     return figure
 
 

@@ -54,9 +54,9 @@ def draw(widths: Any, **data: Any) -> Figure:
     figure = new_figure(11, 7.8)
     ((above, entropy), (gradient, weights)) = figure.subplots(2, 2)
     for kind, (color, stroke, mark) in _KINDS.items():
-        line: dict[str, Any] = {"color": color, "linestyle": stroke}
+        line: dict[str, Any] = {"color": color, "linestyle": stroke, "label": kind.replace("d_k", "$d_k$")}
         dotted = {**line, "marker": mark, "markersize": 4.5}
-        above.plot(widths, data[f"variance: {kind}"], label=kind.replace("d_k", "$d_k$"), **dotted)
+        above.plot(widths, data[f"variance: {kind}"], **dotted)
         entropy.plot(widths, data[f"entropy: {kind}"], **dotted)
         low, median, high = data[f"gradient: {kind}"].T
         gradient.plot(widths, median, **dotted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from textwrap import fill
@@ -128,7 +128,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def panels(number: int, columns: int, *, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
-    """Return a figure with so many panels, each of a height in inches, and these; the rest of the last row is empty."""
+    """Return a figure with a number of panels, each of a height in inches, and these; the last row may end empty."""
     rows = -(-number // columns)
     figure = new_figure(width, height * rows)
     found = list(figure.subplots(rows, columns, squeeze=False, **options).flat)
@@ -176,6 +176,12 @@ def label(axes: Axes, title: str = "", x: str = "", y: str = "", *, note: str = 
         axes.set_xlabel(x)
     if y:
         axes.set_ylabel(y)
+
+
+def shared_legend(figure: Figure, found: Iterable[Axes], columns: int) -> None:
+    """Name the lines of several panels once, below them."""
+    named = {name: line for axes in found for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(list(named.values()), list(named), loc="outside lower left", ncols=columns)
 
 
 def write(axes: Axes, x: float, y: float, text: str, size: float = 9, **how: Any) -> None:
@@ -274,12 +280,10 @@ def draw_cells(
     axes.set_xticks(range(width) if columns else [], columns or [], rotation=90 if columns else 0)
     if texts is None:
         return
-    for row, column in np.ndindex(height, width):
-        red, green, blue, _ = coloured(limits(values[row, column])) if np.isfinite(values[row, column]) else (1.0,) * 4
-        light = 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.45  # as displays weigh them (ITU-R BT.709)
-        colour = ON_LIGHT if light else ON_DARK
-        place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": text_letters or letters}
-        axes.text(column, row, str(texts[row, column]), color=colour, **place)
+    for (row, column), value in np.ndenumerate(values):
+        dark = np.isfinite(value) and abs(value) > 0.45 * (limits.vmax or 1)  # both maps begin white
+        colour = ON_DARK if dark else ON_LIGHT
+        write(axes, column, row, str(texts[row, column]), text_letters or letters, color=colour)
 
 
 # Pages

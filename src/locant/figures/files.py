@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from locant.errors import UsageError, nearest
-from locant.figures.drawing import SLIDE, SLIDE_LETTERS, Axes, FigureData, drawing, settle, svg_text, wrapped
+from locant.figures.drawing import SLIDE, SLIDE_LETTERS, Axes, Figure, FigureData, drawing, settle, svg_text, wrapped
 from locant.figures.registry import RegisteredFigure, get_figure
 from locant.files import replacing_file
 
@@ -127,84 +127,57 @@ def write_slides(
 def slides_of(figure: RegisteredFigure, options: Mapping[str, Any]) -> Iterator[FigureData]:
     """Yield a figure as slides of 16 to 9, whose letters have 24 points or more on a slide 13.33 inches wide.
 
-    Each panel is a slide by itself, or the whole figure with a smaller example is one. A drawing whose letters have
-    fixed places says itself how it is cut into slides.
+    Each panel is a slide by itself, or the whole figure with a smaller example is one.
 
     Args:
         figure: The figure.
         options: Its options.
     """
-    figure.check(options)
-    if callable(figure.slides):
-        numbers = figure.numbers(**options)
-        with drawing():
-            for sheet in figure.slides(**numbers):
-                yield settle(sheet, {})
+    if isinstance(figure.slides, Mapping):
+        yield _on_a_slide(figure(**{**figure.slides, **options}).figure)
         return
-    drawn = figure(**{**(figure.slides or {}), **options})
-    shown = drawn.figure
-    with drawing():
-        if figure.slides is None:
-            shown.suptitle("")
-        named = any(axes.get_legend_handles_labels()[1] for axes in shown.axes)
-        for panel in [axes for axes in shown.axes if axes.get_label() != "<colorbar>"]:
-            if figure.slides is None and (panel.axison or panel.texts or (panel.get_legend() and not named)):
-                for axes in shown.axes:
-                    axes.set_visible(axes is panel)
-                for legend in shown.legends:  # of all panels, if this one has what it explains
-                    shown_here = panel.get_legend_handles_labels()[1]
-                    legend.set_visible(bool(shown_here))
-                    legend.set_in_layout(bool(shown_here))
-                _enlarge(panel)
-                _lay_out(drawn)
-                yield drawn
-        if figure.slides is not None:
-            _lay_out(drawn)
-            yield drawn
+    shown = replace(figure, draw=figure.slides or figure.draw)(**options).figure
+    shown.suptitle("")
+    for legend in list(shown.legends):  # each panel has its own
+        legend.remove()
+    for panel in shown.axes:
+        if panel.axison or panel.texts:
+            for axes in shown.axes:
+                axes.set_visible(axes is panel)
+            _enlarge(panel)
+            yield _on_a_slide(shown)
 
 
+@drawing()
 def _enlarge(panel: Axes) -> None:
-    """Give a panel the whole sheet, and the names of its axes that a neighbour had."""
+    """Give a panel the whole sheet, the names of its axes that a neighbour had, and a legend."""
     from matplotlib.gridspec import GridSpec
-    from matplotlib.text import Annotation
+    from matplotlib.text import Text
 
     figure: Any = panel.get_figure(root=True)
     panel.set_subplotspec(GridSpec(1, 1, figure=figure)[0])
     for grouper, axis in ((panel.get_shared_x_axes(), panel.xaxis), (panel.get_shared_y_axes(), panel.yaxis)):
         names = [getattr(each, f"get_{axis.axis_name}label")() for each in grouper.get_siblings(panel)]
         axis.set_label_text(next(filter(None, (axis.get_label_text(), *names)), ""))
-        axis.set_tick_params(labelbottom=True, labelleft=True) if len(names) > 1 else None
-    lines = 0
-    for note in panel.texts:
-        if isinstance(note, Annotation) and note.xyann == (0, 6):  # what is below a heading
-            note.set_text(wrapped(" ".join(note.get_text().split()), 54))
-            lines = note.get_text().count("\n") + 1
-    if panel.get_title(loc="left"):
-        panel.set_title(wrapped(panel.get_title(loc="left"), 44), loc="left", pad=9 + 16 * lines)
+    panel.tick_params(labelbottom=True, labelleft=True)
+    title = panel.get_title(loc="left")
+    for text in panel.get_children():
+        if isinstance(text, Text) and title and text.get_text() == title:
+            text.set_text(wrapped(title, 48))
     if panel.images and panel.texts:
         panel.set_aspect("auto")  # cells with numbers in them are wider than high
-    if (legend := panel.get_legend()) and not panel.axison:
-        legend.set_bbox_to_anchor((0.0, 1.0))
-    if len(panel.get_legend_handles_labels()[1]) > 1 and not legend and not figure.legends:
-        many = len(panel.get_legend_handles_labels()[1]) > 5  # too many to leave room for beside the lines
-        panel.legend(**{"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if many else {"loc": "best"})
+    if len(panel.get_legend_handles_labels()[1]) > 1 and not panel.get_legend():
+        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
-def _lay_out(drawn: FigureData) -> None:
+@drawing()
+def _on_a_slide(figure: Figure) -> FigureData:
     """Lay a figure out again on a small sheet of 16 to 9 with letters that can be read on it."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.text import Text
 
-    figure = drawn.figure
     figure.set_size_inches(*SLIDE)
     for text in figure.findobj(Text):
         text.set_fontsize(max(SLIDE_LETTERS, text.get_fontsize()))
     figure.set_layout_engine(ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.12))
-    settle(figure, {})
-    for axes in figure.axes:  # names of rows that would lie on each other: every second, third ...
-        names = axes.get_yticklabels()
-        if axes.get_visible() and axes.axison and axes.images and len(names) > 1:
-            apart = axes.get_window_extent().height / len(names)
-            every = math.ceil(max(name.get_window_extent().height for name in names) / apart)
-            if every > 1:
-                axes.set_yticks(axes.get_yticks()[::every], [name.get_text() for name in names[::every]])
+    return settle(figure, {})

@@ -66,9 +66,8 @@ def heatmap(table: Numbers, *, title: str) -> FigureData:
     """
     rows, columns = table.shape
     # Room for labels and the colour scale besides the image itself, which is 8 inches wide or 7 high.
-    wide = max(1.6, min(8.0, 7.0 * columns / rows if columns * _MOST_OBLONG > rows else 3.0))
-    high = wide * rows / columns if 1 / _MOST_OBLONG <= rows / columns <= _MOST_OBLONG else 4.5
-    figure = new_figure(max(wide + 2.0, 6.0), min(max(high, 1.6), 7.5) + 1.2)
+    wide = min(8.0, max(3.0, 7.0 * columns / rows))
+    figure = new_figure(max(wide + 2.0, 6.0), min(7.0, max(2.8, wide * rows / columns)) + 1.2)
     _draw_table(figure.subplots(), table, title, "value")
     return settle(figure, {"table": table})
 
@@ -81,14 +80,11 @@ def _draw_all(**tables: Any) -> Figure:
 
 
 def _draw_table(axes: Axes, table: Numbers, title: str, unit: str = "") -> None:
-    from matplotlib.ticker import MaxNLocator
-
     rows, columns = table.shape
     square = 1 / _MOST_OBLONG <= rows / columns <= _MOST_OBLONG
     image = draw_image(axes, table, aspect="equal" if square else "auto")
     axes.spines[:].set_visible(True)
-    axes.xaxis.set_major_locator(MaxNLocator(9, integer=True, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
+    axes.locator_params(integer=True, nbins=8, steps=[1, 2, 5, 10])
     label(axes, title, "feature", "position")
     colour_scale(axes, image, unit)
 

@@ -10,13 +10,12 @@ import torch
 from torch import nn
 
 from locant.figures.drawing import Axes, Figure, colour_scale, colours, draw_image, label, new_figure, write
-from locant.figures.palette import BLUE, FAINT, GREEN, INK, ON_LIGHT, PURPLE, VERMILION
+from locant.figures.palette import FAINT, LINES, ON_LIGHT
 from locant.figures.registry import register_figure
 from locant.models.layer_norm import layer_norm
 
 _LENGTHS, _WIDTH, _SEED = (6, 4, 3), 8, 4
 _PADDED = 12  # tokens of a longer neighbour
-_MARKS = ((INK, "o", "-"), (BLUE, "s", "--"), (VERMILION, "^", "-."), (GREEN, "D", ":"), (PURPLE, "v", "--"))
 _GROUPS = {  # which values share one mean and one variance: row, token, feature; None for all of an axis
     "The batch": None,
     "Layer norm: one token, all features": (0, 1, None),
@@ -70,7 +69,7 @@ def draw(**data: Any) -> Figure:
     lines[1].sharey(lines[0])
     for axes, norm in zip(lines, ("Layer norm", "Batch norm"), strict=True):
         own = {name: values for name, values in data.items() if name.startswith(norm) and values.ndim == 1}
-        for (name, values), (color, mark, stroke) in zip(own.items(), _MARKS, strict=True):
+        for (name, values), (color, stroke, mark) in zip(own.items(), LINES, strict=False):
             name = name.removeprefix(f"{norm}: ")
             axes.plot(values, stroke, marker=mark, markersize=5, linewidth=1.3, color=color, label=name)
         label(axes, f"{norm}: the first token of sentence {len(_LENGTHS)}", "feature")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from locant.figures.drawing import Figure, count, label, new_figure
+from locant.figures.drawing import Figure, count, label, new_figure, shared_legend
 from locant.figures.palette import BLUE, FAINT, ORANGE, PAPER, SKY
 from locant.figures.registry import register_figure
 
@@ -47,7 +47,7 @@ def draw(kinds: dict[str, str], *, length: int, kept: Any) -> Figure:
     strips.set_ylim(len(kinds) - 0.5, -0.6)
     for colour, meaning in _KINDS.values():
         strips.barh(0, 0, color=colour, label=meaning)
-    figure.legend(*strips.get_legend_handles_labels(), loc="outside lower left", ncols=3, handlelength=1.2)
+    shared_legend(figure, [strips], 3)
     label(strips, "What each layer sees, and whether it rotates", "layer, the first on the left")
     caches.barh(range(len(kinds)), kept, height=0.66, color=FAINT)
     caches.set_xlim(0, 1.28)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from locant.errors import ConfigError, nearest
 from locant.figures.drawing import Numbers
@@ -18,6 +19,7 @@ from locant.positions import (
     SCHEMES,
     AttentionShape,
     PositionScheme,
+    Sinusoidal,
     build_scheme,
     sinusoid_frequencies,
     sinusoid_table,
@@ -111,3 +113,10 @@ def hands(length: int, *, d_model: int, base: float) -> tuple[Numbers, Numbers, 
 def wavelengths_of(d_model: int, *, base: float = 10000.0) -> Numbers:
     """Return the tokens of a full turn of every pair, ``[d_model / 2]``; raises ConfigError for an odd width."""
     return np.array([2 * math.pi / float(radians) for radians in sinusoid_frequencies(d_model, base=base).radians])
+
+
+def pair_features(scheme: Sinusoidal) -> Tensor:
+    """Return the two features of every pair of a sinusoidal code, ``[P, 2]``."""
+    features = torch.arange(scheme.features)
+    # In the paper's dialect the two of a pair are side by side, elsewhere all sines come first.
+    return features.view(-1, 2) if scheme.dialect == "paper" else features.view(2, -1).T

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from locant.analysis.introspection import token_pair
 from locant.analysis.position_probe import probe_positions
-from locant.figures.drawing import Figure, label, new_figure
+from locant.errors import DataError
+from locant.figures.drawing import Figure, label, panels, shared_legend
 from locant.figures.palette import BLUE, FAINT, INK, VERMILION
 from locant.figures.registry import register_figure
-from locant.figures.trained import held_out_pairs, load_trained
+from locant.figures.trained import load_trained
+from locant.training import load_run_evaluation
 
 _STACKS = ("Encoder", "Decoder")
 _LINES = {"with residual connections": (BLUE, "-", "o"), "without them": (VERMILION, "--", "s")}
@@ -23,12 +26,24 @@ def numbers(*, run: Path) -> dict[str, Any]:
 
     The sentences are those of the run's evaluation, with their reference translations.
 
+    Raises:
+        CheckpointError: The run has not been evaluated.
+        DataError: No sentence has at most 128 tokens on both sides.
+
     Returns:
         ``r2 STACK, CONDITION`` and ``error STACK, CONDITION`` (in tokens) along words, input and layers, and ``guess
         STACK``, the error of naming always the mean position.
     """
     translator, model = load_trained(run, "probe")
-    pairs = held_out_pairs(run, translator, model, count=_SENTENCES, most=_MOST_TOKENS)
+    evaluation, longest = load_run_evaluation(run), min(_MOST_TOKENS, model.max_positions or _MOST_TOKENS)
+    tokens = (
+        token_pair(translator.tokenizers, source, reference, translator.prefixes)
+        for source, reference in zip(evaluation.sources, evaluation.references, strict=True)
+    )
+    usable = [(one.source, one.target) for one in tokens if max(len(one.source), len(one.target)) <= longest]
+    if not usable:
+        raise DataError(f"No held-out sentence of {run} has at most {longest} tokens.")
+    pairs = usable[:: max(1, len(usable) // _SENTENCES)][:_SENTENCES]
     found: dict[str, Any] = {}
     for condition in _LINES:
         probe = probe_positions(model, pairs, residuals=condition.startswith("with "))
@@ -42,9 +57,8 @@ def numbers(*, run: Path) -> dict[str, Any]:
 
 def draw(**data: Any) -> Figure:
     """Draw how well the position is read, stack by stack: explained variance above, error in tokens below."""
-    figure = new_figure(10.8, 6.6)
-    panels = figure.subplots(2, 2, sharex="col", sharey="row")
-    for stack, (above, below) in zip(_STACKS, panels.T, strict=True):
+    figure, found = panels(4, 2, width=10.8, height=3.3, sharex="col", sharey="row")
+    for stack, above, below in zip(_STACKS, found[:2], found[2:], strict=True):
         for condition, (color, stroke, mark) in _LINES.items():
             # Worse than a guess is as good as nothing; how much worse would only stretch the axis.
             r2 = np.maximum(data[f"r2 {stack}, {condition}"], 0)
@@ -59,9 +73,9 @@ def draw(**data: Any) -> Figure:
         stages = ["words alone", "input", *(f"layer {n}" for n in range(1, len(r2) - 1))]
         below.set_xticks(range(len(stages)), stages, rotation=30, ha="right")
     worst = max(float(np.max(values)) for name, values in data.items() if not name.startswith("r2"))
-    panels[1, 0].set(ylim=(0, 1.2 * worst), ylabel="mean error in tokens")
-    panels[0, 0].set_ylabel("explained variance, R²")
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    found[2].set(ylim=(0, 1.2 * worst), ylabel="mean error in tokens")
+    found[0].set_ylabel("explained variance, R²")
+    shared_legend(figure, found, 2)
     return figure
 
 

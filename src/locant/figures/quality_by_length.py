@@ -1,35 +1,19 @@
-"""Quality against the length of the text: with the spread over seeds, and what is found at which depth."""
+"""Quality against the length of the text, with the spread over seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from locant.errors import DataError
-from locant.figures.drawing import FigureData, Numbers, drawing, label, new_figure, settle, write
-from locant.figures.palette import BLUE, FAINT, ON_DARK, ON_LIGHT, PAPER, VERMILION, styles_of
-
-_MOST_TIMES = 20.0  # a curve that leaves what is worth reading is cut here, above the best one
-
-
-@dataclass(frozen=True)
-class LengthCurve:
-    """One line.
-
-    Attributes:
-        label: Its name; that of a scheme, or one that begins with it, has the scheme's colour.
-        values: For each length (1 and more) the values of all seeds; a length without any is left out.
-    """
-
-    label: str
-    values: Mapping[int, Sequence[float]]
+from locant.figures.drawing import FigureData, drawing, label, new_figure, settle
+from locant.figures.palette import FAINT, styles_of
 
 
 @drawing()
 def quality_by_length(
-    curves: Sequence[LengthCurve],
+    curves: Mapping[str, Mapping[int, Sequence[float]]],
     *,
     title: str,
     length_label: str,
@@ -42,7 +26,9 @@ def quality_by_length(
     """Draw the mean over seeds against length, and a band from the worst seed to the best.
 
     Args:
-        curves: Lines. More than seven are listed from the highest on average to the lowest, fewer in their own order.
+        curves: By label, for each length (1 and more), the values of all seeds; a length without any is left out. A
+            label that is the name of a scheme, or begins with it, gives the scheme's colour. More than seven lines are
+            listed from the highest on average to the lowest, fewer in their own order.
         title: Of the figure.
         length_label: What the lengths count.
         quality_label: What the values are, with their unit.
@@ -61,8 +47,8 @@ def quality_by_length(
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     measured = {
-        curve.label: {length: list(values) for length, values in sorted(curve.values.items()) if values}
-        for curve in curves
+        name: {length: list(values) for length, values in sorted(curve.items()) if values}
+        for name, curve in curves.items()
     }
     lengths = sorted({length for values in measured.values() for length in values})
     if not lengths:
@@ -90,7 +76,7 @@ def quality_by_length(
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if logarithmic_lengths:
         axes.set_xscale("log", base=2)
-        axes.set_xticks(lengths, [_length(length) for length in lengths])
+        axes.set_xticks(lengths, [length_name(length) for length in lengths])
         axes.set_xticks([], minor=True)
     if logarithmic_quality:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7)))
@@ -102,79 +88,6 @@ def quality_by_length(
     return settle(figure, data)
 
 
-def perplexity_by_length(
-    lengths: Sequence[int],
-    curves: Mapping[str, Sequence[float | None]],
-    *,
-    title: str,
-    trained_length: int | None = None,
-) -> FigureData:
-    """Draw perplexity against the length of the text, both axes logarithmic.
-
-    Args:
-        lengths: In tokens, ascending.
-        curves: Perplexity at each length, by name; ``None`` where it is no finite number.
-        title: What was measured.
-        trained_length: Length in tokens that the model was trained with; what lies beyond is shaded.
-
-    Returns:
-        The figure, 9 inches wide, and ``lengths`` and the curves by name. Perplexities above 20 times the least are
-        drawn at the upper edge.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    data = {name: np.asarray(values, dtype=np.float64) for name, values in curves.items()}
-    finite = np.concatenate([values[np.isfinite(values)] for values in data.values()])
-    lowest = float(finite.min()) if finite.size else 1.0
-    top = min(float(finite.max(initial=lowest)) * 1.15, lowest * _MOST_TIMES)
-    shown = {name: np.where(np.isfinite(values), np.minimum(values, top), top) for name, values in data.items()}
-    drawn = quality_by_length(
-        [LengthCurve(name, {n: [y] for n, y in zip(lengths, values, strict=True)}) for name, values in shown.items()],
-        title=title,
-        length_label="length in tokens",
-        quality_label="perplexity",
-        trained=trained_length,
-        logarithmic_lengths=True,
-        logarithmic_quality=True,
-        limits=(lowest / 1.15, top),
-    )
-    return FigureData(drawn.figure, {"lengths": np.asarray(lengths), **data})
-
-
-@drawing()
-def retrieval_grid(lengths: Sequence[int], depths: Sequence[float], scores: Numbers, *, title: str) -> FigureData:
-    """Draw what share was found at every depth of every length.
-
-    Args:
-        lengths: In tokens.
-        depths: From 0 (beginning of the text) to 1 (end).
-        scores: Shares ``[D, L]``, 0 to 1.
-        title: What was hidden.
-
-    Returns:
-        The figure, 8 inches wide, and ``scores``.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    from matplotlib.colors import LinearSegmentedColormap
-
-    figure = new_figure(8, 1.9 + 0.42 * len(depths))
-    axes = figure.subplots()
-    # Vermilion to blue over white: people with any colour vision tell the ends apart.
-    scale = LinearSegmentedColormap.from_list("found", [VERMILION, "#f6e3d5", BLUE])
-    # Cells as shapes: an image inside the picture would be kept out of a page by its content security policy.
-    axes.pcolormesh(scores, cmap=scale, vmin=0.0, vmax=1.0, edgecolors=PAPER, linewidth=0.5)
-    axes.invert_yaxis()
-    axes.grid(visible=False)
-    axes.set_xticks([column + 0.5 for column in range(len(lengths))], [_length(length) for length in lengths])
-    axes.set_yticks([row + 0.5 for row in range(len(depths))], [f"{depth:.0%}" for depth in depths])
-    label(axes, title, "length in tokens", "depth")
-    for (row, column), score in np.ndenumerate(scores):
-        write(axes, column + 0.5, row + 0.5, f"{score:.0%}", color=ON_LIGHT if 0.25 < score < 0.75 else ON_DARK)
-    return settle(figure, {"scores": scores})
-
-
-def _length(tokens: int) -> str:
+def length_name(tokens: int) -> str:
+    """Return a number of tokens as axes have it, such as ``4k``."""
     return f"{tokens // 1024}k" if tokens % 1024 == 0 else f"{tokens:,}"

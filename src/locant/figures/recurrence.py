@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,19 +29,12 @@ _LEAST = 1e-7  # share of a gradient below which it is drawn as nothing
 
 
 def gradient_by_distance(outputs: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
-    """Return how much the last output of a sequence depends on the input ``k`` tokens before it.
+    """Return how much the last of the outputs of ``[B, L, E]`` depends on the input ``k`` tokens before it, ``[L]``.
 
     The number is the norm of the gradient of ``u . y_L`` with respect to ``x_{L-k}``, for unit vectors ``u`` drawn at
     random; the root of the mean square over rows and several ``u`` is the Frobenius norm of the Jacobian over the root
     of its number of rows, whose decay with ``k`` is the vanishing gradient (Bengio, Simard and Frasconi 1994, section
     4; Pascanu, Mikolov and Bengio 2013, section 2).
-
-    Args:
-        outputs: Maps inputs ``[B, L, E]`` to outputs ``[B, L, F]``.
-        inputs: Where the gradient is taken, ``[B, L, E]``.
-
-    Returns:
-        Float64 ``[L]``, the last input (``k = 0``) first.
     """
     x = inputs.detach().clone().requires_grad_()
     last = outputs(x)[:, -1]
@@ -77,16 +71,27 @@ def operations_in_a_row(output: Tensor) -> int:
     return longest[output.grad_fn]
 
 
+def _recurrent(cells: Sequence[nn.Module], x: Tensor) -> Tensor:
+    """Return the outputs of the last of several layers of cells for inputs ``[B, L, E]``."""
+    tokens: Sequence[Tensor] = x.unbind(1)
+    for cell in cells:
+        state, outputs = None, []
+        for token in tokens:
+            state = cell(token, state)
+            outputs.append(state[0] if isinstance(state, tuple) else state)
+        tokens = outputs
+    return torch.stack(list(tokens), dim=1)
+
+
 def numbers() -> dict[str, Any]:
-    """Return gradients of untrained models by distance, and operations in a row, counted.
+    """Return gradients of untrained models of two layers by distance, and operations in a row, counted.
 
     The gradient is that of the last output with respect to the input ``k`` tokens back, as a share of that at
-    ``k = 0``. Operations are those of a forward pass of which each waits for the one before; the recurrent networks
-    are cells of one layer there, the Transformer has two.
+    ``k = 0``. Operations are those of a forward pass of which each waits for the one before.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        recurrent = [kind(_WIDTH, _WIDTH, num_layers=2, batch_first=True) for kind in (nn.RNN, nn.GRU, nn.LSTM)]
+        cells = [[kind(_WIDTH, _WIDTH) for _ in range(2)] for kind in (nn.RNNCell, nn.GRUCell, nn.LSTMCell)]
         config = LanguageModelConfig(
             vocab_size=2, layers=2, d_model=_WIDTH, d_ff=4 * _WIDTH, heads=4, dropout=0.0, position="sinusoidal"
         )
@@ -95,27 +100,15 @@ def numbers() -> dict[str, Any]:
     def transformer(x: Tensor) -> Tensor:
         return stack(x, torch.arange(x.shape[1]), Mask(causal=True))
 
-    def reading(network: nn.Module) -> Callable[[Tensor], Tensor]:
-        return lambda x: network(x)[0]
-
-    def last_state(cell: nn.Module, length: int) -> Tensor:
-        state = None
-        for _ in range(length):
-            state = cell(torch.zeros(1, 4), state)
-        return state[0] if isinstance(state, tuple) else state  # type: ignore[return-value]
-
     inputs = torch.randn(_ROWS, _LENGTHS[-1], _WIDTH, generator=torch.Generator().manual_seed(2))
     found: dict[str, Any] = {"lengths": np.array(_LENGTHS, dtype=float)}
-    for name, model in zip(_LINES, [*map(reading, recurrent), transformer], strict=True):
+    models: list[Callable[[Tensor], Tensor]] = [*(partial(_recurrent, each) for each in cells), transformer]
+    for name, model in zip(_LINES, models, strict=True):
         gradient = gradient_by_distance(model, inputs).numpy()
         found[f"gradient: {name}"] = gradient / gradient[0]
-    states = {
-        name: [last_state(cell, length) for length in _LENGTHS]
-        for name, cell in zip(_LINES, (nn.RNNCell(4, 4), nn.GRUCell(4, 4), nn.LSTMCell(4, 4)), strict=False)
-    }
-    states["Transformer"] = [transformer(torch.zeros(1, length, _WIDTH))[:, -1] for length in _LENGTHS]
-    waiting = {name: np.array([*map(operations_in_a_row, of)], dtype=float) for name, of in states.items()}
-    return found | {f"operations: {name}": counted for name, counted in waiting.items()}
+        waiting = [operations_in_a_row(model(inputs[:1, :length])[:, -1]) for length in _LENGTHS]
+        found[f"operations: {name}"] = np.array(waiting, dtype=float)
+    return found
 
 
 def draw(lengths: Any, **data: Any) -> Figure:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +23,7 @@ from locant.figures.drawing import Figure, FigureData, drawing, settle
 
 _LARGEST_BASE = 10**12
 _ACTS = tomllib.loads(Path(__file__).with_name("story.toml").read_text(encoding="utf-8"))["acts"]
-_STORY: dict[str, dict[str, Any]] = {told["name"]: told for act in _ACTS for told in act["figures"]}
+_STORY: dict[str, dict[str, Any]] = {entry["name"]: entry for act in _ACTS for entry in act["figures"]}
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,8 @@ class RegisteredFigure:
         draw: Draws the numbers; returns a matplotlib figure, or a :class:`FigureData`.
         caption: The words around it.
         limits: Smallest and largest value of options, beyond which the figure cannot be read.
-        recorded: Whether it shows the trained model of a record where no ``run`` is given.
-        slides: Options with which the whole figure fits a slide, or what draws the numbers as slides, see
-            :func:`~locant.figures.files.slides_of`; ``None`` where each of its panels is a slide.
+        slides: Draws the numbers as a figure whose panels are slides, where those of ``draw`` do not fit one; or
+            options with which the whole figure is one slide.
     """
 
     name: str
@@ -63,8 +63,7 @@ class RegisteredFigure:
     draw: Callable[..., Figure | FigureData]
     caption: Caption
     limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    recorded: bool = False
-    slides: Mapping[str, Any] | Callable[..., Iterable[Figure]] | None = None
+    slides: Mapping[str, Any] | Callable[..., Figure] | None = None
 
     @property
     def options(self) -> list[str]:
@@ -76,11 +75,6 @@ class RegisteredFigure:
         """Whether it shows a trained model, so that the option ``run`` must be given."""
         run = inspect.signature(self.numbers).parameters.get("run")
         return run is not None and run.default is run.empty
-
-    @property
-    def shows_run(self) -> bool:
-        """Whether it is about a trained model, so that it shows that of a run where one is given."""
-        return self.needs_run or self.recorded
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Raise UsageError unless the figure takes such options; computes nothing."""
@@ -121,34 +115,18 @@ class RegisteredFigure:
         return settle(found, {name: value for name, value in numbers.items() if isinstance(value, np.ndarray)})
 
 
-class _Figures(MutableMapping[str, RegisteredFigure]):
+class _Figures(UserDict[str, RegisteredFigure]):
     """Figures by name, Locant's own first; the module of one of these is imported when it is asked for."""
 
-    def __init__(self, modules: Mapping[str, str]) -> None:
-        self._modules = dict(modules)
-        self._registered: dict[str, RegisteredFigure] = {}
-
     def __getitem__(self, name: str) -> RegisteredFigure:
-        if name not in self._registered and name in self._modules:
-            import_module(self._modules[name])
-        return self._registered[name]
-
-    def __setitem__(self, name: str, figure: RegisteredFigure) -> None:
-        self._registered[name] = figure
-
-    def __delitem__(self, name: str) -> None:
-        self._registered.pop(name, None)
-        self._modules.pop(name, None)
-
-    def __iter__(self) -> Iterator[str]:
-        yield from dict.fromkeys((*self._modules, *self._registered))
-
-    def __len__(self) -> int:
-        return len({*self._modules, *self._registered})
+        if name in self.data and self.data[name] is None:
+            import_module(_HOMES[name])
+        return super().__getitem__(name)
 
 
-_HOMES = {name: f"locant.figures.{told.get('module', name.replace('-', '_'))}" for name, told in _STORY.items()}
-FIGURES: MutableMapping[str, RegisteredFigure] = _Figures(_HOMES)
+_HOMES = {name: f"locant.figures.{entry.get('module', name.replace('-', '_'))}" for name, entry in _STORY.items()}
+_NOT_IMPORTED: Any = None
+FIGURES: MutableMapping[str, RegisteredFigure] = _Figures(dict.fromkeys(_HOMES, _NOT_IMPORTED))
 """Every figure by name."""
 
 
@@ -159,8 +137,7 @@ def register_figure(
     caption: Caption | None = None,
     *,
     limits: Mapping[str, tuple[int, int]] | None = None,
-    recorded: bool = False,
-    slides: Mapping[str, Any] | Callable[..., Iterable[Figure]] | None = None,
+    slides: Mapping[str, Any] | Callable[..., Figure] | None = None,
 ) -> RegisteredFigure:
     """Register a figure; the arguments are the attributes of :class:`RegisteredFigure`.
 
@@ -185,11 +162,11 @@ def register_figure(
     if name in FIGURES and not own:
         raise ValueError(f"There is a figure '{name}' already.")
     if own:
-        told = _STORY[name]
-        caption = Caption(told["title"], told["text"], told["formula"], tuple(told.get("points", ())))
+        entry = _STORY[name]
+        caption = Caption(entry["title"], entry["text"], entry["formula"], tuple(entry.get("points", ())))
     if caption is None:
         raise ValueError(f"The figure '{name}' needs a caption.")
-    FIGURES[name] = RegisteredFigure(name, numbers, draw, caption, limits or {}, recorded, slides)
+    FIGURES[name] = RegisteredFigure(name, numbers, draw, caption, limits or {}, slides)
     return FIGURES[name]
 
 
@@ -225,7 +202,7 @@ def draw_figure(name: str, /, **options: Any) -> FigureData:
 def acts(names: Iterable[str]) -> dict[str, list[str]]:
     """Return names of figures by the act of the story that they belong to; others than Locant's own come last."""
     found: dict[str, list[str]] = {}
-    act_of = {told["name"]: act["title"] for act in _ACTS for told in act["figures"]}
+    act_of = {entry["name"]: act["title"] for act in _ACTS for entry in act["figures"]}
     for name in names:
         found.setdefault(act_of.get(name, "More"), []).append(name)
     return found

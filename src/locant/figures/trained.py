@@ -64,27 +64,6 @@ def sentence_pair(run: Path, translator: Translator, text: str | None, *, most: 
     return pair
 
 
-def held_out_pairs(
-    run: Path, translator: Translator, model: Transformer, *, count: int, most: int
-) -> list[tuple[list[int], list[int]]]:
-    """Return ids of about ``count`` held-out sentences of a run and of their reference translations, evenly spaced.
-
-    Raises:
-        CheckpointError: The run has not been evaluated.
-        DataError: No sentence has at most ``most`` tokens on both sides.
-    """
-    evaluation = load_run_evaluation(run)
-    longest = min(most, model.max_positions or most)
-    tokens = (
-        token_pair(translator.tokenizers, source, reference, translator.prefixes)
-        for source, reference in zip(evaluation.sources, evaluation.references, strict=True)
-    )
-    usable = [(one.source, one.target) for one in tokens if max(len(one.source), len(one.target)) <= longest]
-    if not usable:
-        raise DataError(f"No held-out sentence of {run} has at most {longest} tokens.")
-    return usable[:: max(1, len(usable) // count)][:count]
-
-
 def readable(tokens: Sequence[str]) -> list[str]:
     """Return tokens as people write them: only letters that continue a word are marked, by a hyphen before them."""
     special = {"<s>": "(begin)", "</s>": "(end)", "▁": "␣"}

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from locant.errors import CheckpointError, DataError
-from locant.figures.drawing import Axes, FigureData, drawing, label, new_figure, settle
+from locant.figures.drawing import Axes, FigureData, drawing, label, panels, settle
 from locant.figures.palette import BLUE, FAINT, GREEN, VERMILION
 from locant.figures.registry import register_figure
 from locant.training import read_metrics
 
 Row = Mapping[str, Any]
 
-_LEAST_GAP = 0.08  # of the width of a panel, between labels
 _TIME_UNITS = (("hours", 3600), ("minutes", 60), ("seconds", 1))
 _PANELS = (  # title, unit, and the lines: kind of row, key, colour and stroke
     ("Loss", "nats per token", (("training", "nll", BLUE, "-"), ("validation", "loss", VERMILION, "o-"))),
@@ -68,19 +67,12 @@ def training_curves(rows: Sequence[Row]) -> FigureData:
     data = {}
     for kind, key in [("validation", "step"), ("training", "step"), *(line[:2] for _, _, of in _PANELS for line in of)]:
         data[f"{kind} {key}"] = np.array([row.get(key) for row in rows if row["kind"] == kind], dtype=float)
-    drawn = {}
+    drawn = []
     for title, unit, of in _PANELS:
         lines = [line for line in of if np.isfinite(data[f"{line[0]} {line[1]}"]).any()]
-        if lines or title == "Loss":
-            drawn[title] = (unit, lines)
-    titles = list(drawn)
-    # Two panels a row; one that is alone in its row has all of it.
-    layout = [titles[:2], titles[2:]] if "Validation translations" in drawn else [titles[:1], titles[1:]]
-    layout = [of_row * (2 // len(of_row)) for of_row in layout if of_row]
-    figure = new_figure(10, 3.4 * len(layout))
-    found: Any = figure.subplot_mosaic(layout, sharex=True)  # type: ignore[arg-type]
-    for title, (unit, lines) in drawn.items():
-        axes = found[title]
+        drawn += [(title, unit, lines)] if lines else []
+    figure, found = panels(len(drawn), min(2, len(drawn)), width=10, height=3.4, sharex=True)
+    for number, (axes, (title, unit, lines)) in enumerate(zip(found, drawn, strict=False)):
         for kind, key, color, stroke in lines:
             steps, values = data[f"{kind} step"], data[f"{kind} {key}"]
             there = np.isfinite(values)
@@ -93,10 +85,11 @@ def training_curves(rows: Sequence[Row]) -> FigureData:
         if key in _NAMES:
             axes.legend(loc="best")
         axes.yaxis.set_major_formatter("{x:,.0f}" if title == "Speed" else "{x:g}")
-        if title in layout[0]:
+        if number < 2:
             _add_time(axes, rows)
-        if title in layout[-1]:
+        if number + 2 >= len(drawn):
             axes.set(xlabel="updates", xlim=(0, 1.02 * max(1, *(row["step"] for row in rows))))
+            axes.tick_params(labelbottom=True)
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             axes.xaxis.set_major_formatter("{x:,.0f}")
     return settle(figure, data)
@@ -111,15 +104,10 @@ def _add_time(axes: Axes, rows: Sequence[Row]) -> None:
     if not total:
         return
     unit, size = next((unit, size) for unit, size in _TIME_UNITS if total >= 2 * size or size == 1)
-    seconds, steps = zip(*points, strict=True)
-    ticks: dict[float, float] = {}
-    for time in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(0, total / size):
-        place = float(np.interp(time * size, seconds, steps))
-        # Updates that took long (a validation among them) bring round numbers of time close together.
-        if time * size <= total and all(place - other >= _LEAST_GAP * steps[-1] for other in ticks.values()):
-            ticks[time] = place
+    ticks = np.array(MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(0, total / size))
+    ticks = ticks[ticks * size <= total]
     top = axes.secondary_xaxis("top")
-    top.set_xticks(list(ticks.values()), [f"{time:g}" for time in ticks])
+    top.set_xticks(np.interp(ticks * size, *np.array(points, dtype=float).T), [f"{time:g}" for time in ticks])
     top.tick_params(labelsize=9, labelcolor=FAINT, width=0.6)
     top.spines["top"].set_visible(False)
     top.set_xlabel(f"{unit} of training", fontsize=9, color=FAINT)

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from locant.errors import UsageError
-from locant.figures.drawing import Figure, count, new_figure, signed
+from locant.figures.drawing import Figure, count, panels, shared_legend, signed
 from locant.figures.numbers import wavelengths_of
-from locant.figures.palette import BLUE, FAINT, INK, PAPER, VERMILION
+from locant.figures.palette import BLUE, INK, PAPER, VERMILION
 from locant.figures.registry import register_figure
 from locant.positions import sinusoid_table
 
@@ -51,8 +51,7 @@ def numbers(*, d_model: int = 16, length: int = 60, base: float = 10000.0, token
 
 def draw(places: Any, *, wavelengths: Any, pairs: Any, token: int, title: str, **data: Any) -> Figure:
     """Draw each pair's sine and cosine in a strip of its own, and mark what one token receives."""
-    figure = new_figure(10, 1.5 + 0.82 * len(pairs))
-    strips = figure.subplots(len(pairs), 1, sharex=True, squeeze=False)[:, 0]
+    figure, strips = panels(len(pairs), 1, width=10, height=0.82 + 1.5 / len(pairs), sharex=True)
     for row, axes in enumerate(strips):
         axes.axvline(token, color=INK, linewidth=0.9)
         for name, color, stroke, mark, height in _LINES:
@@ -68,8 +67,7 @@ def draw(places: Any, *, wavelengths: Any, pairs: Any, token: int, title: str, *
     strips[0].set_title(title, pad=12)
     strips[0].annotate(f"token {token} receives", (1.015, 1.12), xycoords="axes fraction", fontsize=9.5)
     strips[-1].set(xlabel="position in tokens", xlim=(places[0], places[-1]))
-    handles, labels = strips[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, labelcolor=FAINT)
+    shared_legend(figure, strips, 2)
     return figure
 
 

@@ -11,6 +11,7 @@ import torch
 
 from locant.errors import ConfigError
 from locant.figures.drawing import Figure, Numbers, label, new_figure
+from locant.figures.numbers import pair_features
 from locant.figures.palette import BLUE, FAINT, GREEN, INK, PAPER, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, read_record
@@ -66,9 +67,7 @@ def numbers(*, run: Path | None = None, length: int = 50) -> dict[str, Any]:
 
 def energy_by_pair(scheme: Sinusoidal, vectors: torch.Tensor) -> Numbers:
     """Return the variance of vectors ``[N, E]`` by pair of features, ``[P]``, the fastest pair first."""
-    by_feature = vectors.double().var(0, correction=0)
-    beside = scheme.dialect == "paper"  # in other dialects all sines come before all cosines
-    energy: Numbers = (by_feature.view(-1, 2).sum(1) if beside else by_feature.view(2, -1).sum(0)).numpy()
+    energy: Numbers = vectors.double().var(0, correction=0)[pair_features(scheme)].sum(1).numpy()
     return energy
 
 
@@ -96,4 +95,4 @@ def draw(words: Any, frequent: Any, positions: Any, groups: Any, length: int) ->
     return figure
 
 
-register_figure("word-energy", numbers, draw, limits={"length": (2, 4096)}, recorded=True)
+register_figure("word-energy", numbers, draw, limits={"length": (2, 4096)})

@@ -14,11 +14,11 @@ from torch import Tensor
 from locant.analysis.attention_steps import attention_steps
 from locant.errors import ConfigError
 from locant.figures.drawing import Axes, Figure, colour_scale, label, new_figure
+from locant.figures.numbers import pair_features
 from locant.figures.palette import BLUE, FAINT, GRID, INK, LINES, PAPER, VERMILION
 from locant.figures.registry import register_figure
 from locant.figures.trained import load_trained, readable
-from locant.models.transformer import Transformer
-from locant.positions import PositionScheme, Rotary, Sinusoidal
+from locant.positions import Rotary, Sinusoidal
 from locant.text.tokenizer import BOS, EOS
 
 _WORDS, _FREQUENT, _POSITIONS = 5, 400, 16
@@ -54,16 +54,27 @@ def numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
     with torch.no_grad():
         words = model.source_embedding.weight.detach().double() * math.sqrt(model.config.d_model)
         added = scheme.code(torch.arange(count))
+        more: dict[str, Any] = {}
         if added is not None:
-            codes = added.double()
-            vectors = words[candidates]
-            planes = _planes_of_codes(scheme, codes)
+            codes, vectors = added.double(), words[candidates]
             moved = vectors[:, None] + codes
             more = {"word norms": words[EOS + 1 :].norm(dim=1).numpy(), "position norms": codes.norm(dim=1).numpy()}
+            if isinstance(scheme, Sinusoidal):
+                planes = _planes_of_pairs(scheme.frequencies.radians, pair_features(scheme), codes.shape[-1])
+            else:
+                _, _, principal = torch.linalg.svd(codes - codes.mean(0), full_matrices=True)
+                planes = {"Where positions differ most": principal[:2].T}
         elif isinstance(scheme, Rotary) and scheme.rotary_config is not None:
-            vectors, moved, scores = _rotated(model, scheme, candidates, count)
-            planes = _planes_of_rotation(scheme, vectors.shape[-1])
-            more = {"scores": scores.numpy()}
+            # The queries of the encoder's first head, as they are and turned.
+            steps = attention_steps(model, candidates, [BOS])
+            q, k = (part.transpose(0, 1)[:, :, None].expand(-1, -1, count, -1) for part in (steps.q, steps.k))
+            turned = scheme.rotate(q, k, torch.arange(count), torch.arange(count))
+            vectors, (moved, keys) = steps.q[0].double(), (part[:, 0].double() for part in turned)
+            more = {"scores": ((moved * keys[:, :1]).sum(-1) / math.sqrt(vectors.shape[-1])).numpy()}
+            rates = scheme.config.frequencies()
+            pairs = torch.arange(2 * len(rates))
+            features = pairs.view(2, -1).T if scheme.config.layout == "half" else pairs.view(-1, 2)
+            planes = _planes_of_pairs(rates, features, vectors.shape[-1])
         else:
             raise ConfigError(
                 f"The positions of {run} are '{model.config.position}', which neither adds to the word vectors nor "
@@ -80,47 +91,12 @@ def numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
     return found
 
 
-def _shown_pairs(radians: Sequence[float]) -> dict[int, str]:
-    """Return the fastest pair and one that turns in about 40 tokens, with their wavelengths in words."""
-    slow = min(range(len(radians)), key=lambda i: abs(math.log(2 * math.pi / radians[i] / _SLOW)))
-    return {pair: f"{2 * math.pi / radians[pair]:.3g} tokens per turn" for pair in (0, slow)}
-
-
-def _planes_of_codes(scheme: PositionScheme, codes: Tensor) -> dict[str, Tensor]:
-    """Return the planes to look at, ``[E, 2]`` each: pairs of sinusoids, or where other codes vary the most."""
-    if isinstance(scheme, Sinusoidal):
-        width = codes.shape[-1]
-        # In the paper's dialect a pair's sine and cosine are side by side, elsewhere all sines come first.
-        features = torch.arange(width).view(-1, 2) if scheme.dialect == "paper" else torch.arange(width).view(2, -1).T
-        features = features.flip(1) if scheme.cosine_first else features
-        shown = _shown_pairs([float(rate) for rate in scheme.frequencies.radians])
-        axes = torch.eye(width, dtype=torch.float64)
-        return {f"Pair {pair}: {wave}": axes[:, features[pair]] for pair, wave in shown.items()}
-    _, _, principal = torch.linalg.svd(codes - codes.mean(0), full_matrices=True)
-    return {"Where positions differ most": principal[:2].T}
-
-
-def _planes_of_rotation(scheme: Rotary, width: int) -> dict[str, Tensor]:
-    """Return the planes ``[D, 2]`` of the fastest pair of a head and of a slow one."""
-    config, axes = scheme.config, torch.eye(width, dtype=torch.float64)
-    shown = _shown_pairs([float(rate) or 1e-12 for rate in config.frequencies()])
-    count = len(config.frequencies())
-    places = {i: [i, i + count] if config.layout == "half" else [2 * i, 2 * i + 1] for i in shown}
-    return {f"Head 1, {wave}": axes[:, places[pair]] for pair, wave in shown.items()}
-
-
-def _rotated(model: Transformer, scheme: Rotary, ids: Sequence[int], count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the queries of words in the first head of the encoder: as they are, at positions, and their scores.
-
-    Returns:
-        ``[W, D]``, ``[W, P, D]``, and ``[W, P]`` with each word's own key that many tokens before it; float64.
-    """
-    steps = attention_steps(model, ids, [BOS])
-    q, k = (part.transpose(0, 1)[:, :, None].expand(-1, -1, count, -1) for part in (steps.q, steps.k))
-    positions = torch.arange(count)
-    turned, keys = (part[:, 0].double() for part in scheme.rotate(q, k, positions, positions))
-    scores = (turned * keys[:, :1]).sum(-1) / math.sqrt(turned.shape[-1])
-    return steps.q[0].double(), turned, scores
+def _planes_of_pairs(rates: Sequence[Any], features: Tensor, width: int) -> dict[str, Tensor]:
+    """Return the planes ``[E, 2]`` of the fastest pair and of one that turns in about 40 tokens."""
+    waves = [2 * math.pi / (float(rate) or 1e-12) for rate in rates]
+    slow = min(range(len(waves)), key=lambda pair: abs(math.log(waves[pair] / _SLOW)))
+    axes = torch.eye(width, dtype=torch.float64)
+    return {f"Pair {pair}: {waves[pair]:.3g} tokens per turn": axes[:, features[pair]] for pair in (0, slow)}
 
 
 def _spread(planes: Tensor, count: int) -> list[int]:
@@ -145,8 +121,7 @@ def draw(labels: list[str], **data: Any) -> Figure:
     shades = ScalarMappable(Normalize(0, count - 1), colormaps["viridis"])
     for axes, title in zip(planes, titles, strict=True):
         _draw_plane(axes, data[f"words {title}"], data[f"places {title}"], labels, shades, added="scores" not in data)
-        names = ("sine feature", "cosine feature") if title.startswith("Pair") else ("first direction", "second")
-        label(axes, title, *(("first feature of the pair", "second") if "scores" in data else names))
+        label(axes, title, "first direction", "second direction")
         colour_scale(axes, shades, "position")
     if "scores" in data:
         for name, values, (color, stroke, mark) in zip(labels, data["scores"], LINES * 2, strict=False):
@@ -183,11 +158,8 @@ def _draw_plane(axes: Axes, words: Any, places: Any, labels: list[str], shades: 
 def _draw_norms(axes: Axes, words: Any, positions: Any) -> None:
     bins = np.linspace(0, 1.05 * max(words.max(), positions.max()), 60)
     axes.hist(words, bins.tolist(), color=BLUE, label=f"√d · word vectors, median {np.median(words):.1f}")
-    name = f"position codes, {positions.min():.1f}"
-    if np.ptp(positions) > 1e-3 * positions.max():
-        name += f" to {positions.max():.1f}"
-        axes.axvspan(positions.min(), positions.max(), color=VERMILION, alpha=0.25, linewidth=0)
-    axes.axvline(float(np.median(positions)), color=VERMILION, linewidth=2, label=name)
+    name = f"position codes, {positions.min():.1f} to {positions.max():.1f}"
+    axes.axvspan(positions.min(), positions.max(), color=VERMILION, linewidth=2, label=name)
     label(axes, "Lengths of both", "norm", "tokens of the vocabulary")
     axes.set_ylim(top=1.3 * axes.get_ylim()[1])
     axes.legend(loc="upper left", fontsize=9, labelcolor=FAINT, frameon=True, framealpha=1, edgecolor=PAPER)

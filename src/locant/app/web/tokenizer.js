@@ -265,17 +265,20 @@ class Tokenizer {
     }
     parts[parts.length - 1].after = -1;
     const halves = new Map(); // of merged subwords that are not used
-    const pairs = new Heap((a, b) => a.score > b.score || (a.score === b.score && a.left < b.left));
+    const pairs = new Set();
+    const better = (a, b) => (b.score > a.score || (b.score === a.score && b.left < a.left) ? b : a);
     const add = (left, right) => {
       if (left === -1 || right === -1 || parts[left].fixed || parts[right].fixed) return;
       const whole = parts[left].text + parts[right].text;
       const id = this.ids.get(whole);
       if (id === undefined) return;
-      pairs.push({ left, right, score: this.scores[id], size: whole.length });
+      pairs.add({ left, right, score: this.scores[id], size: whole.length });
       if (this.kinds[id] === UNUSED) halves.set(whole, [parts[left].text, parts[right].text]);
     };
     for (let i = 1; i < parts.length; i++) add(i - 1, i);
-    for (let pair; (pair = pairs.pop()); ) {
+    while (pairs.size) {
+      const pair = [...pairs].reduce(better);
+      pairs.delete(pair);
       const [left, right] = [parts[pair.left], parts[pair.right]];
       if (!left.text || !right.text || left.text.length + right.text.length !== pair.size) continue;
       left.text += right.text;
@@ -330,38 +333,6 @@ class Tokenizer {
     }
     flush();
     return this.denormalizer ? this.denormalizer.apply(text) : text;
-  }
-}
-
-// A heap whose pop gives what comes before all others.
-class Heap {
-  constructor(before) {
-    this.before = before;
-    this.items = [];
-  }
-
-  push(item) {
-    const { items, before } = this;
-    let place = items.length;
-    for (let parent; place && before(item, items[(parent = (place - 1) >> 1)]); place = parent) items[place] = items[parent];
-    items[place] = item;
-  }
-
-  pop() {
-    const { items, before } = this;
-    const top = items[0];
-    const last = items.pop();
-    if (!items.length) return top;
-    let place = 0;
-    for (;;) {
-      let child = 2 * place + 1;
-      if (child + 1 < items.length && before(items[child + 1], items[child])) child++;
-      if (child >= items.length || !before(items[child], last)) break;
-      items[place] = items[child];
-      place = child;
-    }
-    items[place] = last;
-    return top;
   }
 }
 
