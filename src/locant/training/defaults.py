@@ -85,7 +85,7 @@ _SMALLEST_BATCH, _LARGEST_BATCH = 1024, 16384
 """Tokens of a batch: as many as leave 3,000 updates or more, within these limits."""
 _STEPS_BATCH = 4096
 """Tokens of a batch where the updates are given."""
-_RATES: Mapping[OptimizerName, float] = {"adamw": 0.55, "schedule_free": 0.55, "muon": 1.0}
+_RATES: Mapping[OptimizerName, float] = {"adamw": 0.55, "muon": 1.0}
 """Peak learning rate times the width of the model."""
 _LARGEST_RATE = 0.008
 _DECAY_OF_MUON = 0.1
@@ -106,7 +106,6 @@ _LEAST_USUAL = 24
 _TIMED_UPDATES = 2
 _MOST_PASSES, _MOST_OF_NEW = 50, 200
 """Passes over the text beyond which fine-tuning, and the training of a new model, are told to be shorter."""
-_SMALL_BATCH = 1024
 _BASE_MEMORY = 450e6
 """Bytes of Python, PyTorch and the tokenised text's buffers, whatever the model."""
 
@@ -259,7 +258,7 @@ class _Planner:
             steps=max(1, round(tokens / self._update_tokens(batch))),
             epochs=passes,
             seconds=tokens / self._speed / _SHARE_OF_UPDATES,
-            memory=memory_needed(model, settings, batch),
+            memory=memory_needed(model, batch),
             warnings=training_warnings(model, settings, batch, device, passes=passes, finetuning=tuned),
         )
 
@@ -320,10 +319,7 @@ class _Planner:
             return self._measured()
         self._choose("model.norm", "pre", "it trains at any depth and learning rate")
         if not model.keys() & _POSITIONS:
-            if self._rotates():
-                self._choose("model.position", "rotary", "learns more in the same time than sinusoids")
-            else:
-                self._choose("model.position", "sinusoidal", "heads of an odd width cannot be turned in pairs")
+            self._choose("model.position", "rotary", "learns more in the same time than sinusoids")
         if model.keys() & _SIZES:
             return self._measured()
         text = self._text_tokens()
@@ -409,18 +405,6 @@ class _Planner:
     def _is_transformer(self) -> bool:
         return self._get("model.architecture") in (None, "transformer")
 
-    def _rotates(self) -> bool:
-        """Whether the features of a head can be turned in pairs."""
-        model = self._data["model"]
-        if model.keys() & _SIZES:
-            config = self._model()
-            assert isinstance(config, TransformerConfig)
-            return config.blocks().head_features % 2 == 0
-        heads = model.get("heads")
-        if size := model.get("head_size"):
-            return size % 2 == 0
-        return heads is None or all(shape.d_model // heads % 2 == 0 for shape in SHAPES)
-
     def _optimizer(self, width: int) -> OptimizerName:
         """Return the optimiser of a model of some width; a learning rate that is given was meant for AdamW."""
         given: OptimizerName | None = self._get("training.optimizer")
@@ -487,9 +471,8 @@ class _Planner:
         return self._batches_of_update() * text / math.ceil(text / full)
 
     def _batches_of_update(self) -> float:
-        """Return the batches of an update, the mean of those that rise from one to the number that is given."""
-        most = self._get("training.gradient_accumulation_steps") or 1
-        return float(most - (most - 1) / 2 * (self._get("training.accumulation_warmup") or 0.0))
+        """Return the batches of an update."""
+        return float(self._get("training.gradient_accumulation_steps") or 1)
 
     def _text_tokens(self) -> float:
         """Return the target tokens of the text that is drawn from."""
@@ -556,9 +539,7 @@ def measure_speed(
     state = torch.random.get_rng_state()
     try:
         model = build_model(config).to(device)
-        loss = TranslatorLoss(
-            model, settings.label_smoothing, training_precision(settings, device), r_drop=settings.r_drop
-        )
+        loss = TranslatorLoss(model, settings.label_smoothing, training_precision(settings, device))
         optimizer = build_optimizer(model, settings)
         optimizer.set_learning_rate(1e-6)
         source_length, target_length = (max(2, round(length)) for length in lengths)
@@ -581,14 +562,12 @@ def measure_speed(
     return batch.target_tokens / seconds
 
 
-def memory_needed(config: ModelConfig, settings: TrainingSettings, batch_tokens: int) -> float:
+def memory_needed(config: ModelConfig, batch_tokens: int) -> float:
     """Return an estimate of the most memory that training takes, in bytes; on CUDA it is memory of the device.
 
     Weights, gradients and the optimiser's two moments; what the layers keep for the backward pass of one batch; some
     rows of logits.
     """
-    copies = 4 + (1 if settings.ema_decay else 0)
-    passes = 2 if settings.r_drop else 1
     if isinstance(config, TransformerConfig):
         # Inputs of products and norms: attention keeps about ten rows of d_model, twice in the decoder.
         encoder = config.encoder_layers * (12 * config.d_model + 2 * config.d_ff)
@@ -596,7 +575,7 @@ def memory_needed(config: ModelConfig, settings: TrainingSettings, batch_tokens:
         kept = 4 * (encoder + decoder)
     else:
         kept = 4 * 40 * config.d_model
-    return _BASE_MEMORY + 4 * copies * _parameters(config) + passes * batch_tokens * kept + 3 * CHUNK_BYTES
+    return _BASE_MEMORY + 16 * _parameters(config) + batch_tokens * kept + 3 * CHUNK_BYTES
 
 
 def training_warnings(
@@ -619,16 +598,13 @@ def training_warnings(
         finetuning: Whether the model knows another text, which it may forget meanwhile.
     """
     found = []
-    limit, needed = usable_memory(device) if device else None, memory_needed(config, settings, batch_tokens)
+    limit, needed = usable_memory(device) if device else None, memory_needed(config, batch_tokens)
     if device and limit is not None and needed > limit:
-        if memory_needed(config, settings, min(batch_tokens, _SMALL_BATCH)) <= limit:
-            lower = f"lower batches.tokens, now {batch_tokens}, and raise training.gradient_accumulation_steps instead"
-        else:
-            lower = "choose a smaller model, by model.preset or model.d_model"
         place = "the device" if device.type == "cuda" else "this machine or its control group"
         found.append(
-            f"Training needs an estimated {needed / 1e9:.1f} GB of memory, and {place} has {limit / 1e9:.1f} GB: "
-            f"{lower}."
+            f"Training needs an estimated {needed / 1e9:.1f} GB of memory, and {place} has {limit / 1e9:.1f} GB: lower "
+            f"batches.tokens, now {batch_tokens}, and raise training.gradient_accumulation_steps instead, or choose a "
+            "smaller model, by model.preset or model.d_model."
         )
     most = _MOST_PASSES if finetuning else _MOST_OF_NEW
     if passes > most:

@@ -73,20 +73,6 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def node_place() -> tuple[int, int, int]:
-    """Return the number of this process's machine and its own on it, both from 0, and how many it has, by torchrun.
-
-    Where nothing is told, a process is alone on its machine.
-    """
-    if not dist.is_initialized():
-        return 0, 0, 1
-    told = [os.environ.get(name) for name in ("GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
-    if None in told:
-        return rank(), 0, 1
-    node, own, size = (int(number or 0) for number in told)
-    return node, own, size
-
-
 def sum_over_processes(values: Tensor) -> Tensor:
     """Add a tensor up over all processes, in place."""
     if dist.is_initialized():
@@ -128,19 +114,6 @@ def tensors_from_first_process(tensors: Mapping[str, Tensor]) -> Iterator[tuple[
         one = tensors[name].cpu().contiguous() if rank() == 0 else torch.empty(shape, dtype=dtype)
         dist.broadcast(one, 0, group=_talking[0])
         yield name, one
-
-
-def on_some_processes(mine: bool, compute: Callable[[], object]) -> None:
-    """Run ``compute`` where ``mine`` is true, wait until all have done so, and raise the first error everywhere."""
-    failed: Exception | None = None
-    if mine:
-        try:
-            compute()
-        except Exception as error:
-            failed = error
-    for each in gather(failed):
-        if each is not None:
-            raise each
 
 
 def gather(value: Result) -> list[Result]:

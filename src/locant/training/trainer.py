@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from locant.errors import CheckpointError, ConfigError, LocantError, StoppedError, TrainingError
+from locant.errors import ConfigError, StoppedError, TrainingError
 from locant.kernels.library import build_all
 from locant.models.encoder_decoder import EncoderDecoder
-from locant.models.model_folder import load_model_folder
 from locant.models.transformer import Transformer
 from locant.runtime import attention_of_any_shape, explaining_memory
 from locant.text import PAD, Batch, BatchStream, CorpusStage, StagePlace, prefetch
@@ -23,12 +22,10 @@ from locant.training import parallel
 from locant.training.budget import Clock
 from locant.training.callback import MetricsLog, StepReport, TrainingCallback, ValidationReport
 from locant.training.checkpoint import (
-    AVERAGE,
     Checkpoint,
     Progress,
     Snapshot,
     ValidationScores,
-    average_in,
     average_snapshots,
     checkpoint_folders,
     prune_snapshots,
@@ -37,10 +34,10 @@ from locant.training.checkpoint import (
     whole_snapshots,
 )
 from locant.training.loop import DivergedError, TrainingLoop, Update
-from locant.training.optimizers import WeightAverage, build_optimizer
+from locant.training.optimizers import build_optimizer
 from locant.training.run_folder import resume_command
 from locant.training.settings import TrainingSettings, learning_rate
-from locant.training.stopping import Interruption, StopRequest
+from locant.training.stopping import StopRequest
 
 # Batches prepared ahead of the one that trains.
 _PREFETCH = 4
@@ -98,8 +95,6 @@ class Trainer:
             self.model.encoder.compile(dynamic=True)
             self.model.decoder.compile(dynamic=True)
         self.optimizer = build_optimizer(self.model, settings, sharded=self.distributed.sharded, lr_scales=lr_scales)
-        decay = settings.ema_decay
-        self.average = WeightAverage(self.model.named_parameters(), decay) if decay else None
         self.loop: TrainingLoop[Batch] = TrainingLoop(
             self.distributed,
             self.optimizer,
@@ -108,7 +103,6 @@ class Trainer:
             device=device,
             max_grad_norm=settings.max_grad_norm,
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
-            accumulation_warmup=settings.accumulation_warmup,
             asked=lambda: self._request.asked,
         )
         self._request = StopRequest()
@@ -116,7 +110,7 @@ class Trainer:
         self._metrics: MetricsLog | None = None
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint, the tensors of which are those of the first process.
+        """Go on from a checkpoint on the disk, which the first process reads.
 
         Raises:
             ConfigError: The model, or the stages of the corpus, are not those that the checkpoint is of.
@@ -128,57 +122,42 @@ class Trainer:
                 "now. Leave the stages that are begun in the recipe."
             )
         self.progress = progress
-        if checkpoint.folder:
-            mine = [checkpoint]  # the others get the tensors one by one when they are put in their places
-            parallel.from_first_process(lambda: mine.append(checkpoint.read()))
-            checkpoint = mine[-1]
+        mine = [checkpoint]  # the others get the tensors one by one when they are put in their places
+        parallel.from_first_process(lambda: mine.append(checkpoint.read()))
+        checkpoint = mine[-1]
         parameters = dict(self.model.named_parameters())
         parallel.from_first_process(lambda: _require_same_model(parameters, checkpoint.weights))
         kept: dict[str, dict[str, Tensor]] = {}
-        counters, random = dict[str, Tensor](), dict[str, Tensor]()
-        with torch.no_grad(), self.optimizer.evaluated_weights() if checkpoint.evaluated else nullcontext():
+        random = dict[str, Tensor]()
+        with torch.no_grad():
             for name, value in parallel.tensors_from_first_process(checkpoint.weights):
                 parameters[name].copy_(parallel.like(value, parameters[name]))
-                if self.average:
-                    self.average.tensors[name].copy_(parameters[name])
             for path, value in parallel.tensors_from_first_process(checkpoint.optimizer):
                 kind, name = path.split("/", 1)
                 if kind == "random":
                     random[name] = value  # of all processes
-                elif kind == "counter":
-                    counters[path] = value
-                elif kind != "average":
+                else:
                     kept.setdefault(name, {})[kind] = parallel.like(value, parameters[name]) if value.dim() else value
-                elif self.average:
-                    self.average.tensors[name].copy_(parallel.like(value, parameters[name]))
-            for name, states in kept.items():
-                self.optimizer.restore(parameters[name], states)
-            self.optimizer.restore_counters(counters)
+        for name, states in kept.items():
+            self.optimizer.restore(parameters[name], states)
         # A generator that earlier versions did not keep stays as it is.
         for name, generator in self._generators():
             if (state := random.get(f"{name}/{parallel.rank()}")) is not None:
                 generator.set_state(state)
 
-    def _content(self, *, evaluated: bool) -> Checkpoint:
-        """Return what a checkpoint holds, on the first process; every process must call this.
-
-        Args:
-            evaluated: Whether the optimiser has put the weights in place that are evaluated.
-        """
+    def _content(self) -> Checkpoint:
+        """Return what a checkpoint holds, on the first process; every process must call this."""
         parameters = dict(self.model.named_parameters())
         states = {
             f"{kind}/{name}": value
             for name, parameter in parameters.items()
             for kind, value in self.optimizer.state(parameter).items()
         }
-        states |= self.optimizer.counters()
-        if self.average:
-            states |= {f"{AVERAGE}{name}": tensor for name, tensor in self.average.tensors.items()}
         weights, states = parallel.gathered(parameters), parallel.gathered(states)
         own = {kind: generator.get_state() for kind, generator in self._generators()}
         for number, generators in enumerate(parallel.gather(own)):
             states |= {f"random/{kind}/{number}": state for kind, state in generators.items()}
-        return Checkpoint(weights, states, self.progress, evaluated)
+        return Checkpoint(weights, states, self.progress)
 
     def _generators(self) -> list[tuple[str, torch.Generator]]:
         """Return the generators that a training draws from; some positions are drawn on the CPU wherever it runs."""
@@ -205,7 +184,7 @@ class Trainer:
             build_all()  # which takes no part of a budget of minutes
         self.loop.progress, self.loop.clock = self.progress, Clock(self.progress.seconds)
         if parallel.rank() == 0:
-            self._metrics = MetricsLog(self.run, self.progress.step, self.progress.rows)
+            self._metrics = MetricsLog(self.run, self.progress.step)
         self.callback.on_start(self.loop.used(), str(self.device))
         self._saved = self.progress.seconds
         with (
@@ -260,9 +239,6 @@ class Trainer:
     def _after_update(self, update: Update) -> None:
         """Report an update, every ``log_every`` steps to the log too, then validate and save where it is time."""
         progress, report = self.progress, None
-        if self.average:
-            progress.averaged += 1
-            self.average.update(progress.averaged)
         for name, value in (("loss", update.loss), ("nll", update.nll), ("tokens", float(update.tokens))):
             progress.interval[name] = progress.interval.get(name, 0.0) + value
         if progress.step % self.settings.log_every == 0 or progress.step == 1:
@@ -295,7 +271,7 @@ class Trainer:
     def _save(self) -> None:
         """Write a checkpoint between validations."""
         before = self.loop.clock.seconds
-        self._write(self._content(evaluated=False))
+        self._write(self._content())
         self._saved = self.progress.seconds
         # Saving is no part of the speed of training.
         since = self.progress.interval.get("since", 0.0)
@@ -304,8 +280,6 @@ class Trainer:
     def _write(self, content: Checkpoint) -> None:
         """Write a checkpoint, and remove the snapshots that are not needed with it."""
         kept, best = content.progress.snapshots, content.progress.best
-        if self._metrics:
-            content.progress.rows = self._metrics.rows
 
         def write() -> None:
             save_checkpoint(self.run, content)
@@ -317,34 +291,24 @@ class Trainer:
         """Validate, keep the weights for averaging and write a checkpoint."""
         cuda = [self.device] if self.device.type == "cuda" else []
         # Training draws the same random numbers whether or not something else drew some in between.
-        with self.optimizer.evaluated_weights(), torch.random.fork_rng(devices=cuda):
-            content = self._content(evaluated=True)
-            usable = average_in(content) if self.average else content.weights
-            validated = parallel.from_first_process(lambda: self._validated(usable))
-            if validated is None:  # it was cut short
-                self.loop.stopping = True
-                self._write(content)
-                return
-            self.progress = self.loop.progress = content.progress = validated[0]
+        with torch.random.fork_rng(devices=cuda):
+            content = self._content()
+            progress, report = parallel.from_first_process(lambda: self._validated(content.weights))
+            self.progress = self.loop.progress = content.progress = progress
             self._write(content)
         self._saved = self.progress.seconds
-        self.callback.on_validation(validated[1])
+        self.callback.on_validation(report)
 
-    def _validated(self, usable: dict[str, Tensor]) -> tuple[Progress, ValidationReport] | None:
-        """Return the new progress, and what validation found; ``None`` where the process is to stop before."""
+    def _validated(self, usable: dict[str, Tensor]) -> tuple[Progress, ValidationReport]:
+        """Return the new progress, and what validation found."""
         progress, settings = self.progress, self.settings
         if self.plain_weights:
             usable = self.plain_weights(usable)
-        apart = self.distributed.sharded or self.average or self.plain_weights
+        apart = self.distributed.sharded or self.plain_weights
         model = self._with_weights(usable) if apart else self.model
         model.eval()
-        try:
-            with self._request.interruptible():
-                scores = self.validate(model)
-        except Interruption:
-            return None
-        finally:
-            self.model.train()
+        scores = self.validate(model)
+        self.model.train()
         snapshot = Snapshot(step=progress.step, **asdict(scores))
         if not math.isfinite(snapshot.loss):
             raise TrainingError(self._not_finite(progress.step, f"the validation loss was {snapshot.loss:g}"))
@@ -372,7 +336,7 @@ class Trainer:
     def _publish_chosen(self) -> None:
         """Publish the mean of the kept snapshots, or the best single one where that is better on the validation set.
 
-        The best one was published before, but what was done to the folder since then is not known.
+        The best one was published before, but the file may have been damaged since then.
         """
 
         def first_process() -> None:
@@ -388,16 +352,10 @@ class Trainer:
                 better = self._rank(scores) < self._rank(best)
                 row = {"step": self.progress.step, **asdict(scores), "steps": [each.step for each in kept]}
                 self._log("average", {**row, "published": better})
-            if not better:
-                if best not in whole:
-                    with suppress(LocantError):
-                        load_model_folder(self.run, device="meta")  # earlier versions did not keep its snapshot
-                        return
-                    if not whole:
-                        raise CheckpointError(f"The model of {self.run} is damaged, and so are all its snapshots.")
-                    best = min(whole, key=self._rank)
-                model = self._with_weights(average_snapshots(self.run, [best]))
-            self.publish(model)
+            if better:
+                self.publish(model)
+            elif best in whole:
+                self.publish(self._with_weights(average_snapshots(self.run, [best])))
 
         parallel.from_first_process(first_process)
 
