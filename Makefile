@@ -102,7 +102,7 @@ variants: $(VENV)/dev
 	$(BIN)/pytest tests/kernels/test_vectorised.py
 	rm -rf $(VARIANTS) && $(BIN)/pip install --quiet --no-deps --no-build-isolation --target $(VARIANTS) .
 	export PYTHONPATH=$(abspath $(VARIANTS)); \
-	for variant in $$($(BIN)/python -c "from locant.kernels.variants import choose; print(*choose().runs)"); do \
+	for variant in $$($(BIN)/python -c "from locant.kernels.library import choose; print(*choose().runs)"); do \
 	  echo "$$variant"; \
 	  LOCANT_KERNELS_VARIANT=$$variant $(BIN)/pytest $(KERNEL_TESTS) -k '$(OF_KERNELS)' || exit 1; \
 	done

@@ -2,8 +2,7 @@
 
 import torch
 
-from locant.kernels import attention, cross_entropy, layer_norm, rotation
-from locant.kernels.variants import choose
+from locant.kernels.library import LIBRARY, choose
 from locant.models import DecodingSettings, Transformer, TransformerConfig
 from locant.training import projected_cross_entropy
 from locant.translation import CompiledEngine, PyTorchEngine
@@ -11,8 +10,7 @@ from locant.translation import CompiledEngine, PyTorchEngine
 best = choose()
 assert best is not None
 print(best.path)  # noqa: T201
-for kernel in (attention, cross_entropy, layer_norm, rotation):
-    assert kernel.KERNEL.usable()
+assert LIBRARY.usable()
 
 torch.manual_seed(0)
 sizes = {"source_vocab_size": 60, "target_vocab_size": 60, "d_model": 64, "d_ff": 128, "heads": 4}

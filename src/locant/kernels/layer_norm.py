@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.kernels.library import Kernel, require_done
+from locant.kernels.library import LIBRARY, require_done
 from locant.kernels.operator import no_gradient, of_first_alone, operator
 from locant.kernels.tensors import DTYPES, address, int64s, is_usable, suits_kernels
 
@@ -29,7 +29,7 @@ _Type: TypeAlias = torch.dtype
 
 _ADDRESSES = [ctypes.c_void_p] * 8
 _FLAGS = (ctypes.c_int, ctypes.c_int)
-KERNEL = Kernel(
+LIBRARY.declare(
     {
         "locant_layer_norm": ([*_ADDRESSES, ctypes.c_float, ctypes.c_float, *_FLAGS], ctypes.c_char_p),
         "locant_layer_norm_backward": ([*_ADDRESSES, ctypes.c_float, *_FLAGS], ctypes.c_char_p),
@@ -55,7 +55,7 @@ def _fits(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tenso
         and _scales(weight, shape[-1])
         and _scales(bias, shape[-1])
         and (residual is None or (residual.dtype == x.dtype and residual.shape == shape and residual.is_cpu))
-        and is_usable(KERNEL)
+        and is_usable()
     )
 
 
@@ -146,7 +146,7 @@ def _kernel(
     given = [None if part is None else part.contiguous() for part in (x, residual, weight, bias)]
     small = x.dtype == torch.bfloat16, dtype == torch.bfloat16
     places = map(address, (*given, *found))
-    require_done(KERNEL.library.locant_layer_norm(_work(x, seed, dropped), *places, scale, epsilon, *small))
+    require_done(LIBRARY.load().locant_layer_norm(_work(x, seed, dropped), *places, scale, epsilon, *small))
     return found
 
 
@@ -196,7 +196,7 @@ def _kernel_backward(
     sums = outer.new_zeros(torch.get_num_threads(), 2, outer.shape[-1], dtype=torch.float32)
     places = map(address, (outer, rows, inverse, weight, of_x, of_residual if apart else None, sums))
     small = dtype == torch.bfloat16, outer.dtype == torch.bfloat16
-    require_done(KERNEL.library.locant_layer_norm_backward(_work(outer, seed, dropped), *places, scale, *small))
+    require_done(LIBRARY.load().locant_layer_norm_backward(_work(outer, seed, dropped), *places, scale, *small))
     return of_x, of_residual, sums.sum(0)
 
 
@@ -218,12 +218,7 @@ def _reads_backward(outer: Tensor, normalised: Tensor, inverse: Tensor, weight: 
     for x, shape, kept_in in ((normalised, outer.shape, outer.dtype), (inverse, outer.shape[:-1], torch.float32)):
         if not (x.is_cpu and (x.shape, x.dtype) == (shape, kept_in) and x.is_contiguous()):
             return False
-    return (
-        outer.is_cpu
-        and (rest[-1], outer.dtype) in _PRECISIONS
-        and _fits(outer, None, weight, weight)
-        and KERNEL.usable()
-    )
+    return outer.is_cpu and (rest[-1], outer.dtype) in _PRECISIONS and _fits(outer, None, weight, weight)
 
 
 def _work(x: Tensor, seed: Tensor | None, dropped: int) -> Any:
