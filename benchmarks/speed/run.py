@@ -72,7 +72,7 @@ def kernels(shape: str, engines: list[str], options: argparse.Namespace) -> dict
 
     PyTorch's best form takes the place of a kernel, see :func:`training_engines.float32_attention`.
     """
-    modules = ("attention", "layer_norm", "cross_entropy")
+    modules = ("attention", "layer_norm", "projected_cross_entropy")
     without = {"locant": (), **{f"locant without {module}": (module,) for module in modules}}
     jobs = {
         name: partial(

@@ -123,7 +123,7 @@ _LOSS = operator(
 
 
 def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
-    """Add a matrix product to a contiguous total, which may be of higher precision.
+    """Add a matrix product to a total, which may be of higher precision.
 
     The kernel adds bfloat16 to float32, where PyTorch would first make a float32 copy.
     """
@@ -131,11 +131,8 @@ def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
         total.addmm_(one, other)
         return
     product = one @ other
-    if (
-        (total.dtype, product.dtype) == (torch.float32, torch.bfloat16)
-        and suits_kernels(total, product)
-        and is_usable()
-    ):
+    types, laid_out = (total.dtype, product.dtype), total.is_contiguous() and product.is_contiguous()
+    if types == (torch.float32, torch.bfloat16) and laid_out and suits_kernels(total, product) and is_usable():
         places = product.data_ptr(), total.data_ptr(), total.numel()
         require_done(LIBRARY.load().locant_accumulate(*places, torch.get_num_threads()))
     else:
@@ -145,8 +142,8 @@ def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
 def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, trains: bool) -> tuple[Tensor, Tensor | None]:
     """Return the smoothed loss and the negative log-likelihood ``[2]``, and the gradient ``[R, V]`` of the former.
 
-    The logits ``[R, V]`` are used up: the gradient, of the same dtype, may lie in their place. It is ``None`` unless the
-    loss ``trains`` something.
+    The logits ``[R, V]`` are used up: the gradient, of the same dtype, may lie in their place. It is ``None`` unless
+    the loss ``trains`` something.
 
     Raises:
         ConfigError: A label ``[R]``, int64, is outside the vocabulary.
