@@ -135,8 +135,6 @@ def test_muon_up_to_some_width_unless_a_learning_rate_is_given(open_recipe):
         planned({**open_recipe, "training": {"minutes": 5, "learning_rate": 0.002}}).recipe.training.optimizer
         == "adamw"
     )
-    free = planned({**open_recipe, "training": {"minutes": 5, "optimizer": "schedule_free"}}).recipe.training
-    assert (free.optimizer, free.schedule) == ("schedule_free", "constant")
 
 
 @pytest.mark.parametrize(
@@ -146,8 +144,6 @@ def test_muon_up_to_some_width_unless_a_learning_rate_is_given(open_recipe):
         ({"preset": "tiny"}, "rotary"),
         ({"position": "alibi"}, "alibi"),
         ({"position_options": {"dialect": "tensor2tensor"}}, "sinusoidal"),
-        ({"d_model": 24, "heads": 8}, "sinusoidal"),  # three features cannot be turned in pairs
-        ({"heads": 64}, "sinusoidal"),  # nor those of a model 192 wide
     ],
 )
 def test_rotary_positions_unless_others_are_given_or_wanted(open_recipe, model, position):
@@ -247,10 +243,9 @@ def test_updates_of_several_batches_take_more_of_the_text(open_recipe):
     def plan(**training):
         return planned({**open_recipe, "training": training}, repeat=100)
 
-    steps = {"steps": 60, "gradient_accumulation_steps": 4}
-    one, four, rising = plan(steps=60), plan(**steps), plan(**steps, accumulation_warmup=1.0)
-    assert [each.steps for each in (one, four, rising)] == [60, 60, 60]
-    assert [each.epochs / one.epochs for each in (four, rising)] == pytest.approx([4, 2.5])
+    one, four = plan(steps=60), plan(steps=60, gradient_accumulation_steps=4)
+    assert [each.steps for each in (one, four)] == [60, 60]
+    assert four.epochs / one.epochs == pytest.approx(4)
     assert four.seconds == pytest.approx(4 * one.seconds)
     minutes = [plan(minutes=5, gradient_accumulation_steps=number) for number in (1, 4)]
     assert minutes[1].recipe.training.warmup_steps == pytest.approx(minutes[0].recipe.training.warmup_steps / 4, abs=1)
@@ -481,7 +476,6 @@ def test_too_little_memory_is_a_warning(recipe_data, tmp_path, monkeypatch, capl
     large = {"batches": {"tokens": 100_000}, "training": {**recipe_data["training"], "steps": 1}}
     assert "batches.tokens, now 100000" in planned({**recipe_data, **large}).warnings[0]
     limit(0.1)
-    assert "model.preset" in planned(recipe_data).warnings[0]
     # A recipe that leaves nothing open is not planned.
     train({**recipe_data, "training": {**recipe_data["training"], "steps": 1}}, tmp_path / "run")
     assert "GB of memory" in caplog.text

@@ -208,10 +208,9 @@ def test_directions_that_cannot_be_are_named(texts, pairs, more, message):
     [({}, "source"), ({"source_language": "en"}, "target"), ({"target_language": "de"}, "source")],
 )
 def test_fine_tuning_on_text_without_languages_says_where_they_go(finished, texts, languages, missing):
-    """Options of `locant translate` are none of `locant train`."""
     train_on = {"source": str(texts / "train.en-de.en"), "target": str(texts / "train.en-de.de")}
     recipe = {"corpus": {"kind": "files", "train": train_on, **languages}, "training": {"steps": 1}}
-    with pytest.raises(ConfigError, match=f"the {missing} language of the corpus 'files .*', by {missing}_language of"):
+    with pytest.raises(ConfigError, match=f"The corpus 'files .*must be told the {missing} language"):
         plan_training(recipe, start_from=finished)
 
 
