@@ -21,7 +21,6 @@ from locant.training import (
     Recipe,
     TrainingCallback,
     load_recipe,
-    load_run_recipe,
     plan_training,
     resume_training,
     train,
@@ -263,26 +262,6 @@ def test_a_pass_over_a_short_text_is_a_whole_number_of_batches(open_recipe, tmp_
     assert state["progress"]["epoch"] + 1 == 12
 
 
-def test_a_run_says_what_was_chosen_and_resumes_with_it(open_recipe, tmp_path, measured):
-    class Notes(TrainingCallback):
-        plan = None
-
-        def on_plan(self, plan):
-            self.plan = plan
-
-    notes = Notes()
-    changes = {"steps": 6, "minutes": None, "validation_sentences": 4}
-    train(open_recipe, tmp_path / "run", callback=notes, training=changes)
-    written = json.loads((tmp_path / "run" / "choices.json").read_text())
-    keys = [choice.key for choice in notes.plan.choices]
-    assert [row["key"] for row in written] == [*keys, "decoding.usual_source_length"]
-    saved = (tmp_path / "run" / "recipe.yaml").read_text()
-    notes.plan = None
-    resume_training(tmp_path / "run", callback=notes, training={"steps": 8})
-    assert notes.plan is None
-    assert (tmp_path / "run" / "recipe.yaml").read_text() == saved.replace("steps: 6", "steps: 8")
-
-
 def tokenised(lengths, *parts):
     """Stand for a text with sentences of these lengths, in parts of (pairs, tokens that say the languages)."""
     rows = [SimpleNamespace(pairs=pairs, prefixes=Prefixes([9] * before, [])) for pairs, before in parts]
@@ -312,12 +291,15 @@ def test_a_length_is_usual_that_was_seen_often(lengths, usual, recipe_data, monk
     assert choose_usual_length(recipe, tokenised([each + 2 for each in lengths], *parts))[0] == found
 
 
-def test_runs_know_the_usual_length_of_their_text(recipe_data, tmp_path, monkeypatch):
+def test_runs_know_what_was_chosen_and_go_on_with_it(open_recipe, tmp_path, monkeypatch, measured):
     monkeypatch.setattr("locant.training.defaults._LEAST_USUAL", 1)
 
     class Notes(TrainingCallback):
         def __init__(self):
-            self.chosen = []
+            self.chosen, self.plans = [], []
+
+        def on_plan(self, plan):
+            self.plans.append(plan)
 
         def on_chosen(self, choice):
             self.chosen.append(choice)
@@ -327,15 +309,19 @@ def test_runs_know_the_usual_length_of_their_text(recipe_data, tmp_path, monkeyp
         return tuple(one["decoding"].get("usual_source_length") for one in found)
 
     notes, run = Notes(), tmp_path / "run"
-    train(recipe_data, run, callback=notes, training={"steps": 2})
-    (choice,) = notes.chosen
+    cleaning, changes = {"overlap": False, "duplicates": False}, {"minutes": None, "validation_sentences": 0}
+    train(open_recipe, run, callback=notes, cleaning=cleaning, training={**changes, "steps": 2})
+    (choice,), (plan,) = notes.chosen, notes.plans
     lengths = TokenCache(run / "cache" / "train").source.lengths
     assert (lengths >= choice.value).sum() >= 30 > (lengths > choice.value).sum()  # a twentieth of 600
     assert known(run) == (choice.value, choice.value)
-    (row,) = json.loads((run / "choices.json").read_text())
+    *others, row = json.loads((run / "choices.json").read_text())
+    assert [one["key"] for one in others] == [one.key for one in plan.choices]
     assert (row["key"], row["value"], row["reason"]) == (choice.key, choice.value, choice.reason)
+    saved = (run / "recipe.yaml").read_text()
     resume_training(run, callback=notes, training={"steps": 3})
-    assert (len(notes.chosen), *known(run)) == (1, choice.value, choice.value)
+    assert (run / "recipe.yaml").read_text() == saved.replace("steps: 2\n", "steps: 3\n")
+    assert (len(notes.plans), len(notes.chosen), *known(run)) == (1, 1, choice.value, choice.value)
     # Of a run that began before there was the rule, nothing is known.
     old = yaml.safe_load((run / "recipe.yaml").read_text())
     del old["decoding"]["usual_source_length"]
@@ -385,23 +371,6 @@ def test_the_longest_sentence_fits_what_is_given(open_recipe, given, key):
     assert [choice.reason for choice in plan.choices if choice.key == "max_tokens"] == [f"{key} is 100"]
     with pytest.raises(ConfigError, match="max_tokens is 101"):
         planned({**open_recipe, **given, "max_tokens": 101})
-
-
-@pytest.mark.slow
-def test_each_of_two_vocabularies_has_what_its_text_can_fill(tmp_path, measured):
-    """The characters of the target alone are more than the source has subwords."""
-    lines = [
-        f"a b {number % 9}\t{''.join(chr(0x4E00 + (7 * number + place) % 900) for place in range(5))}"
-        for number in range(600)
-    ]
-    (tmp_path / "pairs.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv"}
-    cleaning = {"duplicates": False, "overlap": False}
-    summary = train({"corpus": corpus, "cleaning": cleaning, "training": {"steps": 1}}, tmp_path / "run")
-    sizes = json.loads((summary.folder / "data.json").read_text())["vocabulary"]
-    assert sizes["source"] < 60
-    assert sizes["target"] > 900
-    assert load_run_recipe(summary.folder).tokenizer.vocab_size == sizes["target"]
 
 
 def test_choices_follow_the_text_that_cleaning_keeps(tmp_path, measured):

@@ -52,16 +52,6 @@ def test_a_run_learns_and_leaves_everything_behind(finished):
     assert isinstance(translator.translate("one two"), str)
 
 
-@pytest.mark.slow
-def test_the_toy_language_is_learned(recipe_data, tmp_path):
-    changes = ["training.steps=500", "training.validate_every=100", "training.schedule=linear", "training.log_every=50"]
-    train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
-    result = evaluate(tmp_path / "run")
-    assert result.scores.bleu > 60
-    assert result.copy_scores.bleu < 5
-    assert len(result.hypotheses) == 30
-
-
 def test_resuming_a_finished_run_changes_nothing_and_more_steps_go_on(finished, recipe_data, tmp_path):
     train(Recipe.parse(apply_overrides(recipe_data, ["training.steps=20"])), tmp_path / "run")
     curve = losses(tmp_path / "run")
@@ -199,13 +189,13 @@ def test_evaluation_is_saved_and_files_can_be_evaluated(finished, corpus, tmp_pa
 
 
 def test_a_run_of_an_earlier_version_goes_on(finished, recipe_data, tmp_path):
-    """Its recipe has the names of that version."""
+    """Its recipe has the names of that version, and keys that are gone, which changed nothing."""
     run = tmp_path / "run"
     train(Recipe.parse(apply_overrides(recipe_data, ["training.steps=20"])), run)
     text = (run / "recipe.yaml").read_text()
     old = text.replace("max_grad_norm:", "clip_norm:").replace("gradient_accumulation_steps:", "accumulate:")
     assert old.count("clip_norm:") == old.count("accumulate:") == 1
-    (run / "recipe.yaml").write_text(old)
+    (run / "recipe.yaml").write_text(old.replace("training:\n", "training:\n  r_drop: 0.0\n  ema_decay: null\n"))
     assert resume_training(run, training={"steps": 30}).steps == 30
     assert losses(run) == losses(finished)
     assert "max_grad_norm" in (run / "recipe.yaml").read_text()

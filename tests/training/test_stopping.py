@@ -245,18 +245,6 @@ def test_records_that_inform_stop_no_run(finished, recipe_data, tmp_path, caplog
             assert not [record for record in caplog.records if name in record.getMessage()], "it is whole again"
 
 
-def test_damaged_rows_of_metrics_cost_no_others(finished, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    lines = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    for number, row in ((3, b"\xff\n"), (5, b"[1]\n"), (7, b'{"step": "x", "kind": "training"}\n'), (9, b"{}\n")):
-        lines[number] = row
-    (run / "metrics.jsonl").write_bytes(b"".join(lines))
-    resume_training(run, training={"steps": 31})
-    assert [row["step"] for row in read_metrics(run) if row["kind"] == "training"][-2:] == [30, 31]
-    assert len((run / "metrics.jsonl").read_bytes().splitlines()) >= len(lines) - 4
-
-
 def test_a_run_without_its_prepared_text_keeps_its_vocabulary(recipe_data, corpus, finished, tmp_path):
     run, other = tmp_path / "run", tmp_path / "other"
     shutil.copytree(finished, run)
