@@ -145,8 +145,6 @@ def test_a_stopped_fine_tuning_resumes_exactly(finetuning, parent, new_data, tmp
     assert all(torch.equal(first[name], second[name]) for name in second)
     assert before.keys() == second.keys(), "adapters end in a plain model"
     changed = {name for name in before if not torch.equal(first[name], before[name])}
-        name for name in before if not (before[name].shape == first[name].shape and before[name].equal(first[name]))
-    }
     data = json.loads((stopped / "data.json").read_text())
     if "freeze" in finetuning:
         assert changed == {name for name in before if name.startswith("decoder")}
