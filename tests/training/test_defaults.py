@@ -280,8 +280,7 @@ def tokenised(lengths, *parts):
         ([60], 60),
     ],
 )
-def test_a_length_is_usual_that_was_seen_often(lengths, usual, recipe_data, monkeypatch):
-    monkeypatch.setattr("locant.training.defaults._ROWS", 40_000)
+def test_a_length_is_usual_that_was_seen_often(lengths, usual, recipe_data):
     recipe = Recipe.parse(recipe_data)
     found, (choice,) = choose_usual_length(recipe, tokenised(lengths))
     assert (choice.key, choice.value) == ("decoding.usual_source_length", usual)

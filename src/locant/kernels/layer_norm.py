@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError
 from locant.kernels.library import LIBRARY, require_done
 from locant.kernels.operator import no_gradient, of_first_alone, operator
 from locant.kernels.tensors import DTYPES, address, int64s, is_usable, suits_kernels
@@ -72,9 +71,6 @@ def layer_norm(
     that many of :data:`CHANCES` elements of ``x`` are ``dropped``.
 
     Returns ``[..., E]``, under autocast in the lower precision.
-
-    Raises:
-        ConfigError: No elements are kept, or fewer than none are dropped.
     """
     seed, dtype = random_words() if dropped else None, x.dtype
     if dtype == torch.float32 and torch.is_autocast_enabled("cpu"):
@@ -93,18 +89,6 @@ def random_words(*shape: int) -> Tensor:
     return torch.empty(shape, dtype=torch.int64, device="cpu").random_(-(2**63), None)
 
 
-def scale_of(dropped: int, seed: Tensor | None) -> float:
-    """Return what the elements that are kept are multiplied by.
-
-    ConfigError where there is no such dropout, or it has no seed, which is as from :func:`random_words`.
-    """
-    if not 0 <= dropped < CHANCES:
-        raise ConfigError(f"Dropout takes 0 to {CHANCES - 1} of {CHANCES} elements, not {dropped}.")
-    if dropped and seed is None:
-        raise ConfigError(f"Dropout of {dropped} of {CHANCES} elements needs a seed.")
-    return CHANCES / (CHANCES - dropped)
-
-
 def keeps(seed: Tensor, shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
     """Return which elements of a tensor the kernels keep, boolean of its shape: the same, by PyTorch's operations."""
     size = shape.numel()
@@ -118,13 +102,10 @@ def keeps(seed: Tensor, shape: torch.Size, dropped: int, device: torch.device) -
 
 
 def drop(x: Tensor, seed: Tensor | None, dropped: int) -> Tensor:
-    """Return ``x`` with dropout of the elements that the kernels drop, by PyTorch's operations; see :func:`keeps`.
-
-    Raises:
-        ConfigError: As in :func:`scale_of`.
-    """
-    scale = scale_of(dropped, seed)
-    return torch.where(keeps(seed, x.shape, dropped, x.device), x * scale, 0.0) if seed is not None and dropped else x
+    """Return ``x`` with dropout of the elements that the kernels drop, by PyTorch's operations; see :func:`keeps`."""
+    if seed is None or not dropped:
+        return x
+    return torch.where(keeps(seed, x.shape, dropped, x.device), x * (CHANCES / (CHANCES - dropped)), 0.0)
 
 
 def _signed(number: int) -> int:
@@ -139,13 +120,12 @@ def _shifted(number: Tensor, by: int) -> Tensor:
 def _kernel(
     x: Tensor, residual: _Maybe, weight: Tensor, bias: Tensor, seed: _Maybe, dropped: int, epsilon: float, dtype: _Type
 ) -> _Three:
-    scale = scale_of(dropped, seed)
     out, normalised = (x.new_empty(x.shape, dtype=dtype) for _ in range(2))
     found = out, normalised, x.new_empty(x.shape[:-1], dtype=torch.float32)
     # Copies must outlive the call.
     given = [None if part is None else part.contiguous() for part in (x, residual, weight, bias)]
     small = x.dtype == torch.bfloat16, dtype == torch.bfloat16
-    places = map(address, (*given, *found))
+    places, scale = map(address, (*given, *found)), CHANCES / (CHANCES - dropped)
     require_done(LIBRARY.load().locant_layer_norm(_work(x, seed, dropped), *places, scale, epsilon, *small))
     return found
 
@@ -189,7 +169,7 @@ def _gradients(ctx: Any, outer: Tensor | None, *_: None) -> tuple[Tensor | None,
 def _kernel_backward(
     outer: Tensor, rows: Tensor, inverse: Tensor, weight: Tensor, seed: _Maybe, dropped: int, apart: bool, dtype: _Type
 ) -> _Three:
-    scale = scale_of(dropped, seed)
+    scale = CHANCES / (CHANCES - dropped)
     outer, weight = outer.contiguous(), weight.contiguous()  # copies must outlive the call
     of_x = outer.new_empty(outer.shape, dtype=dtype)
     of_residual = outer.new_empty(outer.shape if apart else 0, dtype=dtype)

@@ -99,8 +99,6 @@ _FILLED = 0.93
 """Share of a batch that is no padding."""
 _OFTEN, _OFTEN_SHARE = 1000, 0.05
 """Training sentences, and share of all of them where that is fewer, that make a length one which was seen often."""
-_ROWS = 1 << 20
-"""Rows that are looked at at once, so that a large text needs no memory."""
 _LEAST_USUAL = 24
 """Tokens that a sentence of a document may have in any case: parts would be too short to be understood."""
 _TIMED_UPDATES = 2
@@ -505,10 +503,8 @@ def choose_usual_length(recipe: Recipe, train: TokenCache) -> tuple[Recipe, tupl
     counts, end = np.zeros(train.max_tokens, np.int64), 0
     for part in train.parts:
         begin, end = end, end + part.pairs
-        for first in range(begin, end, _ROWS):
-            # Rows hold what says the languages, which no sentence of a document has.
-            lengths = train.source.lengths[first : min(end, first + _ROWS)] - len(part.prefixes.source)
-            counts += np.bincount(lengths, minlength=len(counts))
+        # Rows hold what says the languages, which no sentence of a document has.
+        counts += np.bincount(train.source.lengths[begin:end] - len(part.prefixes.source), minlength=len(counts))
     often = max(1, min(_OFTEN, round(_OFTEN_SHARE * end)))
     as_long = counts[::-1].cumsum()[::-1]
     seen = int(np.flatnonzero(as_long >= often)[-1])

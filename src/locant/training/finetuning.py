@@ -189,17 +189,13 @@ class FineTuning:
     def prepare_model(self, model: EncoderDecoder[Any], *, begins: bool) -> None:
         """Give a new model the weights to begin with, freeze its parts and add its adapters, in place.
 
-        ``begins`` says that there is no checkpoint yet that has the weights. The first process alone reads them.
+        ``begins`` says that there is no checkpoint yet that has the weights.
         """
         if begins:
-
-            def read() -> None:
-                model.load_state_dict(read_weights(self.folder / START), strict=False)  # tied matrices are stored once
-
-            parallel.from_first_process(read)
+            model.load_state_dict(read_weights(self.folder / START), strict=False)  # tied matrices are stored once
         grown = False
         if self.settings.lora:
-            about = parallel.from_first_process(lambda: read_about(self.folder / START))
+            about = read_about(self.folder / START)
             grown = about.get("grown", self.settings.extend_vocabulary > 0)  # earlier versions added subwords alone
         self._choose(self.recipe, model, grows=grown)
 

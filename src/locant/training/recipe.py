@@ -131,8 +131,17 @@ class Recipe(Settings):
                 f"training.compile is for a Transformer; the architecture {model.architecture} runs step by step, so "
                 "leave it out"
             )
-        if self.training.guided_alignment:
-            self._check_alignment(model)
+        if self.training.guided_alignment and not isinstance(model, TransformerConfig):
+            raise ConfigError(
+                f"training.guided_alignment is for a Transformer; leave it out for architecture {model.architecture}"
+            )
+        noisy = isinstance(self.corpus, MixtureCorpus) and any(each.noise for each in self.corpus.sources.values())
+        if self.training.guided_alignment and (noisy or self.tokenizer.sampling):
+            other = "noise in corpus.sources" if noisy else "tokenizer.sampling"
+            raise ConfigError(
+                f"training.guided_alignment needs the same tokens in every epoch, and {other} changes them; leave the "
+                "one or the other out"
+            )
         told: list[Any] = [model, *model.kinds.values()] if isinstance(model, TransformerConfig) else []
         limit = min((kind.position_options.get("max_positions") or math.inf for kind in told), default=math.inf)
         if asked and limit < self.max_tokens:
@@ -141,19 +150,6 @@ class Recipe(Settings):
                 "raise the one or lower the other"
             )
         return self
-
-    def _check_alignment(self, model: ModelConfig) -> None:
-        if not isinstance(model, TransformerConfig):
-            raise ConfigError(
-                f"training.guided_alignment is for a Transformer; leave it out for architecture {model.architecture}"
-            )
-        noisy = isinstance(self.corpus, MixtureCorpus) and any(each.noise for each in self.corpus.sources.values())
-        if noisy or self.tokenizer.sampling:
-            other = "noise in corpus.sources" if noisy else "tokenizer.sampling"
-            raise ConfigError(
-                f"training.guided_alignment needs the same tokens in every epoch, and {other} changes them; leave the "
-                "one or the other out"
-            )
 
     def open_corpus(self, store: TextStore | None = None) -> Corpus:
         """Open the corpus, with the languages that fine-tuning gives it or its text shows; see ``load_corpus``."""

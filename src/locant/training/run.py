@@ -20,7 +20,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -382,11 +382,7 @@ class Run:
             parallel.from_first_process(align)
             links = TokenLinks(place, len(text), digest)
             config = config.model_copy(update={"alignment_head": True})
-        # Of a model that will be sharded, the first process alone has the weights, the others the shapes.
-        with torch.device("meta") if parallel.rank() else nullcontext():
-            model = build_model(config)
-        if parallel.rank() and not parallel.is_sharded(model, recipe.training.parallel):
-            model = build_model(config)
+        model = build_model(config)
         if finetuning:
             finetuning.prepare_model(model, begins=checkpoint is None)
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not

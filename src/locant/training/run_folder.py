@@ -11,11 +11,10 @@ The files come in an order that lets a run that is killed between any two of the
 
 from __future__ import annotations
 
-import logging
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,6 @@ from locant.training.callback import PreparedReport
 from locant.training.defaults import Choice
 from locant.training.recipe import Recipe, save_recipe
 from locant.version import __version__
-
-_logger = logging.getLogger("locant")
 
 FORMAT = 2
 """The format of run folders that this version writes; it goes on with earlier ones. 1 had no ``run.json``."""
@@ -129,21 +126,15 @@ def record(recipe: Recipe, folder: Path, report: PreparedReport, choices: Sequen
 
 def recorded_fingerprint(folder: Path) -> str | None:
     """Return what identifies the text of a run that is gone on with; ``None`` where no record says it."""
-    path = folder / _DATA
-    found = _informing(path).get("fingerprint") if path.exists() else None
+    found = _informing(folder / _DATA).get("fingerprint")
     return found if isinstance(found, str) else None
 
 
 def _informing(path: Path) -> dict[str, Any]:
-    """Read a record without which a run goes on; where it cannot be read a warning says so, and nothing is known."""
-    try:
+    """Read a record without which a run goes on; nothing is known where it cannot be read."""
+    with suppress(CheckpointError):
         found = read_json(path)
-        if isinstance(found, dict):
-            return found
-        said = f"{path} is damaged."
-    except CheckpointError as error:
-        said = str(error)
-    _logger.warning(f"{said} The run goes on; the file is written again.")
+        return found if isinstance(found, dict) else {}
     return {}
 
 

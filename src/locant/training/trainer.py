@@ -57,7 +57,7 @@ class Trainer:
     Args:
         run: The run folder.
         loss: Returns the summed loss and the summed negative log-likelihood of a batch, and holds the ``model`` that is
-            trained, on CPU; it is moved to ``device``. Where it is sharded, only that of the first process has weights.
+            trained, on CPU; it is moved to ``device``.
         settings: How to train.
         batches: The training batches of this process.
         stages: The stages of the corpus; none where it has only one.
@@ -110,7 +110,7 @@ class Trainer:
         self._metrics: MetricsLog | None = None
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint on the disk, which the first process reads.
+        """Go on from a checkpoint on the disk.
 
         Raises:
             ConfigError: The model, or the stages of the corpus, are not those that the checkpoint is of.
@@ -122,17 +122,15 @@ class Trainer:
                 "now. Leave the stages that are begun in the recipe."
             )
         self.progress = progress
-        mine = [checkpoint]  # the others get the tensors one by one when they are put in their places
-        parallel.from_first_process(lambda: mine.append(checkpoint.read()))
-        checkpoint = mine[-1]
+        checkpoint = checkpoint.read()
         parameters = dict(self.model.named_parameters())
-        parallel.from_first_process(lambda: _require_same_model(parameters, checkpoint.weights))
+        _require_same_model(parameters, checkpoint.weights)
         kept: dict[str, dict[str, Tensor]] = {}
         random = dict[str, Tensor]()
         with torch.no_grad():
-            for name, value in parallel.tensors_from_first_process(checkpoint.weights):
+            for name, value in checkpoint.weights.items():
                 parameters[name].copy_(parallel.like(value, parameters[name]))
-            for path, value in parallel.tensors_from_first_process(checkpoint.optimizer):
+            for path, value in checkpoint.optimizer.items():
                 kind, name = path.split("/", 1)
                 if kind == "random":
                     random[name] = value  # of all processes
