@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import yaml
-from processes import run_processes
 
 from locant.errors import CheckpointError, TrainingError
 from locant.text import TextStore, TokenCache, plan_batches
@@ -79,21 +78,6 @@ def test_the_loss_of_accumulated_batches_is_their_mean_by_tokens(recipe_data, tm
     tokens = [int(lengths[batch].sum()) + len(batch) for batch in plan]
     expected = sum(row["loss"] * count for row, count in zip(single, tokens, strict=True)) / sum(tokens)
     assert rows[0]["loss"] == pytest.approx(expected, rel=1e-6)
-
-
-def test_two_processes_give_the_losses_of_one(recipe_data, tmp_path):
-    changes = ["model.dropout=0", "training.steps=12", "training.validate_every=6", "tokenizer.sampling=0.2"]
-    data = apply_overrides(recipe_data, changes)
-    train(Recipe.parse(data), tmp_path / "one")
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
-    for mode in ("ddp", "fsdp"):
-        arguments = ["train", tmp_path / "recipe.yaml", f"training.parallel={mode}", "--output", tmp_path / mode]
-        run_processes(arguments, tmp_path)  # torchrun itself is in test_several_processes.py
-        one, two = losses(tmp_path / "one"), losses(tmp_path / mode)
-        assert [step for step, _ in one] == [step for step, _ in two]
-        for (_, left), (_, right) in zip(one, two, strict=True):
-            assert left == pytest.approx(right, rel=2e-5), mode
-        assert validations(tmp_path / mode)[-1][1] == pytest.approx(validations(tmp_path / "one")[-1][1], rel=2e-5)
 
 
 def test_a_diverging_run_stops_and_keeps_the_last_good_state(recipe_data, tmp_path):

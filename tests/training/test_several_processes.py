@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from aligner import put_aligner
 from processes import exit_codes, run_torchrun, start_processes
 
-from locant.training import Recipe, load_recipe, read_metrics, resume_training, train
+from locant.training import Recipe, read_metrics, resume_training, train
 from locant.training.checkpoint import checkpoint_folders
 from locant.training.recipe import apply_overrides
 
@@ -135,19 +134,6 @@ def test_torchrun_goes_on_with_the_machines_that_are_left(recipe, whole, tmp_pat
     assert began["processes"] == 2
     # The newest checkpoint may not have been complete.
     assert [(each["step"] in (3, 4), each["processes"]) for each in began["resumed"]] == [(True, 1)]
-
-
-@pytest.mark.slow
-def test_the_first_process_alone_reads_the_parent_and_aligns_the_text(recipe, whole, tmp_path, monkeypatch):
-    put_aligner(tmp_path, monkeypatch)
-    start = [f"finetuning.parent={whole}", "finetuning.test_sentences=0", "training.steps=3", "finetuning.lora.rank=2"]
-    start.append("training.guided_alignment=1.0")
-    alone, together = tmp_path / "alone", tmp_path / "together"
-    train(load_recipe(recipe, start), alone)
-    command = ["train", recipe, "training.parallel=fsdp", "--output", together, *start]
-    codes = exit_codes(start_processes([command] * 2, tmp_path))
-    assert codes == [0, 0], (tmp_path / "process-1.log").read_text()[-3000:]
-    assert_close(together, alone)
 
 
 def test_the_first_process_alone_warns(recipe_data, whole, tmp_path):
