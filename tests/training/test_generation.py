@@ -199,8 +199,8 @@ def test_mistakes_are_told_before_any_work(translator, run, text, tmp_path):
         (text, {"chunk": 0}, UsageError, "got 0"),
         (text, {"beem": 3}, UsageError, "'beam'"),
         (text, {"filters": {"min_score": 2}}, UsageError, "min_score"),
-        ((), {"corpus": tmp_path}, CheckpointError, tmp_path.name),  # a folder of something else
-        ((), {"corpus": tmp_path / "missing"}, CheckpointError, "missing"),
+        ((), {"corpus": tmp_path}, UsageError, tmp_path.name),  # a folder of something else
+        ((), {"corpus": tmp_path / "missing"}, UsageError, "missing"),
         ((), {"corpus": tmp_path / "missing.yaml"}, DataError, r"missing\.yaml"),
         ((), {"corpus": text}, UsageError, text.name),
         ((), {"corpus": "bible-modern-englis"}, UsageError, "'bible-modern-english'"),

@@ -607,13 +607,9 @@ def training_warnings(
         share = most / passes
         minutes = [f"training.minutes={settings.minutes * share:.2g}"] if settings.minutes else []
         updates = [f"training.steps={max(1, round(settings.steps * share))}"] if settings.steps else []
-        if finetuning:
-            why = "which fine-tuning learns by heart. A lower one may do"
-        else:
-            why = "which a new model learns by heart. More text helps it more than more time, and a lower one may do"
         found.append(
-            f"The budget is {format_passes(passes)} passes over the text, {why}: {' and '.join(minutes + updates)} is "
-            f"{most} passes."
+            f"The budget is {format_passes(passes)} passes over the text, which the model learns by heart. A lower one "
+            f"may do: {' and '.join(minutes + updates)} is {most} passes."
         )
     steps = settings.budget().steps
     if not settings.minutes and steps and settings.warmup_steps > steps:

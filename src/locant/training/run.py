@@ -27,7 +27,6 @@ from typing import Any
 
 import torch
 
-from locant.files import workplace
 from locant.languages import require_language
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
@@ -255,8 +254,8 @@ class Run:
         digest = hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
         parallel.require_same({"the version of Locant": __version__, "the recipe": digest})
 
-        def start() -> tuple[Recipe, bool, str]:
-            """Hold the folder; the name is of something in it by which other machines show that they share it."""
+        def start() -> tuple[Recipe, bool]:
+            """Hold the folder, and return the recipe and whether the run goes on."""
             may = {"may_begin": begins, "may_go_on": goes_on}
             exists = run_folder.goes_on(self.folder, **may)  # before anything is written
             if not exists and isinstance(wanted, Recipe):
@@ -264,17 +263,16 @@ class Run:
             self.held.enter_context(run_folder.hold(self.folder))
             resume = run_folder.goes_on(self.folder, **may)  # another process may have trained until it was held
             run_folder.begin(self.folder)
-            seen = self.held.enter_context(workplace(self.folder)).name if parallel.world_size() > 1 else ""
             if not resume:
                 assert isinstance(wanted, Recipe)
-                return wanted, False, seen
+                return wanted, False
             recipe, changes = continued_recipe(load_run_recipe(self.folder), given, str(self.folder))
             for change in changes:
                 _logger.info(f"The run goes on with {change}.")
-            return recipe, True, seen
+            return recipe, True
 
-        recipe, self.resume, seen = parallel.from_first_process(start)
-        parallel.require_same({f"the folder {self.folder}": str((self.folder / seen).exists())})
+        recipe, self.resume = parallel.from_first_process(start)
+        parallel.require_same({f"the folder {self.folder}": str((self.folder / run_folder.MARK).exists())})
         if recipe.training.guided_alignment and not self.resume:
             parallel.from_first_process(aligner_command)  # before long work
         self.device = choose_device(recipe.training.device)

@@ -32,7 +32,7 @@ from locant.version import __version__
 FORMAT = 2
 """The format of run folders that this version writes; it goes on with earlier ones. 1 had no ``run.json``."""
 
-_MARK, _RECIPE, _ENVIRONMENT, _DATA = "run.json", "recipe.yaml", "environment.json", "data.json"
+MARK, _RECIPE, _ENVIRONMENT, _DATA = "run.json", "recipe.yaml", "environment.json", "data.json"
 
 
 @contextmanager
@@ -46,8 +46,8 @@ def hold(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if {each.name for each in folder.iterdir()} <= {_MARK, LOCK_FILE}:
-                (folder / _MARK).unlink(missing_ok=True)
+            if {each.name for each in folder.iterdir()} <= {MARK, LOCK_FILE}:
+                (folder / MARK).unlink(missing_ok=True)
 
 
 def has_run(folder: Path) -> bool:
@@ -56,11 +56,11 @@ def has_run(folder: Path) -> bool:
     Raises:
         CheckpointError: A later version of Locant has written it.
     """
-    if (folder / _MARK).exists():
-        found = read_json(folder / _MARK)
+    if (folder / MARK).exists():
+        found = read_json(folder / MARK)
         number = found.get("format") if isinstance(found, dict) else None
         if not isinstance(number, int):
-            raise CheckpointError(f"{folder / _MARK} is not Locant's: it says no format. Choose another folder.")
+            raise CheckpointError(f"{folder / MARK} is not Locant's: it says no format. Choose another folder.")
         if number > FORMAT:
             raise CheckpointError(
                 f"The run in {folder} was written by Locant {found.get('locant')} in format {number}; this is Locant "
@@ -82,7 +82,7 @@ def goes_on(folder: Path, *, may_begin: bool, may_go_on: bool) -> bool:
             f"{folder} already holds a run. Go on with it by `{resume_command(folder)}`, or choose another folder for "
             "--output; --resume-if-exists begins or goes on, whichever it is."
         )
-    began = (folder / _MARK).exists()
+    began = (folder / MARK).exists()
     if not may_begin and began:
         raise CheckpointError(
             f"The run in {folder} was stopped before it had begun to train. Start it again with the command that it "
@@ -103,7 +103,7 @@ def begin(folder: Path) -> None:
     Raises:
         CheckpointError: The disk is full or not writable.
     """
-    write_json(folder / _MARK, {"format": FORMAT, "locant": __version__})
+    write_json(folder / MARK, {"format": FORMAT, "locant": __version__})
 
 
 def record(recipe: Recipe, folder: Path, report: PreparedReport, choices: Sequence[Choice], step: int) -> None:
