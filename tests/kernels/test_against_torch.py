@@ -39,7 +39,7 @@ def compiled(request: pytest.FixtureRequest) -> Iterator[bool]:
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = FLOAT32) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(dtype)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(dtype)
 
 
 def compare(
