@@ -359,7 +359,7 @@ def test_fine_tuning_with_muon_is_gentle_where_it_passes_over_the_text_often(ope
         ({"batches": {"tokens": 100}}, "batches.tokens"),
         (
             {"model": {"position": "learned", "position_options": {"max_positions": 100}}},
-            "model.position_options.max_positions",
+            "the model's max_positions",
         ),
     ],
     ids=str,

@@ -270,21 +270,13 @@ class _Planner:
             statistics = token_statistics(text, settings, tokenizers)
         longest = next((limit for limit in (128, 256, 512) if statistics.longest <= limit), 1024)
         reason = f"99.5% of the sentences have at most {statistics.longest} tokens"
-        options = self._get("model.position_options") or {}
-        kinds = (self._get("model.kinds") or {}).items()
-        for key, most in (
-            ("batches.tokens", self._get("batches.tokens")),
-            ("model.position_options.max_positions", options.get("max_positions")),
-            *(
-                (
-                    f"model.kinds.{name}.position_options.max_positions",
-                    kind.get("position_options", {}).get("max_positions"),
-                )
-                for name, kind in kinds
-            ),
-        ):
+        limits = {
+            "batches.tokens": self._get("batches.tokens"),
+            "the model's max_positions": self._recipe().max_positions(),
+        }
+        for what, most in limits.items():
             if most and most < longest:
-                longest, reason = most, f"{key} is {most}"
+                longest, reason = most, f"{what} is {most}"
         self._choose("max_tokens", longest, reason)
         return statistics
 
@@ -448,7 +440,7 @@ class _Planner:
     def _recipe(self) -> Recipe:
         data = self._data
         if "tokens" not in data.get("batches", {}):  # not chosen yet
-            data = merged(data, {"batches": {"tokens": max(4096, self._get("max_tokens"))}})
+            data = merged(data, {"batches": {"tokens": max(4096, self._get("max_tokens") or 0)}})
         return Recipe.parse(data, "recipe")
 
     def _target_tokens(self, speed: float | None = None) -> float:

@@ -6,7 +6,6 @@ A recipe is the same in Python (:class:`Recipe`), in a file, and on the command 
 from __future__ import annotations
 
 import logging
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -142,14 +141,19 @@ class Recipe(Settings):
                 f"training.guided_alignment needs the same tokens in every epoch, and {other} changes them; leave the "
                 "one or the other out"
             )
-        told: list[Any] = [model, *model.kinds.values()] if isinstance(model, TransformerConfig) else []
-        limit = min((kind.position_options.get("max_positions") or math.inf for kind in told), default=math.inf)
-        if asked and limit < self.max_tokens:
+        limit = self.max_positions()
+        if asked and limit is not None and limit < self.max_tokens:
             raise ConfigError(
                 f"max_tokens is {self.max_tokens}, but max_positions is {limit} in the model's position_options; "
                 "raise the one or lower the other"
             )
         return self
+
+    def max_positions(self) -> int | None:
+        """Return how many positions the model is to know; ``None`` without a limit in its options."""
+        model = self.sized_model(100, 100)
+        kinds: list[Any] = [model, *model.kinds.values()] if isinstance(model, TransformerConfig) else []
+        return min(filter(None, (kind.position_options.get("max_positions") for kind in kinds)), default=None)
 
     def open_corpus(self, store: TextStore | None = None) -> Corpus:
         """Open the corpus, with the languages that fine-tuning gives it or its text shows; see ``load_corpus``."""
