@@ -71,7 +71,7 @@ test-slow: $(VENV)/compiled
 
 # The kernels under GCC's sanitizers: random calls of their C interface, then their tests in Python. Takes some minutes.
 KERNELS := src/locant/kernels
-KERNEL_TESTS := tests/kernels/test_against_torch.py tests/kernels/test_border.py \
+KERNEL_TESTS := tests/kernels/test_kernels_against_torch.py tests/kernels/test_border.py \
   tests/translation/test_compiled_transformer.py tests/translation/test_compiled_border.py \
   tests/translation/test_compiled_search.py tests/translation/test_continuous_search.py
 # Without those that build kernels of their own, and of another engine.

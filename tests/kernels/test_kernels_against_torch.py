@@ -25,17 +25,15 @@ from locant.training import projected_cross_entropy
 
 FLOAT32, BFLOAT16 = torch.float32, torch.bfloat16
 DTYPES = [FLOAT32, BFLOAT16]
+pytestmark = needs_compiler
 dtypes, seeds, flags = st.sampled_from(DTYPES), st.integers(0, 2**31), st.booleans()
 drawn = settings(max_examples=40, deadline=None)
 
 
-@pytest.fixture(autouse=True, scope="module", params=["compiled", "torch"])
-def compiled(request: pytest.FixtureRequest) -> Iterator[bool]:
-    """Run everything with the kernels for tensors of any size, and as on machines without a compiler."""
-    if request.param == "compiled" and needs_compiler.args[0]:
-        pytest.skip("needs a C++ compiler")
-    with kernels(request.param == "compiled"):
-        yield request.param == "compiled"
+@pytest.fixture(autouse=True, scope="module")
+def _of_any_size() -> Iterator[None]:
+    with kernels(True):
+        yield
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = FLOAT32) -> Tensor:
@@ -78,7 +76,6 @@ def compare(
     seed=seeds,
 )
 def test_attention(
-    compiled: bool,
     batch: int,
     heads: int,
     queries: int,
@@ -98,7 +95,7 @@ def test_attention(
     k, v = both.chunk(2, dim=1) if fused else (both[:, :heads].contiguous(), both[:, heads:].contiguous())
     lengths = torch.randint(1, keys + 1, (batch,), generator=torch.Generator().manual_seed(seed))
     mask = Mask(causal, Mask.from_lengths(lengths, keys).keys if masked else None)
-    assert attention.serves(q, k, v, mask.keys) is compiled
+    assert attention.serves(q, k, v, mask.keys)
     seen = torch.ones(queries, keys, dtype=torch.bool)
     seen = seen.tril(keys - queries) if causal else seen
     seen = seen & (torch.arange(keys) < lengths[:, None, None, None]) if masked else seen
@@ -106,11 +103,9 @@ def test_attention(
     def theirs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
 
-    # Only what comes out is rounded to bfloat16, which keeps 8 bits; PyTorch rounds probabilities too.
-    rounding = 0 if dtype == FLOAT32 else 2**-8
-    close = {"atol": 2e-6, "rtol": 2e-5 + rounding} if compiled else {"atol": 5 * rounding + 1e-5, "rtol": 0.05}
-    found = compare(lambda *x: attend(*x, mask), theirs, (q, k, v), apart=apart, **close)
-    assert found.transpose(1, 2).is_contiguous() or not compiled, "merging the heads copies nothing"
+    rounding = 0 if dtype == FLOAT32 else 2**-8  # only what comes out is rounded to bfloat16, which keeps 8 bits
+    found = compare(lambda *x: attend(*x, mask), theirs, (q, k, v), apart=apart, atol=2e-6, rtol=2e-5 + rounding)
+    assert found.transpose(1, 2).is_contiguous(), "merging the heads copies nothing"
 
 
 @drawn
@@ -124,7 +119,7 @@ def test_attention(
     seed=seeds,
 )
 def test_layer_norm(
-    compiled: bool, rows: int, width: int, dropped: int, adds: bool, apart: bool, dtype: torch.dtype, seed: int
+    rows: int, width: int, dropped: int, adds: bool, apart: bool, dtype: torch.dtype, seed: int
 ) -> None:
     x, residual = (3 * random(2, rows, width, seed=seed + part, dtype=dtype) + 1 for part in range(2))
     weight, bias = random(width, seed=seed).abs() + 0.5, random(width, seed=seed + 1)
@@ -164,7 +159,7 @@ def test_dropout_has_its_rate_and_other_elements_each_time() -> None:
     assert torch.equal(kept(), one)
 
 
-def test_under_autocast_a_norm_ends_in_the_lower_precision(compiled: bool) -> None:
+def test_under_autocast_a_norm_ends_in_the_lower_precision() -> None:
     x, norm = random(3, 64), nn.LayerNorm(64)
 
     def ours(x: Tensor) -> Tensor:
@@ -172,27 +167,27 @@ def test_under_autocast_a_norm_ends_in_the_lower_precision(compiled: bool) -> No
             return norm_alone(x, norm)
 
     found = compare(ours, lambda x: functional.layer_norm(x, (64,)), [x], rtol=2**-7, atol=2**-7)
-    assert found.dtype == (BFLOAT16 if compiled else FLOAT32)
+    assert found.dtype == BFLOAT16
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 @pytest.mark.parametrize("rotated", [32, 20])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_rotation(compiled: bool, layout: Any, rotated: int, dtype: torch.dtype) -> None:
+def test_rotation(layout: Any, rotated: int, dtype: torch.dtype) -> None:
     """RoFormer, equation 34: pairs as complex numbers; bfloat16 is rounded once."""
     rope, pairs = Rotary(32, rotary_dim=rotated, layout=layout), rotated // 2
     dense = random(2, 3, 130, 32, dtype=dtype)
     part_of_more = random(2, 130, 3, 96, dtype=dtype).transpose(1, 2)[..., 32:64]
     for x in (dense, part_of_more, dense[:, :, :1], dense[:0]):
         shared = torch.arange(x.shape[2]) + 70
-        assert rotation.serves((x,), torch.ones(len(shared), pairs), torch.zeros(len(shared), pairs)) is compiled
+        assert rotation.serves((x,), torch.ones(len(shared), pairs), torch.zeros(len(shared), pairs))
         for positions in (shared, torch.stack((shared, shared + 9))[: len(x)]):
             angles = positions.double().unsqueeze(-1) * 10000.0 ** (-torch.arange(pairs).double() / pairs)
             turn = torch.polar(torch.ones_like(angles), angles)
             turn = turn.unsqueeze(1) if turn.dim() == 3 else turn
             turned = x[..., :rotated].double().unflatten(-1, (2, -1) if layout == "half" else (-1, 2))
             turned = turned.mT if layout == "half" else turned
-            turned = torch.view_as_real(torch.view_as_complex(turned.contiguous()) * turn)
+            turned = torch.view_as_real(torch.complex(turned[..., 0], turned[..., 1]) * turn)
             expected = (turned.mT if layout == "half" else turned).flatten(-2)
             found, _ = rope.rotate(x, x, positions, positions)
             assert (found.shape, found.dtype) == (x.shape, dtype)
@@ -244,13 +239,16 @@ def of_logits(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) 
     vocabulary=st.integers(3, 40),
     smoothing=st.sampled_from([0.0, 0.1, 0.5]),
     chunk=st.sampled_from([1, 30, 10_000]),
+    compiled=flags,
     seed=seeds,
 )
-def test_cross_entropy(batch: int, length: int, vocabulary: int, smoothing: float, chunk: int, seed: int) -> None:
+def test_cross_entropy(
+    batch: int, length: int, vocabulary: int, smoothing: float, chunk: int, compiled: bool, seed: int
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(0, vocabulary, (batch, length), generator=generator)  # 0 is padding, perhaps all of them
     inputs = [random(batch, length, 6, seed=seed), random(vocabulary, 6, seed=seed)]
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, kernels(compiled):
         patch.setattr(loss_module, "CHUNK_BYTES", chunk)
 
         def ours(hidden: Tensor, weight: Tensor) -> Tensor:
@@ -262,14 +260,15 @@ def test_cross_entropy(batch: int, length: int, vocabulary: int, smoothing: floa
     torch.testing.assert_close(nll, of_logits(*inputs, labels, 0.0), rtol=1e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("chunk", [1, 200, 1 << 20])
+@pytest.mark.parametrize(("chunk", "compiled"), [(1, True), (200, True), (200, False), (1 << 20, True)])
 def test_cross_entropy_in_bfloat16_rounds_logits_and_their_gradient_alone(
-    chunk: int, monkeypatch: pytest.MonkeyPatch
+    chunk: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loss_module, "CHUNK_BYTES", chunk)
     hidden, weight = random(3, 7, 16, dtype=BFLOAT16).requires_grad_(), random(50, 16).requires_grad_()
     labels = torch.randint(0, 50, (3, 7), generator=torch.Generator().manual_seed(1))
-    loss, nll = projected_cross_entropy(hidden, weight, labels, smoothing=0.1, ignore=0)
+    with kernels(compiled):
+        loss, nll = projected_cross_entropy(hidden, weight, labels, smoothing=0.1, ignore=0)
     found = torch.autograd.grad(loss, (hidden, weight))
     rows, wide = hidden.detach().flatten(0, 1), weight.detach().bfloat16()
     logits = (rows @ wide.T).double().requires_grad_()
@@ -304,10 +303,10 @@ def test_what_is_no_number_does_not_become_one() -> None:
     assert bool(normed.isnan().all())
 
 
-def test_the_rest_is_left_to_pytorch(compiled: bool) -> None:
+def test_the_rest_is_left_to_pytorch() -> None:
     q, k, v = (random(2, 2, 6, 16, seed=seed) for seed in range(3))
     attends = attention.serves
-    assert attends(q, k, v, None) is compiled
+    assert attends(q, k, v, None)
     long, longer = random(1, 1, 65, 16), random(1, 1, 129, 16, dtype=BFLOAT16)
     for others in (
         (q, k, v, torch.ones(2, 1, 6, 6, dtype=torch.bool)),  # several texts in a row
@@ -323,7 +322,7 @@ def test_the_rest_is_left_to_pytorch(compiled: bool) -> None:
         assert not attends(*others)
     x, weight = random(3, 64).requires_grad_(), torch.ones(64)
     norms = layer_norm.serves
-    assert norms(x, x, weight, weight) is compiled
+    assert norms(x, x, weight, weight)
     for parts in (
         (x[:, :32], None, weight[:32], weight[:32]),
         (x.double(), None, weight, weight),
