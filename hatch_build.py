@@ -94,7 +94,7 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg, misc]
         kernels = Path(self.root, "src", "locant", "kernels")
         if not list(kernels.glob("web/*.cpp")):
             return
-        spec = spec_from_file_location("web_build", kernels / "web_build.py")
+        spec = spec_from_file_location("web_engine", kernels / "web_engine.py")
         assert spec is not None
         assert spec.loader is not None
         building = module_from_spec(spec)
