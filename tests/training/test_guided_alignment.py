@@ -58,9 +58,11 @@ def test_the_loss_is_the_mean_over_the_links_of_each_target_token():
     assert alignment_loss(weights, links[:0]) == 0
 
 
-def test_the_head_learns_the_links_it_is_shown():
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("r_drop", [0.0, 1.0])
+def test_the_head_learns_the_links_it_is_shown(r_drop):
     model, batch = model_of(2, alignment_head=True), batch_of(rows=8, length=10)
-    loss = TranslatorLoss(model, 0.1, torch.float32, guided_alignment=0.5)
+    loss = TranslatorLoss(model, 0.1, torch.float32, r_drop=r_drop, guided_alignment=0.5)
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
     for _ in range(120):
         optimizer.zero_grad()

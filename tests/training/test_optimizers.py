@@ -12,7 +12,7 @@ from tiny_models import tiny_model
 from torch import nn
 
 from locant.training import TrainingCallback, TrainingSettings, resume_training, train
-from locant.training.optimizers import Muon, build_optimizer, orthogonalized
+from locant.training.optimizers import Muon, WeightAverage, build_optimizer, orthogonalized
 
 
 @pytest.mark.parametrize("shape", [(12, 12), (24, 8), (8, 24)])
@@ -79,6 +79,17 @@ def test_frozen_weights_are_left_out_and_groups_scale_the_rate():
     assert optimizer.param_groups[0]["lr"] == 0.005
 
 
+def test_the_average_of_weights_follows_its_definition():
+    parameter = nn.Parameter(torch.tensor([1.0]))
+    average, expected = WeightAverage([("p", parameter)], 0.5), 1.0
+    for step, value in enumerate((3.0, 5.0, 2.0, 8.0), start=1):
+        parameter.data.fill_(value)
+        average.update(step)
+        decay = min(0.5, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * value
+        assert average.tensors["p"].item() == pytest.approx(expected, rel=1e-6)
+
+
 class StopAt(TrainingCallback):
     """Ends a training in the middle, as Ctrl-C does."""
 
@@ -95,8 +106,18 @@ def curve(run: Path) -> list[tuple[float, ...]]:
     return [(row["step"], row["loss"]) for row in rows if row["kind"] in ("training", "validation")]
 
 
-def test_an_interrupted_run_resumes_exactly(recipe_data, tmp_path):
-    changes = {"optimizer": "muon", "weight_decay": 0.01, "gradient_accumulation_steps": 3}
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": "muon", "weight_decay": 0.01},
+        {"optimizer": "schedule_free", "schedule": "constant"},
+        {"ema_decay": 0.9},
+        {"r_drop": 2.0, "gradient_accumulation_steps": 3},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_an_interrupted_run_resumes_exactly(recipe_data, tmp_path, changes):
     changes = {**changes, "steps": 24, "validate_every": 8}
     train(recipe_data, tmp_path / "whole", training=changes)
     with pytest.raises(KeyboardInterrupt):
@@ -109,20 +130,27 @@ def test_an_interrupted_run_resumes_exactly(recipe_data, tmp_path):
     assert last < 0.95 * first
 
 
-def test_two_processes_train_with_muon_like_one(recipe_data, tmp_path):
+def test_two_processes_with_each_optimiser(recipe_data, tmp_path):
+    """The losses of one process, DDP or FSDP; Muon says that it needs whole matrices."""
+    common = {"steps": 6, "validate_every": 3, "ema_decay": 0.9}
     data = {**recipe_data, "model": {**recipe_data["model"], "dropout": 0.0}}
-    data["training"] = {**data["training"], "steps": 6, "validate_every": 3, "optimizer": "muon"}
-    train(data, tmp_path / "one")
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
-    run_processes(["train", tmp_path / "recipe.yaml", "--output", tmp_path / "two"], tmp_path)
-    one, two = curve(tmp_path / "one"), curve(tmp_path / "two")
-    assert [step for step, _ in one] == [step for step, _ in two]
-    assert [loss for _, loss in two] == pytest.approx([loss for _, loss in one], rel=1e-4)
+    for optimizer, mode in (("muon", "ddp"), ("schedule_free", "fsdp")):
+        training = {**data["training"], **common, "optimizer": optimizer, "schedule": "constant"}
+        run = tmp_path / optimizer
+        train({**data, "training": training}, run)
+        recipe = tmp_path / f"{optimizer}.yaml"
+        recipe.write_text(yaml.safe_dump({**data, "training": {**training, "parallel": mode}}))
+        run_processes(["train", recipe, "--output", tmp_path / mode], tmp_path)
+        one, two = curve(run), curve(tmp_path / mode)
+        assert [step for step, _ in one] == [step for step, _ in two]
+        assert [loss for _, loss in two] == pytest.approx([loss for _, loss in one], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["adamw", "muon"])
+@pytest.mark.parametrize("name", ["adamw", "muon", "schedule_free"])
 def test_what_is_restored_lies_where_its_weights_are(name):
     """Counters too: a fused AdamW refuses them elsewhere. The device without memory is in the place of a GPU."""
+    if name == "schedule_free":
+        pytest.importorskip("schedulefree")
     model = tiny_model(12)
     settings = TrainingSettings(steps=1, optimizer=name)
     used = build_optimizer(model, settings)

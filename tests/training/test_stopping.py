@@ -105,8 +105,10 @@ def test_a_second_request_ends_the_process_at_once(monkeypatch):
         assert sent == [signal.SIGTERM]
 
 
-def test_checkpoints_between_validations_change_nothing(recipe_data, tmp_path, monkeypatch):
-    changes = {"steps": 9, "validate_every": 6}
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("optimizer", ["adamw", "schedule_free"])
+def test_checkpoints_between_validations_change_nothing(recipe_data, tmp_path, monkeypatch, optimizer):
+    changes = {"steps": 9, "validate_every": 6, "optimizer": optimizer, "schedule": "constant", "ema_decay": 0.9}
     train(recipe_data, tmp_path / "whole", training={**changes, "checkpoint_minutes": None})
     # A clock that is a tenth of a second further at each look.
     ticks = itertools.count(step=0.1)

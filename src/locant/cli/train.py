@@ -51,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     start = parser.add_argument_group("a model to start from (fine-tuning)")
     what = "a run, a model folder, a Marian, M2M-100 or NLLB folder, or hf://user/model; keeps tokenizer and shape"
     start.add_argument("--from", dest="parent", metavar="MODEL", help=what)
+    what = "go on with a run's newest checkpoint, optimiser included"
+    start.add_argument("--keep-optimizer", action="store_true", help=what)
     text = parser.add_argument_group("two columns of text")
     text.add_argument("--source", type=Path, metavar="FILE", help="source sentences, one a line (.gz too)")
     text.add_argument("--target", type=Path, metavar="FILE", help="their translations, line by line")
@@ -138,6 +140,8 @@ def _overrides(options: argparse.Namespace) -> list[str]:
     named = [name for name in ("source", "tsv", "jsonl") if getattr(options, name)]
     if len(named) > 1:
         raise UsageError(f"The text is named by one option; got {' and '.join(f'--{name}' for name in named)}.")
+    if options.keep_optimizer and not options.parent:
+        raise UsageError("--keep-optimizer goes with --from RUN.")
     names = {
         "finetuning.parent": options.parent,
         "corpus.train.source": options.source,
@@ -147,6 +151,7 @@ def _overrides(options: argparse.Namespace) -> list[str]:
         "corpus.target_language": options.target_language,
     }
     values = {
+        "finetuning.keep_optimizer": options.keep_optimizer or None,
         "corpus.kind": {"source": "files"}.get(named[0], named[0]) if named else None,
         "model.preset": options.preset,
         "training.steps": options.steps,

@@ -98,6 +98,8 @@ class Progress(LoopProgress):
         validated: The step of the newest validation.
         validation_ended: When it ended, in seconds trained.
         validation_seconds: How long it took.
+        averaged: Updates that the moving average of the weights has taken in, where there is one; those of a parent
+            whose optimiser is kept are counted.
     """
 
     epoch: Count = 0
@@ -112,24 +114,28 @@ class Progress(LoopProgress):
     validated: Count = 0
     validation_ended: float = 0.0
     validation_seconds: float = 0.0
+    averaged: Count = 0
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:
         """Build from plain data; raises KeyError without a step, and ValueError for a value of another kind."""
-        # Earlier versions saved at validations alone.
-        return from_plain_data(cls, {"validated": data["step"], **data})
+        # Earlier versions saved at validations alone, and an average counted the updates of its own run.
+        return from_plain_data(cls, {"validated": data["step"], "averaged": data["step"], **data})
 
 
 @dataclass
 class Checkpoint:
     """The content of a checkpoint: weights by the names of the parameters, what the optimiser keeps, and the progress.
 
-    ``optimizer`` also holds random states. Of one that was found in a ``folder``, :meth:`read` brings the tensors.
+    ``optimizer`` also holds random states and the moving average of the weights. ``evaluated`` says whether the weights
+    are those that are validated and published; a schedule-free optimiser computes gradients at others. Of one that was
+    found in a ``folder``, :meth:`read` brings the tensors.
     """
 
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     progress: Progress
+    evaluated: bool = True
     folder: Path | None = None
 
     def read(self) -> Checkpoint:
@@ -138,10 +144,22 @@ class Checkpoint:
         return replace(self, weights=load_file(self.folder / _WEIGHTS), optimizer=load_file(self.folder / _OPTIMIZER))
 
 
+AVERAGE = "average/"
+"""Begins the names of a checkpoint's tensors that hold the moving average of the weights."""
+
+
+def average_in(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """Return the moving average that a checkpoint keeps, by the names of the weights; empty where it keeps none."""
+    return {
+        name.removeprefix(AVERAGE): state for name, state in checkpoint.optimizer.items() if name.startswith(AVERAGE)
+    }
+
+
 def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint, then remove all but the newest two, and later ones, of a training that was gone back from."""
     folder = run / "checkpoints" / step_name(checkpoint.progress.step)
-    write_state(folder, checkpoint.weights, checkpoint.optimizer, {"progress": asdict(checkpoint.progress)})
+    about = {"progress": asdict(checkpoint.progress), "evaluated": checkpoint.evaluated}
+    write_state(folder, checkpoint.weights, checkpoint.optimizer, about)
     folders = checkpoint_folders(run)
     end = folders.index(folder) + 1
     for other in (*folders[:end][:-_KEPT], *folders[end:]):
@@ -158,7 +176,7 @@ def find_checkpoint(folder: Path) -> Checkpoint:
             raise ValueError(f"it is of step {progress.step}")
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(folder, f"{STATE_FILE} lacks what it should say ({error})") from None
-    return Checkpoint({}, {}, progress, folder)
+    return Checkpoint({}, {}, progress, about.get("evaluated", True), folder)
 
 
 def find_newest_checkpoint(run: Path) -> Checkpoint | None:
@@ -198,10 +216,10 @@ def write_state(
         (temporary / STATE_FILE).write_text(json.dumps(state, indent=2), encoding="utf-8")
 
 
-def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Read the weights that :func:`write_state` wrote; raises CheckpointError where the state is damaged."""
-    _verified(folder)
-    return load_file(folder / _WEIGHTS)
+def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`write_state` wrote, and verify it; raises CheckpointError where it is damaged."""
+    about = _verified(folder)
+    return load_file(folder / _WEIGHTS), load_file(folder / _OPTIMIZER), about
 
 
 def read_about(folder: Path) -> dict[str, Any]:

@@ -85,7 +85,7 @@ _SMALLEST_BATCH, _LARGEST_BATCH = 1024, 16384
 """Tokens of a batch: as many as leave 3,000 updates or more, within these limits."""
 _STEPS_BATCH = 4096
 """Tokens of a batch where the updates are given."""
-_RATES: Mapping[OptimizerName, float] = {"adamw": 0.55, "muon": 1.0}
+_RATES: Mapping[OptimizerName, float] = {"adamw": 0.55, "schedule_free": 0.55, "muon": 1.0}
 """Peak learning rate times the width of the model."""
 _LARGEST_RATE = 0.008
 _DECAY_OF_MUON = 0.1
@@ -256,7 +256,7 @@ class _Planner:
             steps=max(1, round(tokens / self._update_tokens(batch))),
             epochs=passes,
             seconds=tokens / self._speed / _SHARE_OF_UPDATES,
-            memory=memory_needed(model, batch),
+            memory=memory_needed(model, settings, batch),
             warnings=training_warnings(model, settings, batch, device, passes=passes, finetuning=tuned),
         )
 
@@ -527,7 +527,9 @@ def measure_speed(
     state = torch.random.get_rng_state()
     try:
         model = build_model(config).to(device)
-        loss = TranslatorLoss(model, settings.label_smoothing, training_precision(settings, device))
+        loss = TranslatorLoss(
+            model, settings.label_smoothing, training_precision(settings, device), r_drop=settings.r_drop
+        )
         optimizer = build_optimizer(model, settings)
         optimizer.set_learning_rate(1e-6)
         source_length, target_length = (max(2, round(length)) for length in lengths)
@@ -550,12 +552,14 @@ def measure_speed(
     return batch.target_tokens / seconds
 
 
-def memory_needed(config: ModelConfig, batch_tokens: int) -> float:
+def memory_needed(config: ModelConfig, settings: TrainingSettings, batch_tokens: int) -> float:
     """Return an estimate of the most memory that training takes, in bytes; on CUDA it is memory of the device.
 
     Weights, gradients and the optimiser's two moments; what the layers keep for the backward pass of one batch; some
     rows of logits.
     """
+    copies = 4 + (1 if settings.ema_decay else 0)
+    passes = 2 if settings.r_drop else 1
     if isinstance(config, TransformerConfig):
         # Inputs of products and norms: attention keeps about ten rows of d_model, twice in the decoder.
         encoder = config.encoder_layers * (12 * config.d_model + 2 * config.d_ff)
@@ -563,7 +567,7 @@ def memory_needed(config: ModelConfig, batch_tokens: int) -> float:
         kept = 4 * (encoder + decoder)
     else:
         kept = 4 * 40 * config.d_model
-    return _BASE_MEMORY + 16 * _parameters(config) + batch_tokens * kept + 3 * CHUNK_BYTES
+    return _BASE_MEMORY + 4 * copies * _parameters(config) + passes * batch_tokens * kept + 3 * CHUNK_BYTES
 
 
 def training_warnings(
@@ -586,7 +590,7 @@ def training_warnings(
         finetuning: Whether the model knows another text, which it may forget meanwhile.
     """
     found = []
-    limit, needed = usable_memory(device) if device else None, memory_needed(config, batch_tokens)
+    limit, needed = usable_memory(device) if device else None, memory_needed(config, settings, batch_tokens)
     if device and limit is not None and needed > limit:
         place = "the device" if device.type == "cuda" else "this machine or its control group"
         found.append(

@@ -31,7 +31,15 @@ from locant.text.sentencepiece_model import model_proto
 from locant.text.vocabulary import Pairs
 from locant.training import parallel
 from locant.training.before_after import measure_before, named_test
-from locant.training.checkpoint import read_about, read_weights, write_state
+from locant.training.checkpoint import (
+    Checkpoint,
+    Progress,
+    average_in,
+    find_newest_checkpoint,
+    read_about,
+    read_state,
+    write_state,
+)
 from locant.training.recipe import Recipe, load_run_recipe
 from locant.training.settings import FineTuningSettings
 from locant.training.trained_parts import add_adapters, freeze, merged_weights, part_parameters, require_peft
@@ -39,7 +47,7 @@ from locant.training.trained_parts import add_adapters, freeze, merged_weights, 
 _logger = logging.getLogger("locant")
 
 START = Path("cache") / "start"
-"""Where the weights are that a run begins with."""
+"""Where the weights are that a run begins with, and the optimiser that it keeps."""
 
 _LOOKED_AT = 2000
 """Sentence pairs that say whether the parent's vocabulary suits the text."""
@@ -53,12 +61,13 @@ _DROPOUTS = ("dropout", "attention_dropout", "feed_forward_dropout")
 class Parent:
     """A model to start from, named as by the user: on the CPU, in float32, with its tokenizers and search settings.
 
-    It has the recipe of its run, if it is one.
+    It has the recipe of its run, if it is one, and its newest checkpoint, where training goes on with its optimiser.
     """
 
     name: str
     found: ModelFolder
     recipe: Recipe | None
+    checkpoint: Checkpoint | None = None
 
 
 def open_parent(settings: FineTuningSettings) -> Parent:
@@ -66,7 +75,7 @@ def open_parent(settings: FineTuningSettings) -> Parent:
 
     Raises:
         CheckpointError: There is no such folder, it holds no model, or a file of it is damaged.
-        ConfigError: It is a kind of model that cannot be imported.
+        ConfigError: It is a kind of model that cannot be imported, or has no optimiser to keep.
         LocantError: The Hub cannot be reached.
         MissingExtraError: A package is not installed.
     """
@@ -94,7 +103,23 @@ def open_parent(settings: FineTuningSettings) -> Parent:
             f"The model in {folder} reads sources without a token at their end, and training always writes one. It "
             "translates, but cannot be trained further."
         )
-    return Parent(settings.parent, found, load_run_recipe(folder) if run else None)
+    recipe = load_run_recipe(folder) if run else None
+    if not settings.keep_optimizer:
+        return Parent(settings.parent, found, recipe)
+    stored = find_newest_checkpoint(folder) if recipe else None
+    if stored is None:
+        raise ConfigError(
+            f"finetuning.keep_optimizer needs a run with its checkpoints, but {folder} has none. Leave it out, so that "
+            "the optimiser starts again."
+        )
+    checkpoint = stored.read()
+    names = {name: weight.shape for name, weight in checkpoint.weights.items()}
+    if names != {name: weight.shape for name, weight in found.model.named_parameters()}:
+        raise ConfigError(
+            f"finetuning.keep_optimizer: {folder} trained adapters beside its model, whose optimiser cannot go on with "
+            "the model alone. Leave it out."
+        )
+    return Parent(settings.parent, found, recipe, checkpoint)
 
 
 class FineTuning:
@@ -182,22 +207,42 @@ class FineTuning:
         model = self._parent.found.model
         if self._extended:
             model = with_more_tokens(self._parent.found, self._extended)
-        about = {"parent": self._parent.name, "grown": self._extended is not None}
-        write_state(self.folder / START, dict(model.named_parameters()), {}, about)
+        checkpoint = self._parent.checkpoint
+        weights = checkpoint.weights if checkpoint else dict(model.named_parameters())
+        states = {} if checkpoint is None else checkpoint.optimizer
+        kept = {name: state for name, state in states.items() if not name.startswith("random/")}
+        about = {
+            "parent": self._parent.name,
+            "grown": self._extended is not None,
+            "evaluated": checkpoint is None or checkpoint.evaluated,
+            "averaged": checkpoint.progress.averaged if checkpoint and average_in(checkpoint) else 0,
+        }
+        write_state(self.folder / START, weights, kept, about)
         self._parent = None  # its weights are not needed any more
 
-    def prepare_model(self, model: EncoderDecoder[Any], *, begins: bool) -> None:
+    def prepare_model(self, model: EncoderDecoder[Any], *, begins: bool) -> Checkpoint | None:
         """Give a new model the weights to begin with, freeze its parts and add its adapters, in place.
 
-        ``begins`` says that there is no checkpoint yet that has the weights.
+        Where the parent's optimiser is kept, returns what the trainer is to go on with. ``begins`` says that there is
+        no checkpoint yet that has the weights.
         """
+        kept = None
         if begins:
-            model.load_state_dict(read_weights(self.folder / START), strict=False)  # tied matrices are stored once
+            weights, states, about = read_state(self.folder / START)
+            model.load_state_dict(weights, strict=False)  # tied matrices are stored once
+            if states:
+                progress = Progress(averaged=about.get("averaged", 0))
+                kept = Checkpoint(weights, states, progress, about.get("evaluated", True))
         grown = False
         if self.settings.lora:
             about = read_about(self.folder / START)
             grown = about.get("grown", self.settings.extend_vocabulary > 0)  # earlier versions added subwords alone
         self._choose(self.recipe, model, grows=grown)
+        if kept and (average := average_in(kept)):
+            # What translates is the parent's average, and its frozen parts stay as they are there.
+            frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+            kept.weights.update({name: weight for name, weight in average.items() if name in frozen})
+        return kept
 
     def _choose(self, recipe: Recipe, model: EncoderDecoder[Any], *, grows: bool) -> None:
         """Freeze parts and add adapters as the settings say; rows of new tokens are trained beside these."""
@@ -297,18 +342,35 @@ def _schedule(recipe: Recipe, parent: Parent, given: Mapping[str, Any]) -> dict[
     A model that Muon trained goes on with it, unless adapters are trained; others with AdamW. The peak is a factor over
     the model's width ``E``: for AdamW 0.1 (5e-4 for a width of 192, 1e-4 for 1024), ten times as much for adapters
     (which begin at zero, and are usually trained so), at most 2e-3. A new Muon's stays open, for it follows the passes
-    over the text; one that has no warm-up has 0.5, at most 4e-3. After 100 updates, or a tenth of fewer than 1,000, it
-    is reached. Then it falls to zero as a cosine.
+    over the text; one that goes on or has no warm-up has 0.5, at most 4e-3. After 100 updates, or a tenth of fewer
+    than 1,000, it is reached; an optimiser that goes on needs no warm-up. Then it falls to zero as a cosine.
+
+    Raises:
+        ConfigError: The optimiser that is to go on is another one.
     """
     assert recipe.finetuning is not None
     steps, lora = given.get("steps"), recipe.finetuning.lora
     trained_by = parent.recipe.training.optimizer if parent.recipe else None
     optimizer = given.get("optimizer") or ("muon" if trained_by == "muon" and not lora else "adamw")
     found: dict[str, Any] = {"optimizer": optimizer, "warmup_steps": min(100, steps // 10) if steps else 100}
-    if lora or optimizer != "muon" or not given.get("warmup_steps", found["warmup_steps"]):
+    at_once = parent.checkpoint or not given.get("warmup_steps", found["warmup_steps"])
+    if lora or optimizer != "muon" or at_once:
         factor, largest = (1.0, 2e-3) if lora else (0.5, 4e-3) if optimizer == "muon" else (0.1, 2e-3)
         found["learning_rate"] = min(largest, factor / parent.found.model.config.d_model)
-    return {**found, "schedule": "cosine"}
+    if parent.checkpoint and parent.recipe:
+        own = trained_by
+        if given.get("optimizer", own) != own:
+            raise ConfigError(
+                f"training.optimizer is {given['optimizer']}, but finetuning.keep_optimizer goes on with the parent's, "
+                f"which is {own}. Leave one of the two out."
+            )
+        if own == "schedule_free" and recipe.finetuning.layer_decay != 1:
+            raise ConfigError(
+                "A schedule-free optimiser that goes on cannot change finetuning.layer_decay; leave it out."
+            )
+        found |= {"optimizer": own, "warmup_steps": 0}
+    free = given.get("optimizer", found["optimizer"]) == "schedule_free"
+    return {**found, "schedule": "constant" if free else "cosine"}
 
 
 def _require_fitting(corpus: Corpus, parent: Parent, settings: FineTuningSettings) -> None:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from locant.errors import ConfigError
+from locant.lazy import require_package
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.stacked_linear import StackedLinear
 from locant.positions import PositionScheme
 from locant.runtime import has_fast_bfloat16
 from locant.training.settings import TrainingSettings
 
+# What the schedule-free optimiser counts for a whole group of parameters; the last is a switch and is not saved.
+_COUNTED = ("k", "weight_sum", "lr_max")
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 """Coefficients of the quintic iteration (Jordan et al. 2024): steep at zero, singular values end near one."""
 _ITERATIONS = 5
@@ -63,6 +68,37 @@ class OptimizerSet:
             if any(parameter is own for group in optimizer.param_groups for own in group["params"]):
                 optimizer.state[parameter] = {kind: value.to(parameter.device) for kind, value in state.items()}
 
+    def counters(self) -> dict[str, Tensor]:
+        """Return what is counted for whole groups, as ``counter/number of the group/name``."""
+        return {
+            f"counter/{number}/{name}": torch.tensor(float(group[name]), dtype=torch.float64)
+            for number, group in enumerate(self.param_groups)
+            for name in _COUNTED
+            if name in group
+        }
+
+    def restore_counters(self, counters: Mapping[str, Tensor]) -> None:
+        """Set what :meth:`counters` returned."""
+        for number, group in enumerate(self.param_groups):
+            for name in _COUNTED:
+                if name in group:
+                    group[name] = type(group[name])(counters[f"counter/{number}/{name}"].item())
+
+    @contextmanager
+    def evaluated_weights(self) -> Iterator[None]:
+        """Put the weights that are to be evaluated and saved into the model for a block.
+
+        Schedule-free optimisers compute gradients elsewhere than at the average that they converge to.
+        """
+        averaging: list[Any] = [optimizer for optimizer in self.optimizers if "weight_sum" in optimizer.defaults]
+        for optimizer in averaging:
+            optimizer.eval()
+        try:
+            yield
+        finally:
+            for optimizer in averaging:
+                optimizer.train()
+
 
 def build_optimizer(
     model: EncoderDecoder[Any],
@@ -78,10 +114,13 @@ def build_optimizer(
 
     Raises:
         ConfigError: The optimiser cannot be used with sharded weights.
+        MissingExtraError: The package of the optimiser is not installed.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if settings.optimizer == "adamw":
         found = [_adamw(parameters, settings)]
+    elif settings.optimizer == "schedule_free":
+        found = [_schedule_free(parameters, settings)]
     elif sharded:
         raise ConfigError(
             "training.optimizer muon needs whole matrices, which FSDP splits over the processes. Set "
@@ -128,6 +167,19 @@ def _muon(model: EncoderDecoder[Any], parameters: list[nn.Parameter], settings: 
     muon = [{"params": group, "heights": heights} for heights, group in groups.items()]
     optimizers: list[Optimizer] = [Muon(muon, weight_decay=settings.weight_decay)] if muon else []
     return optimizers + ([_adamw(rest, settings)] if rest else [])
+
+
+def _schedule_free(parameters: list[nn.Parameter], settings: TrainingSettings) -> Optimizer:
+    """Return AdamW without a schedule (Defazio et al. 2024, "The Road Less Scheduled", arXiv:2405.15682)."""
+    package = require_package("schedulefree", "training.optimizer schedule_free")
+    optimizer: Optimizer = package.AdamWScheduleFree(
+        parameters,
+        betas=(settings.adam_beta1, settings.adam_beta2),
+        eps=settings.adam_epsilon,
+        weight_decay=settings.weight_decay,
+    )
+    optimizer.train()  # type: ignore[attr-defined]
+    return optimizer
 
 
 def orthogonalized(matrices: Tensor) -> Tensor:
@@ -198,3 +250,27 @@ class Muon(Optimizer):
                 if group["weight_decay"]:
                     block.mul_(1 - group["lr"] * group["weight_decay"])
                 block.add_(update, alpha=-0.2 * group["lr"] * math.sqrt(max(shape)))
+
+
+class WeightAverage:
+    """Exponential moving average of a model's weights (Polyak averaging, as in Adam's section 7.2).
+
+    ``average <- d * average + (1 - d) * weights`` after every update; ``d`` rises from 0.1 to ``decay`` as
+    ``(1 + n) / (10 + n)`` with the updates ``n``, so that the first, random weights are soon forgotten.
+
+    Args:
+        parameters: Names and parameters, sharded ones too; the average begins as a copy of them.
+        decay: From 0 to below 1; 0.999 looks back over about a thousand updates.
+    """
+
+    def __init__(self, parameters: Iterable[tuple[str, nn.Parameter]], decay: float) -> None:
+        self.decay = decay
+        named = dict(parameters)
+        self._parameters = [parameter.detach() for parameter in named.values()]
+        self.tensors: dict[str, Tensor] = {name: parameter.detach().clone() for name, parameter in named.items()}
+
+    def update(self, number: int) -> None:
+        """Take in the weights after an update; ``number`` counts those taken in, this one included."""
+        decay = min(self.decay, (1 + number) / (10 + number))
+        take_in = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+        take_in(list(self.tensors.values()), self._parameters, number)

@@ -381,8 +381,7 @@ class Run:
             links = TokenLinks(place, len(text), digest)
             config = config.model_copy(update={"alignment_head": True})
         model = build_model(config)
-        if finetuning:
-            finetuning.prepare_model(model, begins=checkpoint is None)
+        kept = finetuning.prepare_model(model, begins=checkpoint is None) if finetuning else None
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
         stream = BatchStream(
             data.epochs(recipe.seed, rank=parallel.rank(), processes=parallel.world_size()),
@@ -412,8 +411,8 @@ class Run:
             lr_scales=learning_rate_scales(model, finetuning.settings.layer_decay) if finetuning else None,
             plain_weights=finetuning.plain_weights(model) if finetuning else None,
         )
-        if checkpoint:
-            trainer.resume(checkpoint)
+        if start := checkpoint or kept:
+            trainer.resume(start)
         if parallel.rank() == 0:
             report = self._report(data, model)
             run_folder.record(recipe, folder, report, (*self.choices, *lengths), trainer.progress.step)

@@ -17,18 +17,8 @@ from locant.text import FilePair
 from locant.training.budget import Budget
 from locant.training.trained_parts import LoraSettings
 
-OptimizerName = Literal["adamw", "muon"]
-"""AdamW; Muon for the matrices of hidden layers with AdamW for the rest."""
-
-_GONE = {"accumulation_warmup": 0.0, "ema_decay": None, "keep_optimizer": False, "r_drop": 0.0}
-"""Keys that recipes of earlier runs have, and the value that changed nothing."""
-
-
-def _without_gone(data: Any) -> Any:
-    """Return plain data without the keys that are gone, where they changed nothing; others are unknown keys."""
-    if not isinstance(data, dict):
-        return data
-    return {key: value for key, value in data.items() if key not in _GONE or value != _GONE[key]}
+OptimizerName = Literal["adamw", "muon", "schedule_free"]
+"""AdamW; Muon for the matrices of hidden layers with AdamW for the rest; AdamW without a schedule."""
 
 
 def learning_rate(settings: TrainingSettings, d_model: int, step: int, total_steps: float) -> float:
@@ -86,15 +76,21 @@ class TrainingSettings(Settings):
     )
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     warmup_steps: int = Field(4000, ge=0)
-    optimizer: OptimizerName = Field("adamw", description="muon: for the matrices of hidden layers, AdamW for the rest")
+    optimizer: OptimizerName = Field(
+        "adamw", description="muon: for the matrices of hidden layers, AdamW for the rest; schedule_free: constant rate"
+    )
     adam_beta1: float = Field(0.9, ge=0, lt=1)
     adam_beta2: float = Field(0.98, ge=0, lt=1)
     adam_epsilon: float = Field(1e-9, gt=0)
     weight_decay: float = Field(0.0, ge=0, description="Decoupled (AdamW); 0 is Adam")
     max_grad_norm: float = Field(1.0, ge=0, description="Norm to which larger gradients are scaled; 0 does not clip")
     gradient_accumulation_steps: int = Field(1, ge=1, description="Batches for one update")
+    r_drop: float = Field(0.0, ge=0, description="Weight of R-Drop's divergence; each batch is then computed twice")
     guided_alignment: float = Field(
         0.0, ge=0, description="Weight of a loss that teaches a head which words belong together; 0.05 is usual"
+    )
+    ema_decay: float | None = Field(
+        None, gt=0, lt=1, description="Decay of a moving average of the weights, which is then the model"
     )
 
     # Machine
@@ -121,10 +117,22 @@ class TrainingSettings(Settings):
         15, gt=0, description="Time between checkpoints, besides those of validations; null for these alone"
     )
 
-    _drop_gone = model_validator(mode="before")(_without_gone)
+    @model_validator(mode="before")
+    @classmethod
+    def _completed(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            # Recipes of earlier runs have a key that is gone, with the value that changed nothing.
+            data = {key: value for key, value in data.items() if (key, value) != ("accumulation_warmup", 0)}
+            if data.get("optimizer") == "schedule_free":
+                return {"schedule": "constant", **data}
+        return data
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.optimizer == "schedule_free" and self.schedule != "constant":
+            raise ConfigError(
+                f"training.optimizer schedule_free needs no schedule; leave training.schedule={self.schedule} out"
+            )
         if self.best != "loss" and not self.validation_sentences:
             raise ConfigError(f"best is '{self.best}', which needs validation_sentences above 0")
         if self.learning_rate is None and not self.warmup_steps:
@@ -165,6 +173,7 @@ class FineTuningSettings(Settings):
             2018, section 3.1).
         lora: Low-rank adapters instead of the weights themselves, added to the weights in the end.
         extend_vocabulary: New subwords of the new text for each vocabulary, at most.
+        keep_optimizer: Go on with the newest checkpoint of a run, its optimiser included, instead of its best model.
         other_languages: Let the corpus be of other languages than the parent's.
         source_language: Code of the source language as the parent knows it, in place of the corpus' own.
         target_language: Likewise of the target.
@@ -180,16 +189,20 @@ class FineTuningSettings(Settings):
     layer_decay: float = Field(default=1.0, gt=0, le=1)
     lora: LoraSettings | None = None
     extend_vocabulary: int = Field(default=0, ge=0)
+    keep_optimizer: bool = False
     other_languages: bool = False
     source_language: str | None = None
     target_language: str | None = None
     parent_test: FilePair | None = None
     test_sentences: int = Field(default=1000, ge=0)
 
-    _drop_gone = model_validator(mode="before")(_without_gone)
-
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.keep_optimizer and (self.lora or self.extend_vocabulary):
+            what = "lora" if self.lora else "extend_vocabulary"
+            raise ConfigError(
+                f"keep_optimizer goes on with the parent's own weights, to which {what} adds others; leave out one"
+            )
         if self.lora and self.train_only:
             raise ConfigError("lora trains adapters alone, so train_only has no meaning; use lora.target_modules")
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ from locant.training import parallel
 from locant.training.budget import Clock
 from locant.training.callback import MetricsLog, StepReport, TrainingCallback, ValidationReport
 from locant.training.checkpoint import (
+    AVERAGE,
     Checkpoint,
     Progress,
     Snapshot,
     ValidationScores,
+    average_in,
     average_snapshots,
     checkpoint_folders,
     prune_snapshots,
@@ -34,7 +36,7 @@ from locant.training.checkpoint import (
     whole_snapshots,
 )
 from locant.training.loop import DivergedError, TrainingLoop, Update
-from locant.training.optimizers import build_optimizer
+from locant.training.optimizers import WeightAverage, build_optimizer
 from locant.training.run_folder import resume_command
 from locant.training.settings import TrainingSettings, learning_rate
 from locant.training.stopping import StopRequest
@@ -95,6 +97,8 @@ class Trainer:
             self.model.encoder.compile(dynamic=True)
             self.model.decoder.compile(dynamic=True)
         self.optimizer = build_optimizer(self.model, settings, sharded=self.distributed.sharded, lr_scales=lr_scales)
+        decay = settings.ema_decay
+        self.average = WeightAverage(self.model.named_parameters(), decay) if decay else None
         self.loop: TrainingLoop[Batch] = TrainingLoop(
             self.distributed,
             self.optimizer,
@@ -110,7 +114,7 @@ class Trainer:
         self._metrics: MetricsLog | None = None
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint on the disk.
+        """Go on from a checkpoint, on the disk or in memory.
 
         Raises:
             ConfigError: The model, or the stages of the corpus, are not those that the checkpoint is of.
@@ -122,40 +126,55 @@ class Trainer:
                 "now. Leave the stages that are begun in the recipe."
             )
         self.progress = progress
-        checkpoint = checkpoint.read()
+        if checkpoint.folder:
+            checkpoint = checkpoint.read()
         parameters = dict(self.model.named_parameters())
         _require_same_model(parameters, checkpoint.weights)
         kept: dict[str, dict[str, Tensor]] = {}
-        random = dict[str, Tensor]()
-        with torch.no_grad():
+        counters, random = dict[str, Tensor](), dict[str, Tensor]()
+        with torch.no_grad(), self.optimizer.evaluated_weights() if checkpoint.evaluated else nullcontext():
             for name, value in checkpoint.weights.items():
                 parameters[name].copy_(parallel.like(value, parameters[name]))
+                if self.average:
+                    self.average.tensors[name].copy_(parameters[name])
             for path, value in checkpoint.optimizer.items():
                 kind, name = path.split("/", 1)
                 if kind == "random":
                     random[name] = value  # of all processes
-                else:
+                elif kind == "counter":
+                    counters[path] = value
+                elif kind != "average":
                     kept.setdefault(name, {})[kind] = parallel.like(value, parameters[name]) if value.dim() else value
-        for name, states in kept.items():
-            self.optimizer.restore(parameters[name], states)
+                elif self.average:
+                    self.average.tensors[name].copy_(parallel.like(value, parameters[name]))
+            for name, states in kept.items():
+                self.optimizer.restore(parameters[name], states)
+            self.optimizer.restore_counters(counters)
         # A generator that earlier versions did not keep stays as it is.
         for name, generator in self._generators():
             if (state := random.get(f"{name}/{parallel.rank()}")) is not None:
                 generator.set_state(state)
 
-    def _content(self) -> Checkpoint:
-        """Return what a checkpoint holds, on the first process; every process must call this."""
+    def _content(self, *, evaluated: bool) -> Checkpoint:
+        """Return what a checkpoint holds, on the first process; every process must call this.
+
+        Args:
+            evaluated: Whether the optimiser has put the weights in place that are evaluated.
+        """
         parameters = dict(self.model.named_parameters())
         states = {
             f"{kind}/{name}": value
             for name, parameter in parameters.items()
             for kind, value in self.optimizer.state(parameter).items()
         }
+        states |= self.optimizer.counters()
+        if self.average:
+            states |= {f"{AVERAGE}{name}": tensor for name, tensor in self.average.tensors.items()}
         weights, states = parallel.gathered(parameters), parallel.gathered(states)
         own = {kind: generator.get_state() for kind, generator in self._generators()}
         for number, generators in enumerate(parallel.gather(own)):
             states |= {f"random/{kind}/{number}": state for kind, state in generators.items()}
-        return Checkpoint(weights, states, self.progress)
+        return Checkpoint(weights, states, self.progress, evaluated)
 
     def _generators(self) -> list[tuple[str, torch.Generator]]:
         """Return the generators that a training draws from; some positions are drawn on the CPU wherever it runs."""
@@ -237,6 +256,9 @@ class Trainer:
     def _after_update(self, update: Update) -> None:
         """Report an update, every ``log_every`` steps to the log too, then validate and save where it is time."""
         progress, report = self.progress, None
+        if self.average:
+            progress.averaged += 1
+            self.average.update(progress.averaged)
         for name, value in (("loss", update.loss), ("nll", update.nll), ("tokens", float(update.tokens))):
             progress.interval[name] = progress.interval.get(name, 0.0) + value
         if progress.step % self.settings.log_every == 0 or progress.step == 1:
@@ -269,7 +291,7 @@ class Trainer:
     def _save(self) -> None:
         """Write a checkpoint between validations."""
         before = self.loop.clock.seconds
-        self._write(self._content())
+        self._write(self._content(evaluated=False))
         self._saved = self.progress.seconds
         # Saving is no part of the speed of training.
         since = self.progress.interval.get("since", 0.0)
@@ -289,9 +311,10 @@ class Trainer:
         """Validate, keep the weights for averaging and write a checkpoint."""
         cuda = [self.device] if self.device.type == "cuda" else []
         # Training draws the same random numbers whether or not something else drew some in between.
-        with torch.random.fork_rng(devices=cuda):
-            content = self._content()
-            progress, report = parallel.from_first_process(lambda: self._validated(content.weights))
+        with self.optimizer.evaluated_weights(), torch.random.fork_rng(devices=cuda):
+            content = self._content(evaluated=True)
+            usable = average_in(content) if self.average else content.weights
+            progress, report = parallel.from_first_process(lambda: self._validated(usable))
             self.progress = self.loop.progress = content.progress = progress
             self._write(content)
         self._saved = self.progress.seconds
@@ -302,7 +325,7 @@ class Trainer:
         progress, settings = self.progress, self.settings
         if self.plain_weights:
             usable = self.plain_weights(usable)
-        apart = self.distributed.sharded or self.plain_weights
+        apart = self.distributed.sharded or self.average or self.plain_weights
         model = self._with_weights(usable) if apart else self.model
         model.eval()
         scores = self.validate(model)
