@@ -71,7 +71,7 @@ test-slow: $(VENV)/compiled
 
 # The kernels under GCC's sanitizers: random calls of their C interface, then their tests in Python. Takes some minutes.
 KERNELS := src/locant/kernels
-KERNEL_TESTS := tests/kernels/test_*_kernel.py tests/kernels/test_border.py tests/kernels/test_layer_norm.py \
+KERNEL_TESTS := tests/kernels/test_kernels_against_torch.py tests/kernels/test_border.py \
   tests/translation/test_compiled_transformer.py tests/translation/test_compiled_border.py \
   tests/translation/test_compiled_search.py tests/translation/test_continuous_search.py
 # Without those that build kernels of their own, and of another engine.
@@ -102,7 +102,7 @@ variants: $(VENV)/dev
 	$(BIN)/pytest tests/kernels/test_vectorised.py
 	rm -rf $(VARIANTS) && $(BIN)/pip install --quiet --no-deps --no-build-isolation --target $(VARIANTS) .
 	export PYTHONPATH=$(abspath $(VARIANTS)); \
-	for variant in $$($(BIN)/python -c "from locant.kernels.variants import choose; print(*choose().runs)"); do \
+	for variant in $$($(BIN)/python -c "from locant.kernels.library import choose; print(*choose().runs)"); do \
 	  echo "$$variant"; \
 	  LOCANT_KERNELS_VARIANT=$$variant $(BIN)/pytest $(KERNEL_TESTS) -k '$(OF_KERNELS)' || exit 1; \
 	done

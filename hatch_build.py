@@ -1,6 +1,6 @@
 """Hatchling's hook that builds the C++ kernels into a wheel, once for each kind of processor and once for browsers.
 
-The package chooses among them when it runs (``src/locant/kernels/variants.py``). Where there is no compiler the wheel
+The package chooses among them when it runs (``src/locant/kernels/library.py``). Where there is no compiler the wheel
 has the sources alone. An editable installation is left as it is: its kernels are built when they are first needed. The
 engine for browsers is built by Zig, where that is the compiler or installed.
 
@@ -30,7 +30,7 @@ _POSITION_INDEPENDENT = () if sys.platform == "win32" else ("-fPIC", "-pthread")
 _V2 = ("-msse3", "-mssse3", "-msse4.1", "-msse4.2", "-mpopcnt", "-mcx16", "-msahf")
 _V3 = (*_V2, "-mavx", "-mavx2", "-mbmi", "-mbmi2", "-mf16c", "-mfma", "-mlzcnt", "-mmovbe")
 _V4 = (*_V3, "-mavx512f", "-mavx512bw", "-mavx512cd", "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512")
-# What each variant may use; the names are those of variants.py.
+# What each variant may use; the names are those of library.py.
 _X86 = {
     "x86-64-v2": _V2,
     "x86-64-v3": _V3,
@@ -94,7 +94,7 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg, misc]
         kernels = Path(self.root, "src", "locant", "kernels")
         if not list(kernels.glob("web/*.cpp")):
             return
-        spec = spec_from_file_location("web_build", kernels / "web_build.py")
+        spec = spec_from_file_location("web_engine", kernels / "web_engine.py")
         assert spec is not None
         assert spec.loader is not None
         building = module_from_spec(spec)

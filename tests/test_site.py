@@ -112,7 +112,7 @@ def test_pages_about_one_figure_lead_to_each_other(tmp_path):
     folder.write(
         Path("gallery.md"), "# All\n\n" + section(FIGURES["clocks"]) + "\n" + section(FIGURES["heatmaps"]) + "\n"
     )
-    folder.write(Path("docs/errata.md"), "# Errors\n\nShown by [`clocks`](figures.md), [`heatmaps`](figures.md).\n")
+    folder.write(Path("docs/errata.md"), "# Errors\n\nShown by [`clocks`](figures.md), [`heads`](figures.md).\n")
     folder.write(Path("docs/course/1.md"), "# One\n\n![Clocks](../images/clocks.png)\n\n![None](../images/none.png)\n")
     crosslink(folder, ["clocks", "heatmaps"])
     texts = {str(path): text for path, text in folder.texts.items()}

@@ -91,7 +91,7 @@ def kernels(shape: str, engines: list[str], options: argparse.Namespace) -> Jobs
 
     PyTorch's best form replaces a kernel, see :func:`training_engines.float32_attention`.
     """
-    modules = ("attention", "layer_norm", "cross_entropy")
+    modules = ("attention", "layer_norm", "projected_cross_entropy")
     without = {"locant": (), **{f"locant without {module}": (module,) for module in modules}}
     arguments = ["locant", shape, "--seconds", options.seconds, "--without"]
     return {

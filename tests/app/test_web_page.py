@@ -206,7 +206,6 @@ def test_without_the_engine_a_sentence_says_how_to_get_it(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(web_engine, "find_zig", lambda: None)
-    (tmp_path / "web_build.py").touch()
     monkeypatch.setattr(web_engine, "SOURCES", tmp_path / "web")
     with pytest.raises(ConfigError, match="pip install 'locant\\[web\\]'"):
         export_web(run, tmp_path / "page")

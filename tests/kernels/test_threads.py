@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from with_kernels import kernels, needs_compiler
 
-from locant.kernels import attention, cross_entropy, layer_norm, rotation
+from locant.kernels import attention, layer_norm, rotation
+from locant.kernels import projected_cross_entropy as loss
 from locant.training import projected_cross_entropy
 
 pytestmark = needs_compiler
@@ -41,10 +42,10 @@ def everything() -> list[Tensor]:
     normed = layer_norm.layer_norm(x, residual, weight, bias, epsilon=1e-5, dropped=26)
     found += [normed.detach(), *torch.autograd.grad(normed.square().sum(), (x, residual, weight, bias))]
     logits, labels = some(333, 1001), torch.arange(333, device="cpu")
-    found += [cross_entropy.cross_entropy(logits, labels, smoothing=0.1, gradient=True), logits]
+    found += [each for each in loss.cross_entropy(logits, labels, smoothing=0.1, trains=True) if each is not None]
     hidden, matrix = some(2, 5, 64).requires_grad_(), some(30, 64).requires_grad_()
-    loss, _ = projected_cross_entropy(hidden, matrix, labels[:10].view(2, 5), smoothing=0.1, ignore=0)
-    found += [loss.detach(), *torch.autograd.grad(loss, (hidden, matrix))]
+    total, _ = projected_cross_entropy(hidden, matrix, labels[:10].view(2, 5), smoothing=0.1, ignore=0)
+    found += [total.detach(), *torch.autograd.grad(total, (hidden, matrix))]
     tables = some(300, 8), some(300, 8)
     return [*found, *rotation.rotate((some(3, 7, 300, 24), some(3, 2, 300, 24)), *tables, interleaved=True)]
 
@@ -83,14 +84,14 @@ def test_only_sums_over_rows_depend_on_the_number_of_threads() -> None:
 def test_many_callers_at_once() -> None:
     torch.set_num_threads(3)
     logits = torch.randn(200, 500)
-    expected = cross_entropy.cross_entropy(logits.clone(), torch.arange(200), smoothing=0.1, gradient=True)
+    expected, _ = loss.cross_entropy(logits.clone(), torch.arange(200), smoothing=0.1, trains=True)
 
-    def loss(_: int) -> Tensor:
+    def call(_: int) -> Tensor:
         torch.set_num_threads(3)  # each thread has a number of its own
-        return cross_entropy.cross_entropy(logits.clone(), torch.arange(200), smoothing=0.1, gradient=True)
+        return loss.cross_entropy(logits.clone(), torch.arange(200), smoothing=0.1, trains=True)[0]
 
     with ThreadPoolExecutor(12) as callers:
-        assert all(torch.equal(found, expected) for found in callers.map(loss, range(120)))
+        assert all(torch.equal(found, expected) for found in callers.map(call, range(120)))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")

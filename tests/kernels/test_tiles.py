@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from with_kernels import needs_compiler
 
-from locant.kernels import variants
+from locant.kernels import library
 from locant.kernels.library import find_compiler
 
 NATIVE = Path(__file__).parent / "native"
-KERNELS = Path(variants.__file__).parent
+KERNELS = Path(library.__file__).parent
 CPUINFO = Path("/proc/cpuinfo")
 
 pytestmark = [

@@ -12,11 +12,10 @@ import pytest
 from with_kernels import needs_compiler
 
 from locant.errors import ConfigError
-from locant.kernels import variants
-from locant.kernels.library import LIBRARY, Library, find_compiler
-from locant.kernels.variants import VARIANTS, choose, features, variant_path
+from locant.kernels import library
+from locant.kernels.library import VARIANTS, Library, choose, features, find_compiler, variant_path
 
-SOURCE = Path(variants.__file__).parent / "processor.cpp"
+SOURCE = Path(library.__file__).parent / "processor.cpp"
 NATIVE = Path(__file__).parent / "native"
 LINUX_NAMES = {  # of what Linux calls otherwise
     "sse3": "pni",
@@ -44,27 +43,29 @@ def numbers_of(bits: dict[int, tuple[int, ...]], xcr0: int = 0) -> list[int]:
     return numbers
 
 
-def best(bits: dict[int, tuple[int, ...]], xcr0: int) -> str:
+@pytest.mark.parametrize(
+    ("bits", "xcr0", "variant"),
+    [
+        (V2, YMM, "x86-64-v2"),
+        (V3, ZMM, "x86-64-v3"),
+        (V4, ZMM, "x86-64-v4"),
+        (V4 | {3: (11,)}, ZMM, "x86-64-v4-vnni"),
+        (V4 | {5: (5,)}, ZMM, "x86-64-v4"),
+        (VNNI_BF16, ZMM, "x86-64-v4-vnni-bf16"),
+        (AMX, TILES, "x86-64-v4-vnni-bf16-amx"),
+        # The system must keep the registers.
+        (VNNI_BF16, YMM, "x86-64-v3"),
+        (VNNI_BF16, ZMM - 0x80, "x86-64-v3"),
+        (VNNI_BF16, SSE, "x86-64-v2"),
+        (VNNI_BF16, 0, "x86-64-v2"),
+        (AMX, ZMM, "x86-64-v4-vnni-bf16"),
+        (AMX, TILES - 0x20000, "x86-64-v4-vnni-bf16"),
+        (AMX, TILES - 0x40000, "x86-64-v4-vnni-bf16"),
+    ],
+)
+def test_each_kind_of_processor(bits: dict[int, tuple[int, ...]], xcr0: int, variant: str) -> None:
     has = features(numbers_of(bits, xcr0), arm=False)
-    return [name for name, needed in VARIANTS.items() if name.startswith("x86") and has.issuperset(needed)][-1]
-
-
-def test_each_kind_of_processor() -> None:
-    assert best(V2, YMM) == "x86-64-v2"
-    assert best(V3, ZMM) == "x86-64-v3"
-    assert best(V4, ZMM) == "x86-64-v4"
-    assert best(V4 | {3: (11,)}, ZMM) == "x86-64-v4-vnni"
-    assert best(V4 | {5: (5,)}, ZMM) == "x86-64-v4"
-    assert best(VNNI_BF16, ZMM) == "x86-64-v4-vnni-bf16"
-    assert best(AMX, TILES) == "x86-64-v4-vnni-bf16-amx"
-
-
-def test_the_system_must_keep_the_registers() -> None:
-    assert best(VNNI_BF16, YMM) == "x86-64-v3"
-    assert best(VNNI_BF16, ZMM - 0x80) == "x86-64-v3"
-    assert best(VNNI_BF16, SSE) == "x86-64-v2"
-    assert best(VNNI_BF16, 0) == "x86-64-v2"
-    assert best(AMX, ZMM) == best(AMX, TILES - 0x20000) == best(AMX, TILES - 0x40000) == "x86-64-v4-vnni-bf16"
+    assert [name for name, needed in VARIANTS.items() if name[0] == "x" and has.issuperset(needed)][-1] == variant
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -161,19 +162,6 @@ def test_the_system_is_asked_for_tiles(tmp_path: Path, xcr0: int, error: int, sa
 
 @needs_compiler
 @on_linux
-def test_the_program_that_compares_variants_knows_their_interface(tmp_path: Path) -> None:
-    program = tmp_path / "values"
-    compiler, library = find_compiler(), LIBRARY.load()
-    assert compiler is not None
-    subprocess.run([*compiler, "-std=c++17", NATIVE / "values.cpp", "-o", program, "-ldl"], check=True)
-    run = subprocess.run([program, library._name], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert "# step in float32" in run.stdout
-    assert run.stdout.count("# tokens of a search") == 3
-
-
-@needs_compiler
-@on_linux
 @on_x86
 def test_the_environment_takes_another_one(asking: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCANT_KERNELS_VARIANT", "x86-64-v2")
@@ -195,7 +183,7 @@ def test_the_environment_takes_another_one(asking: Path, tmp_path: Path, monkeyp
     if "avx2" in linux_flags():
         monkeypatch.setenv("LOCANT_KERNELS_VARIANT", "x86-64-v3")
         assert choose(tmp_path).path == variant_path("x86-64-v3", tmp_path)
-    monkeypatch.setattr(variants, "features", lambda numbers, arm: {"sse3"})
+    monkeypatch.setattr(library, "features", lambda numbers, arm: {"sse3"})
     for asked in ("x86-64-v2", ""):
         monkeypatch.setenv("LOCANT_KERNELS_VARIANT", asked)
         with pytest.raises(ConfigError, match=r"ssse3, sse4\.1, "):
@@ -206,14 +194,14 @@ def test_the_environment_takes_another_one(asking: Path, tmp_path: Path, monkeyp
 def test_a_package_that_has_variants_builds_nothing(
     asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(variants.choose, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(choose, "__defaults__", (tmp_path,))
     monkeypatch.setattr("locant.kernels.library.built_path", lambda: pytest.fail("something is built"))
     monkeypatch.setenv("LOCANT_KERNELS_VARIANT", asked)
     variant_path("x86-64-v2", tmp_path).write_bytes(b"half of a libra")
-    library = Library()
+    fresh = Library()
     with pytest.raises(ConfigError, match=str(tmp_path)):
-        library.load()
-    assert not library.usable()
+        fresh.load()
+    assert not fresh.usable()
     monkeypatch.setenv("LOCANT_KERNELS_VARIANT", "armv8")
     with pytest.raises(ConfigError, match="armv8"):
-        library.load()
+        fresh.load()

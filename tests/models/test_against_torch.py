@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from locant.models import Transformer
-from locant.positions import Mask
 
 SOURCE_LENGTHS = torch.tensor([7, 4, 1])
 CHOICES = [(norm, activation) for norm in ("post", "pre") for activation in ("relu", "gelu")]
@@ -96,31 +95,6 @@ def reference_logits(reference: nn.Transformer, model: Transformer, source: Tens
 
 def ids(rows: int, length: int) -> Tensor:
     return torch.randint(1, 30, (rows, length), generator=torch.Generator().manual_seed(length))
-
-
-@pytest.mark.parametrize(("norm", "activation"), CHOICES)
-def test_encoder(build_model: Any, norm: str, activation: str) -> None:
-    model = build_model(norm=norm, feed_forward=activation, position="none")
-    reference = reference_for(model)
-    x = torch.randn(3, 7, 16)
-    mask = Mask.from_lengths(SOURCE_LENGTHS, 7)
-    real = torch.arange(7) < SOURCE_LENGTHS.unsqueeze(1)
-    ours = model.encoder(x, torch.arange(7), mask)
-    theirs = reference.encoder(x, src_key_padding_mask=~real)
-    assert torch.allclose(ours[real], theirs[real], rtol=0, atol=1e-5)
-    assert not torch.allclose(ours[real], model.encoder(x, torch.arange(7), Mask())[real], atol=1e-3)
-
-
-@pytest.mark.parametrize(("norm", "activation"), CHOICES)
-def test_decoder(build_model: Any, norm: str, activation: str) -> None:
-    model = build_model(norm=norm, feed_forward=activation, position="none")
-    reference = reference_for(model)
-    memory, y = torch.randn(3, 7, 16), torch.randn(3, 5, 16)
-    padding = torch.arange(7) >= SOURCE_LENGTHS.unsqueeze(1)
-    causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    ours = model.decoder(y, model.start(memory, SOURCE_LENGTHS), use_cache=False)
-    theirs = reference.decoder(y, memory, tgt_mask=causal, memory_key_padding_mask=padding)
-    assert torch.allclose(ours, theirs, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("norm", "activation"), CHOICES)

@@ -36,10 +36,6 @@ def test_presets(name: str, layers: int, d_model: int, d_ff: int, heads: int, dr
     assert len(PRESETS) == 4
 
 
-def test_presets_take_changes() -> None:
-    assert preset("tiny", **VOCABULARIES, norm="pre", heads=8).heads == 8
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -69,11 +65,6 @@ def test_missing_vocabulary_and_unknown_preset() -> None:
         ConfigError, match=r"Unknown preset 'bigg'\. Did you mean 'big'\? Known: tiny, small, base, big"
     ):
         preset("bigg", **VOCABULARIES)
-
-
-def test_different_vocabularies_without_sharing() -> None:
-    config = TransformerConfig(source_vocab_size=5, target_vocab_size=7, share_embeddings=False)
-    assert (config.source_vocab_size, config.target_vocab_size) == (5, 7)
 
 
 def test_round_trip() -> None:

@@ -23,22 +23,7 @@ def test_max_target_length_follows_the_paper() -> None:
     assert DecodingSettings(max_length_ratio=1.5, max_length_extra=3).max_target_length(5) == 11
 
 
-@pytest.mark.parametrize(
-    "field",
-    [
-        "beam",
-        "length_penalty",
-        "n_best",
-        "max_length_ratio",
-        "max_length_extra",
-        "batch_tokens",
-        "max_source_length",
-        "usual_source_length",
-    ],
-)
-def test_every_limit_has_a_limit(field: str) -> None:
-    with pytest.raises(ConfigError, match=f"'{field}': Input should be less than"):
-        DecodingSettings.parse({field: 10**9})
+def test_every_limit_has_a_limit() -> None:
     assert all(
         any(hasattr(bound, "le") or hasattr(bound, "lt") for bound in about.metadata)
         for settings in (DecodingSettings, SamplingSettings)

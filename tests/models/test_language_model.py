@@ -9,8 +9,6 @@ from small_models import language_model as build
 from small_models import text_ids as ids
 from torch import nn
 
-from locant.errors import ConfigError, DataError
-from locant.models import count_parameters
 from locant.positions import SCHEMES
 
 every_scheme = pytest.mark.parametrize("position", SCHEMES)
@@ -59,14 +57,6 @@ def test_a_cache_across_the_original_length_of_a_scaling(kind: str) -> None:
     assert torch.allclose(logits, model(text), rtol=0, atol=1e-4)
 
 
-def test_number_of_parameters() -> None:
-    """Token embeddings, and in each layer four square projections, two of the feed-forward, their biases, two norms."""
-    model = build(position="none", norm="pre", layers=3)
-    layer = 4 * (16 * 16 + 16) + (2 * 16 * 24 + 24 + 16) + 2 * 2 * 16
-    assert count_parameters(model) == 30 * 16 + 3 * layer + 2 * 16
-    assert count_parameters(build(position="none", tie_output=False)) == count_parameters(build(position="none")) + 480
-
-
 def test_against_torch() -> None:
     """torch.nn.TransformerEncoder with a causal mask is the same function of the same weights."""
     model: Any = build(position="none", norm="pre", feed_forward="gelu")
@@ -93,24 +83,3 @@ def test_against_torch() -> None:
     causal = nn.Transformer.generate_square_subsequent_mask(9)
     expected = peer(x, mask=causal, is_causal=True) @ model.embedding.weight.T
     assert torch.allclose(model(text), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_the_limit_of_learned_positions() -> None:
-    model = build(position="learned", position_options={"max_positions": 6})
-    assert model.max_positions == 6
-    assert model(ids(2, 6)).shape == (2, 6, 30)
-    with pytest.raises(DataError, match="Position 6 is outside the 6 known positions"):
-        model(ids(2, 7))
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"position": "rotery"}, "Unknown positional scheme 'rotery'. Did you mean 'rotary'"),
-        ({"d_model": 30}, "d_model 30 is not a multiple of heads 4"),
-        ({"layrs": 2}, "unknown key 'layrs'. Did you mean 'layers'"),
-    ],
-)
-def test_wrong_values(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        build(**changes)

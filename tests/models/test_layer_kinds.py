@@ -166,12 +166,6 @@ def test_flex_attention_sees_the_window(queries: int, keys: int, window: int) ->
     torch.testing.assert_close(found, attend(q, k, v, mask), atol=2e-5, rtol=1e-4)
 
 
-def test_a_compiled_model_of_kinds_has_one_graph() -> None:
-    model, text = build(), ids(2, 12)
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(text), model(text))
-
-
 def test_schemes_are_shared_by_the_layers_of_a_kind() -> None:
     kinds = {"S": {"position": "shaw"}, "T": {"position": "t5", "window": 3}, "F": {"position": "t5"}}
     schemes = build(layers=6, pattern="STF", kinds=kinds).stack

@@ -22,7 +22,7 @@ from locant.models import (
     parse_model_config,
     require_transformer,
 )
-from locant.text import BOS, EOS, PAD
+from locant.text import PAD
 from locant.translation import beam_search, greedy_search
 
 VOCABULARY = 12
@@ -155,18 +155,6 @@ def test_step_by_step_equals_all_at_once(cell: str, layers: int, seed: int, cut:
 
 
 @pytest.mark.parametrize(("cell", "layers"), KINDS)
-def test_padding_changes_nothing(cell: str, layers: int) -> None:
-    model = tiny_rnn(cell=cell, decoder_layers=layers, encoder_layers=2)
-    source, lengths, _ = random_batch(5, seed=8)
-    target = torch.randint(4, VOCABULARY, (5, 6))
-    wide = torch.cat((source, torch.full((5, 4), 7)), dim=1)  # a real word where nothing should be read
-    torch.testing.assert_close(model(wide, lengths, target), model(source, lengths, target), rtol=1e-5, atol=1e-6)
-    for row, length in enumerate(lengths.tolist()):
-        alone = model(source[row : row + 1, :length], lengths[row : row + 1], target[row : row + 1])
-        torch.testing.assert_close(alone[0], model(source, lengths, target)[row], rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(("cell", "layers"), KINDS)
 def test_gradients_are_differences(cell: str, layers: int) -> None:
     """Along a random direction of all parameters, in float64."""
     model = tiny_rnn(cell=cell, decoder_layers=layers, share_embeddings=False).double()
@@ -233,41 +221,12 @@ def test_a_sentence_is_translated_the_same_alone_and_in_any_batch(
             assert one.score == pytest.approx(other.score, rel=1e-5, abs=1e-5)
 
 
-@pytest.mark.parametrize(("cell", "layers"), KINDS)
-def test_scores_of_the_search_are_what_the_model_says(cell: str, layers: int) -> None:
-    """States follow the beams: each hypothesis is scored again by a full forward pass."""
-    model = tiny_rnn(7, sharpness=2.0, cell=cell, decoder_layers=layers)
-    source, lengths, limits = random_batch(6, seed=2)
-    for row, found in enumerate(beam_search(model, source, lengths, limits, beam=4, n_best=4)):
-        for hypothesis in found:
-            written = hypothesis.tokens if len(hypothesis.tokens) == limits[row] else [*hypothesis.tokens, EOS]
-            own = source[row : row + 1, : lengths[row]]
-            logits = model(own, lengths[row : row + 1], torch.tensor([[BOS, *written[:-1]]]))[0]
-            total = float(logits.double().log_softmax(-1).gather(1, torch.tensor(written).unsqueeze(1)).sum())
-            assert hypothesis.log_probability == pytest.approx(total, rel=1e-5, abs=1e-4)
-
-
-def test_finished_sentences_leave_the_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny_rnn(2)
-    with torch.no_grad():
-        model.output.weight[EOS] = 0
-    rows: list[int] = []
-    step = model.step
-    monkeypatch.setattr(model, "step", lambda last, cache: rows.append(len(last)) or step(last, cache))
-    limits = torch.tensor([1, 2, 3, 4, 9, 9, 9, 9])
-    greedy_search(model, torch.full((8, 3), 4), torch.full((8,), 3), limits)
-    assert (rows[0], rows[-1]) == (8, 5)  # one finished sentence is not worth copying the states
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"architecture": "rrn"}, "unknown architecture 'rrn'. Did you mean 'rnn'.*Known: transformer, rnn"),
         ({"heads": 4, "position": "rotary"}, "a Transformer has the options heads, position, but.*rnn has not"),
-        ({"preset": "tiny"}, "has the option preset, but"),
         ({"hidden": 4}, "unknown key 'hidden'. Did you mean 'hidden_size'"),
-        ({"cell": "elman"}, "'cell'.*'gru' or 'lstm'"),
-        ({"hidden_size": 0}, "'hidden_size'.*greater than or equal to 1"),
         ({"source_vocab_size": 9}, "share_embeddings needs one joint vocabulary"),
     ],
 )
@@ -275,11 +234,6 @@ def test_wrong_configurations(change: dict[str, Any], message: str) -> None:
     right = {"architecture": "rnn", "source_vocab_size": 8, "target_vocab_size": 8}
     with pytest.raises(ConfigError, match=message):
         parse_model_config({**right, **change})
-
-
-def test_the_options_of_the_rnn_mean_nothing_to_a_transformer() -> None:
-    with pytest.raises(ConfigError, match="unknown key 'cell'"):
-        parse_model_config({"preset": "tiny", "source_vocab_size": 8, "target_vocab_size": 8, "cell": "gru"})
 
 
 def test_models_are_built_from_their_configurations() -> None:

@@ -11,8 +11,7 @@ import yaml
 
 from locant.cli import main
 from locant.errors import ConfigError
-from locant.training import Recipe, evaluate, read_metrics, resume_training, train
-from locant.training.checkpoint import checkpoint_folders
+from locant.training import Recipe, evaluate, train
 from locant.translation import Translator
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs", "red": "rot"}
@@ -62,35 +61,12 @@ def with_changes(data: dict[str, Any], **sections: dict[str, Any]) -> Recipe:
     return Recipe.parse({**data, **{name: {**data[name], **changes} for name, changes in sections.items()}})
 
 
-def losses(run: Path) -> list[float]:
-    return [row["loss"] for row in read_metrics(run) if row["kind"] == "training"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_the_toy_language_is_learned_without_a_mistake(recipe_data: dict[str, Any], tmp_path: Path, cell: str) -> None:
     recipe = with_changes(recipe_data, model={"cell": cell}, training={"steps": 200, "validate_every": 200})
     train(recipe, tmp_path / "run")
     assert evaluate(tmp_path / "run", "test").scores.bleu == pytest.approx(100)
-
-
-@pytest.mark.slow
-def test_a_stopped_run_goes_on_as_if_it_had_not(recipe_data: dict[str, Any], tmp_path: Path) -> None:
-    changes = {"schedule": "inverse_sqrt"}  # does not depend on the number of steps
-    model = {"dropout": 0.2, "decoder_layers": 2, "encoder_layers": 2}
-    train(with_changes(recipe_data, training=changes, model=model), tmp_path / "whole")
-    train(with_changes(recipe_data, training={**changes, "steps": 10}, model=model), tmp_path / "run")
-    assert len(checkpoint_folders(tmp_path / "run")) == 1
-    resume_training(tmp_path / "run", ["training.steps=20"])
-    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
-
-
-@pytest.mark.slow
-def test_bfloat16_stays_close_to_float32(recipe_data: dict[str, Any], tmp_path: Path) -> None:
-    for precision in ("float32", "bfloat16"):
-        changes = {"steps": 5, "precision": precision, "validation_sentences": 0}
-        train(with_changes(recipe_data, training=changes), tmp_path / precision)
-    assert losses(tmp_path / "bfloat16") == pytest.approx(losses(tmp_path / "float32"), rel=0.02)
 
 
 def test_the_commands(recipe_data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

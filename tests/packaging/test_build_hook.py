@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from with_kernels import needs_compiler
 
-from locant.kernels.variants import VARIANTS, choose
+from locant.kernels.library import VARIANTS, choose
 
 pytest.importorskip("hatchling")
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from locant.kernels.variants import VARIANTS, choose
+from locant.kernels.library import VARIANTS, choose
 
 WHEELS = os.environ.get("LOCANT_WHEELS")
 DRIVER = Path(__file__).parents[1] / "kernels" / "native" / "values.cpp"

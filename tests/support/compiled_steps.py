@@ -7,11 +7,11 @@ import ctypes
 import torch
 from torch import Tensor
 
-from locant.kernels.library import Kernel, require_done
+from locant.kernels.library import LIBRARY, require_done
 from locant.translation.compiled import CompiledTransformer
 
 _ADDRESS, _COUNT, _ERROR = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
-_KERNEL = Kernel(
+LIBRARY.declare(
     {
         "locant_batch": ([_ADDRESS, ctypes.c_int, _ADDRESS], _ERROR),
         "locant_batch_join": ([_ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT], _ERROR),
@@ -36,7 +36,7 @@ class CompiledSteps:
 
 class _State:
     def __init__(self, model: CompiledTransformer, source: Tensor, lengths: Tensor) -> None:
-        self._model, self._library = model, _KERNEL.require()
+        self._model, self._library = model, LIBRARY.require()
         self._batch = ctypes.c_void_p()
         require_done(self._library.locant_batch(model.handle, model.threads, ctypes.byref(self._batch)))
         tokens = source[torch.arange(source.shape[1]) < lengths[:, None]].contiguous()

@@ -16,7 +16,7 @@ from mutations import mutated_bytes, mutated_data
 from locant.app.run_report import run_report
 from locant.errors import CheckpointError, ConfigError, LocantError
 from locant.models.model_card import model_card
-from locant.training import Recipe, evaluate, load_recipe, load_run_evaluation, load_run_recipe, train
+from locant.training import Recipe, evaluate, load_recipe, load_run_evaluation, load_run_recipe, read_metrics, train
 from locant.training.before_after import compare_after
 from locant.training.loop import TrainingLoop
 
@@ -56,6 +56,7 @@ READERS = {
     "evaluation.test.json": load_run_evaluation,
     "data.json": model_card,
     "environment.json": model_card,
+    "metrics.jsonl": read_metrics,
     "config.json": model_card,
     "tokenizer.json": model_card,
     "recipe.yaml": load_run_recipe,
@@ -69,7 +70,7 @@ READERS = {
 def test_any_damage_of_a_record(name: str, data: st.DataObject, run: Path) -> None:
     path = run / name
     content = path.read_bytes()
-    plain = yaml.safe_load(content) if name.endswith(".yaml") else json.loads(content)
+    plain = yaml.safe_load(content) if name.endswith(".yaml") else [] if name.endswith("l") else json.loads(content)
     try:
         path.write_bytes(
             data.draw(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from locant import generate_corpus
 from locant.app import write_run_report
@@ -23,10 +22,8 @@ from locant.training import (
     load_run_recipe,
     plan_training,
     read_metrics,
-    resume_training,
     train,
 )
-from locant.training.checkpoint import checkpoint_folders
 from locant.training.recipe import apply_overrides
 from locant.translation import Translator
 
@@ -150,52 +147,17 @@ def test_one_direction_is_evaluated_and_translated_by_its_languages(finished, ca
     assert "must be told the source language" in capsys.readouterr().err
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("changes", [["tokenizer.sampling=0.2"], ["corpus.layout=marian"]], ids=str)
-def test_a_resumed_run_is_exact(data, changes, tmp_path):
-    changes = [*changes, "training.validate_every=5", "training.validation_sentences=6"]
-    recipe = Recipe.parse(apply_overrides(data, [*changes, "training.steps=10"]))
-    short = Recipe.parse(apply_overrides(data, [*changes, "training.steps=5"]))
-    train(recipe, tmp_path / "whole")
-    train(short, tmp_path / "parts")
-    resume_training(tmp_path / "parts", ["training.steps=10"])
-    assert read_without_times(tmp_path / "parts") == read_without_times(tmp_path / "whole")
-    weights = [
-        load_file(checkpoint_folders(tmp_path / name)[-1] / "weights.safetensors") for name in ("whole", "parts")
-    ]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-
-
-def read_without_times(run: Path) -> list[dict]:
-    kinds = ("training", "validation")
-    clock = ("seconds", "tokens_per_second")
-    rows = [row for row in read_metrics(run) if row["kind"] in kinds]
-    return [{key: value for key, value in row.items() if key not in clock} for row in rows]
-
-
 @pytest.mark.parametrize(
     ("pairs", "more", "message"),
     [
-        (["en-de"], {"directions": ["en-fr"]}, "no text for the direction en-fr"),
         (
             ["en-de", "en-fr"],
             {"directions": ["de-fr"]},
             "no text for the direction de-fr.*en-de, de-en",
         ),
-        (
-            ["en-de", "en-fr"],
-            {"zero_shot": ["fr-de"]},
-            "no text for the direction fr-de",
-        ),
-        (["en-de", "en-fr"], {"directions": ["fr-de"]}, "no text for the direction fr-de"),
         (["en-de"], {"zero_shot": ["en-de", "de-en"]}, "No direction is left to train on"),
         (["en-de"], {"directions": ["en-de"], "zero_shot": ["en-de"]}, "in both 'directions' and 'zero_shot'"),
         (["en-de"], {"directions": ["de-en"], "zero_shot": ["en-de"]}, "translates from 'en', which no trained"),
-        (
-            ["en-de", "en-fr"],
-            {"directions": ["en-de"], "zero_shot": ["en-fr"]},
-            "translates into 'fr', which no trained direction does",
-        ),
     ],
 )
 def test_directions_that_cannot_be_are_named(texts, pairs, more, message):
@@ -208,10 +170,9 @@ def test_directions_that_cannot_be_are_named(texts, pairs, more, message):
     [({}, "source"), ({"source_language": "en"}, "target"), ({"target_language": "de"}, "source")],
 )
 def test_fine_tuning_on_text_without_languages_says_where_they_go(finished, texts, languages, missing):
-    """Options of `locant translate` are none of `locant train`."""
     train_on = {"source": str(texts / "train.en-de.en"), "target": str(texts / "train.en-de.de")}
     recipe = {"corpus": {"kind": "files", "train": train_on, **languages}, "training": {"steps": 1}}
-    with pytest.raises(ConfigError, match=f"the {missing} language of the corpus 'files .*', by {missing}_language of"):
+    with pytest.raises(ConfigError, match=f"The corpus 'files .*must be told the {missing} language"):
         plan_training(recipe, start_from=finished)
 
 

@@ -113,7 +113,7 @@ def curve(run: Path) -> list[tuple[float, ...]]:
         {"optimizer": "muon", "weight_decay": 0.01},
         {"optimizer": "schedule_free", "schedule": "constant"},
         {"ema_decay": 0.9},
-        {"r_drop": 2.0, "gradient_accumulation_steps": 3, "accumulation_warmup": 0.5},
+        {"r_drop": 2.0, "gradient_accumulation_steps": 3},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -148,7 +148,7 @@ def test_two_processes_with_each_optimiser(recipe_data, tmp_path):
 
 @pytest.mark.parametrize("name", ["adamw", "muon", "schedule_free"])
 def test_what_is_restored_lies_where_its_weights_are(name):
-    """Counters too: a fused AdamW refuses them elsewhere. The device without memory stands for a GPU."""
+    """Counters too: a fused AdamW refuses them elsewhere. The device without memory is in the place of a GPU."""
     if name == "schedule_free":
         pytest.importorskip("schedulefree")
     model = tiny_model(12)

@@ -144,7 +144,6 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(recipe_data, finish
     ("change", "shows"),
     [
         (lambda state: state["progress"].update(batch=state["progress"]["batch"] + 8), False),
-        (lambda state: state.update(format=2), False),
         (lambda state: state["progress"].update(step="x"), True),
         (lambda state: state["progress"].update(step=31), True),
         (lambda state: state["progress"].update(target_tokens=10**30), True),
@@ -212,9 +211,6 @@ def test_a_finished_run_gets_its_model_back(recipe_data, tmp_path, steps):
         flip(path)
     resume_training(run)  # an intact model stays, as in runs of earlier versions, which kept no snapshot of it
     assert file_digest(run / "model.safetensors") == best
-    (run / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError):
-        resume_training(run)
 
 
 @pytest.mark.parametrize(
@@ -234,33 +230,16 @@ def test_a_damaged_cache_is_not_trained_on_and_can_be_made_anew(recipe_data, tmp
     assert_same(run, whole)
 
 
-@pytest.mark.parametrize("name", ["environment.json", "data.json", "metrics.jsonl"])
-def test_records_that_inform_stop_no_run(finished, recipe_data, tmp_path, caplog, name):
+def test_records_that_inform_stop_no_run(finished, recipe_data, tmp_path):
     for damage in ("cut", "missing"):
         run = tmp_path / damage
         shutil.copytree(finished, run)
-        DAMAGES[damage](run / name)
-        caplog.clear()
-        with caplog.at_level(logging.WARNING, "locant"):
-            resume_training(run, training={"steps": 31})
-            said = [record.getMessage() for record in caplog.records if name in record.getMessage()]
-            assert len(said) == (name != "data.json" or damage == "cut"), said
-            assert rows(run, "training")[-1][0] == 31
-            caplog.clear()
-            resume_training(run, training={"steps": 32})
-            assert not [record for record in caplog.records if name in record.getMessage()], "it is whole again"
-
-
-def test_damaged_rows_of_metrics_cost_no_others(finished, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    lines = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    for number, row in ((3, b"\xff\n"), (5, b"[1]\n"), (7, b'{"step": "x", "kind": "training"}\n'), (9, b"{}\n")):
-        lines[number] = row
-    (run / "metrics.jsonl").write_bytes(b"".join(lines))
-    resume_training(run, training={"steps": 31})
-    assert [row["step"] for row in read_metrics(run) if row["kind"] == "training"][-2:] == [30, 31]
-    assert len((run / "metrics.jsonl").read_bytes().splitlines()) >= len(lines) - 4
+        for name in ("environment.json", "data.json", "metrics.jsonl"):
+            DAMAGES[damage](run / name)
+        resume_training(run, training={"steps": 31})
+        assert rows(run, "training")[-1][0] == 31
+        assert json.loads((run / "data.json").read_text())["train_pairs"] == 600
+        assert json.loads((run / "environment.json").read_text())["step"] == 30
 
 
 def test_a_run_without_its_prepared_text_keeps_its_vocabulary(recipe_data, corpus, finished, tmp_path):
@@ -284,14 +263,14 @@ def test_one_command_begins_or_goes_on(recipe_data, finished, tmp_path, capsys):
     command = ["train", str(recipe), "--output", str(run), "--resume-if-exists"]
     assert main([*command, "--steps", "10"]) == 0
     assert main(command) == 0
-    assert "goes on with training.steps 30 instead of 10; that changes how long it trains" in capsys.readouterr().err
+    assert "goes on with training.steps 30 instead of 10." in capsys.readouterr().err
     before = read_metrics(run)
     assert rows(run, "training") == rows(finished, "training")
     assert main(command) == 0
     assert read_metrics(run) == before
     assert main([*command, "batches.tokens=512"]) == 2
     said = capsys.readouterr().err
-    assert "has begun with batches.tokens 256 and keeps it: its place in the text is counted in batches" in said
+    assert "has begun with batches.tokens 256 and keeps it." in said
     assert main(["train", str(recipe), "--output", str(run)]) == 1
     assert "--resume-if-exists begins or goes on" in capsys.readouterr().err
     sessions = json.loads((run / "environment.json").read_text())
@@ -309,10 +288,10 @@ def test_one_command_begins_or_goes_on(recipe_data, finished, tmp_path, capsys):
     [
         (
             {"seed": 2},
-            r"begun with seed 1 and keeps it: its weights and the order.*What may change when",
+            r"begun with seed 1 and keeps it.*What may change when",
         ),
-        ({"model": {"d_model": 64}}, r"begun with model.d_model 32 and keeps it: its checkpoint holds"),
-        ({"training": {"r_drop": 1.0}}, r"begun with training.r_drop 0 and keeps it: it is to be the same training"),
+        ({"model": {"d_model": 64}}, r"begun with model.d_model 32 and keeps it"),
+        ({"training": {"optimizer": "muon"}}, r"begun with training.optimizer adamw and keeps it"),
         ({"training": {"stpes": 3}}, r"unknown key 'training.stpes'. Did you mean 'steps'"),
     ],
 )

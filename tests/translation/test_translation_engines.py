@@ -9,7 +9,7 @@ from small_models import build
 from with_kernels import needs_compiler
 
 from locant.errors import CheckpointError, ConfigError, MissingExtraError, UsageError
-from locant.kernels.library import Kernel, Library
+from locant.kernels.library import Library
 from locant.models import DecodingSettings
 from locant.translation import CompiledEngine, PyTorchEngine, Translator, fastest_engine, load_translator, supports
 
@@ -62,7 +62,7 @@ def test_auto_takes_the_fastest_that_can_and_says_why_not_elsewhere(run, joint, 
 def test_auto_without_a_compiler_and_without_ctranslate2(run, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("locant.translation.compiled.KERNEL", Kernel({}, Library()))
+    monkeypatch.setattr("locant.translation.compiled.LIBRARY", Library())
     translator, engine = load_translator(run, engine="auto", device="cpu")
     assert translator.engine.name == "CTranslate2, float32"
     assert engine.startswith("CTranslate2, float32, because: C++ kernels need a C++ compiler")

@@ -107,8 +107,7 @@ def _devices() -> list[dict[str, Any]]:
 
 def _kernels() -> dict[str, Any]:
     from locant import kernels
-    from locant.kernels.library import built_path, find_compiler
-    from locant.kernels.variants import choose
+    from locant.kernels.library import built_path, choose, find_compiler
 
     compiler, version = find_compiler(), None
     if compiler is not None:

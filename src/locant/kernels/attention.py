@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.kernels.library import Kernel, require_done
+from locant.kernels.library import LIBRARY, require_done
 from locant.kernels.operator import no_gradient, of_first_alone, operator
 from locant.kernels.tensors import DTYPES, address, always, int64s, is_usable, suits_kernels
 
@@ -21,7 +21,7 @@ LONGEST = {torch.float32: 64, torch.bfloat16: 128}
 
 _LANES = 16  # The widest vector of the kernel.
 _SETTINGS = (ctypes.c_int, ctypes.c_float, ctypes.c_int)
-KERNEL = Kernel(
+LIBRARY.declare(
     {
         "locant_attention": ([*[ctypes.c_void_p] * 5, *_SETTINGS], ctypes.c_char_p),
         "locant_attention_backward": ([*[ctypes.c_void_p] * 8, *_SETTINGS], ctypes.c_char_p),
@@ -115,7 +115,7 @@ def _reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = 
         and (batch, heads, features) == (k.shape[0], k.shape[1], k.shape[3])
         and q.stride(3) == k.stride(3) == v.stride(3) == 1
         and (mask is None or (mask.shape == (batch, 1, 1, keys) and mask.dtype == torch.bool and mask.is_cpu))
-        and is_usable(KERNEL)
+        and is_usable()
     )
 
 
@@ -173,7 +173,7 @@ def _call(
     work = int64s(*sizes, address(mask) or 0, causal, probabilities.data_ptr())
     tensors = [int64s(x.data_ptr(), *x.stride()[:3]) for x in heads]
     settings = q.dtype == torch.bfloat16, _scale(q), torch.get_num_threads()
-    require_done(getattr(KERNEL.library, name)(work, *tensors, *settings))
+    require_done(getattr(LIBRARY.load(), name)(work, *tensors, *settings))
 
 
 def _scale(q: Tensor) -> float:

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError
-from locant.kernels.library import Kernel, require_done
+from locant.kernels.library import LIBRARY, require_done
 from locant.kernels.operator import no_gradient, of_first_alone, operator
 from locant.kernels.tensors import DTYPES, address, int64s, is_usable, suits_kernels
 
@@ -29,7 +28,7 @@ _Type: TypeAlias = torch.dtype
 
 _ADDRESSES = [ctypes.c_void_p] * 8
 _FLAGS = (ctypes.c_int, ctypes.c_int)
-KERNEL = Kernel(
+LIBRARY.declare(
     {
         "locant_layer_norm": ([*_ADDRESSES, ctypes.c_float, ctypes.c_float, *_FLAGS], ctypes.c_char_p),
         "locant_layer_norm_backward": ([*_ADDRESSES, ctypes.c_float, *_FLAGS], ctypes.c_char_p),
@@ -55,7 +54,7 @@ def _fits(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tenso
         and _scales(weight, shape[-1])
         and _scales(bias, shape[-1])
         and (residual is None or (residual.dtype == x.dtype and residual.shape == shape and residual.is_cpu))
-        and is_usable(KERNEL)
+        and is_usable()
     )
 
 
@@ -72,9 +71,6 @@ def layer_norm(
     that many of :data:`CHANCES` elements of ``x`` are ``dropped``.
 
     Returns ``[..., E]``, under autocast in the lower precision.
-
-    Raises:
-        ConfigError: No elements are kept, or fewer than none are dropped.
     """
     seed, dtype = random_words() if dropped else None, x.dtype
     if dtype == torch.float32 and torch.is_autocast_enabled("cpu"):
@@ -93,18 +89,6 @@ def random_words(*shape: int) -> Tensor:
     return torch.empty(shape, dtype=torch.int64, device="cpu").random_(-(2**63), None)
 
 
-def scale_of(dropped: int, seed: Tensor | None) -> float:
-    """Return what the elements that are kept are multiplied by.
-
-    ConfigError where there is no such dropout, or it has no seed, which is as from :func:`random_words`.
-    """
-    if not 0 <= dropped < CHANCES:
-        raise ConfigError(f"Dropout takes 0 to {CHANCES - 1} of {CHANCES} elements, not {dropped}.")
-    if dropped and seed is None:
-        raise ConfigError(f"Dropout of {dropped} of {CHANCES} elements needs a seed.")
-    return CHANCES / (CHANCES - dropped)
-
-
 def keeps(seed: Tensor, shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
     """Return which elements of a tensor the kernels keep, boolean of its shape: the same, by PyTorch's operations."""
     size = shape.numel()
@@ -118,13 +102,10 @@ def keeps(seed: Tensor, shape: torch.Size, dropped: int, device: torch.device) -
 
 
 def drop(x: Tensor, seed: Tensor | None, dropped: int) -> Tensor:
-    """Return ``x`` with dropout of the elements that the kernels drop, by PyTorch's operations; see :func:`keeps`.
-
-    Raises:
-        ConfigError: As in :func:`scale_of`.
-    """
-    scale = scale_of(dropped, seed)
-    return torch.where(keeps(seed, x.shape, dropped, x.device), x * scale, 0.0) if seed is not None and dropped else x
+    """Return ``x`` with dropout of the elements that the kernels drop, by PyTorch's operations; see :func:`keeps`."""
+    if seed is None or not dropped:
+        return x
+    return torch.where(keeps(seed, x.shape, dropped, x.device), x * (CHANCES / (CHANCES - dropped)), 0.0)
 
 
 def _signed(number: int) -> int:
@@ -139,14 +120,13 @@ def _shifted(number: Tensor, by: int) -> Tensor:
 def _kernel(
     x: Tensor, residual: _Maybe, weight: Tensor, bias: Tensor, seed: _Maybe, dropped: int, epsilon: float, dtype: _Type
 ) -> _Three:
-    scale = scale_of(dropped, seed)
     out, normalised = (x.new_empty(x.shape, dtype=dtype) for _ in range(2))
     found = out, normalised, x.new_empty(x.shape[:-1], dtype=torch.float32)
     # Copies must outlive the call.
     given = [None if part is None else part.contiguous() for part in (x, residual, weight, bias)]
     small = x.dtype == torch.bfloat16, dtype == torch.bfloat16
-    places = map(address, (*given, *found))
-    require_done(KERNEL.library.locant_layer_norm(_work(x, seed, dropped), *places, scale, epsilon, *small))
+    places, scale = map(address, (*given, *found)), CHANCES / (CHANCES - dropped)
+    require_done(LIBRARY.load().locant_layer_norm(_work(x, seed, dropped), *places, scale, epsilon, *small))
     return found
 
 
@@ -189,14 +169,14 @@ def _gradients(ctx: Any, outer: Tensor | None, *_: None) -> tuple[Tensor | None,
 def _kernel_backward(
     outer: Tensor, rows: Tensor, inverse: Tensor, weight: Tensor, seed: _Maybe, dropped: int, apart: bool, dtype: _Type
 ) -> _Three:
-    scale = scale_of(dropped, seed)
+    scale = CHANCES / (CHANCES - dropped)
     outer, weight = outer.contiguous(), weight.contiguous()  # copies must outlive the call
     of_x = outer.new_empty(outer.shape, dtype=dtype)
     of_residual = outer.new_empty(outer.shape if apart else 0, dtype=dtype)
     sums = outer.new_zeros(torch.get_num_threads(), 2, outer.shape[-1], dtype=torch.float32)
     places = map(address, (outer, rows, inverse, weight, of_x, of_residual if apart else None, sums))
     small = dtype == torch.bfloat16, outer.dtype == torch.bfloat16
-    require_done(KERNEL.library.locant_layer_norm_backward(_work(outer, seed, dropped), *places, scale, *small))
+    require_done(LIBRARY.load().locant_layer_norm_backward(_work(outer, seed, dropped), *places, scale, *small))
     return of_x, of_residual, sums.sum(0)
 
 
@@ -218,12 +198,7 @@ def _reads_backward(outer: Tensor, normalised: Tensor, inverse: Tensor, weight: 
     for x, shape, kept_in in ((normalised, outer.shape, outer.dtype), (inverse, outer.shape[:-1], torch.float32)):
         if not (x.is_cpu and (x.shape, x.dtype) == (shape, kept_in) and x.is_contiguous()):
             return False
-    return (
-        outer.is_cpu
-        and (rest[-1], outer.dtype) in _PRECISIONS
-        and _fits(outer, None, weight, weight)
-        and KERNEL.usable()
-    )
+    return outer.is_cpu and (rest[-1], outer.dtype) in _PRECISIONS and _fits(outer, None, weight, weight)
 
 
 def _work(x: Tensor, seed: Tensor | None, dropped: int) -> Any:

@@ -10,7 +10,7 @@ from locant.kernels.operator import OPERATORS
 
 __all__ = ["OPERATORS", "decompositions"]
 
-for _name in ("attention", "cross_entropy", "layer_norm", "projected_cross_entropy", "rotation"):
+for _name in ("attention", "layer_norm", "projected_cross_entropy", "rotation"):
     import_module(f"locant.kernels.{_name}")
 
 

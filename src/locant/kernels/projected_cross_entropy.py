@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from locant.kernels import cross_entropy as kernel
+from locant.kernels.library import LIBRARY, require_done
 from locant.kernels.operator import no_gradient, of_first_alone, operator
-from locant.kernels.tensors import lack_rules
+from locant.kernels.tensors import is_usable, lack_rules, suits_kernels
 
 # Logits held at a time: enough for full-speed matrix products and few sums of the weight's gradient, few enough to stay
 # near the caches.
 CHUNK_BYTES = 32 << 20
+
+_ADDRESS, _COUNT, _NUMBER, _ERROR = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_char_p
+LIBRARY.declare(
+    {
+        "locant_cross_entropy": (
+            [_ADDRESS, _NUMBER, _ADDRESS, _COUNT, _COUNT, ctypes.c_float, _NUMBER, _ADDRESS, _NUMBER],
+            _ERROR,
+        ),
+        "locant_accumulate": ([_ADDRESS, _ADDRESS, _COUNT, _NUMBER], _ERROR),
+    },
+)
 
 
 def _in_chunks(
@@ -35,7 +47,7 @@ def _in_chunks(
         for start in range(0, len(labels), size):
             part = slice(start, start + size)
             h = seen[part]
-            losses, gradient = _cross_entropy(h @ matrix.T, labels[part], smoothing, trains)
+            losses, gradient = cross_entropy(h @ matrix.T, labels[part], smoothing=smoothing, trains=trains)
             sums += losses
             if gradient is None:
                 continue
@@ -111,22 +123,48 @@ _LOSS = operator(
 
 
 def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
-    """Add a matrix product to a total, which may be of higher precision."""
+    """Add a matrix product to a total, which may be of higher precision.
+
+    The kernel adds bfloat16 to float32, where PyTorch would first make a float32 copy.
+    """
     if one.dtype == total.dtype:
         total.addmm_(one, other)
+        return
+    product = one @ other
+    types, laid_out = (total.dtype, product.dtype), total.is_contiguous() and product.is_contiguous()
+    if types == (torch.float32, torch.bfloat16) and laid_out and suits_kernels(total, product) and is_usable():
+        places = product.data_ptr(), total.data_ptr(), total.numel()
+        require_done(LIBRARY.load().locant_accumulate(*places, torch.get_num_threads()))
     else:
-        kernel.accumulate(total, one @ other)
+        total += product
 
 
-def _cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, trains: bool) -> tuple[Tensor, Tensor | None]:
+def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, trains: bool) -> tuple[Tensor, Tensor | None]:
     """Return the smoothed loss and the negative log-likelihood ``[2]``, and the gradient ``[R, V]`` of the former.
 
-    The logits ``[R, V]``, float32 or bfloat16, are used up: the gradient, of the same dtype, may lie in their place.
+    The logits ``[R, V]`` are used up: the gradient, of the same dtype, may lie in their place. It is ``None`` unless
+    the loss ``trains`` something.
+
+    Raises:
+        ConfigError: A label ``[R]``, int64, is outside the vocabulary.
+        MemoryError: Memory does not suffice.
     """
-    if kernel.serves(logits):
-        sums = kernel.cross_entropy(logits, labels, smoothing=smoothing, gradient=trains)
+    if suits_kernels(logits) and logits.is_contiguous() and labels.dtype == torch.int64 and is_usable():
+        sums, labels = logits.new_zeros(2, dtype=torch.float64), labels.contiguous()
+        places = logits.data_ptr(), logits.dtype == torch.bfloat16, labels.data_ptr(), *logits.shape
+        work = *places, smoothing, trains, sums.data_ptr(), torch.get_num_threads()
+        require_done(LIBRARY.load().locant_cross_entropy(*work))
         return sums, logits if trains else None
-    return kernel.plain_cross_entropy(logits, labels, smoothing=smoothing, gradient=trains)
+    dtype, logits = logits.dtype, logits.float()
+    y, even = labels.unsqueeze(1), smoothing / logits.shape[1]
+    log_probabilities = torch.log_softmax(logits, dim=-1)
+    nll = -log_probabilities.gather(1, y).sum(dtype=torch.float64)
+    loss = (1 - smoothing) * nll - even * log_probabilities.sum(dtype=torch.float64)
+    if not trains:
+        return torch.stack((loss, nll)), None
+    found = log_probabilities.exp_().sub_(even)
+    found.scatter_add_(1, y, found.new_full((1, 1), smoothing - 1).expand_as(y))
+    return torch.stack((loss, nll)), found.to(dtype)
 
 
 def projected_cross_entropy(

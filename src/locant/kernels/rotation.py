@@ -9,15 +9,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from locant.kernels.library import Kernel, require_done
+from locant.kernels.library import LIBRARY, require_done
 from locant.kernels.operator import operator
 from locant.kernels.tensors import DTYPES, is_usable, suits_kernels
 
 _ARGUMENTS = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int)
 _FUNCTIONS = {torch.float32: "locant_rotate_float32", torch.bfloat16: "locant_rotate_bfloat16"}
-KERNEL = Kernel(
-    dict.fromkeys(_FUNCTIONS.values(), (_ARGUMENTS, ctypes.c_char_p)),
-)
+LIBRARY.declare(dict.fromkeys(_FUNCTIONS.values(), (_ARGUMENTS, ctypes.c_char_p)))
 
 
 def serves(features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, of_any_size: bool = False) -> bool:
@@ -54,7 +52,7 @@ def _kernel(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: b
             return _plain(features, cosine, sine, interleaved)
         numbers += (x.data_ptr(), out.data_ptr(), *addresses, *x.shape, pairs)
         numbers += (*x.stride()[:3], *steps, *tables)
-    function = getattr(KERNEL.library, _FUNCTIONS[features[0].dtype])
+    function = getattr(LIBRARY.load(), _FUNCTIONS[features[0].dtype])
     works = array("q", numbers)
     require_done(function(works.buffer_info()[0], len(features), interleaved, torch.get_num_threads()))
     return rotated
@@ -98,7 +96,7 @@ def _fit(features: Sequence[Tensor], cosine: Tensor, sine: Tensor) -> bool:
     fit = len(shape) in (2, 4)
     for x in features:
         fit = fit and x.dtype == dtype and _fits(x, shape)
-    return fit and is_usable(KERNEL)
+    return fit and is_usable()
 
 
 def _fits(x: Tensor, table: torch.Size) -> bool:

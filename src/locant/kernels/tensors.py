@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
-from locant.kernels.library import Kernel
+from locant.kernels.library import LIBRARY
 from locant.kernels.operator import is_under_transforms
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -41,13 +41,13 @@ def lack_rules(*tensors: Tensor) -> bool:
     return is_under_transforms() or any(unpack_dual(x).tangent is not None for x in tensors)  # type: ignore[no-untyped-call]
 
 
-def is_usable(kernel: Kernel) -> bool:
-    """Return whether a kernel can be used.
+def is_usable() -> bool:
+    """Return whether kernels can be used.
 
-    Compilers and exporters, which cannot trace loading, take it for usable until loading has failed: their operators
-    load it, or do without.
+    Compilers and exporters, which cannot trace loading, take them for usable until loading has failed: operators load
+    them, or do without.
     """
-    return kernel.expected() if torch.compiler.is_compiling() else kernel.usable()
+    return LIBRARY.expected() if torch.compiler.is_compiling() else LIBRARY.usable()
 
 
 def address(x: Tensor | None) -> int | None:

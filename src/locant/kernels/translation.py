@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 
-from locant.kernels.library import Kernel
+from locant.kernels.library import LIBRARY
 
 PRECISIONS = ("float32", "bfloat16", "int8")
 """Types of weights; their inputs are rounded likewise. int8 has a scale for each output and for each row of inputs.
 Sums and all other arithmetic are float32."""
 
 _ADDRESS, _COUNT, _NUMBER, _ERROR = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_char_p
-KERNEL = Kernel(
+LIBRARY.declare(
     {
         "locant_supports": ([_COUNT], _NUMBER),
         "locant_engine": ([*[_ADDRESS] * 3, _COUNT, _ADDRESS, _COUNT, *[_ADDRESS] * 3], _ERROR),
@@ -43,7 +43,7 @@ def supports(precision: str) -> bool:
         ConfigError: Kernels are switched off, there is no C++ compiler, it fails, or the cache folder cannot be
             written.
     """
-    return bool(KERNEL.require().locant_supports(PRECISIONS.index(precision)))
+    return bool(LIBRARY.require().locant_supports(PRECISIONS.index(precision)))
 
 
 def nanoseconds(seconds: float) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -16,8 +15,6 @@ from locant.training.checkpoint import ValidationScores
 
 if TYPE_CHECKING:
     from locant.training.defaults import Choice, TrainingPlan
-
-_logger = logging.getLogger("locant")
 
 
 @dataclass(frozen=True)
@@ -159,24 +156,17 @@ class TrainingCallback:
 
 
 class MetricsLog:
-    """Appends rows to ``metrics.jsonl`` and, where it is installed, to TensorBoard; ``rows`` says how many there are.
+    """Appends rows to ``metrics.jsonl`` and, where it is installed, to TensorBoard.
 
-    Rows after ``step``, written by a session that was killed before its next checkpoint, are removed. Where it is known
-    how many there were until then, a warning says when some are missing.
+    Rows after ``step``, written by a session that was killed before its next checkpoint, are removed.
     """
 
-    def __init__(self, run: Path, step: int, rows: int | None = None) -> None:
+    def __init__(self, run: Path, step: int) -> None:
         self.path = run / "metrics.jsonl"
-        kept: list[dict[str, Any]] = []
         if self.path.exists():
             # The last row is that of the average, which is made again.
             kept = [row for row in read_metrics(run) if (row["step"], row["kind"] == "average") <= (step, False)]
             write_text(self.path, "".join(json.dumps(row) + "\n" for row in kept))
-        self.rows = len(kept)
-        if rows is not None and self.rows < rows:
-            _logger.warning(
-                f"{self.path} has lost {rows - self.rows} of its {rows} rows. Training goes on without them."
-            )
         self._writer = None
         if find_spec("tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
@@ -186,7 +176,6 @@ class MetricsLog:
     def write(self, kind: str, row: dict[str, Any]) -> None:
         """Append one row; ``kind`` is ``training`` or ``validation``."""
         append_line(self.path, json.dumps({"kind": kind, **row}))
-        self.rows += 1
         if self._writer:
             for name, value in row.items():
                 for part, number in value.items() if isinstance(value, dict) else [(None, value)]:

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import json
 import logging
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -40,8 +38,6 @@ _logger = logging.getLogger("locant")
 
 _KEPT = 2
 _FORMAT = 1
-_FORMAT_OF_PARTS = 2
-"""Format of earlier versions, where each process wrote its part of a sharded model. It is only read."""
 _WEIGHTS, _OPTIMIZER, STATE_FILE = "weights.safetensors", "optimizer.safetensors", "state.json"
 
 
@@ -104,7 +100,6 @@ class Progress(LoopProgress):
         validation_seconds: How long it took.
         averaged: Updates that the moving average of the weights has taken in, where there is one; those of a parent
             whose optimiser is kept are counted.
-        rows: Rows that the log of metrics has; ``None`` where an earlier version did not count them.
     """
 
     epoch: Count = 0
@@ -120,7 +115,6 @@ class Progress(LoopProgress):
     validation_ended: float = 0.0
     validation_seconds: float = 0.0
     averaged: Count = 0
-    rows: int | None = None
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:
@@ -135,7 +129,7 @@ class Checkpoint:
 
     ``optimizer`` also holds random states and the moving average of the weights. ``evaluated`` says whether the weights
     are those that are validated and published; a schedule-free optimiser computes gradients at others. Of one that was
-    found in a ``folder`` on the disk, the tensors are there when it is read.
+    found in a ``folder``, :meth:`read` brings the tensors.
     """
 
     weights: dict[str, Tensor]
@@ -147,8 +141,7 @@ class Checkpoint:
     def read(self) -> Checkpoint:
         """Return it with the tensors that its folder holds."""
         assert self.folder is not None
-        weights, optimizer = _tensors(self.folder)
-        return replace(self, weights=weights, optimizer=optimizer)
+        return replace(self, weights=load_file(self.folder / _WEIGHTS), optimizer=load_file(self.folder / _OPTIMIZER))
 
 
 AVERAGE = "average/"
@@ -226,7 +219,7 @@ def write_state(
 def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`write_state` wrote, and verify it; raises CheckpointError where it is damaged."""
     about = _verified(folder)
-    return *_tensors(folder), about
+    return load_file(folder / _WEIGHTS), load_file(folder / _OPTIMIZER), about
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -234,10 +227,10 @@ def read_about(folder: Path) -> dict[str, Any]:
     state = read_json(folder / STATE_FILE)
     if not isinstance(state, dict) or not isinstance(state.get("format", 1), int):
         raise _damaged(folder, f"{STATE_FILE} is not what was written")
-    if state.get("format", 1) > _FORMAT_OF_PARTS:
+    if state.get("format", 1) != _FORMAT:
         raise CheckpointError(
-            f"The checkpoint {folder} has format {state['format']}, of a later version of Locant; this one reads "
-            f"formats up to {_FORMAT_OF_PARTS}."
+            f"The checkpoint {folder} has format {state['format']}, of another version of Locant; this one reads "
+            f"format {_FORMAT}."
         )
     if not isinstance(state.get("sha256", {}), dict):
         raise _damaged(folder, f"{STATE_FILE} is not what was written")
@@ -251,30 +244,6 @@ def _verified(folder: Path) -> dict[str, Any]:
         if not (folder / name).is_file() or file_digest(folder / name) != digest:
             raise _damaged(folder, f"{name} is missing or differs from what was written")
     return state
-
-
-def _tensors(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return weights, and what else is kept, of a state."""
-    if not (folder / "parts").is_dir():
-        return load_file(folder / _WEIGHTS), load_file(folder / _OPTIMIZER)
-    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader  # takes seconds to import
-    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
-    from torch.distributed.checkpoint.state_dict_loader import load
-
-    reader = HuggingFaceStorageReader(str(folder / "parts"))
-    stored = reader.read_metadata().state_dict_metadata.items()
-    tensors = {
-        path: torch.empty(each.size, dtype=each.properties.dtype)
-        for path, each in stored
-        if isinstance(each, TensorStorageMetadata)
-    }
-    with warnings.catch_warnings():
-        # It is what is wanted here.
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
-        load(tensors, storage_reader=reader, no_dist=True)
-    weights = {path.removeprefix("weights/"): each for path, each in tensors.items() if path.startswith("weights/")}
-    others = {path: each for path, each in tensors.items() if not path.startswith("weights/")}
-    return weights, {**others, **load_file(folder / _OPTIMIZER)}
 
 
 def _damaged(folder: Path, how: str) -> CheckpointError:

@@ -99,14 +99,11 @@ _FILLED = 0.93
 """Share of a batch that is no padding."""
 _OFTEN, _OFTEN_SHARE = 1000, 0.05
 """Training sentences, and share of all of them where that is fewer, that make a length one which was seen often."""
-_ROWS = 1 << 20
-"""Rows that are looked at at once, so that a large text needs no memory."""
 _LEAST_USUAL = 24
 """Tokens that a sentence of a document may have in any case: parts would be too short to be understood."""
 _TIMED_UPDATES = 2
 _MOST_PASSES, _MOST_OF_NEW = 50, 200
 """Passes over the text beyond which fine-tuning, and the training of a new model, are told to be shorter."""
-_SMALL_BATCH = 1024
 _BASE_MEMORY = 450e6
 """Bytes of Python, PyTorch and the tokenised text's buffers, whatever the model."""
 
@@ -273,21 +270,13 @@ class _Planner:
             statistics = token_statistics(text, settings, tokenizers)
         longest = next((limit for limit in (128, 256, 512) if statistics.longest <= limit), 1024)
         reason = f"99.5% of the sentences have at most {statistics.longest} tokens"
-        options = self._get("model.position_options") or {}
-        kinds = (self._get("model.kinds") or {}).items()
-        for key, most in (
-            ("batches.tokens", self._get("batches.tokens")),
-            ("model.position_options.max_positions", options.get("max_positions")),
-            *(
-                (
-                    f"model.kinds.{name}.position_options.max_positions",
-                    kind.get("position_options", {}).get("max_positions"),
-                )
-                for name, kind in kinds
-            ),
-        ):
+        limits = {
+            "batches.tokens": self._get("batches.tokens"),
+            "the model's max_positions": self._recipe().max_positions(),
+        }
+        for what, most in limits.items():
             if most and most < longest:
-                longest, reason = most, f"{key} is {most}"
+                longest, reason = most, f"{what} is {most}"
         self._choose("max_tokens", longest, reason)
         return statistics
 
@@ -320,10 +309,7 @@ class _Planner:
             return self._measured()
         self._choose("model.norm", "pre", "it trains at any depth and learning rate")
         if not model.keys() & _POSITIONS:
-            if self._rotates():
-                self._choose("model.position", "rotary", "learns more in the same time than sinusoids")
-            else:
-                self._choose("model.position", "sinusoidal", "heads of an odd width cannot be turned in pairs")
+            self._choose("model.position", "rotary", "learns more in the same time than sinusoids")
         if model.keys() & _SIZES:
             return self._measured()
         text = self._text_tokens()
@@ -409,18 +395,6 @@ class _Planner:
     def _is_transformer(self) -> bool:
         return self._get("model.architecture") in (None, "transformer")
 
-    def _rotates(self) -> bool:
-        """Whether the features of a head can be turned in pairs."""
-        model = self._data["model"]
-        if model.keys() & _SIZES:
-            config = self._model()
-            assert isinstance(config, TransformerConfig)
-            return config.blocks().head_features % 2 == 0
-        heads = model.get("heads")
-        if size := model.get("head_size"):
-            return size % 2 == 0
-        return heads is None or all(shape.d_model // heads % 2 == 0 for shape in SHAPES)
-
     def _optimizer(self, width: int) -> OptimizerName:
         """Return the optimiser of a model of some width; a learning rate that is given was meant for AdamW."""
         given: OptimizerName | None = self._get("training.optimizer")
@@ -466,7 +440,7 @@ class _Planner:
     def _recipe(self) -> Recipe:
         data = self._data
         if "tokens" not in data.get("batches", {}):  # not chosen yet
-            data = merged(data, {"batches": {"tokens": max(4096, self._get("max_tokens"))}})
+            data = merged(data, {"batches": {"tokens": max(4096, self._get("max_tokens") or 0)}})
         return Recipe.parse(data, "recipe")
 
     def _target_tokens(self, speed: float | None = None) -> float:
@@ -487,9 +461,8 @@ class _Planner:
         return self._batches_of_update() * text / math.ceil(text / full)
 
     def _batches_of_update(self) -> float:
-        """Return the batches of an update, the mean of those that rise from one to the number that is given."""
-        most = self._get("training.gradient_accumulation_steps") or 1
-        return float(most - (most - 1) / 2 * (self._get("training.accumulation_warmup") or 0.0))
+        """Return the batches of an update."""
+        return float(self._get("training.gradient_accumulation_steps") or 1)
 
     def _text_tokens(self) -> float:
         """Return the target tokens of the text that is drawn from."""
@@ -522,10 +495,8 @@ def choose_usual_length(recipe: Recipe, train: TokenCache) -> tuple[Recipe, tupl
     counts, end = np.zeros(train.max_tokens, np.int64), 0
     for part in train.parts:
         begin, end = end, end + part.pairs
-        for first in range(begin, end, _ROWS):
-            # Rows hold what says the languages, which no sentence of a document has.
-            lengths = train.source.lengths[first : min(end, first + _ROWS)] - len(part.prefixes.source)
-            counts += np.bincount(lengths, minlength=len(counts))
+        # Rows hold what says the languages, which no sentence of a document has.
+        counts += np.bincount(train.source.lengths[begin:end] - len(part.prefixes.source), minlength=len(counts))
     often = max(1, min(_OFTEN, round(_OFTEN_SHARE * end)))
     as_long = counts[::-1].cumsum()[::-1]
     seen = int(np.flatnonzero(as_long >= often)[-1])
@@ -621,27 +592,20 @@ def training_warnings(
     found = []
     limit, needed = usable_memory(device) if device else None, memory_needed(config, settings, batch_tokens)
     if device and limit is not None and needed > limit:
-        if memory_needed(config, settings, min(batch_tokens, _SMALL_BATCH)) <= limit:
-            lower = f"lower batches.tokens, now {batch_tokens}, and raise training.gradient_accumulation_steps instead"
-        else:
-            lower = "choose a smaller model, by model.preset or model.d_model"
         place = "the device" if device.type == "cuda" else "this machine or its control group"
         found.append(
-            f"Training needs an estimated {needed / 1e9:.1f} GB of memory, and {place} has {limit / 1e9:.1f} GB: "
-            f"{lower}."
+            f"Training needs an estimated {needed / 1e9:.1f} GB of memory, and {place} has {limit / 1e9:.1f} GB: lower "
+            f"batches.tokens, now {batch_tokens}, and raise training.gradient_accumulation_steps instead, or choose a "
+            "smaller model, by model.preset or model.d_model."
         )
     most = _MOST_PASSES if finetuning else _MOST_OF_NEW
     if passes > most:
         share = most / passes
         minutes = [f"training.minutes={settings.minutes * share:.2g}"] if settings.minutes else []
         updates = [f"training.steps={max(1, round(settings.steps * share))}"] if settings.steps else []
-        if finetuning:
-            why = "which fine-tuning learns by heart. A lower one may do"
-        else:
-            why = "which a new model learns by heart. More text helps it more than more time, and a lower one may do"
         found.append(
-            f"The budget is {format_passes(passes)} passes over the text, {why}: {' and '.join(minutes + updates)} is "
-            f"{most} passes."
+            f"The budget is {format_passes(passes)} passes over the text, which the model learns by heart. A lower one "
+            f"may do: {' and '.join(minutes + updates)} is {most} passes."
         )
     steps = settings.budget().steps
     if not settings.minutes and steps and settings.warmup_steps > steps:

@@ -162,7 +162,7 @@ class FineTuning:
         source = self._parent.found.tokenizers.source
         self._new_tags = [tag for tag in corpus.tags if source.id(tag) == UNK]
         fitted = fitted_recipe(recipe, self._parent, corpus)
-        _require_fitting(fitted.with_languages(corpus), self._parent, self.settings, self._new_tags)
+        _require_fitting(fitted.with_languages(corpus), self._parent, self.settings)
         if not self.settings.extend_vocabulary:
             self._require_known(self._parent.found.tokenizers, corpus.train)
         named_test(self.settings)  # or it is refused before any work
@@ -191,8 +191,7 @@ class FineTuning:
 
         On the first process. Raises ConfigError where the parent's vocabulary does not have the characters of the text.
         """
-        if self._parent is None:
-            return TokenizerPair.load(self.folder)
+        assert self._parent is not None
         pair, shared = self._parent.found.tokenizers, self._parent.found.model.config.share_embeddings
         if self.settings.extend_vocabulary or self._new_tags:
             count = self.settings.extend_vocabulary
@@ -225,26 +224,18 @@ class FineTuning:
         """Give a new model the weights to begin with, freeze its parts and add its adapters, in place.
 
         Where the parent's optimiser is kept, returns what the trainer is to go on with. ``begins`` says that there is
-        no checkpoint yet that has the weights; on the first process they are the parent's.
+        no checkpoint yet that has the weights.
         """
         kept = None
-        if begins:  # the tensors are on the first process alone, which gives them to the others
-            mine: list[tuple[dict[str, Tensor], dict[str, Tensor]]] = [({}, {})]
-
-            def read() -> tuple[bool, dict[str, Any]]:
-                weights, states, about = read_state(self.folder / START)
-                mine[0] = weights, states
-                return bool(states), about
-
-            has_optimizer, about = parallel.from_first_process(read)
-            weights, states = mine[0]
+        if begins:
+            weights, states, about = read_state(self.folder / START)
             model.load_state_dict(weights, strict=False)  # tied matrices are stored once
-            if has_optimizer:
+            if states:
                 progress = Progress(averaged=about.get("averaged", 0))
                 kept = Checkpoint(weights, states, progress, about.get("evaluated", True))
         grown = False
         if self.settings.lora:
-            about = parallel.from_first_process(lambda: read_about(self.folder / START))
+            about = read_about(self.folder / START)
             grown = about.get("grown", self.settings.extend_vocabulary > 0)  # earlier versions added subwords alone
         self._choose(self.recipe, model, grows=grown)
         if kept and (average := average_in(kept)):
@@ -382,7 +373,7 @@ def _schedule(recipe: Recipe, parent: Parent, given: Mapping[str, Any]) -> dict[
     return {**found, "schedule": "constant" if free else "cosine"}
 
 
-def _require_fitting(corpus: Corpus, parent: Parent, settings: FineTuningSettings, new: list[str]) -> None:
+def _require_fitting(corpus: Corpus, parent: Parent, settings: FineTuningSettings) -> None:
     """Raise ConfigError where the parent cannot be told the corpus' languages or tags, or has other languages."""
     found = parent.found
     known = found.tokenizers.languages
@@ -396,20 +387,8 @@ def _require_fitting(corpus: Corpus, parent: Parent, settings: FineTuningSetting
     for tag in corpus.tags:
         if known and found.tokenizers.source.id(tag) in known.ids.values():
             raise ConfigError(f"The tag '{tag}' is the token of a language of {parent.name}; choose another.")
-    if new and settings.keep_optimizer:
-        raise ConfigError(
-            f"The tag '{new[0]}' is not in the vocabulary of {parent.name}, and finetuning.keep_optimizer goes on with "
-            "that model's own weights, so none can be added. Leave one of the two out."
-        )
     for part in corpus.parts:
         if known:
-            for side in ("source", "target") if known.takes_source else ("target",):
-                if getattr(part, f"{side}_language") is None:
-                    raise ConfigError(
-                        f"{parent.name} translates between several languages and must be told the {side} language of "
-                        f"the corpus '{part.name}', by {side}_language of the corpus, or by "
-                        f"finetuning.{side}_language in the parent's own codes. Known: {', '.join(known.ids)}."
-                    )
             try:
                 found.tokenizers.prefixes(part.source_language, part.target_language)
             except ConfigError as error:

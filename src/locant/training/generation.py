@@ -300,15 +300,11 @@ def _corpus_text(
     Of a corpus of several parts those that are in the model's languages.
     """
     is_run = (name / "recipe.yaml").is_file()
-    if not is_run and name.suffix not in (".yaml", ".yml"):
-        if name.is_file():
-            raise UsageError(
-                f"{name} is a file, but --corpus (corpus) takes a run or a recipe, whose training text is translated. "
-                "Give a file of text without --corpus."
-            )
-        if name.is_dir() or len(name.parts) > 1:
-            what = "holds no run, whose training text could be translated" if name.is_dir() else "does not exist"
-            raise CheckpointError(f"The folder {name} {what}. Name a run or a recipe, or give files of text.")
+    if not is_run and name.suffix not in (".yaml", ".yml") and (name.exists() or len(name.parts) > 1):
+        raise UsageError(
+            f"{name} is neither a run nor a recipe, whose training text could be translated. Give a file of text "
+            "without --corpus (corpus)."
+        )
     recipe = load_run_recipe(name) if is_run else load_recipe(name)
     corpus = load_corpus(recipe.corpus, run_text_store(name) if is_run else None)
     side, made = (1, "source") if direction == "back" else (0, "target")

@@ -91,7 +91,6 @@ class TrainingLoop(Generic[B]):
         device: Where the model is.
         max_grad_norm: Norm to which a larger gradient is scaled; 0 does not clip.
         gradient_accumulation_steps: Batches for one update.
-        accumulation_warmup: Share of the budget in which the batches for one update rise from one to that number.
         progress: Where to begin; it is kept up to date.
         clock: Measures the time trained; that of the first process counts for all.
         asked: Whether this process has been asked to stop.
@@ -110,7 +109,6 @@ class TrainingLoop(Generic[B]):
         device: torch.device,
         max_grad_norm: float,
         gradient_accumulation_steps: int = 1,
-        accumulation_warmup: float = 0.0,
         progress: LoopProgress | None = None,
         clock: Clock | None = None,
         asked: Callable[[], bool] = bool,
@@ -118,7 +116,6 @@ class TrainingLoop(Generic[B]):
         self.model, self.optimizer, self.learning_rate, self.budget = model, optimizer, learning_rate, budget
         self.device, self.max_grad_norm = device, max_grad_norm
         self.gradient_accumulation_steps = gradient_accumulation_steps
-        self.accumulation_warmup = accumulation_warmup
         self.progress = progress or LoopProgress()
         self.clock = clock or Clock(self.progress.seconds)
         self.asked, self.stopping = asked, False
@@ -138,10 +135,7 @@ class TrainingLoop(Generic[B]):
             DivergedError: The loss or the gradient was not finite; the weights are those before the update.
         """
         while not (reason := self.reason_to_stop() or stop()):
-            steps = self.gradient_accumulation_steps
-            if self.accumulation_warmup:
-                steps = max(1, math.ceil(steps * min(1.0, self.used() / self.accumulation_warmup)))
-            after_update(self.update([next(batches) for _ in range(steps)]))
+            after_update(self.update([next(batches) for _ in range(self.gradient_accumulation_steps)]))
         return reason
 
     def reason_to_stop(self) -> str:

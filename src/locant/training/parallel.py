@@ -73,20 +73,6 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def node_place() -> tuple[int, int, int]:
-    """Return the number of this process's machine and its own on it, both from 0, and how many it has, by torchrun.
-
-    Where nothing is told, a process is alone on its machine.
-    """
-    if not dist.is_initialized():
-        return 0, 0, 1
-    told = [os.environ.get(name) for name in ("GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
-    if None in told:
-        return rank(), 0, 1
-    node, own, size = (int(number or 0) for number in told)
-    return node, own, size
-
-
 def sum_over_processes(values: Tensor) -> Tensor:
     """Add a tensor up over all processes, in place."""
     if dist.is_initialized():
@@ -118,31 +104,6 @@ def from_first_process(compute: Callable[[], Result]) -> Result:
     return box[0]  # type: ignore[return-value]
 
 
-def tensors_from_first_process(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of the first process on every process, one by one, on CPU with several processes."""
-    if not dist.is_initialized():
-        yield from tensors.items()
-        return
-    about = from_first_process(lambda: [(name, tuple(one.shape), one.dtype) for name, one in tensors.items()])
-    for name, shape, dtype in about:
-        one = tensors[name].cpu().contiguous() if rank() == 0 else torch.empty(shape, dtype=dtype)
-        dist.broadcast(one, 0, group=_talking[0])
-        yield name, one
-
-
-def on_some_processes(mine: bool, compute: Callable[[], object]) -> None:
-    """Run ``compute`` where ``mine`` is true, wait until all have done so, and raise the first error everywhere."""
-    failed: Exception | None = None
-    if mine:
-        try:
-            compute()
-        except Exception as error:
-            failed = error
-    for each in gather(failed):
-        if each is not None:
-            raise each
-
-
 def gather(value: Result) -> list[Result]:
     """Return what every process has, by rank."""
     if not dist.is_initialized():
@@ -165,28 +126,22 @@ def require_same(facts: Mapping[str, str]) -> None:
         )
 
 
-def is_sharded(model: nn.Module, mode: str) -> bool:
-    """Whether a model, on any device, is to be sharded over the processes; ``auto`` shards a large one."""
-    large = count_parameters(model) >= _FSDP_FROM_PARAMETERS
-    return dist.is_initialized() and (mode == "fsdp" or (mode == "auto" and large))
-
-
 class DistributedModel:
     """The training module as this process runs it.
 
-    The weights are those of the first process, whatever the others have.
-
     Args:
         module: Computes the loss; holds ``model``.
-        model: The model inside it, which goes to the device; where it is sharded, on any device, also ``meta``.
-        mode: ``auto``, ``ddp`` or ``fsdp``; without torchrun the module runs as it is.
+        model: The model inside it, with the same weights in every process, which goes to the device.
+        mode: ``ddp``, ``fsdp`` for a sharded model, or ``auto``, which shards a large one; without torchrun the module
+            runs as it is.
         device: That of this process.
     """
 
     def __init__(self, module: nn.Module, model: nn.Module, mode: str, device: torch.device) -> None:
         self.model = model
         self.run: nn.Module = module
-        self.sharded = is_sharded(model, mode)
+        large = count_parameters(model) >= _FSDP_FROM_PARAMETERS
+        self.sharded = dist.is_initialized() and (mode == "fsdp" or (mode == "auto" and large))
         if self.sharded:
             _shard(module, model, device)
             return
@@ -203,35 +158,20 @@ class DistributedModel:
 
 def _shard(module: nn.Module, model: nn.Module, device: torch.device) -> None:
     """Shard a model layer by layer, so that no device ever holds more of it than its share and one layer."""
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method  # takes seconds to import
 
+    mesh = init_device_mesh(device.type, (world_size(),))
     # We change no output in place, which is what this warning is about.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     for attention in (part for part in model.modules() if isinstance(part, CrossAttention)):
-        _take_from_first_process(attention, device)
         # Keys and values of the source are computed before the layer itself runs.
-        fully_shard(attention)
+        fully_shard(attention, mesh=mesh)
         register_fsdp_forward_method(attention, "keys_and_values")
     if isinstance(model, Transformer):
         for layer in (*model.encoder.layers, *model.decoder.layers):
-            _take_from_first_process(layer, device)
-            fully_shard(layer)
-    _take_from_first_process(module, device)
-    fully_shard(module)
-
-
-def _take_from_first_process(module: nn.Module, device: torch.device) -> None:
-    """Put the first process's weights of a module on the device, but for those that are sharded already."""
-    from torch.distributed.tensor import DTensor
-
-    old = {name: each for name, each in module.named_parameters() if not isinstance(each, DTensor)}
-    new: dict[nn.Parameter, nn.Parameter] = {}
-    for name, value in tensors_from_first_process(old):
-        new[old[name]] = nn.Parameter(value.detach().to(device), requires_grad=old[name].requires_grad)
-    for part in module.modules():
-        for name, parameter in part.named_parameters(recurse=False, remove_duplicate=False):
-            if parameter in new:  # a tied matrix in each of its places
-                setattr(part, name, new[parameter])
+            fully_shard(layer, mesh=mesh)
+    fully_shard(module, mesh=mesh)
 
 
 def gathered(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -6,7 +6,6 @@ A recipe is the same in Python (:class:`Recipe`), in a file, and on the command 
 from __future__ import annotations
 
 import logging
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -40,55 +39,36 @@ from locant.training.settings import FineTuningSettings, TrainingSettings
 
 _logger = logging.getLogger("locant")
 
-_OF_NEW_MODELS = {
-    "model": (),
-    "tokenizer": ("sampling",),
-    "decoding": (),
-}
-"""Sections that a model brings along when training starts from it, and the keys of them that stay."""
-_SCHEDULE = ("optimizer", "learning_rate", "schedule", "warmup_steps", "accumulation_warmup")
+_OF_NEW_MODELS = ("model", "tokenizer", "decoding")
+"""Sections that a model brings along when training starts from it."""
+_SCHEDULE = ("optimizer", "learning_rate", "schedule", "warmup_steps")
 """Keys of ``training`` that suit a new model."""
 
-_HOW_LONG = "how long it trains; with a schedule that falls to zero also the learning rate from here on"
-_RATE = "the learning rate from here on"
-_WHERE = "where and how it is computed; losses equal the former within rounding"
-
-CHANGEABLE: Mapping[str, str] = {
-    "description": "the sentence about it",
-    "corpus": "where the text lies, and from here on how its parts are drawn; the text itself must be the same",
-    "decoding": "how the saved model translates by default",
-    "training.steps": _HOW_LONG,
-    "training.minutes": _HOW_LONG,
-    "training.learning_rate": _RATE,
-    "training.warmup_steps": _RATE,
-    "training.schedule": _RATE,
-    "training.max_grad_norm": "how far gradients are scaled down from here on",
-    "training.gradient_accumulation_steps": "how many batches an update has from here on",
-    "training.accumulation_warmup": "how many batches an update has from here on",
-    "training.validate_every": "when it is validated",
-    "training.validation_sentences": "how many sentences a validation translates; earlier scores are of others",
-    "training.best": "which checkpoint is published",
-    "training.patience": "when it gives up",
-    "training.average": "which checkpoints are averaged",
-    "training.average_checkpoints": "how many checkpoints are averaged",
-    "training.log_every": "how often metrics are written",
-    "training.checkpoint_minutes": "how often it is saved",
-    "training.device": _WHERE,
-    "training.precision": _WHERE,
-    "training.compile": _WHERE,
-    "training.parallel": _WHERE,
-}
-"""The keys (or whole sections) that may change when a run goes on, and what each changes."""
-
-_KEPT = {
-    "model": "its checkpoint holds the weights of that model",
-    "tokenizer": "its model has learned the subwords of that vocabulary",
-    "cleaning": "its text was prepared with it",
-    "max_tokens": "its text was prepared with it",
-    "batches": "its place in the text is counted in batches of that size",
-    "seed": "its weights and the order of its text follow from it",
-    "finetuning": "its weights and its optimiser follow from it",
-}
+CHANGEABLE = (
+    "description",
+    "corpus",
+    "decoding",
+    "training.steps",
+    "training.minutes",
+    "training.learning_rate",
+    "training.warmup_steps",
+    "training.schedule",
+    "training.max_grad_norm",
+    "training.gradient_accumulation_steps",
+    "training.validate_every",
+    "training.validation_sentences",
+    "training.best",
+    "training.patience",
+    "training.average",
+    "training.average_checkpoints",
+    "training.log_every",
+    "training.checkpoint_minutes",
+    "training.device",
+    "training.precision",
+    "training.compile",
+    "training.parallel",
+)
+"""The keys (or whole sections) that may change when a run goes on; ``docs/scale.md`` says what each changes."""
 
 
 class Recipe(Settings):
@@ -150,29 +130,30 @@ class Recipe(Settings):
                 f"training.compile is for a Transformer; the architecture {model.architecture} runs step by step, so "
                 "leave it out"
             )
-        if self.training.guided_alignment:
-            self._check_alignment(model)
-        told: list[Any] = [model, *model.kinds.values()] if isinstance(model, TransformerConfig) else []
-        limit = min((kind.position_options.get("max_positions") or math.inf for kind in told), default=math.inf)
-        if asked and limit < self.max_tokens:
+        if self.training.guided_alignment and not isinstance(model, TransformerConfig):
+            raise ConfigError(
+                f"training.guided_alignment is for a Transformer; leave it out for architecture {model.architecture}"
+            )
+        noisy = isinstance(self.corpus, MixtureCorpus) and any(each.noise for each in self.corpus.sources.values())
+        if self.training.guided_alignment and (noisy or self.tokenizer.sampling):
+            other = "noise in corpus.sources" if noisy else "tokenizer.sampling"
+            raise ConfigError(
+                f"training.guided_alignment needs the same tokens in every epoch, and {other} changes them; leave the "
+                "one or the other out"
+            )
+        limit = self.max_positions()
+        if asked and limit is not None and limit < self.max_tokens:
             raise ConfigError(
                 f"max_tokens is {self.max_tokens}, but max_positions is {limit} in the model's position_options; "
                 "raise the one or lower the other"
             )
         return self
 
-    def _check_alignment(self, model: ModelConfig) -> None:
-        if not isinstance(model, TransformerConfig):
-            raise ConfigError(
-                f"training.guided_alignment is for a Transformer; leave it out for architecture {model.architecture}"
-            )
-        noisy = isinstance(self.corpus, MixtureCorpus) and any(each.noise for each in self.corpus.sources.values())
-        if noisy or self.tokenizer.sampling:
-            other = "noise in corpus.sources" if noisy else "tokenizer.sampling"
-            raise ConfigError(
-                f"training.guided_alignment needs the same tokens in every epoch, and {other} changes them; leave the "
-                "one or the other out"
-            )
+    def max_positions(self) -> int | None:
+        """Return how many positions the model is to know; ``None`` without a limit in its options."""
+        model = self.sized_model(100, 100)
+        kinds: list[Any] = [model, *model.kinds.values()] if isinstance(model, TransformerConfig) else []
+        return min(filter(None, (kind.position_options.get("max_positions") for kind in kinds)), default=None)
 
     def open_corpus(self, store: TextStore | None = None) -> Corpus:
         """Open the corpus, with the languages that fine-tuning gives it or its text shows; see ``load_corpus``."""
@@ -256,31 +237,22 @@ def with_changes(
     """Return a recipe's plain data with overrides and changes.
 
     Where these say what to start from and the recipe does not, it was made for a new model: its model, tokenizer,
-    optimiser and schedule are left out, while those that the overrides and changes name stay. A warning names what is
-    left out, where its author is to be told.
+    decoding, optimiser and schedule are left out, while those that the overrides and changes name stay. A warning says
+    so to its author, if that is wanted.
     """
     found = merged(apply_overrides(data, overrides), changes)
-    if found.get("finetuning") and not data.get("finetuning"):
-        kept = {
-            section: {key: data[section][key] for key in keys if key in data.get(section, {})}
-            for section, keys in _OF_NEW_MODELS.items()
-        }
-        kept["training"] = {key: value for key, value in data.get("training", {}).items() if key not in _SCHEDULE}
-        rest = {key: value for key, value in {**data, **kept}.items() if value or key not in kept}
-        found = merged(apply_overrides(rest, overrides), changes)
-        missing = [
-            f"{section}.{key}"
-            for section in (*_OF_NEW_MODELS, "training")
-            for key in data.get(section) or {}
-            if key not in (found.get(section) or {})
-        ]
-        if tell and missing and os.environ.get("RANK", "0") == "0":
-            _logger.warning(
-                "The recipe has no section finetuning, so it was made for a new model, and is taken without "
-                f"{', '.join(missing)}. What should hold with a model to start from is given with it, as key=value, or "
-                "all of it is in the recipe, with finetuning.parent."
-            )
-    return found
+    if not found.get("finetuning") or data.get("finetuning"):
+        return found
+    rest = {section: value for section, value in data.items() if section not in _OF_NEW_MODELS}
+    if isinstance(data.get("training"), dict):
+        rest["training"] = {key: value for key, value in data["training"].items() if key not in _SCHEDULE}
+    if tell and rest != data and os.environ.get("RANK", "0") == "0":
+        _logger.warning(
+            "The recipe has no section finetuning, so it was made for a new model: its model, tokenizer, decoding, "
+            "optimiser and schedule are left out. Give what should hold as key=value, or write finetuning.parent into "
+            "the recipe."
+        )
+    return merged(apply_overrides(rest, overrides), changes)
 
 
 _FILE_KEYS = {
@@ -388,8 +360,8 @@ class Change(NamedTuple):
         return f"{self.key} {_shown(self.now)} instead of {_shown(self.before)}"
 
 
-def continued_recipe(saved: Recipe, wanted: Mapping[str, Any], run: str) -> tuple[Recipe, list[tuple[Change, str]]]:
-    """Return the recipe with which a run goes on, and what differs from before, each with what it changes.
+def continued_recipe(saved: Recipe, wanted: Mapping[str, Any], run: str) -> tuple[Recipe, list[Change]]:
+    """Return the recipe with which a run goes on, and what differs from before.
 
     ``wanted`` is what is given of the recipe now; what it does not name stays.
 
@@ -398,18 +370,15 @@ def continued_recipe(saved: Recipe, wanted: Mapping[str, Any], run: str) -> tupl
     """
     before = saved.to_dict()
     recipe = Recipe.parse(merged(before, wanted), "recipe")
-    changes = []
-    for change in differences(before, recipe.to_dict()):
-        effect = next((CHANGEABLE[key] for key in CHANGEABLE if f"{change.key}.".startswith(f"{key}.")), None)
-        if effect is None:
-            why = _KEPT.get(change.key.partition(".")[0]) or "it is to be the same training"
+    changes = list(differences(before, recipe.to_dict()))
+    for change in changes:
+        if not any(f"{change.key}.".startswith(f"{key}.") for key in CHANGEABLE):
             may = ", ".join(key if "." in key else f"{key}.*" for key in CHANGEABLE if key != "description")
             raise ConfigError(
-                f"The run {run} has begun with {change.key} {_shown(change.before)} and keeps it: {why}. Leave "
-                f"{change.key} as it is, begin a new run, or start one from its weights by --from {run}. What may "
-                f"change when a run goes on: {may}."
+                f"The run {run} has begun with {change.key} {_shown(change.before)} and keeps it. Leave {change.key} "
+                f"as it is, begin a new run, or start one from its weights by --from {run}. What may change when a "
+                f"run goes on: {may}."
             )
-        changes.append((change, effect))
     return recipe, changes
 
 

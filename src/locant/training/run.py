@@ -19,15 +19,14 @@ import json
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from locant.files import replacing_file, workplace
 from locant.languages import require_language
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
@@ -255,8 +254,8 @@ class Run:
         digest = hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
         parallel.require_same({"the version of Locant": __version__, "the recipe": digest})
 
-        def start() -> tuple[Recipe, bool, str]:
-            """Hold the folder; the name is of something in it by which other machines see whether they share it."""
+        def start() -> tuple[Recipe, bool]:
+            """Hold the folder, and return the recipe and whether the run goes on."""
             may = {"may_begin": begins, "may_go_on": goes_on}
             exists = run_folder.goes_on(self.folder, **may)  # before anything is written
             if not exists and isinstance(wanted, Recipe):
@@ -264,20 +263,18 @@ class Run:
             self.held.enter_context(run_folder.hold(self.folder))
             resume = run_folder.goes_on(self.folder, **may)  # another process may have trained until it was held
             run_folder.begin(self.folder)
-            seen = self.held.enter_context(workplace(self.folder)).name if parallel.world_size() > 1 else ""
             if not resume:
                 assert isinstance(wanted, Recipe)
-                return wanted, False, seen
+                return wanted, False
             recipe, changes = continued_recipe(load_run_recipe(self.folder), given, str(self.folder))
-            for change, effect in changes:
-                _logger.info(f"The run goes on with {change}; that changes {effect}.")
-            return recipe, True, seen
+            for change in changes:
+                _logger.info(f"The run goes on with {change}.")
+            return recipe, True
 
-        recipe, self.resume, seen = parallel.from_first_process(start)
-        # One process prepares the text on each machine that does not share the folder.
-        self._prepares = not (self.folder / seen).exists() and parallel.node_place()[1] == 0
+        recipe, self.resume = parallel.from_first_process(start)
+        parallel.require_same({f"the folder {self.folder}": str((self.folder / run_folder.MARK).exists())})
         if recipe.training.guided_alignment and not self.resume:
-            self._once_a_folder(aligner_command)  # before long work
+            parallel.from_first_process(aligner_command)  # before long work
         self.device = choose_device(recipe.training.device)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
@@ -285,7 +282,7 @@ class Run:
         self.held.enter_context(torch.random.fork_rng([self.device] if self.device.type == "cuda" else []))
         store = run_text_store(self.folder, self.callback.on_preparing)
         mine: list[Corpus] = []
-        self._once_a_folder(lambda: mine.append(recipe.open_corpus(store)))
+        parallel.from_first_process(lambda: mine.append(recipe.open_corpus(store)))
         # The others find what is large of it read.
         self.recipe, self.corpus = recipe, mine[0] if mine else recipe.open_corpus(store)
         self.finetuning: FineTuning | None = None
@@ -297,10 +294,6 @@ class Run:
             self.doubts = corpus_doubts(recipe.corpus, self.corpus, lowercase=self.recipe.tokenizer.lowercase)
         if not self.resume:
             _warn(*(doubt.sentence for doubt in self.doubts))
-
-    def _once_a_folder(self, compute: Callable[[], object]) -> None:
-        """Run something on the first process and on one of each machine that does not share the folder; all wait."""
-        parallel.on_some_processes(self._prepares or parallel.rank() == 0, compute)
 
     def plan(self) -> None:
         """Choose what the recipe leaves open, and warn of what is likely not meant."""
@@ -329,13 +322,14 @@ class Run:
         return plan
 
     def prepare(self) -> PreparedData:
-        """Prepare the text on the first process, then once on each machine that does not share the folder.
+        """Prepare the text on the first process; the others read what it wrote."""
+        folder, recipe, finetuning = self.folder, self.recipe, self.finetuning
 
-        The others read what these wrote.
-        """
-        folder, recipe, resume, finetuning = self.folder, self.recipe, self.resume, self.finetuning
+        def tokenizers_of_model(_: Pairs) -> TokenizerPair:
+            return TokenizerPair.load(folder)
 
-        def prepared(resume: bool, make_tokenizers: Callable[[Pairs], TokenizerPair] | None = None) -> PreparedData:
+        def prepared(resume: bool) -> PreparedData:
+            own = finetuning.tokenizers if finetuning else None
             return prepare(
                 self.corpus,
                 recipe.cleaning,
@@ -344,34 +338,20 @@ class Run:
                 folder=folder,
                 resume=resume,
                 made_before=run_folder.recorded_fingerprint(folder) if resume else None,
-                make_tokenizers=make_tokenizers or (finetuning.tokenizers if finetuning else None),
+                make_tokenizers=tokenizers_of_model if resume else own,
                 progress=self.callback.on_preparing,
             )
 
-        def first() -> dict[str, bytes]:
+        def first() -> None:
             for stale in (folder / "cache").glob("sampled-*"):  # left by a killed process
                 shutil.rmtree(stale)
-            # Those of the model, also where what was prepared is there no more.
-            mine.append(prepared(resume, (lambda _: TokenizerPair.load(folder)) if resume else None))
-            if finetuning and not resume:
+            mine.append(prepared(self.resume))
+            if finetuning and not self.resume:
                 finetuning.keep_start()
-            return {path.name: path.read_bytes() for path in folder.glob("tokenizer.*")}
-
-        def elsewhere() -> None:
-            for name, content in models.items():
-                with replacing_file(folder / name) as temporary:
-                    temporary.write_bytes(content)
-            mine.append(prepared(resume, lambda _: TokenizerPair.load(folder)))
 
         mine: list[PreparedData] = []
-        models = parallel.from_first_process(first)
-        parallel.on_some_processes(self._prepares, elsewhere)
-        data = mine[0] if mine else prepared(resume=True)
-        vocabulary = hashlib.sha256(data.tokenizers.source.model + data.tokenizers.target.model).hexdigest()
-        parallel.require_same(
-            {"the text": data.fingerprint, "the vocabulary": vocabulary, "the pairs": str(data.sizes)}
-        )
-        return data
+        parallel.from_first_process(first)
+        return mine[0] if mine else prepared(resume=True)
 
     def train(self, data: PreparedData) -> RunSummary:
         """Train on the prepared text until the budget is used, from the newest checkpoint where there is one."""
@@ -391,20 +371,20 @@ class Run:
         links = None
         if recipe.training.guided_alignment:
             place, text, digest = folder / "cache" / "links", data.train, data.fingerprint
-            processes = usable_processes() if len(text) > _ALIGNED_ALONE else 1
-            self.callback.on_preparing("aligning", 0.0)
-            self._once_a_folder(lambda: prepared_links(text, place, made_from=digest, processes=processes))
+
+            def align() -> None:
+                processes = usable_processes() if len(text) > _ALIGNED_ALONE else 1
+                self.callback.on_preparing("aligning", 0.0)
+                prepared_links(text, place, made_from=digest, processes=processes)
+
+            parallel.from_first_process(align)
             links = TokenLinks(place, len(text), digest)
             config = config.model_copy(update={"alignment_head": True})
-        # Of a model that will be sharded, the first process alone has the weights, the others the shapes.
-        with torch.device("meta") if parallel.rank() else nullcontext():
-            model = build_model(config)
-        if parallel.rank() and not parallel.is_sharded(model, recipe.training.parallel):
-            model = build_model(config)
+        model = build_model(config)
         kept = finetuning.prepare_model(model, begins=checkpoint is None) if finetuning else None
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
         stream = BatchStream(
-            data.epochs(recipe.seed, *parallel.node_place()),
+            data.epochs(recipe.seed, rank=parallel.rank(), processes=parallel.world_size()),
             recipe.batches,
             seed=recipe.seed,
             rank=parallel.rank(),

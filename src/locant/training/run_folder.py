@@ -11,11 +11,10 @@ The files come in an order that lets a run that is killed between any two of the
 
 from __future__ import annotations
 
-import logging
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,10 @@ from locant.training.defaults import Choice
 from locant.training.recipe import Recipe, save_recipe
 from locant.version import __version__
 
-_logger = logging.getLogger("locant")
-
 FORMAT = 2
 """The format of run folders that this version writes; it goes on with earlier ones. 1 had no ``run.json``."""
 
-_MARK, _RECIPE, _ENVIRONMENT, _DATA = "run.json", "recipe.yaml", "environment.json", "data.json"
+MARK, _RECIPE, _ENVIRONMENT, _DATA = "run.json", "recipe.yaml", "environment.json", "data.json"
 
 
 @contextmanager
@@ -49,8 +46,8 @@ def hold(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if {each.name for each in folder.iterdir()} <= {_MARK, LOCK_FILE}:
-                (folder / _MARK).unlink(missing_ok=True)
+            if {each.name for each in folder.iterdir()} <= {MARK, LOCK_FILE}:
+                (folder / MARK).unlink(missing_ok=True)
 
 
 def has_run(folder: Path) -> bool:
@@ -59,11 +56,11 @@ def has_run(folder: Path) -> bool:
     Raises:
         CheckpointError: A later version of Locant has written it.
     """
-    if (folder / _MARK).exists():
-        found = read_json(folder / _MARK)
+    if (folder / MARK).exists():
+        found = read_json(folder / MARK)
         number = found.get("format") if isinstance(found, dict) else None
         if not isinstance(number, int):
-            raise CheckpointError(f"{folder / _MARK} is not Locant's: it says no format. Choose another folder.")
+            raise CheckpointError(f"{folder / MARK} is not Locant's: it says no format. Choose another folder.")
         if number > FORMAT:
             raise CheckpointError(
                 f"The run in {folder} was written by Locant {found.get('locant')} in format {number}; this is Locant "
@@ -85,7 +82,7 @@ def goes_on(folder: Path, *, may_begin: bool, may_go_on: bool) -> bool:
             f"{folder} already holds a run. Go on with it by `{resume_command(folder)}`, or choose another folder for "
             "--output; --resume-if-exists begins or goes on, whichever it is."
         )
-    began = (folder / _MARK).exists()
+    began = (folder / MARK).exists()
     if not may_begin and began:
         raise CheckpointError(
             f"The run in {folder} was stopped before it had begun to train. Start it again with the command that it "
@@ -106,7 +103,7 @@ def begin(folder: Path) -> None:
     Raises:
         CheckpointError: The disk is full or not writable.
     """
-    write_json(folder / _MARK, {"format": FORMAT, "locant": __version__})
+    write_json(folder / MARK, {"format": FORMAT, "locant": __version__})
 
 
 def record(recipe: Recipe, folder: Path, report: PreparedReport, choices: Sequence[Choice], step: int) -> None:
@@ -129,21 +126,15 @@ def record(recipe: Recipe, folder: Path, report: PreparedReport, choices: Sequen
 
 def recorded_fingerprint(folder: Path) -> str | None:
     """Return what identifies the text of a run that is gone on with; ``None`` where no record says it."""
-    path = folder / _DATA
-    found = _informing(path).get("fingerprint") if path.exists() else None
+    found = _informing(folder / _DATA).get("fingerprint")
     return found if isinstance(found, str) else None
 
 
 def _informing(path: Path) -> dict[str, Any]:
-    """Read a record without which a run goes on; where it cannot be read a warning says so, and nothing is known."""
-    try:
+    """Read a record without which a run goes on; nothing is known where it cannot be read."""
+    with suppress(CheckpointError):
         found = read_json(path)
-        if isinstance(found, dict):
-            return found
-        said = f"{path} is damaged."
-    except CheckpointError as error:
-        said = str(error)
-    _logger.warning(f"{said} The run goes on; the file is written again.")
+        return found if isinstance(found, dict) else {}
     return {}
 
 

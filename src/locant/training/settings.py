@@ -85,9 +85,6 @@ class TrainingSettings(Settings):
     weight_decay: float = Field(0.0, ge=0, description="Decoupled (AdamW); 0 is Adam")
     max_grad_norm: float = Field(1.0, ge=0, description="Norm to which larger gradients are scaled; 0 does not clip")
     gradient_accumulation_steps: int = Field(1, ge=1, description="Batches for one update")
-    accumulation_warmup: float = Field(
-        0.0, ge=0, le=1, description="Share of the budget in which the batches of an update rise from one"
-    )
     r_drop: float = Field(0.0, ge=0, description="Weight of R-Drop's divergence; each batch is then computed twice")
     guided_alignment: float = Field(
         0.0, ge=0, description="Weight of a loss that teaches a head which words belong together; 0.05 is usual"
@@ -122,9 +119,12 @@ class TrainingSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _schedule_of_optimizer(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("optimizer") == "schedule_free":
-            return {"schedule": "constant", **data}
+    def _completed(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            # Recipes of earlier runs have a key that is gone, with the value that changed nothing.
+            data = {key: value for key, value in data.items() if (key, value) != ("accumulation_warmup", 0)}
+            if data.get("optimizer") == "schedule_free":
+                return {"schedule": "constant", **data}
         return data
 
     @model_validator(mode="after")
@@ -132,11 +132,6 @@ class TrainingSettings(Settings):
         if self.optimizer == "schedule_free" and self.schedule != "constant":
             raise ConfigError(
                 f"training.optimizer schedule_free needs no schedule; leave training.schedule={self.schedule} out"
-            )
-        if self.accumulation_warmup and self.gradient_accumulation_steps == 1:
-            raise ConfigError(
-                "accumulation_warmup raises the batches of an update from one to gradient_accumulation_steps, which is "
-                "1; set that higher too"
             )
         if self.best != "loss" and not self.validation_sentences:
             raise ConfigError(f"best is '{self.best}', which needs validation_sentences above 0")

@@ -15,10 +15,6 @@ _SAME_REQUEST = 1.0
 """Seconds in which a second signal is taken for the first: launchers and process groups may deliver one twice."""
 
 
-class Interruption(BaseException):
-    """Work that may be cut short was, because the process is to stop."""
-
-
 class StopRequest:
     """Whether the process has been asked to stop.
 
@@ -29,18 +25,6 @@ class StopRequest:
     def __init__(self) -> None:
         self.asked = False
         self._since = 0.0
-        self._interruptible = False
-
-    @contextmanager
-    def interruptible(self) -> Iterator[None]:
-        """Within the block, a request raises :class:`Interruption`; so does one that came before."""
-        if self.asked:
-            raise Interruption
-        self._interruptible = True
-        try:
-            yield
-        finally:
-            self._interruptible = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -65,5 +49,3 @@ class StopRequest:
                 end_by_signal(number, frame)
             return
         self.asked, self._since = True, now
-        if self._interruptible:
-            raise Interruption

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from locant.errors import CheckpointError, ConfigError, LocantError, StoppedError, TrainingError
+from locant.errors import ConfigError, StoppedError, TrainingError
 from locant.kernels.library import build_all
 from locant.models.encoder_decoder import EncoderDecoder
-from locant.models.model_folder import load_model_folder
 from locant.models.transformer import Transformer
 from locant.runtime import attention_of_any_shape, explaining_memory
 from locant.text import PAD, Batch, BatchStream, CorpusStage, StagePlace, prefetch
@@ -40,7 +39,7 @@ from locant.training.loop import DivergedError, TrainingLoop, Update
 from locant.training.optimizers import WeightAverage, build_optimizer
 from locant.training.run_folder import resume_command
 from locant.training.settings import TrainingSettings, learning_rate
-from locant.training.stopping import Interruption, StopRequest
+from locant.training.stopping import StopRequest
 
 # Batches prepared ahead of the one that trains.
 _PREFETCH = 4
@@ -60,7 +59,7 @@ class Trainer:
     Args:
         run: The run folder.
         loss: Returns the summed loss and the summed negative log-likelihood of a batch, and holds the ``model`` that is
-            trained, on CPU; it is moved to ``device``. Where it is sharded, only that of the first process has weights.
+            trained, on CPU; it is moved to ``device``.
         settings: How to train.
         batches: The training batches of this process.
         stages: The stages of the corpus; none where it has only one.
@@ -108,7 +107,6 @@ class Trainer:
             device=device,
             max_grad_norm=settings.max_grad_norm,
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
-            accumulation_warmup=settings.accumulation_warmup,
             asked=lambda: self._request.asked,
         )
         self._request = StopRequest()
@@ -116,7 +114,7 @@ class Trainer:
         self._metrics: MetricsLog | None = None
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint, the tensors of which are those of the first process.
+        """Go on from a checkpoint, on the disk or in memory.
 
         Raises:
             ConfigError: The model, or the stages of the corpus, are not those that the checkpoint is of.
@@ -129,19 +127,17 @@ class Trainer:
             )
         self.progress = progress
         if checkpoint.folder:
-            mine = [checkpoint]  # the others get the tensors one by one when they are put in their places
-            parallel.from_first_process(lambda: mine.append(checkpoint.read()))
-            checkpoint = mine[-1]
+            checkpoint = checkpoint.read()
         parameters = dict(self.model.named_parameters())
-        parallel.from_first_process(lambda: _require_same_model(parameters, checkpoint.weights))
+        _require_same_model(parameters, checkpoint.weights)
         kept: dict[str, dict[str, Tensor]] = {}
         counters, random = dict[str, Tensor](), dict[str, Tensor]()
         with torch.no_grad(), self.optimizer.evaluated_weights() if checkpoint.evaluated else nullcontext():
-            for name, value in parallel.tensors_from_first_process(checkpoint.weights):
+            for name, value in checkpoint.weights.items():
                 parameters[name].copy_(parallel.like(value, parameters[name]))
                 if self.average:
                     self.average.tensors[name].copy_(parameters[name])
-            for path, value in parallel.tensors_from_first_process(checkpoint.optimizer):
+            for path, value in checkpoint.optimizer.items():
                 kind, name = path.split("/", 1)
                 if kind == "random":
                     random[name] = value  # of all processes
@@ -205,7 +201,7 @@ class Trainer:
             build_all()  # which takes no part of a budget of minutes
         self.loop.progress, self.loop.clock = self.progress, Clock(self.progress.seconds)
         if parallel.rank() == 0:
-            self._metrics = MetricsLog(self.run, self.progress.step, self.progress.rows)
+            self._metrics = MetricsLog(self.run, self.progress.step)
         self.callback.on_start(self.loop.used(), str(self.device))
         self._saved = self.progress.seconds
         with (
@@ -304,8 +300,6 @@ class Trainer:
     def _write(self, content: Checkpoint) -> None:
         """Write a checkpoint, and remove the snapshots that are not needed with it."""
         kept, best = content.progress.snapshots, content.progress.best
-        if self._metrics:
-            content.progress.rows = self._metrics.rows
 
         def write() -> None:
             save_checkpoint(self.run, content)
@@ -320,31 +314,22 @@ class Trainer:
         with self.optimizer.evaluated_weights(), torch.random.fork_rng(devices=cuda):
             content = self._content(evaluated=True)
             usable = average_in(content) if self.average else content.weights
-            validated = parallel.from_first_process(lambda: self._validated(usable))
-            if validated is None:  # it was cut short
-                self.loop.stopping = True
-                self._write(content)
-                return
-            self.progress = self.loop.progress = content.progress = validated[0]
+            progress, report = parallel.from_first_process(lambda: self._validated(usable))
+            self.progress = self.loop.progress = content.progress = progress
             self._write(content)
         self._saved = self.progress.seconds
-        self.callback.on_validation(validated[1])
+        self.callback.on_validation(report)
 
-    def _validated(self, usable: dict[str, Tensor]) -> tuple[Progress, ValidationReport] | None:
-        """Return the new progress, and what validation found; ``None`` where the process is to stop before."""
+    def _validated(self, usable: dict[str, Tensor]) -> tuple[Progress, ValidationReport]:
+        """Return the new progress, and what validation found."""
         progress, settings = self.progress, self.settings
         if self.plain_weights:
             usable = self.plain_weights(usable)
         apart = self.distributed.sharded or self.average or self.plain_weights
         model = self._with_weights(usable) if apart else self.model
         model.eval()
-        try:
-            with self._request.interruptible():
-                scores = self.validate(model)
-        except Interruption:
-            return None
-        finally:
-            self.model.train()
+        scores = self.validate(model)
+        self.model.train()
         snapshot = Snapshot(step=progress.step, **asdict(scores))
         if not math.isfinite(snapshot.loss):
             raise TrainingError(self._not_finite(progress.step, f"the validation loss was {snapshot.loss:g}"))
@@ -372,7 +357,7 @@ class Trainer:
     def _publish_chosen(self) -> None:
         """Publish the mean of the kept snapshots, or the best single one where that is better on the validation set.
 
-        The best one was published before, but what was done to the folder since then is not known.
+        The best one was published before, but the file may have been damaged since then.
         """
 
         def first_process() -> None:
@@ -388,16 +373,10 @@ class Trainer:
                 better = self._rank(scores) < self._rank(best)
                 row = {"step": self.progress.step, **asdict(scores), "steps": [each.step for each in kept]}
                 self._log("average", {**row, "published": better})
-            if not better:
-                if best not in whole:
-                    with suppress(LocantError):
-                        load_model_folder(self.run, device="meta")  # earlier versions did not keep its snapshot
-                        return
-                    if not whole:
-                        raise CheckpointError(f"The model of {self.run} is damaged, and so are all its snapshots.")
-                    best = min(whole, key=self._rank)
-                model = self._with_weights(average_snapshots(self.run, [best]))
-            self.publish(model)
+            if better:
+                self.publish(model)
+            elif best in whole:
+                self.publish(self._with_weights(average_snapshots(self.run, [best])))
 
         parallel.from_first_process(first_process)
 

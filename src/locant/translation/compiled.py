@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError, LocantError, nearest
-from locant.kernels.library import require_done
-from locant.kernels.translation import KERNEL, PRECISIONS, nanoseconds, supports
+from locant.kernels.library import LIBRARY, require_done
+from locant.kernels.translation import PRECISIONS, nanoseconds, supports
 from locant.locks import thread_lock
 from locant.models.architectures import require_transformer
 from locant.models.decoding_settings import DecodingSettings
@@ -166,7 +166,7 @@ class CompiledTransformer:
         self._kinds = weights.positions
         decoder = weights.positions[1]
         self.target_positions: int | None = decoder.most if decoder else None
-        self.library = KERNEL.require()
+        self.library = LIBRARY.require()
         if not supports(precision):
             raise ConfigError(
                 f"This processor has no fast {precision} arithmetic ({_INSTRUCTIONS[precision]}). Use float32."
