@@ -1,4 +1,3 @@
-import os
 import re
 import subprocess
 import sys
@@ -109,33 +108,3 @@ print(*sorted(set(sys.modules) - before))
         assert {name.partition(".")[0] for name in added} - sys.stdlib_module_names == {"locant"}
     assert not [name for name in imported if name.startswith("locant.positions.")]  # no scheme before it is asked for
     assert [name for name in asked if name.startswith("locant.positions.")]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_child_of_fork_has_the_schemes_that_another_thread_was_loading() -> None:
-    code = """
-import os, signal, threading, time, types
-from importlib import metadata
-from locant.positions.registry import SCHEMES, register_scheme
-from locant.positions.scheme import PositionScheme
-
-begun = threading.Event()
-
-class EntryPoint:
-    name, value, dist = "slow", "slow", None
-    def load(self):
-        begun.set()
-        time.sleep(0.5)
-        register_scheme("slow")(type("Slow", (PositionScheme,), {}))
-        return types.ModuleType("slow")
-
-metadata.entry_points = lambda group: [EntryPoint()]
-threading.Thread(target=lambda: len(SCHEMES)).start()
-begun.wait()
-if not (child := os.fork()):
-    signal.alarm(10)
-    os._exit(0 if "slow" in SCHEMES and "rotary" in SCHEMES else 1)
-assert os.waitpid(child, 0)[1] == 0
-assert "slow" in SCHEMES
-"""
-    subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", code], check=True, timeout=120)
