@@ -23,6 +23,7 @@ from locant.extension.extend.methods import (
     extension_methods,
     main_layer,
     mark_trained,
+    present_length,
     read_by_class,
 )
 from locant.extension.load import load_config, load_model, load_tokenizer, weight_files
@@ -220,7 +221,7 @@ def _choose_method(
 
 
 def _length(extended: Extended) -> int:
-    return extended.before[main_layer(extended.before)].present_length()
+    return present_length(extended.before[main_layer(extended.before)])
 
 
 def _train(
