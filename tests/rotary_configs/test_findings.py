@@ -76,7 +76,7 @@ EXAMPLES = {  # where it is found, and where it is not
         _asked({"rope_tetha": 5e5}),  # the class reads it
     ),
     "override-beside-text-config": (
-        _asked({"text_config": {}}, path=("text_config",), beside=("rope_scaling",)),
+        _asked({"text_config": {}}, path=("text_config",), idle=(Idle("rope_scaling", _YARN, False),)),
         _asked({"text_config": {}}, path=("text_config",)),
     ),
     "override-drops": (_asked({}, dropped=(("rope_parameters.rope_theta", 1e6),)), _asked({})),

@@ -87,7 +87,6 @@ class Case:
     declared: int | None = None  # length in tokens
     served: int | None = None  # length in tokens that vLLM serves by default
     dropped: tuple[tuple[str, Any], ...] = ()  # entries of a group that options of vLLM replace, with their values
-    beside: tuple[str, ...] = ()  # entries of these options that are beside the text config
     idle: tuple[Idle, ...] = ()
     untried: tuple[str, ...] = ()  # entries of which there was no time to see whether they have an effect
     stored: tuple[Stored, ...] = ()

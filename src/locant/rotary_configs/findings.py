@@ -153,7 +153,7 @@ def _override_beside_text_config(case: Case) -> Iterator[Said]:
     unasked = [
         name for name in GROUPS if case.path and not case.class_name and isinstance(case.content.get(name), dict)
     ]
-    for entry in (*case.beside, *idle, *(each for each in unasked if case.content[each] != case.part.get(each))):
+    for entry in (*idle, *(each for each in unasked if case.content[each] != case.part.get(each))):
         remedy = f"State it as '{case.name(entry) if case.path else f'text_config.{entry}'}'."
         yield Said(f"'{entry}' is beside the text config, where it has no effect.", remedy, entry)
 

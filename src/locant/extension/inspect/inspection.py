@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from locant.errors import UsageError
 from locant.extension.inspect.result import Inspection
 from locant.extension.inspect.stored_frequencies import stored_frequencies
 from locant.extension.source import LAYOUT_MARK, load_source, resolve_model
-from locant.parsing import parse_json
-from locant.rotary_configs.case import Case, Idle
+from locant.rotary_configs.case import Case
 from locant.rotary_configs.config_json import read_huggingface
 from locant.rotary_configs.fields import Fields
 from locant.rotary_configs.findings import find
@@ -66,17 +63,23 @@ def inspect_model(
         raise UsageError("Options of vLLM and flags of llama.cpp are both given; a model is run by one of them.")
     if hf_overrides and source.kind == "gguf":
         raise UsageError(f"{source.path} is a GGUF file; the overrides of vLLM change a config.json.")
+    if llamacpp and source.kind != "gguf":
+        raise UsageError(f"{source.path} is no GGUF file, which the flags of llama.cpp go with.")
     engine = "vLLM" if hf_overrides else "llama.cpp" if llamacpp else None
     not_compared: str | None = None
     case = Case(source.kind, source.content, engine=engine, tensors=tuple(source.tensors), repeated=source.repeated)
     if source.kind == "gguf":
         model_type = source.content.get("general.architecture")
         case = _read(case, lambda: read_gguf(source.content, source.tensors))
+        if llamacpp and case.reading is not None:
+            case = replace(case, reading=read_llamacpp(llamacpp, source.content, source.tensors))
         case = replace(case, declared=_length(lambda: Fields(case.content, "").whole(case.key("context_length"))))
     else:
         mark = source.content.get(LAYOUT_MARK)  # of locant convert-layout, which no class reads
         case = replace(case, content={name: each for name, each in source.content.items() if name != LAYOUT_MARK})
-        case = _with_overrides(case, hf_overrides, ask_class) if hf_overrides else case
+        if hf_overrides:
+            merged, dropped = merge_hf_overrides(case.content, hf_overrides)
+            case = replace(case, content=merged, dropped=tuple(dropped.items()))
         case = replace(case, path=text_config_path(case.content))
         model_type = case.part.get("model_type") or case.content.get("model_type")
         case, not_compared = _asked(case) if ask_class else (case, "The class in transformers was not asked.")
@@ -91,10 +94,6 @@ def inspect_model(
         if case.reading is not None:
             stored = stored_frequencies(source.path.parent, case.reading.configs.values())
             case = replace(case, stored=tuple(stored))
-    if llamacpp and case.reading is not None:
-        metadata = source.content if source.kind == "gguf" else None
-        run = read_llamacpp(llamacpp, case.reading.configs, metadata=metadata, layers=case.reading.layers)
-        case = replace(case, reading=replace(case.reading, configs=run.configs, layers=run.layers, source=run.source))
     return Inspection(
         source.path,
         source.kind,
@@ -129,25 +128,6 @@ def _read(case: Case, read: Callable[[], ParsedConfig]) -> Case:
     except UNREADABLE as error:
         return case if case.refusal else replace(case, unreadable=str(error))
     return replace(case, reading=reading)
-
-
-def _with_overrides(case: Case, overrides: str, ask_class: bool) -> Case:
-    """Return a case with the options of vLLM merged into what the class makes of the file, as vLLM does."""
-    content: Mapping[str, Any] = case.content
-    if ask_class:
-        from locant.extension.asked.build import completed_config
-        from locant.extension.asked.watch import heard
-
-        with heard(), contextlib.suppress(Exception):  # the class refuses the file: what it says of both is reported
-            content = parse_json(completed_config(content).to_json_string(use_diff=False))
-    merged, notes = merge_hf_overrides(content, overrides)
-    return replace(
-        case,
-        content=merged,
-        dropped=tuple(notes["dropped"].items()),
-        beside=tuple(notes["beside"]),
-        idle=tuple(Idle(entry, value, False) for entry, value in notes["ignored"].items()),
-    )
 
 
 def _asked(case: Case) -> tuple[Case, str | None]:
