@@ -109,10 +109,8 @@ def test_the_proof_holds_and_the_way_back_gives_the_same_bytes(name: str, tmp_pa
     folder = save_checkpoint(tmp_path / "model", small(name))
     own = ask_layout(config_of(folder)).layout
     other = "half" if own == "interleaved" else "interleaved"
-    report = convert_layout(folder, tmp_path / "other", other, verify=True).report
-    assert report.verified is not None
-    for proof in (report.proof, report.verified):
-        assert proof.converted < 1e-4 * proof.unturned
+    proof = convert_layout(folder, tmp_path / "other", other).report.proof
+    assert proof.converted < 1e-4 * proof.unturned
     assert weight_bytes(tmp_path / "other") != weight_bytes(folder)
     assert convert_layout(tmp_path / "other", tmp_path / "again", own).report.is_native
     assert weight_bytes(tmp_path / "again") == weight_bytes(folder)
@@ -174,7 +172,7 @@ def test_text_of_a_multimodal_model(tmp_path: Path) -> None:
     vision |= {"image_size": 28, "patch_size": 14, "model_type": "siglip_vision_model"}
     content = {"model_type": "gemma3", "text_config": text, "vision_config": vision, "mm_tokens_per_image": 4}
     folder = save_checkpoint(tmp_path / "model", content)
-    report = convert_layout(folder, tmp_path / "other", "interleaved", verify=True).report
+    report = convert_layout(folder, tmp_path / "other", "interleaved").report
     assert len(report.tensors) == 8
     assert not [name for name in report.tensors if "vision" in name]
 

@@ -8,7 +8,7 @@ import pytest
 from published import CONFIGS, GGUF
 
 from locant.positions import DynamicNTK, Llama3, LongRoPE, RotaryConfig, YaRN
-from locant.rotary_configs.case import Case, Idle, Stored
+from locant.rotary_configs.case import Case, Idle
 from locant.rotary_configs.config_json import read_huggingface
 from locant.rotary_configs.findings import RULES, find, findings_table
 from locant.rotary_configs.gguf import read_gguf
@@ -111,7 +111,6 @@ EXAMPLES = {  # where it is found, and where it is not
     "longrope-switch": (_with_scaling(_longrope(1.0, 2.0)), _with_scaling(_longrope(2.0, 2.0))),
     "axes-do-not-add-up": (_scaled({**_SECTIONS, "mrope_section": [16, 24]}), _scaled(_SECTIONS)),
     "unusual-number": (_asked({"rope_theta": 1000}), _asked({"rope_theta": 10000})),
-    "stored-frequencies": (_asked({}, stored=(Stored("inv_freq in a.safetensors", "base 10000"),)), _asked({})),
     "unknown-model-type": (_unasked({"model_type": "no_such_model"}), _asked({"model_type": "no_such_model"})),
     "pairing-assumed": (_unasked({"model_type": "no_such_model"}, reading=_HALVES), _unasked({}, reading=_HALVES)),
     "assumed": (_unasked({}, reading=_HALVES), _unasked({"model_type": "no_such_model"}, reading=_HALVES)),

@@ -346,22 +346,6 @@ def _unusual_number(case: Case) -> Iterator[Said]:
             yield Said(message, "Compare it with the model's publication.", entry)
 
 
-@finding("stored-frequencies", "error", "huggingface/transformers/issues/25681")
-def _stored_frequencies(case: Case) -> Iterator[Said]:
-    """The checkpoint stores other frequencies than the configuration makes, or rounded ones (a warning)."""
-    length = case.declared or 4096
-    for each in case.stored:
-        if each.rounded_to is None:
-            message = f"{each.where} holds other frequencies than the configuration makes. {each.recognised}"
-            yield Said(message, "transformers computes them again, other software may not: find out which are right.")
-        else:
-            message = (
-                f"{each.where} holds frequencies rounded to {each.rounded_to}, wrong by up to {each.error:.1e}: at "
-                f"position {length} a pair is turned by up to {each.turned * length:.2g} radians wrongly."
-            )
-            yield Said(message, "Remove the tensor, so that frequencies are computed.", severity="warning")
-
-
 def _unknown_type(case: Case) -> str | None:
     """Return the model type of a file that was read by its entries, if nobody knows it."""
     kinds = [each.get("model_type") for each in (case.part, case.content)]

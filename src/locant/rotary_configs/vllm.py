@@ -159,6 +159,8 @@ def merge_hf_overrides(
         raise ConfigError(f"--hf-overrides must be a JSON object; got {in_json(given)}.")
     path, dropped, merged = text_config_path(content), dict[str, Any](), dict(content)
     for name, value in given.items():
+        if name in _BESIDE and any(each in given for each in _GROUPS):
+            continue  # for releases with transformers 4
         if name in _BESIDE or (path and name in (*_GROUPS, "max_position_embeddings")):
             raise ConfigError(f"vLLM passes over '{name}' there: state it in {'.'.join(path) or 'rope_parameters'}.")
         if name not in _GROUPS:

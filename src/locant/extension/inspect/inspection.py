@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from locant.errors import UsageError
+from locant.errors import LocantError, UsageError
 from locant.extension.inspect.result import Inspection
-from locant.extension.inspect.stored_frequencies import stored_frequencies
 from locant.extension.source import LAYOUT_MARK, load_source, resolve_model
+from locant.parsing import parse_json
 from locant.rotary_configs.case import Case
 from locant.rotary_configs.config_json import read_huggingface
 from locant.rotary_configs.fields import Fields
@@ -30,7 +32,7 @@ def inspect_model(
     """Read what a model's rotary configuration means, and find what is wrong with it.
 
     The class of the installed transformers is asked, by a model without weights; where there is none, the entries are
-    read. Code of the model's folder is never run, and of its weights only frequencies are read.
+    read. Code of the model's folder is never run, and its weights are not read.
 
     Args:
         model: A folder with config.json, a config.json, a GGUF file, ``smollm2`` or an id on Hugging Face's Hub, of
@@ -78,7 +80,8 @@ def inspect_model(
         mark = source.content.get(LAYOUT_MARK)  # of locant convert-layout, which no class reads
         case = replace(case, content={name: each for name, each in source.content.items() if name != LAYOUT_MARK})
         if hf_overrides:
-            merged, dropped = merge_hf_overrides(case.content, hf_overrides)
+            content = _completed(case.content) if ask_class else case.content
+            merged, dropped = merge_hf_overrides(content, hf_overrides)
             case = replace(case, content=merged, dropped=tuple(dropped.items()))
         case = replace(case, path=text_config_path(case.content))
         model_type = case.part.get("model_type") or case.content.get("model_type")
@@ -91,9 +94,6 @@ def inspect_model(
             case = replace(case, reading=replace(case.reading, configs=configs, source=source_of))
         case = replace(case, declared=case.declared or _length(lambda: Fields(case.part, "").whole(*LENGTHS)))
         case = replace(case, served=case.served or _length(lambda: served_length(case.part)))
-        if case.reading is not None:
-            stored = stored_frequencies(source.path.parent, case.reading.configs.values())
-            case = replace(case, stored=tuple(stored))
     return Inspection(
         source.path,
         source.kind,
@@ -128,6 +128,17 @@ def _read(case: Case, read: Callable[[], ParsedConfig]) -> Case:
     except UNREADABLE as error:
         return case if case.refusal else replace(case, unreadable=str(error))
     return replace(case, reading=reading)
+
+
+def _completed(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the class makes of a file, which vLLM merges its options into."""
+    from locant.extension.asked.build import completed_config
+    from locant.extension.asked.watch import heard
+
+    with heard(), contextlib.suppress(LocantError):  # which is reported when the class is asked
+        completed: Mapping[str, Any] = parse_json(completed_config(content).to_json_string(use_diff=False))
+        return completed
+    return content
 
 
 def _asked(case: Case) -> tuple[Case, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,6 @@ def convert_layout(
     output: Path,
     layout: RotaryLayout,
     *,
-    verify: bool = False,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> ConvertedCheckpoint:
     """Write a checkpoint whose rotated features are paired in another layout.
@@ -61,8 +60,6 @@ def convert_layout(
         model: A folder of transformers with safetensors, or an id on Hugging Face's Hub.
         output: A new folder.
         layout: The layout that the weights should have.
-        verify: Whether to compare logits with the checkpoint's own weights as well, in float32, for which the whole
-            model is loaded, twice, one after the other.
         on_progress: Called with the share of the tensors that are permuted.
 
     Raises:
@@ -139,8 +136,6 @@ def convert_layout(
         for file in passed_on_files(folder):
             if file.suffix != WEIGHTS and file.name not in (_CONFIG, _CARD):
                 pass_on(file, temporary / file.name)
-        if verify:
-            report = replace(report, verified=prove(asked, switched, present, layout, (folder, temporary)))
         content.pop("auto_map", None)
         (temporary / _CONFIG).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         old = (folder / _CARD).read_text("utf-8", "replace") if (folder / _CARD).is_file() else ""

@@ -40,7 +40,6 @@ class LayoutReport:
         switch: The entry of config.json that lets the class pair features so, where it has one.
         is_native: Whether the class reads the result.
         proof: Logits before and after, of random weights in the class.
-        verified: Logits before and after, of its own weights, where that was asked for.
         indexer: The class of the indexer of sparse attention, where there is one, whose weights stay as they are.
     """
 
@@ -55,7 +54,6 @@ class LayoutReport:
     switch: tuple[str, bool] | None
     is_native: bool
     proof: LayoutProof
-    verified: LayoutProof | None = None
     indexer: str | None = None
 
     def as_data(self) -> dict[str, Any]:
@@ -76,7 +74,6 @@ class LayoutReport:
             "read_by_transformers": self.is_native,
             "readers": None if self.is_native else _READERS[self.target],
             "proof": asdict(self.proof),
-            "verified": self.verified and asdict(self.verified),
             "indexer": self.indexer,
         }
 
@@ -92,13 +89,11 @@ class LayoutReport:
             blocks = f"{len(rows.starts)} block{'s' if len(rows.starts) > 1 else ''} of {rows.count}"
             places = "rows" if rows.axis == 0 else f"places along axis {rows.axis}"
             said.append(f"{name}{f', {count} times' if count > 1 else ''}: {blocks} of {rows.size} {places}.")
-        said += [
-            f"Logits of {proof.tokens} random tokens, {self.class_name} with {proof.weights} weights: before and after "
+        said.append(
+            f"Logits of {self.proof.tokens} random tokens, {self.class_name} with random weights: before and after "
             f"the conversion they differ by less than {ROUNDING:.1%} of the largest, which is rounding; with pairs "
-            f"turned as before, by {proof.unturned / proof.largest:.1%} of it."
-            for proof in (self.proof, self.verified)
-            if proof is not None
-        ]
+            f"turned as before, by {self.proof.unturned / self.proof.largest:.1%} of it."
+        )
         if self.indexer is not None:
             said.append(f"{self.indexer} rotates queries and keys of its own: its weights stay as they are.")
         if self.switch is not None:
