@@ -216,13 +216,11 @@ def test_axes_that_take_turns(content: dict[str, Any], axes: tuple[int, ...], in
     assert (found["axis_of_pair"], found["interleaved"]) == (axes, in_turn)
 
 
-def test_a_class_that_cannot_be_watched_is_read_by_its_rotary_module() -> None:
+def test_a_class_that_cannot_be_watched_says_why() -> None:
     """The class rotates 64 features, of which its own table has 32: it fails at its first token."""
     rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "partial_rotary_factor": 0.5}
-    asked = _asked(_LLAMA, rope_scaling=rope)
-    assert asked.reading.source.startswith("rotary module of LlamaModel of transformers ")
-    assert asked.reading.assumed
-    assert any("computes no text" in each for each in asked.notes)
+    with pytest.raises(NoClassError, match="computes no text"):
+        _asked(_LLAMA, rope_scaling=rope)
 
 
 def test_there_is_no_text() -> None:

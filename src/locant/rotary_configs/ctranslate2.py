@@ -12,12 +12,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import SCALINGS, FrequencyScaling, LongRoPE, Unscaled
-from locant.rotary_configs.fields import Fields
-from locant.rotary_configs.reading import ALL_LAYERS, ParsedConfig, cannot_express, only_config, with_equivalent_base
-from locant.rotary_configs.scaling import form_of, make_scaling, options_of, scaling_types
+from locant.positions.scaling import LongRoPE, Unscaled
+from locant.rotary_configs.reading import cannot_express, only_config, with_equivalent_base
+from locant.rotary_configs.scaling import form_of
 
 _ENGINE = "CTranslate2"
 
@@ -72,60 +70,3 @@ def _with_length_for_scale(scaling: LongRoPE) -> LongRoPE:
 def _attention_scale(length: int, original: int) -> float:
     times = length // original
     return math.sqrt(1 + math.log(times) / math.log(original)) if times > 1 < original else 1.0
-
-
-def read_ctranslate2(attributes: Mapping[str, Any], head_dim: int | None = None) -> ParsedConfig:
-    """Read the rotary positions of an attention layer of a CTranslate2 model.
-
-    Args:
-        attributes: The layer's attributes; those about other things are ignored.
-        head_dim: Features of a head, where the attributes do not state them.
-
-    Raises:
-        ConfigError: The layer has no rotary positions, a value is missing or out of range, or the engine would compute
-            what no rotary configuration expresses.
-
-    Example:
-        >>> read_ctranslate2({"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 1e6}, 128).config.rotary_dim
-        128
-    """
-    layer = Fields(attributes, "the attributes of the CTranslate2 layer")
-    layer.need(layer.get("rotary_dim"), "rotary_dim", "the layer has no rotary positions")
-    forms = [form_of("ctranslate2", name) for name in scaling_types("ctranslate2").values()]
-    known = {"rotary_dim", "rotary_interleave", "rotary_base", "rotary_scaling_type"}
-    known |= {entry for form in forms if form for entry in form.fields.values()}
-    if unknown := [key for key in attributes if key.startswith("rotary_") and key not in known]:
-        raise ConfigError(f"'{unknown[0]}' in {layer.where} is not known.{nearest(unknown[0], known)}")
-    size = layer.need(layer.whole("head_dim") or head_dim, "head_dim", "nothing else tells the size of a head")
-    scaling = _read_scaling(layer)
-    config = RotaryConfig(
-        head_dim=size,
-        base=layer.number("rotary_base") or 10000.0,
-        rotary_dim=layer.whole("rotary_dim") if layer.get("rotary_dim") else size,  # 0 represents the whole head
-        layout="half" if layer.flag("rotary_interleave") is False else "interleaved",
-        scaling=scaling,
-        max_length=scaling.reach,
-    )
-    return ParsedConfig({ALL_LAYERS: config}, source="attributes of CTranslate2")
-
-
-def _read_scaling(layer: Fields) -> FrequencyScaling:
-    kind, types = layer.number("rotary_scaling_type"), scaling_types("ctranslate2")
-    length, original = layer.whole("max_position_embeddings"), layer.whole("original_max_position_embeddings")
-    scale = _attention_scale(length, original) if length and original else 1.0
-    name = "none" if kind in (None, -1) else types.get(f"{kind:g}")
-    if name is None:
-        raise ConfigError(f"Unknown rotary_scaling_type {kind:g} in {layer.where}. Known: {', '.join(types)}.")
-    if scale != 1 and name != "longrope":
-        raise ConfigError(
-            f"original_max_position_embeddings {original} and max_position_embeddings {length} in {layer.where} make "
-            f"the engine scale cosine and sine by {scale:g}, which belongs to LongRoPE. Remove one of them."
-        )
-    if (form := form_of("ctranslate2", name)) is None:
-        return Unscaled()
-    options = options_of(layer, SCALINGS[name], form)
-    if name == "linear":
-        options.setdefault("factor", 1.0)
-    elif name == "longrope" and original is not None:
-        options |= {"target_length": max(length or original, original), "attention_factor": scale}
-    return make_scaling(SCALINGS[name], options, form, layer.where)

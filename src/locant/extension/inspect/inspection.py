@@ -168,7 +168,7 @@ def _asked(case: Case) -> tuple[Case, str | None]:
     case = replace(case, declared=declared_length(asked.config), served=served)
     if reading is not None:
         case = _read(case, lambda: reading)
-        if not reading.assumed and not case.engine:  # it ran, and the entries are those of the file
+        if not case.engine:  # the entries are those of the file
             idle, untried = idle_entries(case.content, case.path, asked)
             case = replace(case, idle=idle, untried=untried)
     own = "The file names code of its own (auto_map), which is never run and may do something else."

@@ -109,7 +109,6 @@ def convert_layout(
         raise UsageError(f"The model's class in transformers failed while it was asked: {said}.") from error
     import transformers
 
-    kinds = {type(module).__name__ for module in asked.model.modules()}
     report = LayoutReport(
         model=folder.resolve().name if Path(model).exists() else str(model),
         class_name=asked.name,
@@ -122,7 +121,6 @@ def convert_layout(
         switch=switch,
         is_native=LAYOUT_MARK not in content,
         proof=proof,
-        indexer=next((each for each in sorted(kinds) if each.endswith("Indexer")), None),
     )
     with replacing_folder(output) as temporary:
         done = 0

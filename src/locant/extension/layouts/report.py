@@ -40,7 +40,6 @@ class LayoutReport:
         switch: The entry of config.json that lets the class pair features so, where it has one.
         is_native: Whether the class reads the result.
         proof: Logits before and after, of random weights in the class.
-        indexer: The class of the indexer of sparse attention, where there is one, whose weights stay as they are.
     """
 
     model: str
@@ -54,7 +53,6 @@ class LayoutReport:
     switch: tuple[str, bool] | None
     is_native: bool
     proof: LayoutProof
-    indexer: str | None = None
 
     def as_data(self) -> dict[str, Any]:
         """Return all of it as plain data for JSON."""
@@ -74,7 +72,6 @@ class LayoutReport:
             "read_by_transformers": self.is_native,
             "readers": None if self.is_native else _READERS[self.target],
             "proof": asdict(self.proof),
-            "indexer": self.indexer,
         }
 
     def sentences(self) -> list[str]:
@@ -94,8 +91,6 @@ class LayoutReport:
             f"the conversion they differ by less than {ROUNDING:.1%} of the largest, which is rounding; with pairs "
             f"turned as before, by {self.proof.unturned / self.proof.largest:.1%} of it."
         )
-        if self.indexer is not None:
-            said.append(f"{self.indexer} rotates queries and keys of its own: its weights stay as they are.")
         if self.switch is not None:
             name, value = self.switch
             said.append(f"config.json has {name} {str(value).lower()}, so {self.class_name} of transformers reads it.")
