@@ -69,7 +69,6 @@ def test_everything_about_a_model(
     assert "Pairs 35 to 63 never complete a turn within the trained 8192 tokens." in out
     assert "29-34 blended" in _words(out)
     assert "\nRead by LlamaModel of transformers " in out
-    assert "\nnote [needs-release]: " in out
     assert max(map(len, out.splitlines()[1:])) <= 120
     assert main(["inspect", str(tmp_path), "--without-class"]) == 0
     assert "\nRead by its entries alone.\nNot compared with the model's class: " in capsys.readouterr().out

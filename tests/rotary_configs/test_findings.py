@@ -84,7 +84,6 @@ EXAMPLES = {  # where it is found, and where it is not
         _asked({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}),
         _asked({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}),
     ),
-    "needs-release": (_scaled(_LLAMA3), _scaled(_YARN)),
     "original-missing": (
         _scaled({"rope_type": "yarn", "factor": 4.0}),
         _scaled({"rope_type": "yarn", "factor": 4.0}, original_max_position_embeddings=8192),

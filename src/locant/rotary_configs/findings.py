@@ -178,16 +178,6 @@ def _form_of_another_release(case: Case) -> Iterator[Said]:
         )
 
 
-@finding("needs-release", "note", "meta-llama/llama3/issues/299")
-def _needs_release(case: Case) -> Iterator[Said]:
-    """Earlier releases of transformers refuse a scaling of this type."""
-    since = {"llama3": "4.43", "proportional": "5"}
-    for group in case.groups:
-        if group.kind in since:
-            message = f"Releases of transformers before {since[group.kind]} refuse rope_type '{group.kind}'."
-            yield group.said("rope_type", message, "Update transformers where a program has an older one.")
-
-
 @finding("original-missing", "warning", "huggingface/transformers/issues/38224")
 def _original_missing(case: Case) -> Iterator[Said]:
     """Without it transformers takes `max_position_embeddings`; other software refuses, or takes another length."""
