@@ -280,17 +280,6 @@ def test_command(llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["convert-layout", str(llama), "--to", "half", "-o", str(tmp_path / "new")]) == 2
 
 
-def test_layers_that_the_class_ignores_are_converted_as_well(llama: Path, tmp_path: Path) -> None:
-    folder = copy_of(llama, tmp_path / "model")
-    tensors = safetensors.load_file(folder / "model.safetensors")
-    further = "model.layers.2.self_attn.q_proj.weight"
-    tensors[further] = tensors["model.layers.1.self_attn.q_proj.weight"].clone()
-    safetensors.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    assert further in convert_layout(folder, tmp_path / "other", "interleaved").report.tensors
-    new = safetensors.load_file(tmp_path / "other" / "model.safetensors")
-    assert torch.equal(new[further], new["model.layers.1.self_attn.q_proj.weight"])
-
-
 def test_output_that_exists_is_left_alone(llama: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("mine")

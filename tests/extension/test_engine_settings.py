@@ -110,11 +110,3 @@ def test_what_cannot_be_said_is_one_error() -> None:
         assert caught.value.exit_code == 1
     with pytest.raises(UsageError):
         to_engine_config(_inspection(llama), "vlm")
-
-
-def test_of_a_file_that_is_not_right_its_finding_is_told() -> None:
-    inspection = _inspection(MODELS["Llama 2 7B"])
-    inspection.parsed, inspection.has_errors = None, True
-    inspection.findings = (SimpleNamespace(message="factor is missing."),)
-    with pytest.raises(LocantError, match=r"factor is missing\."):
-        to_engine_config(inspection, "hf5")
