@@ -49,14 +49,16 @@ def test_flags_of_an_unscaled_file(flags: str, scaling: FrequencyScaling) -> Non
 
 
 def test_a_scale_below_1_is_measured() -> None:
-    scaling = _of(_MODEL, "--rope-scale 0.5").scaling
+    scaling = _of(_MODEL, "--rope-scaling linear --rope-scale 0.5").scaling
     assert isinstance(scaling, Measured)
     assert scaling.given[0] == 2.0
 
 
 def test_the_context_is_the_length_that_is_read() -> None:
-    assert _of(_MODEL, "-c 8192 --rope-scale 4").max_length == 8192
-    assert _of(_MODEL, "-c 16384 --rope-scale 4").max_length == 8192  # the scaling reaches no further
+    assert _of(_MODEL, "-c 8192 --rope-scaling linear --rope-scale 4").max_length == 8192
+    assert (
+        _of(_MODEL, "-c 16384 --rope-scaling linear --rope-scale 4").max_length == 8192
+    )  # the scaling reaches no further
     assert _of(_MODEL, "-c 1024").max_length == 2048  # which the file states
     scaling = LongRoPE(short_factors=[1.0] * 4, long_factors=[2.0] * 4, original_length=4096, factor=32)
     model = RotaryConfig(head_dim=8, max_length=131072, scaling=scaling)
