@@ -156,16 +156,6 @@ def test_order_of_rows_is_that_of_transformers_own_conversion(llama: Path, tmp_p
         assert not torch.equal(neighbours[key], halves[key])
 
 
-def test_switch_of_the_class_is_set_and_plain_transformers_reads_the_result(tmp_path: Path) -> None:
-    folder = save_checkpoint(tmp_path / "model", small("deepseek_v3"))
-    converted = convert_layout(folder, tmp_path / "other", "half")
-    assert converted.report.switch == ("rope_interleave", False)
-    assert converted.report.is_native
-    assert config_of(tmp_path / "other")["rope_interleave"] is False
-    assert "locant_rotary_layout" not in config_of(tmp_path / "other")
-    torch.testing.assert_close(logits(tmp_path / "other"), logits(folder), atol=1e-4, rtol=0)
-
-
 def test_text_of_a_multimodal_model(tmp_path: Path) -> None:
     text = small("gemma3_text")
     vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -286,3 +276,14 @@ def test_output_that_exists_is_left_alone(llama: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError):
         convert_layout(llama, tmp_path / "out", "interleaved")
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["mine"]
+
+
+def test_layers_that_the_class_ignores_are_converted_as_well(llama: Path, tmp_path: Path) -> None:
+    folder = copy_of(llama, tmp_path / "model")
+    tensors = safetensors.load_file(folder / "model.safetensors")
+    further = "model.layers.2.self_attn.q_proj.weight"
+    tensors[further] = tensors["model.layers.1.self_attn.q_proj.weight"].clone()
+    safetensors.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    assert further in convert_layout(folder, tmp_path / "other", "interleaved").report.tensors
+    new = safetensors.load_file(tmp_path / "other" / "model.safetensors")
+    assert torch.equal(new[further], new["model.layers.1.self_attn.q_proj.weight"])

@@ -6,13 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from locant.errors import LocantError, UsageError
-from locant.extension.asked.build import text_of
 from locant.extension.layouts.proof import prove
 from locant.extension.layouts.report import LayoutReport, write_card
-from locant.extension.layouts.rows import AskedLayout, ask_layout
+from locant.extension.layouts.rows import ask_layout
 from locant.extension.layouts.stored import permute_rows, rows_in_files, stored_tensors
 from locant.extension.load import weight_files
 from locant.extension.passed_on import WEIGHTS, pass_on, passed_on_files
@@ -20,11 +18,9 @@ from locant.extension.source import LAYOUT_MARK, load_source, resolve_model
 from locant.files import replacing_folder, require_new_folder
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scheme import require_choice
-from locant.rotary_configs.vocabulary import text_config_path, with_entry
 
 _CARD, _CONFIG, _ADAPTER = "README.md", "config.json", "adapter_config.json"
 _QUANTIZED = ("quantization_config", "compression_config", "quantization")
-_SWITCH = "interleave"
 
 
 @dataclass(frozen=True)
@@ -97,11 +93,10 @@ def convert_layout(
         present = mark or asked.layout
         if present == layout:
             raise UsageError(f"{folder} has the layout '{layout}' already, by {LAYOUT_MARK if mark else asked.name}.")
-        switch, switched = None, None
         if layout != asked.layout:
-            switch, switched, content = _mark_or_switch(asked, content, layout)
+            content[LAYOUT_MARK] = layout
         rows = rows_in_files(asked.model, asked.rows, stored)
-        proof = prove(asked, switched, present, layout)
+        proof = prove(asked, present, layout)
     except LocantError:
         raise
     except Exception as error:  # classes of transformers raise whatever they like
@@ -118,7 +113,6 @@ def convert_layout(
         tensors=rows,
         total=len(stored),
         layers=len(asked.turns),
-        switch=switch,
         is_native=LAYOUT_MARK not in content,
         proof=proof,
     )
@@ -139,16 +133,3 @@ def convert_layout(
         old = (folder / _CARD).read_text("utf-8", "replace") if (folder / _CARD).is_file() else ""
         (temporary / _CARD).write_text(write_card(old, report), encoding="utf-8")
     return ConvertedCheckpoint(output, report)
-
-
-def _mark_or_switch(
-    asked: AskedLayout, content: Mapping[str, Any], target: RotaryLayout
-) -> tuple[tuple[str, bool] | None, AskedLayout | None, dict[str, Any]]:
-    """Return the entry that lets a class pair features otherwise, the class with it, and the new config.json."""
-    for name, value in text_of(asked.config).to_dict().items():
-        if _SWITCH in name and isinstance(value, bool):
-            changed = with_entry(content, (*text_config_path(content), name), not value)
-            switched = ask_layout(changed)
-            if switched.layout == target:
-                return (name, not value), switched, changed
-    return None, None, {**content, LAYOUT_MARK: target}

@@ -48,19 +48,18 @@ class LayoutProof:
     unturned: float
 
 
-def prove(asked: AskedLayout, switched: AskedLayout | None, source: RotaryLayout, target: RotaryLayout) -> LayoutProof:
+def prove(asked: AskedLayout, source: RotaryLayout, target: RotaryLayout) -> LayoutProof:
     """Compare logits before and after a conversion of random weights, and make sure that only rounding changes them.
 
     Args:
         asked: The class; its model gets the weights.
-        switched: The same with the entry that lets it pair features as the target, where it has one.
         source: Layout of the weights.
         target: Layout that they should have.
 
     Raises:
         LocantError: Logits differ by more, or other pairs cannot be turned in the attention of the class.
     """
-    model, after = _filled(asked.model), switched or asked
+    model = _filled(asked.model)
     before, by_locant = _logits(model, asked, source), _logits(model, asked, source, by_class=False)
     for name, rows in asked.rows.items():
         owner, _, last = name.rpartition(".")
@@ -70,10 +69,7 @@ def prove(asked: AskedLayout, switched: AskedLayout | None, source: RotaryLayout
         for start in rows.starts:
             index[start : start + rows.count] = start + layout_order(rows.count, source=source, target=target)
         tensor.copy_(tensor.index_select(rows.axis, index))
-    if switched is not None:
-        _filled(switched.model).load_state_dict(model.state_dict(), assign=True)
-        model = switched.model
-    others = by_locant, _logits(model, after, target), _logits(model, after, source)
+    others = by_locant, _logits(model, asked, target), _logits(model, asked, source)
     differences = [float((before - each).abs().max()) for each in others]
     proof = LayoutProof(len(before), float(before.abs().max()), *differences)
     if not max(proof.rotation, proof.converted) <= ROUNDING * min(proof.unturned, proof.largest):  # nor NaN

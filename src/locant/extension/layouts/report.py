@@ -15,7 +15,7 @@ from locant.positions.rotary.config import RotaryLayout
 from locant.version import __version__
 
 _PAIRS = {"half": "halves", "interleaved": "neighbours"}
-# Software that can be told to turn weights in a layout for which their class in transformers has no entry.
+# Software that can turn weights in a layout that their class in transformers does not have.
 _READERS = {
     "interleaved": "mlx-lm with rope_traditional: true in config.json, TensorRT-LLM with rope_gptj, CTranslate2 with "
     "rotary_interleave, or Locant's Rotary(layout='interleaved') in code of your own",
@@ -37,7 +37,6 @@ class LayoutReport:
         tensors: The tensors that were converted, and their rows.
         total: Number of all tensors.
         layers: Number of layers that rotate.
-        switch: The entry of config.json that lets the class pair features so, where it has one.
         is_native: Whether the class reads the result.
         proof: Logits before and after, of random weights in the class.
     """
@@ -50,7 +49,6 @@ class LayoutReport:
     tensors: Mapping[str, RotatedRows]
     total: int
     layers: int
-    switch: tuple[str, bool] | None
     is_native: bool
     proof: LayoutProof
 
@@ -68,7 +66,6 @@ class LayoutReport:
                 for name, rows in self.tensors.items()
             },
             "tensors_in_all": self.total,
-            "set_in_config": None if self.switch is None else dict([self.switch]),
             "read_by_transformers": self.is_native,
             "readers": None if self.is_native else _READERS[self.target],
             "proof": asdict(self.proof),
@@ -91,15 +88,11 @@ class LayoutReport:
             f"the conversion they differ by less than {ROUNDING:.1%} of the largest, which is rounding; with pairs "
             f"turned as before, by {self.proof.unturned / self.proof.largest:.1%} of it."
         )
-        if self.switch is not None:
-            name, value = self.switch
-            said.append(f"config.json has {name} {str(value).lower()}, so {self.class_name} of transformers reads it.")
-        elif self.is_native:
+        if self.is_native:
             said.append(f"{self.class_name} of transformers reads it: that is its own layout.")
         else:
             said.append(
-                f"{self.class_name} of transformers has no entry for this layout and would read it wrongly, silently. "
-                f"It is for {_READERS[self.target]}."
+                f"{self.class_name} of transformers would read it wrongly, silently. It is for {_READERS[self.target]}."
             )
         return said
 
