@@ -158,7 +158,7 @@ def _train(
 
     content = mark_trained(extended.content)
     length = settings.length or (report.original_length if report.method == DROPE else report.target_length)
-    settings = replace(settings, length=length)
+    settings = settings.model_copy(update={"length": length})
     if length > report.target_length:
         raise ConfigError(
             f"Pieces of {length} tokens are longer than the {report.target_length} that the model should read."
@@ -168,7 +168,7 @@ def _train(
     how = "LoRA" if settings.kind == "lora" else "all weights"
     training = (
         f"Then it was trained on ({how}, {settings.steps:,} steps of {length:,} tokens, learning rate "
-        f"{settings.learning_rate:g})."
+        f"{settings.rate:g})."
     )
     report = replace(report, training=training)
     # What is trained is float32; LoRA leaves the weights of the model alone, so that they may be coarser.
