@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import mpmath
@@ -32,11 +31,3 @@ def test_the_formula(kind: Any) -> None:
         ]
         exact = torch.tensor(expected, dtype=torch.float64)
         torch.testing.assert_close(bias[0].detach(), exact, rtol=tolerance, atol=0)
-
-
-def test_the_gradient_at_distance_zero_is_a_number() -> None:
-    scheme, q = KERPLE(2, kind="power"), torch.zeros(1, 2, 1, 2)
-    scheme.score_bias(q, torch.zeros(1, 2, 2, 2), torch.tensor([4]), torch.tensor([4, 5])).sum().backward()
-    for parameter in scheme.parameters():
-        assert parameter.grad is not None
-        assert all(math.isfinite(value) for value in parameter.grad.tolist())
