@@ -74,15 +74,6 @@ def find(case: Case) -> tuple[Finding, ...]:
     return tuple(sorted(kept, key=lambda each: _ORDER.index(each.severity)))
 
 
-def findings_table() -> str:
-    """Return the table of all findings for the documentation, in Markdown."""
-    rows = ["| code | severity | why | report |", "| --- | --- | --- | --- |"]
-    for code, rule in sorted(RULES.items(), key=lambda each: (_ORDER.index(each[1].severity), each[0])):
-        _, repository, _, number = rule.report.removeprefix(_HUB).split("/")
-        rows.append(f"| `{code}` | {rule.severity} | {rule.reason} | [{repository} {number}]({rule.report}) |")
-    return "\n".join(rows)
-
-
 @finding("class-refuses", "error", "huggingface/transformers/issues/44904")
 def _class_refuses(case: Case) -> Iterator[Said]:
     """The model's class in transformers refuses the file; its own words say why."""

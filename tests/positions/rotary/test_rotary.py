@@ -72,6 +72,9 @@ def test_gradients(layout: Any) -> None:
     x = heads(1, 2, 3, 6).double().requires_grad_()
     sine, cosine = Rotary(4, layout=layout).sine_cosine(torch.arange(3))
     assert torch.autograd.gradcheck(lambda t: rotate_pairs(t, sine, cosine, layout), (x,))
+    rotate_pairs(x, sine, cosine, layout).sum().backward()  # a gradient whose numbers are one in memory
+    back = rotate_pairs(torch.ones_like(x), -sine, cosine, layout)
+    torch.testing.assert_close(x.grad, back)
 
 
 def test_against_hugging_face_in_both_layouts() -> None:

@@ -83,7 +83,8 @@ class _Rotation(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tensor:
         ctx.interleaved = interleaved
         ctx.save_for_backward(cosine, sine)
-        return _rotated(x, cosine, sine, interleaved)
+        angles = RotaryAngles(cosine, sine, "interleaved" if interleaved else "half")
+        return apply_rotation((x,), angles)[0]  # without gradients, which the kernel serves
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
@@ -100,7 +101,7 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tens
         cosine, sine = cosine.double(), sine.double()
     wide = x.to(cosine.dtype)
     if interleaved:
-        numbers = torch.view_as_complex(wide.reshape(*x.shape[:-1], pairs, 2))
+        numbers = torch.view_as_complex(wide.contiguous().unflatten(-1, (pairs, 2)))
         return torch.view_as_real(numbers * torch.complex(cosine, sine)).flatten(-2).to(x.dtype)
     a, b = wide.chunk(2, dim=-1)
     turned = torch.addcmul(a * cosine, b, sine, value=-1), torch.addcmul(b * cosine, a, sine)
