@@ -169,7 +169,7 @@ def test_a_class_that_knows_no_other_scaling() -> None:
     with pytest.raises(ConfigError, match="longrope"):
         extend_config(phi, "linear", 160, read_by_class)
     for method in ("longrope", "ntk"):
-        assert extend_config(phi, method, 160, read_by_class).content
+        assert extend_config(phi, method, 160, read_by_class).method == method
 
 
 def test_entries_that_were_changed_after_the_extension() -> None:

@@ -55,7 +55,7 @@ def extend_gguf(source: Source, method: str, target_length: int) -> Extended:
     metadata[f"{TRACE}method"] = method
     if old.scaling == Unscaled() and old.max_length is not None:
         metadata |= {f"{TRACE}freq_base": float(old.base), f"{TRACE}context_length": old.max_length}
-    return Extended(before, after, metadata, "GGUF metadata", written.tensors)
+    return Extended(method, before, after, metadata, "GGUF metadata", written.tensors)
 
 
 def write_extended_gguf(source: Source, target: Path, extended: Extended) -> None:

@@ -206,6 +206,7 @@ class Extended:
     """What an extended model has.
 
     Attributes:
+        method: By which it is extended.
         before: The rotary configurations before the extension, by layer type.
         after: Those after it.
         content: The content of config.json, or new keys of a GGUF file.
@@ -213,6 +214,7 @@ class Extended:
         tensors: New tensors of a GGUF file, float32, by name.
     """
 
+    method: str
     before: dict[str, RotaryConfig]
     after: dict[str, RotaryConfig]
     content: dict[str, Any]
@@ -260,8 +262,8 @@ def extend_config(
     except ConfigError as error:
         raise ConfigError(f"{cannot}: {error} Take longrope or ntk, which only changes the base.") from error
     if not _is_same(parsed, found, extended):
-        raise ConfigError(f"{cannot}: read by {found.source}, it has other frequencies. Take longrope or ntk.")
-    return Extended(parsed.configs, extended, content, found.source)
+        raise ConfigError(f"{cannot}: read by {found.source}, it has other frequencies. Take another method, such as longrope.")
+    return Extended(method, parsed.configs, extended, content, found.source)
 
 
 def apply_method(config: Mapping[str, Any], method: str, target_length: int) -> dict[str, Any]:
