@@ -64,7 +64,7 @@ def logits(folder: Path, length: int, *, ours: bool = False) -> torch.Tensor:
 )
 def test_logits_in_plain_transformers(folders: dict[str, Path], tmp_path: Path, family: str, method: str) -> None:
     extended = extend_model(folders[family], tmp_path / "out", TARGET, method=method)
-    assert extended.report.method == method
+    assert (extended.report.method, extended.report.instead_of) == (method, "")
     for length in (TRAINED - 20, TARGET):
         theirs = logits(extended.path, length)
         torch.testing.assert_close(theirs, logits(extended.path, length, ours=True), rtol=0, atol=TOLERANCE)
@@ -73,11 +73,16 @@ def test_logits_in_plain_transformers(folders: dict[str, Path], tmp_path: Path, 
         assert changed > 100 * TOLERANCE or (length < TRAINED and method in ("dynamic", "longrope"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("family", [*SCALED, "phi3"])
-def test_a_method_that_cannot_be_expressed_is_refused(folders: dict[str, Path], tmp_path: Path, family: str) -> None:
-    with pytest.raises(ConfigError, match="longrope"):
-        extend_model(folders[family], tmp_path / "out", TARGET, method="linear")
-    assert not list(tmp_path.iterdir())
+def test_where_the_method_cannot_be_expressed_another_is_taken(
+    folders: dict[str, Path], tmp_path: Path, family: str
+) -> None:
+    extended = extend_model(folders[family], tmp_path / "out", TARGET, method="linear")
+    assert (extended.report.method, extended.report.instead_of) == ("longrope", "linear")
+    assert extended.report.why_instead in (extended.path / "README.md").read_text()
+    with pytest.raises(ConfigError):
+        apply_method(config_of("llama-3.1"), "linear", TARGET)
 
 
 def test_a_model_with_axes(tmp_path: Path) -> None:

@@ -114,9 +114,10 @@ def test_longrope_takes_the_place_of_llama_3s_factors(tmp_path: Path) -> None:
     scaled = RotaryConfig(head_dim=64, base=100000.0, scaling=Llama3(original_length=2048, factor=4))
     factors = np.array(write_gguf(scaled, "llama").tensors["rope_freqs.weight"], dtype=np.float32)
     path = write(tmp_path / "m.gguf", tensors={"rope_freqs.weight": factors})
-    with pytest.raises(ConfigError, match="longrope"):
+    with pytest.raises(ConfigError):
         extend(path, "yarn", 16384)
-    out = extend(path, "longrope", 16384)
+    out = extend(path, "yarn", 16384, may_go_on=True)
+    assert out.read_bytes() == extend(path, "longrope", 16384, "longrope.gguf").read_bytes()
     assert "rope_freqs.weight" not in {tensor.name for tensor in gguf.GGUFReader(out).tensors}
     expected = [float(f) for f in scaled.frequencies()]
     assert [float(f) for f in rotary(out).frequencies(8192)] == pytest.approx(expected, rel=1e-6)

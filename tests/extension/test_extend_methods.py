@@ -98,6 +98,15 @@ def test_longrope_goes_on_from_a_scaling(content: Content) -> None:
     assert read_huggingface(extended).config.attention_scale() == pytest.approx(scale, rel=1e-12)
 
 
+def test_a_scaled_model_goes_on_where_the_method_cannot_be_expressed() -> None:
+    taken = extend_config(LLAMA_31, "yarn", 262144, may_go_on=True)
+    assert (taken.method, taken.content) == ("longrope", apply_method(LLAMA_31, "longrope", 262144))
+    assert extend_config(QWEN, "yarn", 262144, may_go_on=True).method == "yarn"
+    for content, method, length in ((LLAMA_31, "yarn", 100_000), (LINEAR, "linear", 16384), (LLAMA, "yarn", 4096)):
+        with pytest.raises(ConfigError):
+            extend_config(content, method, length, may_go_on=True)
+
+
 @pytest.mark.parametrize("read", [read_huggingface, read_by_class])
 def test_axes_are_scaled_alike_and_stay(read: Any) -> None:
     sizes = {"hidden_size": 256, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -166,10 +175,10 @@ def test_refusals(content: Content, method: str, length: int) -> None:
 def test_a_class_that_knows_no_other_scaling() -> None:
     sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     phi = {"model_type": "phi3", "max_position_embeddings": 64, "original_max_position_embeddings": 64, **sizes}
-    with pytest.raises(ConfigError, match="longrope"):
+    with pytest.raises(ConfigError):
         extend_config(phi, "linear", 160, read_by_class)
-    for method in ("longrope", "ntk"):
-        assert extend_config(phi, method, 160, read_by_class).method == method
+    assert extend_config(phi, "linear", 160, read_by_class, may_go_on=True).method == "longrope"
+    assert extend_config(phi, "ntk", 160, read_by_class, may_go_on=True).method == "ntk"
 
 
 def test_entries_that_were_changed_after_the_extension() -> None:

@@ -105,4 +105,6 @@ def _print(extended: ExtendedModel) -> None:
         f"{extended.path} is written: {report.model} from {report.original_length} to {report.target_length} tokens "
         f"by {report.method}."
     )
+    if report.instead_of:
+        print(report.why_instead)
     print(f"See {extended.path / 'README.md'} for what changed, and try: locant inspect {extended.model}")

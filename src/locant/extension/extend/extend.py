@@ -109,21 +109,22 @@ def extend_model(
         )
     content: dict[str, Any] = {}
     if format == "gguf":
-        extended = extend_gguf(source, method, target_length)
+        extended = extend_gguf(source, method, target_length, may_go_on=True)
     else:
         content = load_config(source.path)
-        extended = extend_config(content, method, target_length, read_by_class)
+        extended = extend_config(content, method, target_length, read_by_class, may_go_on=True)
     name = source.path.stem if source.kind == "gguf" else source.path.resolve().parent.name
     report = ExtensionReport(
         name if Path(model).exists() else str(model),
-        method,
+        extended.method,
         present_length(extended.before[main_layer(extended.before)]),
         target_length,
         extended.before,
         extended.after,
+        instead_of=method if extended.method != method else "",
     )
     if format == "gguf":
-        file = f"{source.path.stem}-{target_length}-{method}.gguf"
+        file = f"{source.path.stem}-{target_length}-{extended.method}.gguf"
         with replacing_folder(output) as folder:
             write_extended_gguf(source, folder / file, extended)
             (folder / "README.md").write_text(write_card("", report), encoding="utf-8")

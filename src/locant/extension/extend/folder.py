@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locant.errors import CheckpointError
-from locant.extension.extend.methods import extension_methods
+from locant.extension.extend.methods import extension_methods, main_layer
 from locant.extension.load import quiet_transformers
 from locant.extension.passed_on import WEIGHTS, card_with, pass_on, passed_on_files
 from locant.extension.source import Source
@@ -35,6 +35,7 @@ class ExtensionReport:
         target_length: Length in tokens that it reads now.
         before: Its rotary configurations, by layer type.
         after: Those it has now.
+        instead_of: The method that was asked for, where the model cannot have it.
         training: How it was adapted, in a sentence, or nothing.
     """
 
@@ -44,7 +45,19 @@ class ExtensionReport:
     target_length: int
     before: dict[str, RotaryConfig]
     after: dict[str, RotaryConfig]
+    instead_of: str = ""
     training: str = ""
+
+    @property
+    def why_instead(self) -> str:
+        """Why another method was taken than was asked for, in a sentence, or nothing."""
+        if not self.instead_of:
+            return ""
+        scaling = self.before[main_layer(self.before)].scaling.name
+        return (
+            f"{self.instead_of} cannot be expressed for this model, whose scaling is {scaling}; {self.method} can, "
+            "because it goes on from any frequencies."
+        )
 
 
 def write_card(card: str, report: ExtensionReport) -> str:
@@ -64,7 +77,7 @@ def write_card(card: str, report: ExtensionReport) -> str:
     lines = [
         f"## Extended context\n\nThe context of {report.model} was extended from {report.original_length:,} to "
         f"{report.target_length:,} tokens by the method `{report.method}` ({about.source}), with Locant {__version__}. "
-        f"{adapted}\n",
+        f"{report.why_instead}{' ' if report.instead_of else ''}{adapted}\n",
         "| layers | rotary positions before | now |\n| --- | --- | --- |",
         *rows,
         f"\n{about.limits}",

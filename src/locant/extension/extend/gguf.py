@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from locant.errors import ConfigError, UsageError
-from locant.extension.extend.methods import Extended, check_request, extend_configs, main_layer
+from locant.extension.extend.methods import Extended, check_request, extend_configs, first_possible, main_layer
 from locant.extension.gguf_file import FACTORS
 from locant.extension.source import Source
 from locant.lazy import require_package
@@ -20,13 +20,14 @@ TRACE = "locant.extension."
 """Start of the keys that remember an extension and what it replaced; engines ignore them."""
 
 
-def extend_gguf(source: Source, method: str, target_length: int) -> Extended:
+def extend_gguf(source: Source, method: str, target_length: int, *, may_go_on: bool = False) -> Extended:
     """Return what the extended GGUF file of a model has.
 
     Args:
         source: The GGUF file. Where it was extended here before, what it was then is extended.
         method: One of :func:`~locant.extension.extend.methods.extension_methods`.
         target_length: Length in tokens that the model should read.
+        may_go_on: As for :func:`~locant.extension.extend.methods.extend_config`.
 
     Raises:
         ConfigError: The file cannot be read, or llama.cpp cannot compute the method for this model.
@@ -43,19 +44,22 @@ def extend_gguf(source: Source, method: str, target_length: int) -> Extended:
     old = before[main]
     names = _keys(architecture, "context_length", "rope.freq_base", "rope.scaling.")
 
-    after = extend_configs(before, method, target_length)
-    scaling = after[main].scaling
-    if scaling.depends_on_length and form_of("gguf", scaling.name) is None:
-        raise ConfigError(
-            f"llama.cpp has the same frequencies for texts of all lengths, so GGUF cannot express the method "
-            f"{method}. Take ntk, which is the same for the longest text."
-        )
-    written = write_gguf(after, architecture)
-    metadata = {key: value for key, value in written.metadata.items() if key.startswith(names)}
-    metadata[f"{TRACE}method"] = method
-    if old.scaling == Unscaled() and old.max_length is not None:
-        metadata |= {f"{TRACE}freq_base": float(old.base), f"{TRACE}context_length": old.max_length}
-    return Extended(method, before, after, metadata, "GGUF metadata", written.tensors)
+    def make(method: str) -> Extended:
+        after = extend_configs(before, method, target_length)
+        scaling = after[main].scaling
+        if scaling.depends_on_length and form_of("gguf", scaling.name) is None:
+            raise ConfigError(
+                f"llama.cpp has the same frequencies for texts of all lengths, so GGUF cannot express the method "
+                f"{method}. Take ntk, which is the same for the longest text."
+            )
+        written = write_gguf(after, architecture)
+        metadata = {key: value for key, value in written.metadata.items() if key.startswith(names)}
+        metadata[f"{TRACE}method"] = method
+        if old.scaling == Unscaled() and old.max_length is not None:
+            metadata |= {f"{TRACE}freq_base": float(old.base), f"{TRACE}context_length": old.max_length}
+        return Extended(method, before, after, metadata, "GGUF metadata", written.tensors)
+
+    return first_possible(make, method, before, may_go_on=may_go_on)
 
 
 def write_extended_gguf(source: Source, target: Path, extended: Extended) -> None:

@@ -30,6 +30,9 @@ from locant.rotary_configs.vocabulary import text_config, text_config_path, with
 
 DEFAULT = "yarn"
 
+GOES_ON = "longrope"
+"""The method that goes on from any scaling, because its lists can hold any frequencies."""
+
 DROPE = "drope"
 """The method that stops all rotation, after which the model is trained again at its old length."""
 
@@ -192,6 +195,23 @@ def _require_longer(length: int, target_length: int) -> None:
         raise ConfigError(f"The model reads {length} tokens already; extending it to {target_length} makes no sense.")
 
 
+def first_possible(
+    make: Callable[[str], Extended], method: str, configs: Mapping[str, RotaryConfig], *, may_go_on: bool
+) -> Extended:
+    """Return what is made of a method, or else of :data:`GOES_ON`, where ``make`` says that a model cannot have it.
+
+    The other one is never taken in the place of the scaling that the model has already.
+    """
+    is_last = not may_go_on or method in (GOES_ON, DROPE, configs[main_layer(configs)].scaling.name)
+    try:
+        return make(method)
+    except ConfigError as error:
+        with suppress(ConfigError):
+            if not is_last:
+                return make(GOES_ON)
+        raise error from None
+
+
 TRACE = "locant_extension"
 """Entry of config.json that remembers what an extension replaced; engines ignore it."""
 
@@ -223,7 +243,12 @@ class Extended:
 
 
 def extend_config(
-    config: Mapping[str, Any], method: str, target_length: int, read: Read = read_huggingface
+    config: Mapping[str, Any],
+    method: str,
+    target_length: int,
+    read: Read = read_huggingface,
+    *,
+    may_go_on: bool = False,
 ) -> Extended:
     """Extend a model's config.json, and read back what was written.
 
@@ -232,6 +257,7 @@ def extend_config(
         method: One of :func:`extension_methods`.
         target_length: Length in tokens that the model should read.
         read: Reads a config.json, by its entries or by the model's class.
+        may_go_on: Whether another method may be taken where the model cannot have it; see :func:`first_possible`.
 
     Raises:
         ConfigError: As :func:`apply_method`, or what ``read`` raises.
@@ -247,23 +273,26 @@ def extend_config(
     model_type = part.get("model_type", plain.get("model_type"))
     before = {key: part[key] for key in _ROTARY_KEYS if part.get(key) is not None}
 
-    extended = extend_configs(parsed.configs, method, target_length)
-    written = write_huggingface(
-        extended,
-        "5" if part.get("rope_parameters") else "4",
-        model_type=model_type if isinstance(model_type, str) else None,
-        multimodal=parsed.multimodal,
-    )
-    trace = {"method": method, "target_length": target_length, "before": before}
-    content = with_entry(plain, text_config_path(plain), _merged(part, written) | {TRACE: trace})
-    cannot = f"config.json of the model type '{model_type!s:.60}' cannot express the method {method}"
-    try:
-        found = read(content)
-    except ConfigError as error:
-        raise ConfigError(f"{cannot}: {error} Take longrope or ntk, which only changes the base.") from error
-    if not _is_same(parsed, found, extended):
-        raise ConfigError(f"{cannot}: read by {found.source}, it has other frequencies. Take another method, such as longrope.")
-    return Extended(method, parsed.configs, extended, content, found.source)
+    def make(method: str) -> Extended:
+        extended = extend_configs(parsed.configs, method, target_length)
+        written = write_huggingface(
+            extended,
+            "5" if part.get("rope_parameters") else "4",
+            model_type=model_type if isinstance(model_type, str) else None,
+            multimodal=parsed.multimodal,
+        )
+        trace = {"method": method, "target_length": target_length, "before": before}
+        content = with_entry(plain, text_config_path(plain), _merged(part, written) | {TRACE: trace})
+        cannot = f"config.json of the model type '{model_type!s:.60}' cannot express the method {method}"
+        try:
+            found = read(content)
+        except ConfigError as error:
+            raise ConfigError(f"{cannot}: {error} Take another method; ntk only changes the base.") from error
+        if not _is_same(parsed, found, extended):
+            raise ConfigError(f"{cannot}: read by {found.source}, it has other frequencies. Take another method.")
+        return Extended(method, parsed.configs, extended, content, found.source)
+
+    return first_possible(make, method, parsed.configs, may_go_on=may_go_on)
 
 
 def apply_method(config: Mapping[str, Any], method: str, target_length: int) -> dict[str, Any]:
