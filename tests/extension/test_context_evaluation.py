@@ -28,7 +28,7 @@ TEXT = "".join(f"Word {chr(97 + index % 26)} and so on. " for index in range(400
 TEXTS = [LongText("text", TEXT)]
 SETTINGS = EvaluationSettings(
     lengths=(64, 96, 128),
-    perplexity=PerplexitySettings(last=30),
+    perplexity=PerplexitySettings(metrics=("prefix", "sliding", "last"), stride=20, windows=3, last=30),
     documents=2,
     methods=("none", "dynamic"),
     target_length=128,
@@ -75,13 +75,18 @@ def test_numbers_are_those_of_plain_transformers(path: Path, evaluated: Any) -> 
         return torch.nn.functional.cross_entropy(logits, tokens[start + 1 : start + length], reduction="none")
 
     found = {(row["method"], row["metric"], row["length"]): row["perplexity"] for row in evaluated[1]["perplexity"]}
-    assert len(found) == 2 * 2 * 3
+    assert len(found) == 2 * 3 * 3
     for method in ("none", "dynamic"):
         for length in SETTINGS.lengths:
             prefix = [losses(method, start, length).mean().exp() for start in starts]
             assert found[method, "prefix", length] == pytest.approx(torch.stack(prefix).mean().item(), rel=1e-4)
             last = torch.cat([losses(method, start + 128 - length, length)[-30:] for start in starts])
             assert found[method, "last", length] == pytest.approx(last.mean().exp().item(), rel=1e-4)
+            sliding = []
+            for start in starts:
+                sliding += [losses(method, start, length)]
+                sliding += [losses(method, start + move, length)[-20:] for move in (20, 40)]
+            assert found[method, "sliding", length] == pytest.approx(torch.cat(sliding).mean().exp().item(), rel=1e-4)
 
 
 def test_results_and_progress(evaluated: Any) -> None:

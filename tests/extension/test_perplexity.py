@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from locant.errors import DataError
 from locant.extension.evaluate.documents import LongText, cut_documents, read_texts
-from locant.extension.evaluate.perplexity import perplexity
+from locant.extension.evaluate.perplexity import PerplexitySettings, Window, perplexity, windows_of
 
 
 class _Letters:
@@ -30,12 +32,33 @@ class _Letters:
 LETTERS: Any = _Letters()
 
 
+@settings(deadline=None, max_examples=40)
+@given(length=st.integers(2, 60), stride=st.integers(1, 20), windows=st.integers(1, 6), longest=st.integers(0, 40))
+def test_sliding_is_the_loop_of_press(length: int, stride: int, windows: int, longest: int) -> None:
+    # The loop of transformers' documentation ("Perplexity of fixed-length models"), over a text of that many tokens.
+    stride = min(stride, length - 1)
+    settings = PerplexitySettings(metrics=("sliding",), stride=stride, windows=windows)
+    found = windows_of("sliding", length, length + longest, settings)
+    text = length + (windows - 1) * stride
+    expected, previous = [], 0
+    for begin in range(0, text, stride):
+        end = min(begin + length, text)
+        expected.append(Window(begin, end - begin, max(length - (end - previous), 1)))
+        previous = end
+        if end == text:
+            break
+    assert found == expected
+    scored = [window.start + index for window in found for index in range(window.scored_from, window.length)]
+    assert scored == list(range(1, text))  # every token but the first, once
+
+
 def test_what_the_numbers_mean() -> None:
     # Two documents, of two nats a token over 3 tokens and one nat over 9.
-    documents = [(6.0, 3), (9.0, 9)]
+    documents = [[(6.0, 3)], [(9.0, 9)]]
     assert perplexity("prefix", documents) == pytest.approx((math.e**2 + math.e) / 2)  # YaRN: np.mean(ppls)
     assert perplexity("last", documents) == pytest.approx(math.exp(15 / 12))
-    assert perplexity("last", [(1e6, 1)]) == math.inf
+    assert perplexity("sliding", [[(6.0, 3), (9.0, 9)]]) == pytest.approx(math.exp(15 / 12))
+    assert perplexity("last", [[(1e6, 1)]]) == math.inf
 
 
 def test_a_book_is_cut_at_even_distances() -> None:

@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--lengths", metavar="L,L,...", help="in tokens (by default up to four, to the length the model is made for)")
     add("--text", type=Path, nargs="+", default=[], metavar="FILE", help="texts to read (default: the built-in Bible)")
     add("--tests", default="perplexity", metavar="T,T", help="perplexity, passkey, needle, ruler (default perplexity)")
-    add("--metrics", default="prefix,last", metavar="M,M", help="prefix, last (default both)")
+    add("--metrics", default="prefix,last", metavar="M,M", help="prefix, sliding, last (default prefix,last)")
+    add("--stride", type=int, default=256, metavar="S", help="tokens between windows of sliding (default 256)")
+    add("--windows", type=int, default=8, metavar="N", help="windows of sliding in a document (default 8)")
     add("--last", type=int, default=256, metavar="K", help="tokens that last scores (default 256)")
     add("--documents", type=int, default=4, metavar="N", help="documents for perplexity, at most (default 4)")
     add("--depths", type=int, default=6, metavar="N", help="depths of passkey and needle, evenly spaced (default 6)")
@@ -84,7 +86,10 @@ def _settings(options: argparse.Namespace) -> EvaluationSettings:
     given = {
         "lengths": parse_lengths(options.lengths) if options.lengths else (),
         "tests": parse_names(options.tests),
-        "perplexity": {"metrics": parse_names(options.metrics), "last": options.last},
+        "perplexity": {
+            "metrics": parse_names(options.metrics),
+            **{name: getattr(options, name) for name in ("stride", "windows", "last")},
+        },
         **{name: getattr(options, name) for name in ("documents", "depths", "tries", "exact")},
         "needle": own if options.needle else {},
         "methods": parse_names(options.method),

@@ -19,7 +19,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from locant.errors import CheckpointError, UsageError
 from locant.extension.evaluate.documents import Document, LongText, cut_documents, read_texts
-from locant.extension.evaluate.perplexity import METRICS, PerplexitySettings, Window, perplexity, window_of
+from locant.extension.evaluate.perplexity import METRICS, PerplexitySettings, Window, perplexity, windows_of
 from locant.extension.evaluate.retrieval import (
     ANSWER_RULES,
     ANSWER_TOKENS,
@@ -86,8 +86,9 @@ class EvaluationSettings(Settings):
     def _check(self) -> Self:
         """Raise UsageError for settings that contradict each other, as far as that is known without the model."""
         chosen, shortest = self.perplexity, min(self.lengths, default=math.inf)
-        if "perplexity" in self.tests and "last" in chosen.metrics and chosen.last >= shortest:
-            raise UsageError(f"last of the metric 'last' must be below the shortest length, {shortest}.")
+        for metric, name, value in (("sliding", "stride", chosen.stride), ("last", "last", chosen.last)):
+            if "perplexity" in self.tests and metric in chosen.metrics and value >= shortest:
+                raise UsageError(f"{name} of the metric '{metric}' must be below the shortest length, {shortest}.")
         if (self.target_length is None) != (set(self.methods) == {AS_IS}):
             raise UsageError("Methods that extend the model need the length to extend to: --method NAME --to LENGTH.")
         return self
@@ -238,11 +239,11 @@ class _Plan:
         self.settings, self.tokenizer = settings, tokenizer
         chosen, longest = settings.perplexity, max(settings.lengths)
         self.windows = {
-            (metric, length): window_of(metric, length, longest, chosen)
+            (metric, length): windows_of(metric, length, longest, chosen)
             for metric in (chosen.metrics if "perplexity" in settings.tests else ())
             for length in settings.lengths
         }
-        self.all_windows = sorted(set(self.windows.values()))
+        self.all_windows = sorted({window for windows in self.windows.values() for window in windows})
         needed = max((window.start + window.length for window in self.all_windows), default=0)
         count = settings.documents if needed else 0
         self.documents = cut_documents(texts, tokenizer, length=needed, count=count)
@@ -332,9 +333,12 @@ class _Plan:
     def rows(self, method: str, folder: Path) -> dict[str, list[dict[str, Any]]]:
         """Return the rows of all tables for a method whose records are complete."""
         tables: dict[str, list[dict[str, Any]]] = {"perplexity": [], "retrieval": [], "ruler": []}
-        for (metric, length), window in self.windows.items():
-            records = [_kept(folder, _name(each, window)) or {} for each in self.documents]
-            value = perplexity(metric, [(record["nll"], record["tokens"]) for record in records])
+        for (metric, length), windows in self.windows.items():
+            of_documents = [[_kept(folder, _name(each, window)) or {} for window in windows] for each in self.documents]
+            records = [record for each in of_documents for record in each]
+            value = perplexity(
+                metric, [[(record["nll"], record["tokens"]) for record in each] for each in of_documents]
+            )
             row = {"method": method, "metric": metric, "length": length}
             row["perplexity"] = value if math.isfinite(value) else None  # JSON knows no infinity
             row |= {"documents": len(self.documents), "tokens": sum(record["tokens"] for record in records)}

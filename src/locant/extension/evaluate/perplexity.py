@@ -1,4 +1,4 @@
-"""Perplexity against length: two metrics, each defined by the window that it reads and the tokens that it scores."""
+"""Perplexity against length: three metrics, each defined by the windows that it reads and the tokens that it scores."""
 
 from __future__ import annotations
 
@@ -61,6 +61,10 @@ METRICS: Mapping[str, str] = {
         "The first L tokens of each document: exp of the mean negative log likelihood of tokens 2 to L; of several "
         "documents, the mean of their perplexities (as the evaluation code of YaRN has it)."
     ),
+    "sliding": (
+        "Windows of L tokens that begin S tokens apart; of the first window tokens 2 to L are scored, of each later "
+        "one its last S: exp of the mean over all scored tokens of all documents (Press et al. 2021, 'Shortformer')."
+    ),
     "last": (
         "The last k tokens of a window of L tokens, all windows of a document ending at the same token, so that every "
         "length is judged by the same k tokens: exp of the mean over the scored tokens of all documents."
@@ -74,10 +78,14 @@ class PerplexitySettings(Settings):
 
     Attributes:
         metrics: Some of :data:`METRICS`.
+        stride: ``S`` of ``sliding``, in tokens.
+        windows: Number of windows that ``sliding`` reads of a document.
         last: ``k`` of ``last``, in tokens.
     """
 
-    metrics: tuple[Literal["prefix", "last"], ...] = ("prefix", "last")
+    metrics: tuple[Literal["prefix", "sliding", "last"], ...] = ("prefix", "last")
+    stride: PositiveInt = 256
+    windows: PositiveInt = 8
     last: PositiveInt = 256
 
 
@@ -96,34 +104,39 @@ class Window:
     scored_from: int
 
 
-def window_of(metric: str, length: int, longest: int, settings: PerplexitySettings) -> Window:
-    """Return the window of each document that a metric reads at a length.
+def windows_of(metric: str, length: int, longest: int, settings: PerplexitySettings) -> list[Window]:
+    """Return the windows of a metric at a length.
 
     Args:
         metric: One of :data:`METRICS`.
         length: ``L`` in tokens.
         longest: The longest length of the evaluation, where the windows of ``last`` end.
-        settings: With ``k`` of ``last``.
+        settings: Stride and so on.
     """
     if metric == "prefix":
-        return Window(0, length, 1)
-    return Window(longest - length, length, length - settings.last)
+        return [Window(0, length, 1)]
+    if metric == "last":
+        return [Window(longest - length, length, length - settings.last)]
+    later = [Window(index * settings.stride, length, length - settings.stride) for index in range(1, settings.windows)]
+    return [Window(0, length, 1), *later]
 
 
-def perplexity(metric: str, documents: Sequence[tuple[float, int]]) -> float:
+def perplexity(metric: str, documents: Sequence[Sequence[tuple[float, int]]]) -> float:
     """Return the perplexity of a metric.
 
     Args:
         metric: One of :data:`METRICS`.
-        documents: For every document, the sum of the losses in nats and the number of scored tokens.
+        documents: For every document, the sum of the losses in nats and the number of scored tokens of each of the
+            windows that :func:`windows_of` lists.
 
     Example:
-        >>> perplexity("prefix", [(0.0, 3), (0.0, 9)])
+        >>> perplexity("prefix", [[(0.0, 3)], [(0.0, 9)]])
         1.0
     """
     if metric == "prefix":
-        return fmean(perplexity_of(loss / tokens) for loss, tokens in documents)
-    return perplexity_of(math.fsum(loss for loss, _ in documents) / sum(tokens for _, tokens in documents))
+        return fmean(perplexity_of(loss / tokens) for ((loss, tokens),) in documents)
+    windows = [window for document in documents for window in document]
+    return perplexity_of(math.fsum(loss for loss, _ in windows) / sum(tokens for _, tokens in windows))
 
 
 def perplexity_of(mean: float) -> float:
