@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from extend_models import FAMILIES, config_of, save_model, save_tokenizer
 
 import locant.extension.extend.extend as extend_module
 from locant.cli import main
-from locant.errors import CheckpointError, ConfigError, LocantError, UsageError
+from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
 from locant.extension.extend.extend import extend_model
 from locant.extension.extend.methods import TRACE, apply_method, extension_methods, read_by_class
 from locant.positions.huggingface import install
@@ -54,7 +55,12 @@ def logits(folder: Path, length: int, *, ours: bool = False) -> torch.Tensor:
     with torch.no_grad():
         if not ours:
             return model(tokens, use_cache=False).logits
-        with install(model, read_huggingface(json.loads((folder / "config.json").read_text())).configs, length=length):
+        configs = read_huggingface(json.loads((folder / "config.json").read_text())).configs
+        fixed = {
+            layer: replace(config, scaling=config.scaling.fixed_for(length), max_length=None)
+            for layer, config in configs.items()
+        }
+        with install(model, fixed):
             return model(tokens, use_cache=False).logits
 
 
@@ -178,11 +184,38 @@ def test_a_full_disk_leaves_nothing(model: Path, tmp_path: Path, monkeypatch: py
     assert [each.name for each in tmp_path.iterdir()] == ["model"]
 
 
+def test_auto_measures_and_takes_the_best(model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 10)
+    said: list[Any] = []
+    extended = extend_model(model, tmp_path / "out", TARGET, method="auto", texts=[text], on_measured=said.append)
+    report = extended.report
+    assert [each.method for each in said] == ["none", "linear", "ntk", "yarn", "longrope"]
+    assert list(report.measurements) == said
+    assert report.lengths == (TRAINED, TARGET)
+    best = min(each.long for each in said[1:])
+    near = [each for each in said[1:] if each.long <= 1.01 * best]
+    assert report.method == min(near, key=lambda each: each.short).method
+    # What was measured is what the saved model does.
+    saved = transformers.AutoModelForCausalLM.from_pretrained(extended.path).eval()
+    ids = transformers.AutoTokenizer.from_pretrained(extended.path)(text.read_text())["input_ids"][:TARGET]
+    with torch.no_grad():
+        tokens = torch.tensor([ids])
+        loss = saved(tokens, labels=tokens, use_cache=False).loss.item()
+    measured = next(each for each in said if each.method == report.method)
+    assert torch.tensor(measured.long).log().item() == pytest.approx(loss, rel=1e-4)
+    assert f"{measured.short:.3f} | {measured.long:.3f}" in (extended.path / "README.md").read_text()
+    text.write_text("short")
+    with pytest.raises(DataError):
+        extend_model(model, tmp_path / "other", TARGET, method="auto", texts=[text])
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["--to", "32"],
         ["--to", "160", "--steps", "3"],
+        ["--to", "160", "--text", "x"],
         ["--to", "160", "--finetune", "x"],
         ["--to", "160", "--finetune", "x", "--steps", "1", "--full", "--rank", "3"],
         ["--to", "160", "--device", "abacus"],

@@ -12,30 +12,33 @@ from locant.errors import UsageError
 if TYPE_CHECKING:
     from locant.extension.extend.extend import ExtendedModel
     from locant.extension.extend.finetune import FineTuning, FineTuningStep
+    from locant.extension.extend.folder import MeasuredMethod
 
 _EPILOG = """examples:
   locant extend models/llama --to 32k                          (writes the folder llama-32k)
-  locant extend models/llama --to 32768 --method ntk -o models/llama-32k
+  locant extend models/llama --to 32768 --method auto --text book.txt -o models/llama-32k
   locant extend smollm2 --to 16384 -o smollm2-16k
-  locant extend smollm2 --to 16384 --finetune books.txt --steps 200 --device cuda -o smollm2-16k"""
+  locant extend smollm2 --to 16384 --finetune books.txt --steps 200 --device cuda -o smollm2-16k
+
+The method auto measures {measured} on a text, and takes the best."""
 
 _WITH_FINETUNE = ("steps", "length", "full", "rank", "learning_rate", "save_every")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    from locant.extension.extend.methods import DEFAULT, extension_methods
+    from locant.extension.extend.methods import AUTO, DEFAULT, extension_methods
 
-    parser.epilog = _EPILOG
+    methods = extension_methods()
+    parser.epilog = _EPILOG.format(measured=", ".join(name for name in methods if methods[name].comparable))
     parser.add_argument("model", metavar="MODEL", help="folder, GGUF file, 'smollm2', or id on Hugging Face's Hub")
     parser.add_argument("--to", required=True, type=length_of("--to"), metavar="N", help="tokens to read; 32k is 32768")
-    parser.add_argument(
-        "--method", default=DEFAULT, choices=tuple(extension_methods()), help=f"how (default: {DEFAULT})"
-    )
+    parser.add_argument("--method", default=DEFAULT, choices=(AUTO, *methods), help=f"how (default: {DEFAULT})")
     add_output(parser, "FOLDER", "new folder to write (default: NAME-8k, after MODEL and --to)")
     what = "of the result (default: that of MODEL, if not trained)"
     parser.add_argument("--format", choices=("huggingface", "gguf"), help=what)
-    add_device(parser, "for --finetune: ")
+    parser.add_argument("--text", type=Path, nargs="+", default=[], metavar="FILE", help="what auto measures on")
+    add_device(parser, "for auto and --finetune: ")
     training = parser.add_argument_group("training on long texts")
     training.add_argument("--finetune", type=Path, nargs="+", metavar="TEXT", help="files of text to train on")
     training.add_argument("--steps", type=int, metavar="N", help="updates, each from one piece of text")
@@ -50,12 +53,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Extend a model and say what was done."""
     finetuning = _finetuning(options)
+    if options.text and options.method != "auto":
+        raise UsageError("--text goes with --method auto only.")
 
     from locant.cli.console import WorkBar
     from locant.extension.extend.extend import extend_model
     from locant.runtime import choose_device
 
     with WorkBar("extending") as bar:
+
+        def measured(found: MeasuredMethod) -> None:
+            bar.console.say(
+                f"{found.method:<9} perplexity {found.short:>9.3f} at the original length, {found.long:>9.3f} at "
+                f"{options.to} tokens or all of the text"
+            )
 
         def trained(step: FineTuningStep) -> None:
             numbers = f"of {step.steps}  loss {step.loss:.4f}"
@@ -67,8 +78,10 @@ def run(options: argparse.Namespace) -> int:
             options.to,
             method=options.method,
             format=options.format,
+            texts=options.text,
             finetuning=finetuning,
             device=choose_device(options.device),
+            on_measured=measured,
             on_step=trained,
         )
     _print(extended)
@@ -107,4 +120,9 @@ def _print(extended: ExtendedModel) -> None:
     )
     if report.instead_of:
         print(report.why_instead)
+    if report.measurements:
+        print(
+            f"{report.method} was chosen: of the methods whose perplexity at {report.lengths[1]} tokens is within 1% "
+            f"of the best, it is the best at {report.lengths[0]}."
+        )
     print(f"See {extended.path / 'README.md'} for what changed, and try: locant inspect {extended.model}")

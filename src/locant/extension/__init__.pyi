@@ -14,6 +14,7 @@ from locant.extension.extend.extend import extend_model as extend_model
 from locant.extension.extend.finetune import FineTuning as FineTuning
 from locant.extension.extend.finetune import FineTuningStep as FineTuningStep
 from locant.extension.extend.folder import ExtensionReport as ExtensionReport
+from locant.extension.extend.folder import MeasuredMethod as MeasuredMethod
 from locant.extension.extend.methods import apply_method as apply_method
 from locant.extension.extend.methods import extension_methods as extension_methods
 from locant.extension.inspect.inspection import inspect_model as inspect_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,21 @@ _CARD, _CONFIG, _TOKENIZER, _GENERATION = "README.md", "config.json", "tokenizer
 
 
 @dataclass(frozen=True)
+class MeasuredMethod:
+    """The perplexities of one candidate of the method ``auto``.
+
+    Attributes:
+        method: Its name; ``none`` for the model as it was.
+        short: Perplexity of texts of the original length.
+        long: Perplexity of texts of the target length, or of as much text as there was.
+    """
+
+    method: str
+    short: float
+    long: float
+
+
+@dataclass(frozen=True)
 class ExtensionReport:
     """What was done to a model.
 
@@ -36,6 +51,8 @@ class ExtensionReport:
         before: Its rotary configurations, by layer type.
         after: Those it has now.
         instead_of: The method that was asked for, where the model cannot have it.
+        measurements: Of the candidates, where the method was chosen by them.
+        lengths: The two lengths of text in tokens that were measured.
         training: How it was adapted, in a sentence, or nothing.
     """
 
@@ -46,6 +63,8 @@ class ExtensionReport:
     before: dict[str, RotaryConfig]
     after: dict[str, RotaryConfig]
     instead_of: str = ""
+    measurements: Sequence[MeasuredMethod] = ()
+    lengths: tuple[int, int] = (0, 0)
     training: str = ""
 
     @property
@@ -67,12 +86,17 @@ def write_card(card: str, report: ExtensionReport) -> str:
         card: The text of README.md, empty where there is none.
         report: What was done.
     """
-    about = extension_methods()[report.method]
+    about, (short, long) = extension_methods()[report.method], report.lengths
     adapted = report.training or "The weights are unchanged: the model was not trained on longer texts."
     rows = [
         f"| {layer} | base {old.base:.10g}, {old.describe()} | base {new.base:.10g}, {new.describe()} |"
         for layer, new in report.after.items()
         for old in [report.before[layer]]
+    ]
+    measured = [
+        f"\nThe method was chosen by perplexity, measured on texts of {short:,} and {long:,} tokens:\n",
+        f"| method | {short:,} tokens | {long:,} tokens |\n| --- | --- | --- |",
+        *(f"| {each.method} | {each.short:.3f} | {each.long:.3f} |" for each in report.measurements),
     ]
     lines = [
         f"## Extended context\n\nThe context of {report.model} was extended from {report.original_length:,} to "
@@ -80,6 +104,7 @@ def write_card(card: str, report: ExtensionReport) -> str:
         f"{report.why_instead}{' ' if report.instead_of else ''}{adapted}\n",
         "| layers | rotary positions before | now |\n| --- | --- | --- |",
         *rows,
+        *(measured if report.measurements else ()),
         f"\n{about.limits}",
     ]
     title = f"{report.model}, extended to {report.target_length:,} tokens"

@@ -28,6 +28,9 @@ from locant.rotary_configs.config_json import read_huggingface, write_huggingfac
 from locant.rotary_configs.reading import UNREADABLE, NoRotaryPositionsError, ParsedConfig, turn_alike
 from locant.rotary_configs.vocabulary import text_config, text_config_path, with_entry
 
+AUTO = "auto"
+"""The method that measures the others and takes one of them."""
+
 DEFAULT = "yarn"
 
 GOES_ON = "longrope"
@@ -40,6 +43,7 @@ _DROPE = ExtensionMethod(
     "the rotation is dropped, and the model trained again at its old length; Gelberg et al. 2025, arXiv:2512.12167",
     "No layer rotates: config.json says so by a linear scaling whose factor leaves no angle. Engines that make a table "
     "of all positions times that factor cannot load it.",
+    comparable=False,
 )
 _NO_ROTATION = float(
     1 << 40

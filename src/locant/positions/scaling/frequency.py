@@ -28,10 +28,12 @@ class ExtensionMethod:
     Attributes:
         source: What it is and where it was published, for the card of an extended model.
         limits: What the users of such a model should know, in sentences.
+        comparable: Whether the perplexity of whole texts predicts how it generates, so that it can be chosen by that.
     """
 
     source: str
     limits: str
+    comparable: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

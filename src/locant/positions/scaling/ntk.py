@@ -98,6 +98,7 @@ class DynamicNTK(FrequencyScaling):
         "Frequencies follow the length of the text. transformers keeps cached keys as they were turned before, so "
         "generating beyond the original length gives other scores than reading the same text; vLLM fixes the "
         "frequencies for the longest text instead.",
+        comparable=False,
     )
 
     original_length: int | None = None
