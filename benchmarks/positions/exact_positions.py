@@ -133,7 +133,7 @@ def errors() -> list[dict[str, Any]]:
 
     def add(what: str, model: Any, error: Any) -> None:
         row = {"case": what, "transformers": error()}
-        with install(model, length=64):
+        with install(model):
             row["locant"] = error()
         print(row, flush=True)
         rows.append(row)
@@ -152,7 +152,8 @@ def errors() -> list[dict[str, Any]]:
             add(f"{dtype}, logits of a text that begins at {start:,}".replace("torch.", ""), model, far)
     for start in (32_768, 131_072, 1_000_000):
         model = causal_model("llama", dtype=torch.bfloat16, head_dim=64)
-        plain = _first_keys(model, tokens, torch.zeros_like(at))  # turned by no angle
+        with install(model, scheme="none"):
+            plain = _first_keys(model, tokens, at + start)
         sine, cosine = (part.double() for part in Rotary(64).sine_cosine(at[0] + start))
         exact = rotate_pairs(plain, sine, cosine, "half")
 

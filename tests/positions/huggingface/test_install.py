@@ -9,7 +9,7 @@ from typing import Any
 import mpmath
 import pytest
 import torch
-from small_causal_models import DYNAMIC, FAMILIES, LONGROPE, SHORT, causal_model, logits, logits_by_steps, some_tokens
+from small_causal_models import DYNAMIC, FAMILIES, LONGROPE, causal_model, logits, logits_by_steps, some_tokens
 from torch import Tensor, nn
 
 from locant.errors import ConfigError, LocantError
@@ -20,14 +20,6 @@ transformers = pytest.importorskip("transformers")
 from transformers.integrations.sdpa_attention import sdpa_attention_forward  # noqa: E402
 from transformers.masking_utils import sdpa_mask  # noqa: E402
 
-FOLLOWING: dict[str, tuple[str, dict[str, Any]]] = {
-    "dynamic": ("llama", SHORT),
-    "longrope": ("phi3", {"rope_parameters": LONGROPE, "original_max_position_embeddings": 16}),
-    "dynamic with windows": ("mistral", SHORT | {"sliding_window": 9}),
-    "dynamic of a part": ("phi", SHORT | {"rope_parameters": DYNAMIC | {"partial_rotary_factor": 0.5}}),
-    "dynamic of neighbours": ("cohere", SHORT),
-}
-
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("family", FAMILIES)
@@ -35,7 +27,7 @@ def test_logits_are_those_of_transformers(family: str) -> None:
     model, tokens = causal_model(family), some_tokens(24, rows=2)
     theirs = logits(model, tokens)
     with install(model) as installed:
-        assert not installed.notes
+        assert not installed.caches_unrotated_keys
         torch.testing.assert_close(logits(model, tokens), theirs, rtol=0, atol=1e-4)
         torch.testing.assert_close(logits_by_steps(model, tokens, 10), theirs, rtol=0, atol=1e-4)
     assert torch.equal(logits(model, tokens), theirs)
@@ -60,9 +52,9 @@ def test_keys_in_bfloat16_are_rounded_once() -> None:
     start = 1_000_000
     seen: list[Tensor] = []
 
-    def first_keys(at: Tensor) -> Tensor:
+    def first_keys() -> Tensor:
         seen.clear()
-        logits(model, tokens, position_ids=at)
+        logits(model, tokens, position_ids=torch.arange(24)[None] + start)
         return seen[0].double()
 
     def spy(module: Any, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Any:
@@ -72,11 +64,11 @@ def test_keys_in_bfloat16_are_rounded_once() -> None:
     transformers.AttentionInterface.register("spy", spy)
     transformers.AttentionMaskInterface.register("spy", sdpa_mask)
     model.set_attn_implementation("spy")
-    far = torch.arange(24)[None] + start
-    a, b = first_keys(torch.zeros_like(far)).chunk(2, dim=-1)  # turned by no angle
-    theirs = first_keys(far)
+    theirs = first_keys()
+    with install(model, scheme="none"):
+        a, b = first_keys().chunk(2, dim=-1)
     with install(model):
-        ours = first_keys(far)
+        ours = first_keys()
     with mpmath.workdps(30):
         turns = [[mpmath.mpf(10000) ** (-mpmath.mpf(i) / 8) * (start + p) for i in range(8)] for p in range(24)]
         cosine, sine = (
@@ -106,10 +98,12 @@ def test_everything_else_stays_as_it_was(tmp_path: Any) -> None:
     assert "forward" not in vars(attention)
 
 
-def test_copies_and_pickles_have_the_same_positions() -> None:
-    model, tokens = causal_model("llama"), some_tokens(30)
+@pytest.mark.parametrize("rope", [None, DYNAMIC])
+def test_copies_and_pickles_have_the_same_positions(rope: Any) -> None:
+    model, tokens = causal_model("llama", max_position_embeddings=16, rope_parameters=rope), some_tokens(30)
     plain = logits(model, tokens)
-    install(model, RotaryConfig(head_dim=16, scaling=Linear(factor=4.0)))
+    scaled = RotaryConfig(head_dim=16, scaling=Linear(factor=4.0)) if rope is None else None
+    install(model, scaled)
     ours = logits(model, tokens)
     assert (ours - plain).abs().max() > 0.01
     stream = io.BytesIO()
@@ -162,32 +156,35 @@ def test_positions_of_several_axes() -> None:
             with install(model):
                 ours = model(some_tokens(24), position_ids=positions).last_hidden_state
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4)
+    with pytest.raises(LocantError):
+        install(model, scheme="alibi")
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", FOLLOWING)
-def test_frequencies_that_follow_the_length_are_those_of_the_longest_text(name: str) -> None:
-    """With a cache as without; transformers itself gives other logits."""
-    family, entries = FOLLOWING[name]
-    model, tokens = causal_model(family, **entries), some_tokens(40, rows=2)
-    theirs = logits(model, tokens)
-    assert (logits_by_steps(model, tokens, 10) - theirs).abs().max() > 0.01
-    with pytest.raises(ConfigError, match="length="):
-        install(model)
-    with install(model, length=40):
-        torch.testing.assert_close(logits(model, tokens), theirs, rtol=0, atol=1e-4)
-        torch.testing.assert_close(logits_by_steps(model, tokens, 10), theirs, rtol=0, atol=1e-4)
+@pytest.mark.parametrize("implementation", ["eager", "sdpa", "flex_attention"])
+@pytest.mark.parametrize("positions", ["static", "longrope"])
+def test_attention_implementations_agree(implementation: str, positions: str) -> None:
+    rope = LONGROPE if positions == "longrope" else None
+    model, tokens = causal_model("phi3", rope_parameters=rope, original_max_position_embeddings=16), some_tokens(40, 2)
+    padding = torch.ones_like(tokens)
+    padding[1, :5] = 0
+    install(model)
+    expected = logits(model, tokens, attention_mask=padding)
+    model.set_attn_implementation(implementation)
+    with torch.compiler.set_stance("force_eager"):  # FlexAttention without its compiler
+        found = logits(model, tokens, attention_mask=padding)
+    torch.testing.assert_close(found[padding > 0], expected[padding > 0], rtol=0, atol=1e-4)
 
 
-def test_hooks_of_accelerate_stay() -> None:
+@pytest.mark.parametrize("scheme", [None, "alibi"])
+def test_hooks_of_accelerate_stay(scheme: str | None) -> None:
     hooks = pytest.importorskip("accelerate.hooks")
     model, hooked, tokens = causal_model("llama"), causal_model("llama"), some_tokens(12)
     hooks.add_hook_to_module(hooked, hooks.AlignDevicesHook(io_same_device=True))
     for module in hooked.modules():
         hooks.add_hook_to_module(module, hooks.AlignDevicesHook(execution_device="cpu"))
     before = logits(hooked, tokens)
-    install(model)
-    install(hooked)
+    install(model, scheme=scheme)
+    install(hooked, scheme=scheme)
     assert torch.equal(logits(hooked, tokens), logits(model, tokens))
     assert torch.equal(logits(copy.deepcopy(hooked), tokens), logits(model, tokens))
     uninstall(hooked)
@@ -197,13 +194,18 @@ def test_hooks_of_accelerate_stay() -> None:
 def test_what_is_refused_changes_nothing() -> None:
     model, tokens = causal_model("llama"), some_tokens(12)
     before = logits(model, tokens)
-    for config in (
-        RotaryConfig(head_dim=16, rotary_dim=8),
-        RotaryConfig(head_dim=16, layout="interleaved"),
-        dict.fromkeys("ab", RotaryConfig(head_dim=16)),
+    for arguments in (
+        {"config": RotaryConfig(head_dim=16, rotary_dim=8)},
+        {"config": RotaryConfig(head_dim=16, layout="interleaved")},
+        {"config": dict.fromkeys("ab", RotaryConfig(head_dim=16))},
+        {"config": RotaryConfig(head_dim=16), "scheme": "alibi"},
+        {"scheme": "sinusoidal"},
+        {"scheme": "fox"},
+        {"scheme": "alibbi"},
+        {"scheme_options": {"window": 3}},
     ):
         with pytest.raises(ConfigError):
-            install(model, config)
+            install(model, **arguments)
         assert torch.equal(logits(model, tokens), before)
     with pytest.raises(ConfigError):
         uninstall(model)
@@ -217,6 +219,9 @@ def test_models_that_cannot_be_served() -> None:
     for model in (nn.Linear(2, 2), gpt2):
         with pytest.raises(LocantError):
             install(model)
+    for family in ("llama4_text", "falcon"):
+        with pytest.raises(LocantError):
+            install(causal_model(family), scheme="alibi")
     patched = causal_model("llama")
     attention = patched.model.layers[0].self_attn
     attention.forward = attention.forward

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_causal_models import causal_model, logits, some_tokens
+from small_causal_models import SHORT, causal_model, logits, some_tokens
 from torch import Tensor
 
 from locant.positions.huggingface import install, uninstall
@@ -32,10 +32,13 @@ def test_gradients_are_those_of_transformers(family: str) -> None:
         torch.testing.assert_close(ours[name], theirs[name], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("scheme", [None, "alibi", "t5", "fire"])
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_gradient_checkpointing(reentrant: bool) -> None:
-    model, tokens = causal_model("llama"), some_tokens(24, rows=2)
-    install(model)
+def test_gradient_checkpointing(scheme: str | None, reentrant: bool) -> None:
+    model, tokens = causal_model("llama", **SHORT), some_tokens(24, rows=2)
+    torch.manual_seed(0)
+    install(model, scheme=scheme)
     plain = gradients(model, tokens)
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
     found = gradients(model, tokens)
@@ -79,5 +82,18 @@ def test_compiling_needs_no_graph_break(family: str) -> None:
     expected = logits(model, tokens)
     torch.compiler.reset()
     compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(logits(compiled, tokens), expected, rtol=0, atol=1e-4)
+    torch.compiler.reset()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["shaw", "alibi", "self-extend", None])
+def test_compiling_schemes_at_the_attention(scheme: str | None) -> None:
+    model, tokens = causal_model("llama", num_hidden_layers=1, **SHORT), some_tokens(20)
+    torch.manual_seed(0)
+    install(model, scheme=scheme)
+    expected = logits(model, tokens)
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="eager", fullgraph=scheme is not None)
     torch.testing.assert_close(logits(compiled, tokens), expected, rtol=0, atol=1e-4)
     torch.compiler.reset()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from torch.nn import functional
 from transformers.cache_utils import Cache, DynamicCache
 
 from locant.positions.huggingface import install
+from locant.positions.scaling import DynamicNTK
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -33,7 +35,15 @@ def _fixed_length(model: PreTrainedModel, length: int, *, exact: bool) -> Iterat
     """Within the block, frequencies that follow the length of the text are those of ``length`` tokens."""
     with ExitStack() as stack:
         if exact:
-            stack.enter_context(install(model, length=length))
+            with install(model) as installed:  # asks the class for its frequencies
+                configs = installed.configs
+            fixed = {}
+            for layer, config in configs.items():
+                scaling = config.scaling
+                if isinstance(scaling, DynamicNTK):
+                    scaling = replace(scaling, length_step=1)  # install counts in 256
+                fixed[layer] = replace(config, scaling=scaling.fixed_for(length), max_length=None)
+            stack.enter_context(install(model, fixed))
         else:
             for module in model.modules():
                 if hasattr(module, "rope_type") and follows_length(module):

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from torch import nn
 
 from locant.errors import ConfigError, LocantError
 from locant.lazy import require_package
+from locant.positions.huggingface import unrotated
 from locant.positions.huggingface.angles import STATE, ExactAngles, exact_forward, rotating
 from locant.positions.huggingface.parts import ModelParts, find_parts
 from locant.positions.huggingface.served import original_class, served_class, take_class
+from locant.positions.registry import SCHEMES, build_scheme, option_names
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.rotary.rotary import Rotary
+from locant.positions.scaling import DynamicNTK
 from locant.positions.scaling.measured import Measured
+from locant.positions.scheme import AttentionShape, PositionScheme
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+_SCHEME = "position_scheme"
+"""Name under which a rotary module has schemes as modules of its own."""
+
 _ALL = "all"  # the layer type of models whose layers all have the same rotary positions
+_STEP = 256  # tokens in which lengths are counted where a model's own frequencies follow them
 
 
 @dataclass(eq=False)
@@ -30,12 +39,16 @@ class Installation:
 
     Attributes:
         model: The model.
-        configs: The rotary configurations in force by layer type.
+        configs: The rotary configurations in force by layer type; none where another scheme has taken their place.
+        scheme: The scheme that all layers share, where it is not a plain rotation.
+        caches_unrotated_keys: Whether keys are cached unrotated, with their positions.
         notes: Sentences about frequencies that are those of the class, which its configuration is not read to have.
     """
 
     model: nn.Module = field(repr=False)
     configs: dict[str, RotaryConfig]
+    scheme: PositionScheme | None
+    caches_unrotated_keys: bool
     notes: tuple[str, ...] = ()
 
     def uninstall(self) -> None:
@@ -56,28 +69,37 @@ def install(
     model: PreTrainedModel | nn.Module,
     config: RotaryConfig | Mapping[str, RotaryConfig] | None = None,
     *,
-    length: int | None = None,
+    scheme: PositionScheme | str | None = None,
+    scheme_options: Mapping[str, Any] | None = None,
 ) -> Installation:
-    """Let Locant rotate queries and keys of a model of transformers from now on.
+    """Let Locant give queries and keys of a model of transformers their positions from now on.
 
     Angles are exact at every position and in every dtype: computed in integers, rounded once to float32, and applied in
     float32. Everything else stays as it is: weights, state dict, caches, masks, attention functions, training and
     generation; copies and pickles of the model have the same positions. Other models of the class are not touched.
+
+    Where frequencies follow the length of the text (dynamic NTK, LongRoPE), and for all other schemes, keys are cached
+    unrotated, each with its position in four further features, and rotated in the attention function; then generating
+    with a cache gives what reading the whole text gives. Where the model's own configuration asks for dynamic NTK,
+    lengths are counted in steps of 256 tokens; a configuration of your own may say otherwise.
 
     Args:
         model: A model of transformers whose rotary module returns angles, or one around it (of PEFT, say).
         config: The rotary configuration, or one for every layer type of the class. Unless given, the
             frequencies are those of the model: exact as its configuration is read, or the very numbers of its class
             where these are others; a note of the result says so then.
-        length: The longest text in tokens, for frequencies that follow the length of the text (dynamic NTK, LongRoPE):
-            all texts then have those of this length, so that generating with a cache gives what one pass gives.
+        scheme: In the place of rotation, another scheme on queries and keys or on scores, for the layers that rotate;
+            or its registered name. A scheme whose layers have parameters of their own is copied for each. Parameters
+            become the model's own, as ``position_scheme`` in the rotary module.
+        scheme_options: Options of a scheme that is given by its name. For those that modify rotation, base, rotated
+            features and layout are the model's unless given.
 
     Returns:
         What is installed; it can be used as a context manager.
 
     Raises:
         LocantError: The class of the model is built in a way that cannot be served; nothing has been changed then.
-        ConfigError: The configuration does not fit the model, it needs a length, or positions are installed already.
+        ConfigError: The configuration or the scheme does not fit the model, or positions are installed already.
         MissingExtraError: transformers is not installed.
 
     Example:
@@ -92,20 +114,45 @@ def install(
         >>> bool((theirs - ours).abs().max() < 1e-5)
         True
     """
+    if config is not None and scheme is not None:
+        raise ConfigError("install takes a rotary configuration or another scheme, not both.")
+    if scheme_options and not isinstance(scheme, str):
+        raise ConfigError("scheme_options are those of a scheme that is given by its name.")
     require_package("transformers", "Positions in models of Hugging Face")
     if _served(model):
         raise ConfigError("Locant's positions are installed in this model already; uninstall(model) takes them out.")
     parts = find_parts(model)
-    configs, notes = _own_configs(parts) if config is None else (_fitting(parts, config), ())
-    configs = {layer: _of_length(parts, each, length) for layer, each in configs.items()}
-    for module, layers in parts.rotaries.items():
+    if isinstance(scheme, str):
+        scheme = _named_scheme(parts, scheme, scheme_options or {})
+    if scheme is not None and scheme.rotary_config is not None:
+        config, scheme = scheme.rotary_config, None
+    configs: dict[str, RotaryConfig] = {}
+    notes: tuple[str, ...] = ()
+    if scheme is None:
+        configs, notes = _own_configs(parts) if config is None else (_fitting(parts, config), ())
+    is_unrotated = scheme is not None or any(each.scaling.depends_on_length for each in configs.values())
+    if is_unrotated:
+        _require_unrotated(parts, scheme)
+    each: list[PositionScheme] = []
+    if scheme is not None and scheme.per_layer:
+        each = [scheme, *(copy.deepcopy(scheme) for _ in range(parts.config.num_hidden_layers - 1))]
+    for place, (module, layers) in enumerate(parts.rotaries.items()):
         (kind,) = {angles.kind for angles in layers.values()}
-        own = {layer: Rotary.from_config(_of_layer(configs, layer)) for layer in layers}
-        vars(module)[STATE] = ExactAngles(own, {layer: angles.axes for layer, angles in layers.items()}, kind)
+        own = {layer: Rotary.from_config(_of_layer(configs, layer)) for layer in layers if configs}
+        for rotary in own.values():
+            rotary.head_dim = None  # heads of latent attention are wider than what is rotated
+        vars(module)[STATE] = (
+            unrotated.Schemes({layer: scheme or own[layer] for layer in layers}, each, kind != "complex")
+            if is_unrotated
+            else ExactAngles(own, {layer: angles.axes for layer, angles in layers.items()}, kind)
+        )
+        if scheme is not None and not place:
+            module.add_module(_SCHEME, (nn.ModuleList(each) if each else scheme).train(module.training))
         take_class(module, served_class(type(module), exact_forward, None))
     for module, kind in parts.users.items():
-        take_class(module, served_class(type(module), rotating, kind))
-    return Installation(model, configs, notes)
+        members, option = (unrotated.attending, None) if is_unrotated else (rotating, kind)
+        take_class(module, served_class(type(module), members, option))
+    return Installation(model, configs, scheme, is_unrotated, notes)
 
 
 def uninstall(model: PreTrainedModel | nn.Module) -> None:
@@ -120,22 +167,54 @@ def uninstall(model: PreTrainedModel | nn.Module) -> None:
     for module in served:
         take_class(module, original_class(module) or type(module))
         module.__dict__.pop(STATE, None)
+        module._modules.pop(_SCHEME, None)
 
 
 def _served(model: nn.Module) -> list[nn.Module]:
     return [module for module in model.modules() if original_class(module) is not None]
 
 
-def _of_length(parts: ModelParts, config: RotaryConfig, length: int | None) -> RotaryConfig:
-    """Return a configuration whose frequencies are the same for all texts."""
-    if not config.scaling.depends_on_length:
-        return config
-    if length is None:
+def _named_scheme(parts: ModelParts, name: str, options: Mapping[str, Any]) -> PositionScheme:
+    given = dict(options)
+    if name in SCHEMES and {"base", "rotary_dim", "layout"} <= set(option_names(SCHEMES[name])):
+        own = next(iter(_own_configs(parts)[0].values()))
+        if isinstance(own.scaling, Measured) and "base" not in given:
+            raise ConfigError(
+                f"The base of {parts.name} is not read from its configuration. Give base in scheme_options."
+            )
+        given = {"base": own.base, "rotary_dim": own.rotary_dim, "layout": own.layout} | given
+    config, heads = parts.config, parts.config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    if getattr(config, "qk_rope_head_dim", None) and hasattr(config, "qk_nope_head_dim"):
+        width = config.qk_rope_head_dim + config.qk_nope_head_dim
+    return build_scheme(name, AttentionShape(width * heads, heads, causal=True), given)
+
+
+def _require_unrotated(parts: ModelParts, scheme: PositionScheme | None) -> None:
+    """Raise ConfigError or LocantError where keys cannot be cached unrotated, or a scheme does not go with them."""
+    if scheme is not None and "embedding" in scheme.acts_on:
         raise ConfigError(
-            f"The frequencies of {parts.name} follow the length of the text, and cached keys would keep those of a "
-            "shorter one. Give the longest text: install(model, length=...)."
+            f"The scheme '{scheme.name}' acts on the embeddings; install serves schemes that act on queries and keys "
+            "or on scores."
         )
-    return replace(config, scaling=config.scaling.fixed_for(length), max_length=None)
+    if scheme is not None and scheme.reads_state:
+        raise ConfigError(
+            f"The scheme '{scheme.name}' reads the input of every layer, which install cannot hand it; choose one that "
+            "reads positions, queries and keys alone."
+        )
+    if isinstance(scheme, Rotary) and scheme.config.layout not in parts.layouts:
+        raise ConfigError(
+            f"The scheme '{scheme.name}' pairs features as '{scheme.config.layout}', but the weights of "
+            f"{parts.name} are made for '{' or '.join(sorted(parts.layouts))}'. Give it that layout."
+        )
+    has_axes = any(angles.axes for angles in parts.layers.values())
+    odd = next((type(module).__name__ for module in parts.users if not unrotated.is_served(type(module))), None)
+    if has_axes or odd is not None:
+        after = "goes past transformers' attention interface, or changes queries and keys after rotating them"
+        raise LocantError(
+            f"{parts.name} has {'positions of several axes' if has_axes else f'{odd}, which {after}'}; only plain "
+            "rotation can be installed there, with frequencies that do not follow the length of the text."
+        )
 
 
 def _own_configs(parts: ModelParts) -> tuple[dict[str, RotaryConfig], tuple[str, ...]]:
@@ -167,6 +246,8 @@ def _own_configs(parts: ModelParts) -> tuple[dict[str, RotaryConfig], tuple[str,
             notes.append(f"{where} computes other frequencies than its configuration is read to have; they are kept.")
         if config.layout not in parts.layouts:
             config = replace(config, layout=min(parts.layouts))
+        if isinstance(scaling := config.scaling, DynamicNTK) and scaling.length_step == 1:
+            config = replace(config, scaling=replace(scaling, length_step=_STEP))
         configs[layer or _ALL] = config
     return configs, tuple(notes)
 
