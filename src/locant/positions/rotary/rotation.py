@@ -102,7 +102,7 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tens
     wide = x.to(cosine.dtype)
     if interleaved:
         wide = wide if wide.stride(-1) == 1 else wide.contiguous()  # of gradients, numbers may be one in memory
-        numbers = torch.view_as_complex(wide.unflatten(-1, (pairs, 2)))
+        numbers = torch.view_as_complex(wide.reshape(*x.shape[:-1], pairs, 2))
         return torch.view_as_real(numbers * torch.complex(cosine, sine)).flatten(-2).to(x.dtype)
     a, b = wide.chunk(2, dim=-1)
     cosine, sine = torch.cat((cosine, cosine), dim=-1), torch.cat((-sine, sine), dim=-1)
