@@ -101,11 +101,12 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tens
         cosine, sine = cosine.double(), sine.double()
     wide = x.to(cosine.dtype)
     if interleaved:
-        numbers = torch.view_as_complex(wide.contiguous().unflatten(-1, (pairs, 2)))
+        wide = wide if wide.stride(-1) == 1 else wide.contiguous()  # of gradients, numbers may be one in memory
+        numbers = torch.view_as_complex(wide.reshape(*x.shape[:-1], pairs, 2))
         return torch.view_as_real(numbers * torch.complex(cosine, sine)).flatten(-2).to(x.dtype)
     a, b = wide.chunk(2, dim=-1)
-    turned = torch.addcmul(a * cosine, b, sine, value=-1), torch.addcmul(b * cosine, a, sine)
-    return torch.cat(turned, dim=-1).to(x.dtype)
+    cosine, sine = torch.cat((cosine, cosine), dim=-1), torch.cat((-sine, sine), dim=-1)
+    return torch.addcmul(wide * cosine, torch.cat((b, a), dim=-1), sine).to(x.dtype)
 
 
 def layout_order(head_dim: int, *, rotary_dim: int | None = None, source: RotaryLayout, target: RotaryLayout) -> Tensor:
