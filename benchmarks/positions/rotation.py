@@ -16,7 +16,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from locant import kernels
-from locant.positions import Frequencies, Rotary, fuse_rotations
+from locant.positions import Frequencies, Rotary
 from locant.runtime import keep_freed_memory
 from measure import header, median_ratio, median_seconds, row, use_device, warn_when_busy
 
@@ -35,9 +35,10 @@ def engines(length: int, dim: int, dtype: torch.dtype) -> Iterator[tuple[str, Ro
         rope = Rotary(dim, layout=layout)
         for compiled in (False, True):
             kernels.enabled(compiled)
-            fuse_rotations(compiled)
             name = f"Locant, {layout}{', compiled' if compiled else ''}"
-            yield name, lambda q, k, rope=rope: rope.rotate(q, k, positions, positions)
+            rotate = lambda q, k, rope=rope: rope.rotate(q, k, positions, positions)  # noqa: E731
+            on_device = torch.get_default_device().type == "cuda"  # where no kernel of Locant's own serves
+            yield name, torch.compile(rotate) if compiled and on_device else rotate
     angles = torch.outer(positions.double(), 10000.0 ** (-torch.arange(0, dim, 2).double() / dim))
     unit = torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
 

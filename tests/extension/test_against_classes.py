@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from locant.errors import ConfigError, LocantError
-from locant.extension.asked.ask import ask_class
+from locant.extension.asked.ask import NoClassError, ask_class
 from locant.extension.asked.build import build
 from locant.extension.asked.watch import heard
 from locant.positions.rotary.rotation import layout_order
@@ -120,7 +120,10 @@ def _check(name, content):
             seen, amplitudes = _run(name, content)
     except (LocantError, RuntimeError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         pytest.skip(f"no small model: {error!s:.80}")
-    reading = ask_class(content).reading
+    try:
+        reading = ask_class(content).reading
+    except NoClassError as error:
+        pytest.skip(f"read by its entries: {error!s:.80}")
     if not reading.configs:  # keys may move by positions that are added to embeddings
         assert not amplitudes
         return
@@ -133,7 +136,7 @@ def _check(name, content):
         index = int(number[1])
         config = reading.of_layer(index)
         assert _is_constant(keys) if config is None else _turns_so(keys, config), path
-        if isinstance(mask, torch.Tensor) and mask.shape[-1] == _LENGTH and not reading.source.startswith("rotary"):
+        if isinstance(mask, torch.Tensor) and mask.shape[-1] == _LENGTH:
             hides = ~mask[0, 0] if mask.dtype == torch.bool else mask[0, 0] < -1e4
             looks_back = max(at + 1 - int(sees.int().argmax()) for at, sees in enumerate(~hides))
             assert looks_back == min(windows[index] or _LENGTH, _LENGTH), path

@@ -14,7 +14,6 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from property_examples import TIMES
@@ -117,28 +116,3 @@ def test_any_mutation_of_a_published_file_is_read_or_explained(content: dict[str
 @example({"model_type": "qwen2", "layer_types": ["\ud800"] * 32, "sliding_window": 10**30})
 def test_any_class_answers_or_refuses(content: dict[str, Any]) -> None:
     _check(content, ask_class=True)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 100_000,
-        '{"text_config": ' * 900 + "{}" + "}" * 900,
-        '{"model_type": "llama", "rope_theta": 1' + "0" * 5000 + "}",
-        '{"model_type": "llama", "rope_theta": 1e999, "head_dim": -Infinity, "rope_scaling": NaN}',
-        '{"model_type": ["llama"], "rope_scaling": {"rope_type": {}}}',
-        '{"model_type": "' + "x" * 100_000 + '", "' + "rope_theta" * 10_000 + '": 3, "rope_theta": 10000.0, '
-        '"head_dim": 64, "layer_types": ["' + "full" * 10_000 + '"]}',
-        '"rope_theta"',
-        "",
-    ],
-    ids=range(8),
-)
-def test_any_text_is_read_or_explained_in_a_few_lines(text: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    try:
-        code, said = _command(str(tmp_path), "--without-class")
-    except UsageError as error:
-        code, said = 2, str(error)
-    assert code in (0, 1, 2)
-    assert len(said) < 6000

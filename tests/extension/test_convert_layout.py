@@ -109,10 +109,8 @@ def test_the_proof_holds_and_the_way_back_gives_the_same_bytes(name: str, tmp_pa
     folder = save_checkpoint(tmp_path / "model", small(name))
     own = ask_layout(config_of(folder)).layout
     other = "half" if own == "interleaved" else "interleaved"
-    report = convert_layout(folder, tmp_path / "other", other, verify=True).report
-    assert report.verified is not None
-    for proof in (report.proof, report.verified):
-        assert proof.converted < 1e-4 * proof.unturned
+    proof = convert_layout(folder, tmp_path / "other", other).report.proof
+    assert proof.converted < 1e-4 * proof.unturned
     assert weight_bytes(tmp_path / "other") != weight_bytes(folder)
     assert convert_layout(tmp_path / "other", tmp_path / "again", own).report.is_native
     assert weight_bytes(tmp_path / "again") == weight_bytes(folder)
@@ -158,23 +156,13 @@ def test_order_of_rows_is_that_of_transformers_own_conversion(llama: Path, tmp_p
         assert not torch.equal(neighbours[key], halves[key])
 
 
-def test_switch_of_the_class_is_set_and_plain_transformers_reads_the_result(tmp_path: Path) -> None:
-    folder = save_checkpoint(tmp_path / "model", small("deepseek_v3"))
-    converted = convert_layout(folder, tmp_path / "other", "half")
-    assert converted.report.switch == ("rope_interleave", False)
-    assert converted.report.is_native
-    assert config_of(tmp_path / "other")["rope_interleave"] is False
-    assert "locant_rotary_layout" not in config_of(tmp_path / "other")
-    torch.testing.assert_close(logits(tmp_path / "other"), logits(folder), atol=1e-4, rtol=0)
-
-
 def test_text_of_a_multimodal_model(tmp_path: Path) -> None:
     text = small("gemma3_text")
     vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     vision |= {"image_size": 28, "patch_size": 14, "model_type": "siglip_vision_model"}
     content = {"model_type": "gemma3", "text_config": text, "vision_config": vision, "mm_tokens_per_image": 4}
     folder = save_checkpoint(tmp_path / "model", content)
-    report = convert_layout(folder, tmp_path / "other", "interleaved", verify=True).report
+    report = convert_layout(folder, tmp_path / "other", "interleaved").report
     assert len(report.tensors) == 8
     assert not [name for name in report.tensors if "vision" in name]
 
@@ -282,6 +270,14 @@ def test_command(llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["convert-layout", str(llama), "--to", "half", "-o", str(tmp_path / "new")]) == 2
 
 
+def test_output_that_exists_is_left_alone(llama: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("mine")
+    with pytest.raises(CheckpointError):
+        convert_layout(llama, tmp_path / "out", "interleaved")
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["mine"]
+
+
 def test_layers_that_the_class_ignores_are_converted_as_well(llama: Path, tmp_path: Path) -> None:
     folder = copy_of(llama, tmp_path / "model")
     tensors = safetensors.load_file(folder / "model.safetensors")
@@ -291,11 +287,3 @@ def test_layers_that_the_class_ignores_are_converted_as_well(llama: Path, tmp_pa
     assert further in convert_layout(folder, tmp_path / "other", "interleaved").report.tensors
     new = safetensors.load_file(tmp_path / "other" / "model.safetensors")
     assert torch.equal(new[further], new["model.layers.1.self_attn.q_proj.weight"])
-
-
-def test_output_that_exists_is_left_alone(llama: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine").write_text("mine")
-    with pytest.raises(CheckpointError):
-        convert_layout(llama, tmp_path / "out", "interleaved")
-    assert [file.name for file in (tmp_path / "out").iterdir()] == ["mine"]

@@ -17,7 +17,6 @@ from locant.extension.inspect.settings import ENGINES, to_engine_config
 from locant.positions import RotaryConfig
 from locant.positions.scaling.measured import Measured
 from locant.rotary_configs.config_json import text_config, text_config_path
-from locant.rotary_configs.ctranslate2 import read_ctranslate2
 from locant.rotary_configs.reading import ParsedConfig
 from locant.rotary_configs.vllm import merge_hf_overrides
 
@@ -88,17 +87,8 @@ def test_overrides_mean_the_same_to_the_class(name: str, engine: str) -> None:
         return
     said = to_engine_config(inspection, engine)
     assert isinstance(said, str)
-    merged, told = merge_hf_overrides(completed_config(content).to_dict(), said)
-    assert not told["beside"]
+    merged, _ = merge_hf_overrides(completed_config(content).to_dict(), said)
     _same(ask_class(merged).reading, inspection.parsed)
-
-
-@pytest.mark.parametrize("name", ["Llama 2 7B", "Llama 3.1 8B", "LLaMA-2-7B-32K"])
-def test_attributes_of_ctranslate2_mean_the_same(name: str) -> None:
-    inspection = _inspection(MODELS[name])
-    said = to_engine_config(inspection, "ctranslate2")
-    assert isinstance(said, dict)
-    _same(read_ctranslate2(said), inspection.parsed)
 
 
 def test_what_cannot_be_said_is_one_error() -> None:
@@ -120,11 +110,3 @@ def test_what_cannot_be_said_is_one_error() -> None:
         assert caught.value.exit_code == 1
     with pytest.raises(UsageError):
         to_engine_config(_inspection(llama), "vlm")
-
-
-def test_of_a_file_that_is_not_right_its_finding_is_told() -> None:
-    inspection = _inspection(MODELS["Llama 2 7B"])
-    inspection.parsed, inspection.has_errors = None, True
-    inspection.findings = (SimpleNamespace(message="factor is missing."),)
-    with pytest.raises(LocantError, match=r"factor is missing\."):
-        to_engine_config(inspection, "hf5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,11 +16,13 @@ from locant.extension.extend.methods import (
     apply_method,
     before_extension,
     extend_config,
+    extend_configs,
     extension_methods,
     mark_trained,
     read_by_class,
 )
-from locant.positions.scaling import YaRN
+from locant.positions import RotaryConfig
+from locant.positions.scaling import Proportional, YaRN
 from locant.rotary_configs.config_json import read_huggingface
 
 Content = dict[str, Any]
@@ -66,6 +69,15 @@ def test_the_entries_of_each_method() -> None:
     assert written["drope"]["rope_scaling"] == {"rope_type": "linear", "factor": 2.0**40}
     assert max(frequencies(written["drope"], 16384)) * 1_000_000 < 1e-6
     assert {written[method]["max_position_embeddings"] for method in written if method != "dynamic"} == {16384}
+
+
+def test_what_is_slowed_already_is_slowed_further() -> None:
+    half = Proportional(rotary_fraction=0.5)
+    configs = {"all": RotaryConfig(head_dim=8, scaling=half, max_length=4096)}
+    assert extend_configs(configs, "linear", 16384)["all"].scaling == replace(half, factor=4.0)
+    for method in ("yarn", "longrope"):
+        with pytest.raises(ConfigError):
+            extend_configs(configs, method, 16384)
 
 
 def test_longrope_is_yarn_for_long_texts_and_nothing_for_short_ones() -> None:

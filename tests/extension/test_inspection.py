@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from locant.errors import ConfigError, UsageError
 from locant.extension.inspect import inspection as inspecting
@@ -117,22 +115,6 @@ def test_overrides_are_merged_as_vllm_does_and_what_goes_is_told(inspect):
         assert _codes(found)["served-length"] == "warning"
 
 
-def test_overrides_that_vllm_passes_over_are_told_of_vllm(inspect):
-    for ask_class in (True, False):
-        found = inspect(_LLAMA, hf_overrides=json.dumps({"rope_theta": 1e6}), ask_class=ask_class)
-        assert found.parsed.config.base == 500000.0
-        (told,) = [each for each in found.findings if each.entry == "rope_theta"]
-        assert (told.code, told.severity) == ("entry-without-effect", "warning")
-        assert "vLLM" in told.message
-
-
-def test_overrides_beside_the_text_config_are_an_error(inspect):
-    whole = {"model_type": "llava", "text_config": _LLAMA}
-    found = inspect(whole, hf_overrides=json.dumps({"rope_scaling": _YARN}), ask_class=False)
-    assert _codes(found)["override-beside-text-config"] == "error"
-    assert found.parsed.config.scaling.name == "none"
-
-
 @pytest.fixture
 def gguf(tmp_path, monkeypatch):
     """A GGUF file, as its reader returns it."""
@@ -164,25 +146,6 @@ def test_gguf_files_are_read_and_flags_of_llamacpp_counted(gguf):
         inspect_model(model, llamacpp="--rope-scaling")
     with pytest.raises(UsageError):
         inspect_model(model, hf_overrides="{}")
-
-
-@pytest.mark.parametrize(
-    ("tensor", "severity"),
-    [
-        (lambda exact: exact.float(), None),
-        (lambda exact: exact.bfloat16(), "warning"),
-        (lambda exact: exact.float() * 1.5, "error"),
-        (lambda exact: exact.float()[:-1], "error"),
-    ],
-)
-def test_stored_frequencies_are_compared(inspect, tmp_path, tensor, severity):
-    exact = torch.tensor([float(each) for each in RotaryConfig(head_dim=64, base=500000.0).frequencies()])
-    stored = tensor(exact.double())
-    save_file({f"layers.{i}.rotary_emb.inv_freq": stored.clone() for i in range(3)}, tmp_path / "model.safetensors")
-    (tmp_path / "damaged.safetensors").write_bytes(b"\x00" * 9)
-    found = inspect(_LLAMA, ask_class=False)
-    assert _codes(found).get("stored-frequencies") == severity
-    assert sum(each.code == "stored-frequencies" for each in found.findings) == (severity is not None)
 
 
 @pytest.mark.parametrize("ask_class", [True, False])

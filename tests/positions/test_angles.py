@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locant.errors import ConfigError
-from locant.positions import ALiBi, Frequencies, PositionTable, Rotary, Sinusoidal, geometric_frequencies
+from locant.positions import ALiBi, Frequencies, Rotary, Sinusoidal, geometric_frequencies
 
 ROUNDING = 3.1e-8
 
@@ -58,22 +58,6 @@ def test_one_position_for_every_pair() -> None:
 def test_positions_are_numbers() -> None:
     with pytest.raises(ConfigError):
         Frequencies([Decimal(1)]).angles(torch.tensor([True]))
-
-
-def test_a_table_grows_by_itself() -> None:
-    calls: list[int] = []
-
-    def compute(positions: torch.Tensor) -> torch.Tensor:
-        calls.append(positions.numel())
-        return positions.unsqueeze(-1).float()
-
-    table = PositionTable(compute)
-    for positions in ([3, 1], [255], [256], [300]):
-        assert table(torch.tensor(positions)).flatten().tolist() == positions
-    assert calls == [256, 512], "nothing is computed twice, and growth is rare"
-    for far in ([-1], [1 << 16], [1 << 30]):
-        assert table(torch.tensor(far)).flatten().tolist() == [float(far[0])]
-    assert calls[2:] == [1, 1, 1], "a far position costs one row"
 
 
 def test_compiled_angles_are_the_same() -> None:

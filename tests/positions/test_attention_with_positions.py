@@ -15,7 +15,6 @@ from locant.positions import (
     AttentionShape,
     Mask,
     PositionScheme,
-    Rotary,
     attend,
     attend_with_positions,
     build_scheme,
@@ -150,11 +149,3 @@ def test_one_query_in_bfloat16_is_rounded_once() -> None:
     assert torch.equal(found, attend(q.float(), k.float(), v.float(), seen).bfloat16())
     with torch.autocast("cpu"):
         assert attend(q, k, v, seen).dtype == torch.bfloat16
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_rotations_in_a_compiled_model(layout: Any) -> None:
-    rope, x, positions = Rotary(8, rotary_dim=4, layout=layout), heads(1, 2, 5, 8), torch.arange(5)
-    traced = torch.compile(lambda t: rope.rotate(t, t, positions, positions)[0], backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(traced(x), rope.rotate(x, x, positions, positions)[0])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from locant.models import LanguageModel, LanguageModelConfig
-from locant.positions import AttentionShape, Learned, NoPositions, Randomised, Rotary, Sinusoidal, build_scheme
+from locant.positions import NoPositions, Randomised, Sinusoidal
 
 
 def test_training_draws_anew_for_every_pass() -> None:
@@ -48,11 +48,3 @@ def test_evaluation_is_one_fixed_draw() -> None:
     x = torch.zeros(1, 20, 4)
     told = scheme.drawn(positions)
     assert torch.equal(scheme.embed(x, told)[0], Sinusoidal(4).encode(told))
-
-
-def test_by_name_around_another() -> None:
-    shape = AttentionShape(16, 2, causal=True)
-    scheme = build_scheme("randomised", shape, {"scheme": "learned", "scheme_options": {"max_positions": 2048}})
-    assert isinstance(scheme, Randomised)
-    assert isinstance(scheme.scheme, Learned)
-    assert isinstance(Randomised.for_model(shape).scheme, Rotary)

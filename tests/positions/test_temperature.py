@@ -7,12 +7,10 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.models import LanguageModel, LanguageModelConfig
 from locant.positions import (
     ALiBi,
     AttentionShape,
     Mask,
-    MultimodalRotary,
     NoPositions,
     NTKByParts,
     PositionScheme,
@@ -23,7 +21,6 @@ from locant.positions import (
     attend_with_positions,
     build_scheme,
 )
-from locant.testing import check_scheme
 
 SIZES = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 9}
 AT = torch.arange(40)
@@ -128,45 +125,6 @@ def test_a_bias_that_reads_queries_reads_the_multiplied_ones() -> None:
     shaw = Shaw(8, max_distance=4)
     scheme = Temperature(shaw, form="constant", factor=3.0)
     torch.testing.assert_close(scheme.score_bias(q, k, AT, AT), 3 * shaw.score_bias(q, k, AT, AT))
-
-
-def test_the_largest_coordinate_counts() -> None:
-    at = torch.tensor([[[3, 3, 3], [3, 8, 5]]])
-    scheme = Temperature(MultimodalRotary(8), form="logarithm")
-    torch.testing.assert_close(scheme.temperature(at).flatten(), torch.tensor([4.0, 9.0]).log())
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"scheme": "none", "length": 4, "first": 1},
-        {"scheme": "alibi", "length": 4},
-        {"scheme": "shaw", "scheme_options": {"max_distance": 4}, "length": 4},
-        {"scheme": "learned", "scheme_options": {"max_positions": 40}, "length": 4},
-        {"scheme": "self-extend", "scheme_options": {"group": 2, "window": 4}, "length": 4},
-        {"scheme": "randomised", "length": 4},
-    ],
-    ids=lambda options: options["scheme"],
-)
-def test_around_other_schemes(options: dict) -> None:
-    check_scheme(Temperature, **options)
-
-
-@pytest.mark.parametrize("form", ["steps", "logarithm"])
-def test_a_cache_changes_nothing(form: str) -> None:
-    options = {"form": form, "learned": True, **({"length": 3} if form == "steps" else {})}
-    sizes = {"vocab_size": 20, "layers": 2, "d_model": 16, "d_ff": 16, "heads": 2}
-    config = LanguageModelConfig.parse({**sizes, "position": "temperature", "position_options": options})
-    model, ids = LanguageModel(config).eval(), torch.arange(15)[None]
-    with torch.no_grad():
-        cache = model.start()
-        found = torch.cat([model.step(part, cache) for part in ids.split(4, dim=1)], dim=1)
-        torch.testing.assert_close(found, model(ids), rtol=0, atol=1e-5)
-    model(ids).square().sum().backward()
-    factors = [value for name, value in model.named_parameters() if name.endswith("factor")]
-    assert [each.shape for each in factors] == [(2, 1, 1)] * 2
-    assert all(each.grad.abs().sum() > 0 for each in factors)
 
 
 def test_an_encoder_does_not_count_its_keys() -> None:

@@ -15,7 +15,7 @@ from rotary_examples import EXAMPLES, assert_same, configs
 
 from locant.errors import ConfigError
 from locant.positions import RotaryConfig
-from locant.positions.scaling import DynamicNTK, Linear, LongRoPE, NTKAware, Proportional, Unscaled, YaRN
+from locant.positions.scaling import DynamicNTK, Linear, Proportional, Unscaled, YaRN
 from locant.rotary_configs import config_json
 from locant.rotary_configs.config_json import read_huggingface, text_config, text_config_path, write_huggingface
 from locant.rotary_configs.reading import LayerType, NoRotaryPositionsError, ParsedConfig
@@ -54,26 +54,6 @@ def test_forms_of_releases_4_and_5(entries: dict[str, Any]) -> None:
     assert parsed.source == "entries"
 
 
-@pytest.mark.parametrize(
-    ("entries", "head_dim", "rotary_dim"),
-    [
-        ({}, 64, 64),
-        ({"head_dim": 128}, 128, 128),
-        ({"head_dim": None, "kv_channels": 32}, 32, 32),
-        ({"partial_rotary_factor": 0.5}, 64, 32),
-        ({"rotary_pct": 0.25}, 64, 16),
-        ({"rope_parameters": {"partial_rotary_factor": 0.25}, "partial_rotary_factor": 0.5}, 64, 16),
-        ({"rotary_dim": 48}, 64, 48),
-        ({"qk_rope_head_dim": 32, "qk_nope_head_dim": 96}, 32, 32),
-        ({"qk_rope_head_dim": 0, "use_mla": False}, 64, 64),
-        ({"hidden_size": None, "num_attention_heads": None, "n_embd": 1024, "n_head": 8}, 128, 128),
-    ],
-)
-def test_sizes(entries: dict[str, Any], head_dim: int, rotary_dim: int) -> None:
-    config = read_huggingface({**_OWN, **entries}).config
-    assert (config.head_dim, config.rotary_dim) == (head_dim, rotary_dim)
-
-
 def test_groups_by_layer_type() -> None:
     groups = {"full_attention": {**_YARN, "rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
     types = ["sliding_attention", "full_attention"] * 2
@@ -86,36 +66,6 @@ def test_groups_by_layer_type() -> None:
     )
     without = read_huggingface({**_OWN, "rope_parameters": {**groups, "full_attention": None}, "layer_types": types})
     assert _still(without) == [1, 3]
-
-
-@pytest.mark.parametrize(
-    ("entries", "attention"),
-    [
-        ({"layer_types": ["linear_attention", "full_attention", "conv", "full_attention"]}, [1, 3]),
-        ({"layers_block_type": ["mamba", "mamba", "mamba", "attention"]}, [3]),
-        ({"full_attention_interval": 2}, [1, 3]),
-        ({"attn_layer_period": 3, "attn_layer_offset": 1}, [1]),
-        ({"hybrid_override_pattern": "M-*M"}, [2]),
-        ({"attn_type_list": [0, 0, 1, 1]}, [2, 3]),
-        ({"full_attn_idxs": [0, 3]}, [0, 3]),
-    ],
-)
-def test_layers_without_attention(entries: dict[str, Any], attention: list[int]) -> None:
-    parsed = read_huggingface({**_OWN, **entries})
-    assert sorted(index for each in parsed.layers if each.attends for index in each.layers) == attention
-    assert all(each.config == "all" for each in parsed.layers if each.attends)
-
-
-@pytest.mark.parametrize(
-    ("entries", "still"),
-    [
-        ({"no_rope_layers": [1, 1, 0, 1]}, [2]),
-        ({"no_rope_layer_interval": 2}, [1, 3]),
-        ({"no_rope_layers": [], "no_rope_layer_interval": 4}, [3]),
-    ],
-)
-def test_layers_without_rope(entries: dict[str, Any], still: list[int]) -> None:
-    assert _still(read_huggingface({**_OWN, **entries})) == still
 
 
 @pytest.mark.parametrize(
@@ -132,14 +82,6 @@ def test_layers_without_rope(entries: dict[str, Any], still: list[int]) -> None:
 )
 def test_windows(entries: dict[str, Any], windows: list[int | None]) -> None:
     assert _windows(read_huggingface({**_OWN, **entries})) == windows
-
-
-def test_mla_and_its_pairing() -> None:
-    deepseek = {**_LLAMA, "model_type": "deepseek_v3", "qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
-    assert read_huggingface(deepseek).config == RotaryConfig(
-        head_dim=64, base=5e5, layout="interleaved", max_length=4096
-    )
-    assert read_huggingface({**deepseek, "rope_interleave": False}).config.layout == "half"
 
 
 def test_axes_of_mrope() -> None:
@@ -245,25 +187,6 @@ def test_what_is_written_is_read_back(name: str, version: str) -> None:
         assert_same(_read_back(replace(config, max_length=length), version), config)
 
     check()
-
-
-def test_written_forms() -> None:
-    config = RotaryConfig(head_dim=64, rotary_dim=16, base=5e5, max_length=2048)
-    five = write_huggingface(config)
-    assert five["rope_parameters"] == {"rope_type": "default", "rope_theta": 5e5, "partial_rotary_factor": 0.25}
-    assert five["rope_theta"] is five["rope_scaling"] is None
-    four = write_huggingface(config, "4")
-    assert (four["rope_theta"], four["partial_rotary_factor"], four["rope_scaling"]) == (5e5, 0.25, None)
-    assert four["rope_parameters"] is None
-    assert four["max_position_embeddings"] == 2048
-    assert write_huggingface(config, "4", model_type="gpt_neox")["rotary_pct"] == 0.25
-    ntk = write_huggingface(replace(config, scaling=NTKAware(factor=4), max_length=None))
-    assert ntk["rope_parameters"]["rope_type"] == "default"
-    assert ntk["rope_parameters"]["rope_theta"] > 5e5
-    lists = LongRoPE(short_factors=[1] * 8, long_factors=[2] * 8, original_length=1024, factor=4)
-    assert write_huggingface(replace(config, scaling=lists))["original_max_position_embeddings"] == 1024
-    dynamic = DynamicNTK(original_length=2048, length_step=1)
-    assert write_huggingface(replace(config, scaling=dynamic))["max_position_embeddings"] == 2048
 
 
 def test_layer_types_are_written_apart() -> None:

@@ -145,40 +145,6 @@ def test_models_without_rope_are_told_from_wrong_files() -> None:
         read_gguf({})
 
 
-@pytest.mark.parametrize(
-    ("architecture", "keys", "windows", "size"),
-    [
-        ("gemma2", {"attention.sliding_window": 0}, [], None),
-        ("lfm2", {}, list(range(8)), 512),
-        ("llama", {"attention.sliding_window_pattern": [True, False] * 4}, [], None),
-        ("exaone4", {}, [], None),  # windows with 64 layers alone
-        ("olmo2", {"attention.sliding_window_pattern": [True, False, True]}, [0, 2], 512),
-        ("gemma3", {"nextn_predict_layers": 2}, [0, 1, 2, 3, 4], 512),
-        ("modern-bert", {}, [1, 2, 4, 5, 7], 257),  # 256 tokens on each side
-    ],
-)
-def test_which_layers_have_a_window(
-    architecture: str, keys: dict[str, Any], windows: list[int], size: int | None
-) -> None:
-    parsed = _read(architecture, **{**_WINDOW, **keys})
-    assert sorted(index for kind in parsed.layers if kind.window for index in kind.layers) == windows
-    assert {kind.window for kind in parsed.layers if kind.window} == ({size} if size else set())
-
-
-@pytest.mark.parametrize(
-    ("architecture", "keys", "rotating"),
-    [
-        ("cohere2moe", {"leading_dense_block_count": 1}, [0, 1, 2, 3, 5, 6, 7]),
-        ("granite_swa", {"attention.sliding_window": 0, "attention.rope_pattern": [1, 0] * 4}, [0, 2, 4, 6]),
-        ("qwen3next", {"attention.recurrent_layers": [False, True] * 4}, [0, 2, 4, 6]),
-        ("lfm2", {"attention.head_count_kv": [0, 0, 8, 0, 0, 8, 0, 8]}, [2, 5, 7]),
-    ],
-)
-def test_which_layers_rotate(architecture: str, keys: dict[str, Any], rotating: list[int]) -> None:
-    parsed = _read(architecture, **{**_WINDOW, **keys})
-    assert sorted(index for kind in parsed.layers if kind.config for index in kind.layers) == rotating
-
-
 def test_scalings_by_keys() -> None:
     assert _read("llama", **{"rope.scale_linear": 4.0}).config.scaling == Linear(factor=4.0)
     assert _read("llama", **{"rope.scaling.type": "longrope", "rope.scaling.factor": 1.0}).config.scaling == Unscaled()

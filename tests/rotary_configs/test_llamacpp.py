@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from locant.errors import ConfigError
 from locant.positions import Linear, Llama3, LongRoPE, NTKByParts, RotaryConfig, Unscaled, YaRN
 from locant.positions.scaling import FrequencyScaling
 from locant.positions.scaling.measured import Measured
-from locant.rotary_configs.gguf import read_gguf, read_llamacpp, write_gguf, write_llamacpp
+from locant.rotary_configs.gguf import read_llamacpp, write_gguf, write_llamacpp
 from locant.rotary_configs.reading import ParsedConfig
 
 _MODEL = RotaryConfig(head_dim=32, max_length=2048)
@@ -20,8 +21,13 @@ _SIZES = {"attention.key_length": 64, "context_length": 4096, "block_count": 4}
 def _run(flags: str, architecture: str, **keys: Any) -> ParsedConfig:
     own = {f"{architecture}.{key}": value for key, value in {**_SIZES, **keys}.items()}
     metadata = {"general.architecture": architecture, **own}
-    parsed = read_gguf(metadata)
-    return read_llamacpp(flags, parsed.configs, metadata=metadata, layers=parsed.layers)
+    return read_llamacpp(flags, metadata)
+
+
+def _of(config: RotaryConfig, flags: str | list[str]) -> RotaryConfig:
+    """Return what llama.cpp runs of a file that was written with a configuration."""
+    made = write_gguf(replace(config, layout="interleaved"), "llama")
+    return replace(read_llamacpp(flags, made.metadata, made.tensors).config, layout=config.layout)
 
 
 @pytest.mark.parametrize(
@@ -39,24 +45,25 @@ def _run(flags: str, architecture: str, **keys: Any) -> ParsedConfig:
     ],
 )
 def test_flags_of_an_unscaled_file(flags: str, scaling: FrequencyScaling) -> None:
-    assert read_llamacpp(flags, _MODEL).config.scaling == scaling
     assert _run(flags, "llama", context_length=2048).config.scaling == scaling
 
 
 def test_a_scale_below_1_is_measured() -> None:
-    scaling = read_llamacpp("--rope-scale 0.5", _MODEL).config.scaling
+    scaling = _of(_MODEL, "--rope-scaling linear --rope-scale 0.5").scaling
     assert isinstance(scaling, Measured)
     assert scaling.given[0] == 2.0
 
 
 def test_the_context_is_the_length_that_is_read() -> None:
-    assert read_llamacpp("-c 8192 --rope-scale 4", _MODEL).config.max_length == 8192
-    assert read_llamacpp("-c 16384 --rope-scale 4", _MODEL).config.max_length == 8192  # the scaling reaches no further
-    assert read_llamacpp("-c 1024", _MODEL).config.max_length == 2048  # which the file states
+    assert _of(_MODEL, "-c 8192 --rope-scaling linear --rope-scale 4").max_length == 8192
+    assert (
+        _of(_MODEL, "-c 16384 --rope-scaling linear --rope-scale 4").max_length == 8192
+    )  # the scaling reaches no further
+    assert _of(_MODEL, "-c 1024").max_length == 2048  # which the file states
     scaling = LongRoPE(short_factors=[1.0] * 4, long_factors=[2.0] * 4, original_length=4096, factor=32)
     model = RotaryConfig(head_dim=8, max_length=131072, scaling=scaling)
     for flags, frequency in (("-c 4096", 1.0), ("-c 4097", 0.5), ("-c 0", 0.5)):
-        run = read_llamacpp(flags, model).config
+        run = _of(model, flags)
         assert (float(run.frequencies()[0]), run.max_length) == (frequency, 131072)
 
 
@@ -80,7 +87,7 @@ def test_the_context_is_the_length_that_is_read() -> None:
 )
 def test_other_flags_about_positions_are_refused(flags: str) -> None:
     with pytest.raises(ConfigError):
-        read_llamacpp(flags, _MODEL)
+        _of(_MODEL, flags)
 
 
 def test_the_file_counts_where_flags_are_silent() -> None:
@@ -97,14 +104,14 @@ def test_the_file_counts_where_flags_are_silent() -> None:
 def test_factors_of_the_file_stay() -> None:
     config = RotaryConfig(head_dim=64, base=5e5, scaling=Llama3(factor=8.0, original_length=512), max_length=4096)
     divisor = write_gguf(config, "llama").tensors["rope_freqs.weight"][-1]
-    run = read_llamacpp("--rope-scaling linear --rope-scale 2", config).config
+    run = _of(config, "--rope-scaling linear --rope-scale 2")
     assert isinstance(run.scaling, Measured)
     assert float(run.frequencies()[-1]) == pytest.approx(5e5 ** (-62 / 64) / divisor / 2)
-    based = read_llamacpp("--rope-freq-base 1000000", config).config
+    based = _of(config, "--rope-freq-base 1000000")
     assert float(based.frequencies()[-1]) == pytest.approx(1e6 ** (-62 / 64) / divisor)
     lists = LongRoPE(short_factors=[1.0] * 32, long_factors=[2.0] * 32, original_length=512, factor=8)
     with pytest.raises(ConfigError):
-        read_llamacpp("--rope-scale 4", RotaryConfig(head_dim=64, scaling=lists))
+        _of(RotaryConfig(head_dim=64, scaling=lists), "--rope-scale 4")
 
 
 def test_layers_with_a_window_keep_their_own() -> None:
@@ -122,7 +129,7 @@ def test_layers_with_a_window_keep_their_own() -> None:
 def test_what_is_written_is_read(kind: type[Linear | YaRN]) -> None:
     scaling = kind(factor=4.0, original_length=2048)
     config = RotaryConfig(head_dim=64, base=1e6, scaling=scaling, max_length=8192)
-    assert read_llamacpp(write_llamacpp(config), RotaryConfig(head_dim=64, max_length=2048)).config == config
+    assert _of(RotaryConfig(head_dim=64, max_length=2048), write_llamacpp(config)) == config
     assert write_llamacpp(_MODEL)[-2:] == ["--rope-scaling", "none"]
 
 

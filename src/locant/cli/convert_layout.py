@@ -10,7 +10,7 @@ from locant.cli.arguments import add_json, add_output
 _EPILOG = """examples:
   locant convert-layout models/llama --to interleaved -o models/llama-interleaved
   locant convert-layout models/deepseek-v3 --to half -o models/deepseek-v3-half
-  locant convert-layout models/llama-interleaved --to half --verify -o models/llama-again
+  locant convert-layout models/llama-interleaved --to half -o models/llama-again
 
 half pairs feature i of a head with i + n/2, as GPT-NeoX and Llama do in transformers; interleaved pairs 2i with 2i + 1,
 as the paper, GPT-J and Llama as published do. No number changes; converting back gives the same weights, byte for
@@ -24,8 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "layout that the weights should have"
     parser.add_argument("--to", required=True, choices=("half", "interleaved"), help=what)
     add_output(parser, "FOLDER", "new folder to write", required=True)
-    what = "compare logits with the model's own weights as well, for which it is loaded whole, in float32"
-    parser.add_argument("--verify", action="store_true", help=what)
     add_json(parser, "the report")
 
 
@@ -36,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
     with WorkBar("asking the model's class") as bar:
         show = partial(bar.show, lines=False)
-        converted = convert_layout(options.model, options.output, options.to, verify=options.verify, on_progress=show)
+        converted = convert_layout(options.model, options.output, options.to, on_progress=show)
     if options.json:
         import json
 

@@ -109,7 +109,7 @@ def _finetuning(options: argparse.Namespace) -> FineTuning | None:
 
     from locant.extension.extend.finetune import FineTuning
 
-    return FineTuning(texts=tuple(options.finetune), **given)
+    return FineTuning.parse({"texts": options.finetune, **given}, "--finetune")
 
 
 def _print(extended: ExtendedModel) -> None:

@@ -20,9 +20,6 @@ from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
 from locant.interop.assembling import Parts, sinusoid_of, stacked
-from locant.positions import RotaryConfig
-from locant.positions.scaling import Unscaled
-from locant.rotary_configs import read_ctranslate2
 from locant.translation.ctranslate2 import ACTIVATIONS, value_names
 from locant.translation.module_names import module_names
 
@@ -309,20 +306,18 @@ def _stack_options(
 
 def _rotation(left: _Variables, stack: str, layers: int, head_dim: int, what: str) -> dict[str, Any] | None:
     """Return the options of Locant's rotary positions that a stack has, ``None`` where it does not rotate."""
-    found: list[RotaryConfig | None] = []
-    for index in range(layers):
-        values = left.attributes(f"{stack}/layer_{index}/self_attention/rotary_")
-        if "rotary_interleave" in values:
-            values["rotary_interleave"] = bool(values["rotary_interleave"])  # the file has a number for it
-        found.append(read_ctranslate2(values, head_dim).config if "rotary_dim" in values else None)
-    config = found[0]
-    if any(other != config for other in found):
+    found = [left.attributes(f"{stack}/layer_{index}/self_attention/rotary_") for index in range(layers)]
+    values = found[0]
+    if any(other != values for other in found):
         raise ConfigError(f"The layers of the {stack} in {what} rotate differently; Locant has one rotation for all.")
-    if config is None:
+    if "rotary_dim" not in values:
         return None
-    if not isinstance(config.scaling, Unscaled):
+    if values.get("rotary_scaling_type", -1) != -1:
         raise ConfigError(
-            f"The rotary positions of the {stack} in {what} have the scaling '{config.scaling.name}'; models with one "
-            "cannot be imported."
+            f"The rotary positions of the {stack} in {what} have a scaling; models with one cannot be imported."
         )
-    return {"base": config.base, "rotary_dim": config.rotary_dim, "layout": config.layout}
+    return {
+        "base": values.get("rotary_base", 10000.0),
+        "rotary_dim": values["rotary_dim"] or head_dim,  # 0 means the whole head
+        "layout": "interleaved" if values.get("rotary_interleave", 1) else "half",
+    }

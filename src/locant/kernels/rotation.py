@@ -1,4 +1,4 @@
-"""Rotation of pairs of features in one pass over the memory, without gradients: in training it saves little."""
+"""Rotation of pairs of features in one pass over the memory; its gradient is a rotation backwards."""
 
 from __future__ import annotations
 

@@ -37,7 +37,6 @@ from locant.positions.rotary.rotary import Rotary as Rotary
 from locant.positions.rotary.rotation import RotaryAngles as RotaryAngles
 from locant.positions.rotary.rotation import apply_rotation as apply_rotation
 from locant.positions.rotary.rotation import convert_projection as convert_projection
-from locant.positions.rotary.rotation import fuse_rotations as fuse_rotations
 from locant.positions.rotary.rotation import layout_order as layout_order
 from locant.positions.rotary.rotation import rotate_pairs as rotate_pairs
 from locant.positions.rotary.xpos import XPos as XPos
@@ -137,7 +136,6 @@ __all__ = [
     "attend",
     "attend_with_positions",
     "build_scheme",
-    "fuse_rotations",
     "geometric_frequencies",
     "multimodal_coordinates",
     "register_scaling",

@@ -35,6 +35,17 @@ def require_integer(positions: Tensor) -> None:
         )
 
 
+def extent(positions: Tensor) -> tuple[int, int]:
+    """Return the smallest and the largest of at least one integer position, read together from a device."""
+    low, high = torch.stack(positions.aminmax()).tolist()
+    return low, high
+
+
+def is_run(positions: Tensor) -> bool:
+    """Whether positions are ``n, n + 1, n + 2, ...`` for all rows of a batch."""
+    return positions.dim() == 1 and positions.numel() > 0 and bool((positions.long().diff() == 1).all())
+
+
 class Frequencies:
     """Angular frequencies of some pairs of features, each exact to 2^-65 of a turn.
 
@@ -137,10 +148,7 @@ class PositionTable:
         require_integer(positions)
         if positions.device.type != "cpu" or torch.compiler.is_compiling() or not positions.numel():
             return self.compute(positions)
-        if positions.numel() == 1:  # of one token, decoded at every step
-            low = high = int(positions)
-        else:
-            low, high = (int(end) for end in positions.aminmax())
+        low, high = extent(positions)
         if low < 0 or high >= _MAX_TABLE_ROWS:
             return self.compute(positions)
         rows = self._rows  # of which another thread may make a longer or a shorter one meanwhile
@@ -165,6 +173,4 @@ def _is_long_run(positions: Tensor) -> bool:
     """Whether positions on the CPU are consecutive, and enough of them that rotating blocks is faster."""
     if torch.compiler.is_compiling() or positions.device.type != "cpu" or positions.dim() != 1:
         return False
-    if positions.is_floating_point():
-        return False
-    return len(positions) > 4 * _BLOCK and bool((positions[1:] - positions[:-1] == 1).all())
+    return not positions.is_floating_point() and len(positions) > 4 * _BLOCK and is_run(positions)

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from locant.errors import DataError
 from locant.kernels import attention as kernel
 from locant.kernels.tensors import SMALLEST
-from locant.positions.position_range import position_range
+from locant.positions.angles import extent
 from locant.positions.relative import distance_score_mod
 from locant.positions.scheme import PositionScheme, Prepared, Rotation, ScoreMod, require_fit
 
@@ -425,8 +425,8 @@ class AttentionPlan:
         )
         if not could_be_features and not like.is_cuda:
             return
-        queries, keys = position_range(self.q_positions), position_range(self.k_positions)
-        if keys.high - keys.low + queries.high - queries.low > 4 * (like.shape[2] + length_of(self.k_positions)):
+        (first_query, last_query), (first_key, last_key) = extent(self.q_positions), extent(self.k_positions)
+        if last_key - first_key + last_query - first_query > 4 * (like.shape[2] + length_of(self.k_positions)):
             return  # a row of all distances between sparse positions could be of any length
         found = self.scheme.distance_bias(self.q_positions, self.k_positions)
         if found is None:

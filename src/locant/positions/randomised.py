@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
+from locant.positions.angles import extent
 from locant.positions.embeddings.position_code import require_positions
-from locant.positions.position_range import position_range
 from locant.positions.registry import register_scheme
 from locant.positions.scheme import PositionScheme
 from locant.positions.wrapper import SchemeWrapper
@@ -96,6 +96,6 @@ class Randomised(SchemeWrapper):
             return self._evaluation_draw.to(positions.device)[positions.long()]
         if not positions.numel():
             return positions
-        count = position_range(positions).high + 1
+        count = extent(positions)[1] + 1
         draw = torch.randperm(self._range, device="cpu")[:count].sort().values
         return draw.to(positions.device)[positions.long()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import threading
 import warnings
@@ -56,11 +55,8 @@ class SchemeRegistry(MutableMapping[str, type[PositionScheme]]):
 
     def __init__(self) -> None:
         self._classes: dict[str, type[PositionScheme]] = {}
-        self._own_loaded = self._loading = self._complete = False
-        self._lock = lock = threading.RLock()
-        if hasattr(os, "register_at_fork"):
-            # A fork waits for a thread that loads: in the child nobody could end the imports that it has begun.
-            os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+        self._has_own = self._has_all = False
+        self._lock = threading.RLock()
 
     def register(self, name: str, scheme: type[PositionScheme]) -> None:
         """Add a class under a name; as :func:`register_scheme`, which says what is refused."""
@@ -71,19 +67,18 @@ class SchemeRegistry(MutableMapping[str, type[PositionScheme]]):
                 f"'{name}' is no name for a positional scheme. Use lower-case letters, digits, '-', '_' and '.', so "
                 "that recipes and command lines can say it."
             )
-        with self._lock:
-            if scheme.__module__ not in _MODULES:
-                self._load_own()  # so that a name that is taken is noticed
-            known = self._classes.get(name, scheme)
-            if (known.__module__, known.__qualname__) != (scheme.__module__, scheme.__qualname__):
-                raise ConfigError(
-                    f"There is a positional scheme '{name}' already: {known.__module__}.{known.__qualname__}. Give "
-                    f"{scheme.__qualname__} another name."
-                )
-            scheme.name = name
-            scheme.title = scheme.__dict__.get("title") or name
-            scheme.paper = scheme.__dict__.get("paper", "")
-            self._classes[name] = scheme
+        if scheme.__module__ not in _MODULES:
+            self._load_own()  # so that a name that is taken is noticed
+        known = self._classes.get(name, scheme)
+        if (known.__module__, known.__qualname__) != (scheme.__module__, scheme.__qualname__):
+            raise ConfigError(
+                f"There is a positional scheme '{name}' already: {known.__module__}.{known.__qualname__}. Give "
+                f"{scheme.__qualname__} another name."
+            )
+        scheme.name = name
+        scheme.title = scheme.__dict__.get("title") or name
+        scheme.paper = scheme.__dict__.get("paper", "")
+        self._classes[name] = scheme
 
     def __getitem__(self, name: str) -> type[PositionScheme]:
         return self._loaded()[name]
@@ -101,27 +96,23 @@ class SchemeRegistry(MutableMapping[str, type[PositionScheme]]):
         return len(self._loaded())
 
     def _loaded(self) -> dict[str, type[PositionScheme]]:
-        if not self._complete:
-            with self._lock:
-                if not (self._complete or self._loading):  # what is imported may ask for schemes itself
-                    self._loading = True
-                    try:
-                        self._load_own()
-                        self._load_entry_points()
-                        self._complete = True
-                    finally:
-                        self._loading = False
+        self._load_own()
+        with self._lock:  # other threads wait; what is imported may ask for schemes itself
+            if not self._has_all:
+                self._has_all = True
+                self._load_entry_points()
         return self._classes
 
     def _load_own(self) -> None:
-        if not self._own_loaded:
-            for module in _MODULES:
-                import_module(module)
-            self._own_loaded = True
-            order = {module: number for number, module in enumerate(_MODULES)}
-            # A scheme that was imported before, alone, gets its place in that order.
-            places = {name: order.get(each.__module__, len(order)) for name, each in self._classes.items()}
-            self._classes = {name: self._classes[name] for name in sorted(places, key=places.__getitem__)}
+        with self._lock:
+            if not self._has_own:
+                self._has_own = True
+                for module in _MODULES:
+                    import_module(module)
+                # A scheme that was imported before, alone, gets its place in that order.
+                order = {module: number for number, module in enumerate(_MODULES)}
+                places = {name: order.get(each.__module__, len(order)) for name, each in self._classes.items()}
+                self._classes = {name: self._classes[name] for name in sorted(places, key=places.__getitem__)}
 
     def _load_entry_points(self) -> None:
         for entry in metadata.entry_points(group=ENTRY_POINTS):

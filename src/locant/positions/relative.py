@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.positions.angles import require_integer
-from locant.positions.position_range import position_range
+from locant.positions.angles import extent, is_run, require_integer
 from locant.positions.scheme import AttentionShape, PositionScheme, Prepared, ScoreMod, describes
 
 
@@ -34,11 +33,6 @@ def relative_positions(q_positions: Tensor, k_positions: Tensor) -> Tensor:
     require_integer(q_positions)
     require_integer(k_positions)
     return k_positions.long().unsqueeze(-2) - q_positions.long().unsqueeze(-1)
-
-
-def _is_contiguous(positions: Tensor) -> bool:
-    """Return whether positions are ``n, n + 1, n + 2, ...`` for all rows of a batch."""
-    return positions.dim() == 1 and positions.numel() > 0 and position_range(positions).is_contiguous
 
 
 def expand_relative(function: Callable[[Tensor], Tensor], q_positions: Tensor, k_positions: Tensor) -> Tensor:
@@ -68,7 +62,7 @@ def expand_relative(function: Callable[[Tensor], Tensor], q_positions: Tensor, k
     """
     require_integer(q_positions)
     require_integer(k_positions)
-    if _is_contiguous(k_positions) and (q_positions is k_positions or _is_contiguous(q_positions)):
+    if is_run(k_positions) and (q_positions is k_positions or is_run(q_positions)):
         queries, keys = q_positions.numel(), k_positions.numel()
         lowest = k_positions[0].long() - q_positions[-1].long()
         row = function(lowest + torch.arange(queries + keys - 1, device=k_positions.device))
@@ -142,8 +136,8 @@ class RelativeBias(PositionScheme, ABC):
         elif torch.compiler.is_compiling():
             return None
         else:
-            queries, keys = position_range(q_positions), position_range(k_positions)
-            lowest, highest = keys.low - queries.high, keys.high - queries.low
+            (first_query, last_query), (first_key, last_key) = extent(q_positions), extent(k_positions)
+            lowest, highest = first_key - last_query, last_key - first_query
         if not self.is_relative(q_positions, k_positions):
             return None
         return self.bias(torch.arange(lowest, highest + 1, device=k_positions.device)), lowest
@@ -253,7 +247,7 @@ def distinct(values: Tensor) -> tuple[Tensor, Tensor]:
     consecutive positions fill it.
     """
     if values.numel():
-        low, high = (int(end) for end in values.aminmax())
+        low, high = extent(values)
         if high - low < 2 * (values.shape[-2] + values.shape[-1]):
             return torch.arange(low, high + 1, device=values.device), values - low
     rows, index = torch.unique(values, return_inverse=True)

@@ -1,6 +1,5 @@
 from locant.rotary_configs.config_json import read_huggingface as read_huggingface
 from locant.rotary_configs.config_json import write_huggingface as write_huggingface
-from locant.rotary_configs.ctranslate2 import read_ctranslate2 as read_ctranslate2
 from locant.rotary_configs.ctranslate2 import write_ctranslate2 as write_ctranslate2
 from locant.rotary_configs.fields import Finding as Finding
 from locant.rotary_configs.gguf.llamacpp import read_llamacpp as read_llamacpp
@@ -24,7 +23,6 @@ __all__ = [
     "LayerType",
     "ParsedConfig",
     "identify",
-    "read_ctranslate2",
     "read_gguf",
     "read_huggingface",
     "read_llamacpp",

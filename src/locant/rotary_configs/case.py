@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -32,17 +31,6 @@ class Idle:
     entry: str
     value: Any
     is_known: bool  # whether the class has an entry of that name, which other entries leave without effect
-
-
-@dataclass(frozen=True)
-class Stored:
-    """Frequencies beside the weights that are not those of the configuration."""
-
-    where: str  # names of the tensor and of its file
-    recognised: str  # what they are, in words
-    rounded_to: str | None = None  # the type that they are rounded to; None where they are other frequencies
-    error: float = math.inf  # the largest relative error
-    turned: float = 0.0  # radians a token by which a pair is turned too far or too little, at most
 
 
 @dataclass(frozen=True)
@@ -87,10 +75,8 @@ class Case:
     declared: int | None = None  # length in tokens
     served: int | None = None  # length in tokens that vLLM serves by default
     dropped: tuple[tuple[str, Any], ...] = ()  # entries of a group that options of vLLM replace, with their values
-    beside: tuple[str, ...] = ()  # entries of these options that are beside the text config
     idle: tuple[Idle, ...] = ()
     untried: tuple[str, ...] = ()  # entries of which there was no time to see whether they have an effect
-    stored: tuple[Stored, ...] = ()
     tensors: Collection[str] = ()  # names of a GGUF file's tensors of factors
     repeated: tuple[str, ...] = ()  # names that occur twice in one group
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import reprlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import MOST_TOKENS, is_number
+
+_LONGEST = 80  # characters of a value in a message
 
 Severity = Literal["error", "warning", "note"]
 
@@ -104,23 +106,12 @@ class Fields:
         return ConfigError(f"'{name}' in {self.where} must be {expected}; got {in_json(value)}.")
 
 
-class _JSONWords(reprlib.Repr):
-    """Values cut short, with ``null``, ``true`` and ``false`` at any depth."""
-
-    def repr_NoneType(self, value: None, level: int) -> str:  # noqa: N802 - the name is that of the type
-        del value, level
-        return "null"
-
-    def repr_bool(self, value: bool, level: int) -> str:
-        del level
-        return "true" if value else "false"
-
-
 def in_json(value: Any) -> str:
     """Return a value in the words of JSON, cut short.
 
     Example:
         >>> in_json(None), in_json([True, "yarn"])
-        ('null', "[true, 'yarn']")
+        ('null', '[true, "yarn"]')
     """
-    return _JSONWords().repr(value)
+    words = json.dumps(value, default=repr)
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."

@@ -74,15 +74,6 @@ def find(case: Case) -> tuple[Finding, ...]:
     return tuple(sorted(kept, key=lambda each: _ORDER.index(each.severity)))
 
 
-def findings_table() -> str:
-    """Return the table of all findings for the documentation, in Markdown."""
-    rows = ["| code | severity | why | report |", "| --- | --- | --- | --- |"]
-    for code, rule in sorted(RULES.items(), key=lambda each: (_ORDER.index(each[1].severity), each[0])):
-        _, repository, _, number = rule.report.removeprefix(_HUB).split("/")
-        rows.append(f"| `{code}` | {rule.severity} | {rule.reason} | [{repository} {number}]({rule.report}) |")
-    return "\n".join(rows)
-
-
 @finding("class-refuses", "error", "huggingface/transformers/issues/44904")
 def _class_refuses(case: Case) -> Iterator[Said]:
     """The model's class in transformers refuses the file; its own words say why."""
@@ -153,7 +144,7 @@ def _override_beside_text_config(case: Case) -> Iterator[Said]:
     unasked = [
         name for name in GROUPS if case.path and not case.class_name and isinstance(case.content.get(name), dict)
     ]
-    for entry in (*case.beside, *idle, *(each for each in unasked if case.content[each] != case.part.get(each))):
+    for entry in (*idle, *(each for each in unasked if case.content[each] != case.part.get(each))):
         remedy = f"State it as '{case.name(entry) if case.path else f'text_config.{entry}'}'."
         yield Said(f"'{entry}' is beside the text config, where it has no effect.", remedy, entry)
 
@@ -176,16 +167,6 @@ def _form_of_another_release(case: Case) -> Iterator[Said]:
             "For such software, add what 'locant inspect --as hf4' prints.",
             changed[0].where,
         )
-
-
-@finding("needs-release", "note", "meta-llama/llama3/issues/299")
-def _needs_release(case: Case) -> Iterator[Said]:
-    """Earlier releases of transformers refuse a scaling of this type."""
-    since = {"llama3": "4.43", "proportional": "5"}
-    for group in case.groups:
-        if group.kind in since:
-            message = f"Releases of transformers before {since[group.kind]} refuse rope_type '{group.kind}'."
-            yield group.said("rope_type", message, "Update transformers where a program has an older one.")
 
 
 @finding("original-missing", "warning", "huggingface/transformers/issues/38224")
@@ -344,22 +325,6 @@ def _unusual_number(case: Case) -> Iterator[Said]:
         if is_number(value) and not low <= value <= high:
             message = f"'{entry}' is {value:g}; published models have {low:g} to {high:g}."
             yield Said(message, "Compare it with the model's publication.", entry)
-
-
-@finding("stored-frequencies", "error", "huggingface/transformers/issues/25681")
-def _stored_frequencies(case: Case) -> Iterator[Said]:
-    """The checkpoint stores other frequencies than the configuration makes, or rounded ones (a warning)."""
-    length = case.declared or 4096
-    for each in case.stored:
-        if each.rounded_to is None:
-            message = f"{each.where} holds other frequencies than the configuration makes. {each.recognised}"
-            yield Said(message, "transformers computes them again, other software may not: find out which are right.")
-        else:
-            message = (
-                f"{each.where} holds frequencies rounded to {each.rounded_to}, wrong by up to {each.error:.1e}: at "
-                f"position {length} a pair is turned by up to {each.turned * length:.2g} radians wrongly."
-            )
-            yield Said(message, "Remove the tensor, so that frequencies are computed.", severity="warning")
 
 
 def _unknown_type(case: Case) -> str | None:

@@ -34,8 +34,7 @@ class Identification:
         layout: Order of the features, in words; ``None`` for frequencies.
         exponent: What the base is raised to, negated: ``i`` counts the pairs, ``j`` the ``d`` features, from 0.
         base: Base of the frequencies; a round number where one explains the tensor, otherwise an estimate.
-        scaling: ``none``, ``linear``, ``llama3`` or ``yarn``, with its ``factor``; NTK-aware scaling is another base.
-        original_lengths: Original lengths with which ``llama3`` or ``yarn`` gives these frequencies.
+        scaling: ``none`` or ``linear``, with its ``factor``; NTK-aware scaling is another base.
         first_row: Position of the first row.
         start: Position of a text's first token: ``first_row``, or the row after the padding row.
         padding_row: Row of zeros, if there is one.
@@ -55,7 +54,6 @@ class Identification:
     base: float | None = None
     scaling: str = "none"
     factor: float | None = None
-    original_lengths: tuple[int, ...] = ()
     first_row: int | None = None
     start: int | None = None
     padding_row: int | None = None
@@ -74,8 +72,7 @@ class Identification:
         what = [f"{self.kind[0].upper()}{self.kind[1:]} ({size})", f"dialect {self.dialect}" * bool(self.dialect)]
         what += [self.layout or "", f"exponent {self.exponent}", f"base {self.base:.10g}"]
         factor = "" if self.factor is None else f" with factor {self.factor:.6g}"
-        lengths = f" and original length {' or '.join(map(str, self.original_lengths))}" * bool(self.original_lengths)
-        what += ["no scaling" if self.scaling == "none" else f"scaling {self.scaling}{factor}{lengths}"]
+        what += ["no scaling" if self.scaling == "none" else f"scaling {self.scaling}{factor}"]
         what += [f"the first row is position {self.first_row}" * bool(self.first_row)]
         if self.padding_row is not None:
             what += [f"row {self.padding_row} is zero for padding, so a text starts at row {self.padding_row + 1}"]

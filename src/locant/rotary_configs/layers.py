@@ -15,7 +15,7 @@ FULL, SLIDING, LINEAR, CHUNKED = "full_attention", "sliding_attention", "linear_
 _WITHOUT_ATTENTION = frozenset([LINEAR, "conv", "moe", "mlp", "dense", "mamba", "mamba2", "recurrent"])
 _RENAMED = {"attention": FULL, "full": FULL, "global": FULL, "sliding": SLIDING, "local": SLIDING}
 _SIGNS = {"*": FULL, "M": LINEAR, "-": "mlp", "E": "moe", "L": SLIDING, "G": FULL}
-_LISTED_ATTENTION = ("full_attn_idxs", "attn_layer_indices", "full_attention_layers", "attn_layer_idxs")
+_LISTED_ATTENTION = ("full_attn_idxs", "attn_layer_idxs")
 
 
 def layer_types(part: Fields, defaults: Mapping[str, Any], assumed: list[str]) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ def _without_rope(part: Fields, defaults: Mapping[str, Any], count: int) -> froz
                 "for each layer with RoPE and a 0 for each without, not the numbers of layers."
             )
         return frozenset(index for index, flag in enumerate(listed[:count]) if not flag)
-    every = part.whole("no_rope_layer_interval", "nope_layer_interval") or defaults.get("no_rope_layer_interval")
+    every = part.whole("no_rope_layer_interval") or defaults.get("no_rope_layer_interval")
     return frozenset(range(every - 1, count, every)) if every else frozenset()
 
 

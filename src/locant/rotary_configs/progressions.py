@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling import Llama3, YaRN
 
 FLOAT32_FREQUENCY = 4e-6
 """How wrong frequencies are, relatively, that were computed in float32 as ``exp(-i * log(base) / n)``."""
 
 COMMON_BASES = (10000.0, 500000.0, 1000000.0)
 _AGREEING = 0.9  # of the pairs, before rounding is blamed; a tie may fall to either side
-_FEWEST_BLENDED = 8  # pairs; fewer fit some blend by chance
-_ORIGINAL_LENGTHS = [1024 << power for power in range(9)]
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,6 @@ def candidates(values: Tensor, tolerance: Tensor, *, table: bool) -> Iterator[Ca
         step = 0.0 if dtype is None else torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps / 2
         loose = tolerance if dtype is None else tolerance + rounding(dtype) * values + step
         found = _unscaled(values, loose, table=table) or _linear(values, loose)
-        if found is None and not table:
-            found = _blended(values, loose)
         if found is None:
             continue
         if dtype is not None:
@@ -130,51 +125,3 @@ def _linear(values: Tensor, tolerance: Tensor) -> Candidate | None:
     factor = _rounded(factor, lambda f: _fits(torch.exp(-slope * index) / f, values, tolerance)) or factor
     base = _rounded(base, lambda b: _fits(geometric(count, b) / factor, values, tolerance)) or base
     return Candidate(geometric(count, base) / factor, {"base": base, "scaling": "linear", "factor": factor})
-
-
-def _blended(values: Tensor, tolerance: Tensor) -> Candidate | None:
-    """Explain frequencies of which the slow pairs are slowed, by the blends of Llama 3 and YaRN that models have."""
-    count = len(values)
-    if count < _FEWEST_BLENDED or not bool((values > 0).all()):
-        return None
-    for base in _bases_of_fast_pairs(values, tolerance):
-        factors, doubt = geometric(count, base) / values, tolerance / values
-        slowest = (factors * (1 + doubt) >= (factors * (1 - doubt)).max()).nonzero().flatten()
-        best = int(slowest[doubt[slowest].argmin()])  # of the pairs slowed most, the one that was measured best
-        measured, limit = float(factors[best]), float(doubt[best])
-        factor = _rounded(measured, lambda f: f > 1 and abs(f / measured - 1) <= limit)  # noqa: B023
-        if factor is None:
-            continue
-        steps: list[Llama3 | YaRN] = [Llama3(original_length=1024, factor=factor, high_frequency_factor=1.0)]
-        steps += [YaRN(original_length=1024, factor=factor, beta_fast=1.0)]
-        usual: list[Llama3 | YaRN] = [Llama3(original_length=1024, factor=factor)]
-        usual += [YaRN(original_length=1024, factor=factor, truncate=truncate) for truncate in (True, False)]
-        for scaling in (*usual, *(steps if base == 500_000.0 else steps[::-1])):
-            exact = {}
-            for length in _ORIGINAL_LENGTHS:
-                numbers = replace(scaling, original_length=length, target_length=None).frequencies(2 * count, base)
-                exact[length] = torch.tensor([float(each) for each in numbers], dtype=torch.float64)
-            if lengths := tuple(each for each in _ORIGINAL_LENGTHS if _fits(exact[each], values, tolerance)):
-                notes = ["NTK-by-parts has the same frequencies; YaRN scales attention besides"]
-                if scaling in steps:
-                    notes = ["a step without a ramp, which Llama 3's scaling and YaRN have alike"]
-                elif isinstance(scaling, YaRN) and not scaling.truncate:
-                    notes += ["computed without truncation"]
-                said = {"base": base, "scaling": scaling.name, "factor": factor, "original_lengths": lengths}
-                told = () if scaling is usual[0] else tuple(notes)
-                return Candidate(exact[lengths[0]], said | {"notes": told})
-    return None
-
-
-def _bases_of_fast_pairs(values: Tensor, tolerance: Tensor) -> Iterator[float]:
-    """Yield round bases that explain the leading pairs, which these scalings leave alone."""
-    for pairs in range(len(values), 2, -1):
-        slope = _slope_through_one(values[:pairs], tolerance[:pairs])
-        fast = torch.exp(-slope * torch.arange(pairs, dtype=torch.float64))
-        if slope > 0 and _fits(fast, values[:pairs], tolerance[:pairs]):
-            break
-    else:
-        return
-    for base in dict.fromkeys(float(f"{math.exp(slope * len(values)):.{digits}e}") for digits in range(3)):
-        if base > 1 and _fits(geometric(len(values), base)[:pairs], values[:pairs], tolerance[:pairs]):
-            yield base

@@ -100,15 +100,6 @@ _FORMS: dict[str, dict[str, Form]] = {
     },
     "ctranslate2": {  # rotary_scaling_type of a layer in decimal digits, and the attributes beside it
         "linear": Form(("0",), {"factor": "rotary_scaling_factor"}),
-        "longrope": Form(
-            ("1",),
-            {
-                "short_factors": "rotary_scaling_short_factor",
-                "long_factors": "rotary_scaling_long_factor",
-                "original_length": "original_max_position_embeddings",
-                "target_length": "max_position_embeddings",
-            },
-        ),
         "llama3": Form(
             ("2",),
             {

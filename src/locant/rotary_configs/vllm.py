@@ -27,8 +27,6 @@ Axes = Mapping[str, Mapping[str, Any]]
 Group = Literal["rope_parameters", "rope_scaling"]
 _GROUPS = ("rope_scaling", "rope_parameters")  # two names of one group; the first counts where a file has both
 _BESIDE = ("rope_theta", "partial_rotary_factor")  # which classes move into the group
-_WITHOUT = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
-"""What vLLM takes where a group does not have an entry."""
 
 
 def write_vllm(configs: Configs, group: Group = "rope_parameters", multimodal: Axes | None = None) -> str:
@@ -130,32 +128,28 @@ def _length_to_state(config: RotaryConfig, engine: str) -> int | None:
     return round(length / factor)
 
 
-Notes = dict[str, dict[str, Any]]
-"""Entries that do not count under overrides, with their values, by what becomes of them."""
+def merge_hf_overrides(
+    content: Mapping[str, Any], overrides: str | Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a config.json with the JSON of vLLM's ``--hf-overrides`` merged into it, as vLLM merges it.
 
-
-def merge_hf_overrides(content: Mapping[str, Any], overrides: str | Mapping[str, Any]) -> tuple[dict[str, Any], Notes]:
-    """Return what vLLM makes of a config.json under ``--hf-overrides``, and the entries that do not count.
-
-    A group replaces that of the file as a whole, and has base 10000 where it states none; in a nested configuration
-    (``text_config``) it is merged. A base outside of the group comes too late.
+    A group of rotary parameters replaces that of the file as a whole, and has base 10000 where it states none; in a
+    nested configuration (``text_config``) it is merged.
 
     Args:
-        content: What the class of transformers makes of the file, as vLLM has it; else the object in config.json.
+        content: The object in config.json.
         overrides: JSON, or what it says.
 
     Returns:
-        The merged object, and what does not count in it: ``dropped`` has entries of the file that go with their group;
-        of the overrides ``beside`` has those that are beside the text config, and ``ignored`` those in whose place
-        the group has what counts.
+        The merged object, and the entries of the file that go with its group, with their values.
 
     Raises:
-        ConfigError: The overrides are no JSON object.
+        ConfigError: The overrides are no JSON object, or vLLM passes over one of them.
 
     Example:
         >>> file = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}
         >>> merge_hf_overrides(file, '{"rope_scaling": {"rope_type": "linear", "factor": 4.0}}')[1]
-        {'dropped': {'rope_scaling.rope_theta': 1000000.0}, 'beside': {}, 'ignored': {}}
+        {'rope_theta': 1000000.0}
     """
     try:
         given = parse_json(overrides) if isinstance(overrides, str) else overrides
@@ -163,73 +157,44 @@ def merge_hf_overrides(content: Mapping[str, Any], overrides: str | Mapping[str,
         raise ConfigError(f"--hf-overrides must be JSON: {error}.") from error
     if not isinstance(given, Mapping):
         raise ConfigError(f"--hf-overrides must be a JSON object; got {in_json(given)}.")
-    notes: Notes = {"dropped": {}, "beside": {}, "ignored": {}}
-    merged, path = dict(content), text_config_path(content)
-    for name, value in sorted(given.items(), key=lambda item: isinstance(item[1], Mapping)):  # as vLLM sets them
-        if path and name in (*_GROUPS, *_BESIDE, "max_position_embeddings"):
-            notes["beside"][name] = value
-        elif name in _GROUPS:
-            merged = _with_group(merged, _replaced(_gathered(merged), value or {}, name, notes))
-        elif name in _BESIDE and any(name in each for each in _by_type(_gathered(merged)).values()):
-            notes["ignored"][name] = value
-        elif isinstance(value, Mapping) and isinstance(merged.get(name), Mapping):
-            merged[name] = _nested(merged[name], value, name, notes)
-        else:
-            merged[name] = value
-    return merged, notes
+    path, dropped, merged = text_config_path(content), dict[str, Any](), dict(content)
+    for name, value in given.items():
+        if name in _BESIDE and any(each in given for each in _GROUPS):
+            continue  # for releases with transformers 4
+        if name in _BESIDE or (path and name in (*_GROUPS, "max_position_embeddings")):
+            raise ConfigError(f"vLLM passes over '{name}' there: state it in {'.'.join(path) or 'rope_parameters'}.")
+        if name not in _GROUPS:
+            merged[name] = _nested(merged.get(name), value)
+            continue
+        was = {**merged, **dict(_groups(merged)[0])}
+        merged = {key: each for key, each in merged.items() if key not in (*_GROUPS, *_BESIDE)}
+        groups = value if is_by_layer(value or {}) else {"": value or {}}
+        dropped |= {
+            key: was[key]
+            for key in _BESIDE
+            if was.get(key) and not all(key in (each or {}) for each in groups.values())
+        }
+        usual = {"rope_theta": 10000.0} | {key: 1.0 for key in dropped if key != "rope_theta"}
+        made = {layer: each if each is None else {**usual, **each} for layer, each in groups.items()}
+        merged["rope_parameters"] = made.get("", made)
+    return merged, dropped
 
 
-def _replaced(old: Mapping[str, Any], new: Mapping[str, Any], name: str, notes: Notes) -> dict[str, Any]:
-    """Return a group as vLLM reads it in the place of another; entries of another scaling are meant to go with that."""
-    before, made = _by_type(old), dict[str, Any]()
-    for layer, group in _by_type(new).items():
-        was = before.get(layer, before.get("", {}))
-        made[layer] = {key: _WITHOUT[key] for key in was if key in _WITHOUT} | dict(group)
-        same = type_of(Fields(group, name)) == was.get("rope_type")
-        for key, value in was.items():
-            counts = (same or key in _WITHOUT or key.startswith("mrope_")) and value != _WITHOUT.get(key)
-            if counts and key not in group:
-                notes["dropped"][".".join(filter(None, (name, layer, key)))] = value
-    whole: dict[str, Any] = made.get("", made)
-    return whole
-
-
-def _nested(present: Mapping[str, Any], given: Mapping[str, Any], place: str, notes: Notes) -> dict[str, Any]:
-    """Return a nested configuration with overrides merged into it, the group under either name."""
+def _nested(present: Any, given: Any) -> Any:
+    """Return a nested configuration with overrides merged into it, the group of rotary parameters under either name."""
+    if not (isinstance(present, Mapping) and isinstance(given, Mapping)):
+        return given
     merged = dict(present)
-    for entry, value in given.items():
-        name, where = entry, f"{place}.{entry}"
-        if entry in _GROUPS:
-            group: dict[str, Any] = _gathered(merged)
-            merged = _with_group(merged, _replaced(group, {}, where, notes) if value is None else group)
-            name, value = "rope_parameters", value or {}
-            if "type" in value and "rope_type" not in value:
-                notes["ignored"][f"{where}.type"] = value["type"]
-        is_merged = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
-        merged[name] = _nested(merged[name], value, where, notes) if is_merged else value
+    for name, value in given.items():
+        place = next((each for each in _GROUPS if name in _GROUPS and present.get(each)), name)
+        merged[place] = _nested(merged.get(place), value)
     return merged
 
 
-def _with_group(text: Mapping[str, Any], group: dict[str, Any]) -> dict[str, Any]:
-    """Return a text config with another group under either of its names."""
-    return {key: kept for key, kept in text.items() if key not in (*_GROUPS, *_BESIDE)} | {"rope_parameters": group}
-
-
-def _gathered(text: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the group of a text config as its class has it, with base and partial rotary factor in it."""
-    group: Mapping[str, Any] = next(
-        (text[name] for name in _GROUPS if isinstance(text.get(name), Mapping) and text[name]), {}
-    )
-    beside = {name: text[name] for name in _BESIDE if text.get(name) is not None}
-    if "" not in _by_type(group):
-        return {layer: {**beside, **each} for layer, each in group.items() if each is not None}
-    kept = {key: value for key, value in group.items() if key != "type"}
-    return {"rope_type": type_of(Fields(group, "the group of rotary parameters")), **beside, **kept}
-
-
-def _by_type(group: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return groups by layer type, one for all layers under an empty name."""
-    return {layer: each or {} for layer, each in group.items()} if is_by_layer(group) else {"": group}
+def _groups(text: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the groups of rotary parameters of a text config: one, or those of its layer types."""
+    group: Mapping[str, Any] = next((text[name] for name in _GROUPS if isinstance(text.get(name), Mapping)), {})
+    return [each or {} for each in group.values()] if is_by_layer(group) else [group]
 
 
 _LENGTHS = (
@@ -263,7 +228,7 @@ def served_length(text: Mapping[str, Any]) -> int | None:
     if not stated:
         return None
     length: float = entries.whole("model_max_length") or min(stated)
-    groups = [Fields(group, "the rotary parameters") for group in _by_type(_gathered(text)).values()]
+    groups = [Fields(group, "the rotary parameters") for group in _groups(text)]
     if "gemma3" not in str(text.get("model_type")):
         factors = [group.number("factor") for group in groups if type_of(group) not in _COUNTED]
         length *= next((factor for factor in reversed(factors) if factor is not None), 1.0)

@@ -14,21 +14,21 @@ from locant.positions.scaling.checks import is_number
 from locant.rotary_configs.fields import Fields
 from locant.rotary_configs.reading import NoRotaryPositionsError
 
-WIDTHS = ("hidden_size", "n_embd", "d_model", "dim", "model_dim", "hidden_dim")
+WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 HEAD_SIZES = ("head_dim", "kv_channels", "attention_head_dim", "hidden_size_per_head")
 LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "max_seq_len", "n_ctx")
-BASES = ("rope_theta", "rotary_emb_base", "global_rope_theta", "rope_base", "rotary_base", "rope_freq_base")
+BASES = ("rope_theta", "rotary_emb_base", "global_rope_theta", "rope_base")
 LOCAL_BASES = ("rope_local_base_freq", "swa_rope_theta", "local_rope_theta")
-PARTIAL_FACTORS = ("partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percent", "rotary_percentage")
-ROTATED_SIZES = ("rotary_dim", "rope_dim", "rotary_ndims")
+PARTIAL_FACTORS = ("partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percent")
+ROTATED_SIZES = ("rotary_dim", "rope_dim")
 WINDOWS = ("sliding_window", "sliding_window_size", "attention_window_size", "window_size", "local_attention")
 GROUPS = ("rope_parameters", "rope_scaling")
 
 _TEXT_CONFIGS = (
-    *("thinker_config", "text_config", "language_config", "llm_config", "llm_cfg", "lm_config", "vlm_config"),
-    *("decoder", "decoder_config", "language", "model", "model_config"),
+    *("thinker_config", "text_config", "language_config", "llm_config", "lm_config", "vlm_config"),
+    *("decoder", "decoder_config", "language", "model_config"),
 )
 _ABOUT_TEXT = {*WIDTHS, *HEADS, *LAYERS, *BASES, *GROUPS, *_TEXT_CONFIGS, "model_type"}
 
@@ -48,8 +48,8 @@ _OWN: Mapping[str, Mapping[str, Any]] = {
 """What model types of code beside checkpoints assume."""
 
 _ABOUT_ROTATION = re.compile("rope|rotary|roformer", re.IGNORECASE)
-_SWITCHES = ("rope", "use_rope", "use_rotary_pos_emb", "use_rotary_embeddings", "rotary", "use_rotary")
-_OTHER_POSITIONS = ("alibi", "use_alibi", "position_encoding_2d")
+_SWITCHES = ("rope", "use_rope", "use_rotary_pos_emb", "rotary")
+_OTHER_POSITIONS = ("alibi", "position_encoding_2d")
 
 
 def text_config_path(content: Mapping[str, Any]) -> tuple[str, ...]:
@@ -180,12 +180,11 @@ def refuse_other_positions(part: Mapping[str, Any], *, is_known: bool) -> None:
     for name in _OTHER_POSITIONS:
         if entries.get(name) is True:
             raise NoRotaryPositionsError(f"The model has other positions than rotary ones: '{name}' is true.")
-    if any(entries.get(name) is False for name in _SWITCHES) or entries.get("no_rope") is True:
+    if any(entries.get(name) is False for name in _SWITCHES):
         raise NoRotaryPositionsError("The model has no rotary positions: an entry of config.json switches them off.")
-    for name in ("position_embedding_type", "position_embedding", "pos_emb_type", "pe_type"):
-        kind = entries.get(name)
-        if isinstance(kind, str) and (kind == "nope" or not is_known) and not _ABOUT_ROTATION.search(kind):
-            raise NoRotaryPositionsError(f"The model has other positions than rotary ones: '{name}' is '{kind:.60}'.")
+    kind = entries.get(name := "position_embedding_type")
+    if isinstance(kind, str) and (kind == "nope" or not is_known) and not _ABOUT_ROTATION.search(kind):
+        raise NoRotaryPositionsError(f"The model has other positions than rotary ones: '{name}' is '{kind:.60}'.")
     if not is_known and not any(
         _ABOUT_ROTATION.search(name) or name in (*BASES, *ROTATED_SIZES) for name in list(part)[:10000]
     ):

@@ -3,7 +3,7 @@ import torch
 from torch.nn.functional import interpolate
 
 from locant.errors import ConfigError, DataError
-from locant.positions import Learned, NoPositions
+from locant.positions import Learned
 
 
 def test_learned_adds_the_row_of_each_position() -> None:
@@ -15,13 +15,6 @@ def test_learned_adds_the_row_of_each_position() -> None:
     assert torch.equal(scheme.embed(x, torch.tensor([[2, 0], [1, 2]])), expected)
     assert torch.equal(scheme.embed(x, torch.tensor([2, 0], dtype=torch.uint8))[1], expected[0])
     assert scheme.embed(x.bfloat16(), torch.arange(2)).dtype == torch.bfloat16
-
-
-def test_learned_trains_only_the_rows_in_use() -> None:
-    scheme = Learned(2, max_positions=4)
-    scheme.embed(torch.zeros(3, 2, 2), torch.tensor([1, 3])).sum().backward()
-    assert scheme.weight.grad is not None
-    assert scheme.weight.grad[:, 0].tolist() == [0, 3, 0, 3]
 
 
 @pytest.mark.parametrize(("position", "shown"), [([0, 4], "Position 4"), ([-1, 0], "Position -1")])
@@ -61,15 +54,3 @@ def test_a_table_of_a_text_is_resized() -> None:
     ):
         with pytest.raises(ConfigError):
             scheme.resized(size, **options)
-
-
-def test_none_changes_nothing() -> None:
-    scheme, x, positions = NoPositions(), torch.randn(2, 3, 4), torch.arange(3)
-    q, k = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4)
-    assert scheme.embed(x, positions) is x
-    rotated = scheme.rotate(q, k, positions, positions)
-    assert rotated[0] is q
-    assert rotated[1] is k
-    assert scheme.score_bias(q, k, positions, positions) is None
-    assert scheme.max_positions is None
-    assert not scheme.state_dict()

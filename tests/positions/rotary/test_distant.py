@@ -52,15 +52,3 @@ def test_rerope() -> None:
         for n in range(30):
             expected = seen_at(max(-10, min(m - n, 10)), q[0, 0, m], k[0, 0, n])
             assert found[0, 0, m, n].item() == pytest.approx(expected, abs=1e-5)
-
-
-def test_one_query_and_rows_of_their_own() -> None:
-    scheme, q, k = SelfExtend(8, group=4, window=8), heads(2, 2, 20, 8), heads(2, 2, 20, 8, seed=1)
-    rows = torch.stack((torch.arange(20), torch.arange(20) - 5))
-    full = scheme.score_bias(q, k, rows, rows)
-    last = scheme.score_bias(q[:, :, -1:], k, rows[:, -1:], rows)
-    assert full is not None
-    assert last is not None
-    torch.testing.assert_close(last, full[:, :, -1:])
-    assert scheme.caches_unrotated_keys
-    assert scheme.query_blocks(rows) == [slice(0, 20)]

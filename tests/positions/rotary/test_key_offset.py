@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from locant.models import LanguageModel, LanguageModelConfig
-from locant.positions import Mask, PartialKeyOffset, attend_with_positions
+from locant.positions import PartialKeyOffset
 
 
 def some(seed: int, length: int = 10) -> Tensor:
@@ -36,17 +36,6 @@ def test_modded_nanogpt() -> None:
     torch.testing.assert_close((first @ second.mT).double(), written_out(q, k), rtol=1e-5, atol=1e-5)
 
 
-def test_each_text_of_a_row_is_as_alone() -> None:
-    scheme, sizes = PartialKeyOffset(16), [4, 1, 1, 4]
-    q, k, v = (some(seed) for seed in range(3))
-    rows = torch.cat([torch.arange(size) for size in sizes]).expand(2, -1)
-    found = attend_with_positions(q, k, v, scheme, rows, rows, Mask.packed(rows))
-    for *parts, found_part in zip(*(x.split(sizes, dim=2) for x in (q, k, v, found)), strict=True):
-        at = torch.arange(parts[0].shape[2])
-        alone = attend_with_positions(*parts, scheme, at, at, Mask(causal=True))
-        torch.testing.assert_close(found_part, alone, rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("parts", [[1] * 15, [5, 1, 9], [2, 2, 11]])
 @pytest.mark.parametrize("outer", [None, "temperature"])
 def test_the_key_before_a_window_is_kept(parts: list[int], outer: str | None) -> None:
@@ -60,14 +49,3 @@ def test_the_key_before_a_window_is_kept(parts: list[int], outer: str | None) ->
         cache = model.start()
         found = torch.cat([model.step(part, cache) for part in ids.split(parts, dim=1)], dim=1)
         torch.testing.assert_close(found, model(ids), rtol=0, atol=1e-5)
-
-
-def test_every_head_finds_what_came_next() -> None:
-    """One layer of attention copies the token that followed an earlier occurrence of the present one."""
-    tokens = torch.tensor([5, 2, 7, 3, 2])
-    content = torch.nn.functional.one_hot(tokens, 8).float()
-    q = torch.cat((torch.zeros(5, 8), 30 * content), dim=-1)[None, None]
-    at = torch.arange(5)
-    values = torch.nn.functional.pad(content, (0, 8))[None, None]
-    out = attend_with_positions(q, q, values, PartialKeyOffset(16), at, at, Mask(causal=True))
-    assert int(out[0, 0, -1].argmax()) == 7

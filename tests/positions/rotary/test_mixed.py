@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.positions import AxialRotary, MixedRotary, convert_projection
+from locant.positions import AxialRotary, MixedRotary
 
 
 def some(seed: int) -> Tensor:
@@ -58,16 +58,6 @@ def test_coordinates_may_be_given(scale: float) -> None:
     with torch.no_grad():
         scheme.frequencies.mul_(scale)
     torch.testing.assert_close(found, scheme.rotate(x, x, at, at)[0], rtol=1e-5, atol=1e-5)
-
-
-def test_layouts_hold_the_same() -> None:
-    torch.manual_seed(0)
-    halves, pairs = MixedRotary(8, 3), MixedRotary(8, 3, layout="interleaved")
-    pairs.load_state_dict(halves.state_dict())
-    at, order = torch.arange(20), convert_projection(torch.arange(8), 8, source="half", target="interleaved")
-    found = pairs.rotate(some(1)[..., order], some(2)[..., order], at, at)
-    for a, b in zip(found, halves.rotate(some(1), some(2), at, at), strict=True):
-        torch.testing.assert_close(a, b[..., order], rtol=1e-5, atol=1e-5)
 
 
 def test_keys_of_fewer_heads_are_refused() -> None:

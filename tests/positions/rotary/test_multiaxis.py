@@ -59,12 +59,6 @@ def test_m_rope_against_qwen2_vl() -> None:
         torch.testing.assert_close(a, b, atol=2e-6, rtol=0)
 
 
-def test_alternating_axes() -> None:
-    """Qwen3-VL: time, height and width in turn, and the pairs left over turn by time."""
-    scheme = MultimodalRotary(16, sections=[4, 2, 2], interleave_axes=True)
-    assert scheme.axis_of_pair == (0, 1, 2, 0, 1, 2, 0, 0)
-
-
 def test_unequal_axes_and_normalised_coordinates() -> None:
     """Each axis turns its own pairs, as rotary embedding of so many features does."""
     scheme = AxialRotary(32, base=100.0, grid=(4, 4, 4), sections=(2, 7, 7), layout="interleaved")

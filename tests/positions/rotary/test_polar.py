@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention, softplus
+from torch.nn.functional import softplus
 
-from locant.positions import AttentionShape, Mask, PoPE, attend_with_positions, build_scheme
+from locant.positions import Mask, PoPE, attend_with_positions
 
 
 def lively(dim: int = 8, heads: int = 3) -> PoPE:
@@ -48,28 +48,8 @@ def test_x_transformers() -> None:
     torch.testing.assert_close(q @ k.mT / math.sqrt(16), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("grad", [True, False])
-def test_values_keep_their_width(grad: bool) -> None:
-    """Scores over the root of the features of the turned queries are those of any attention."""
-    scheme, q, k, v, at = lively(), some(1, 9), some(2, 9), some(3, 9), torch.arange(9)
-    turned = scheme.rotate(q, k, at, at)
-    expected = scaled_dot_product_attention(*turned, v, is_causal=True)
-    with torch.set_grad_enabled(grad):
-        found = attend_with_positions(q, k, v.requires_grad_(grad), scheme, at, at, Mask(causal=True))
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
 def test_keys_of_fewer_heads() -> None:
     scheme, at, mask = lively(heads=4), torch.arange(9), Mask(causal=True)
     q, k, v = some(1, 9, 4), some(2, 9, 2), some(3, 9, 2)
     every = attend_with_positions(q, *(x.repeat_interleave(2, dim=1) for x in (k, v)), scheme, at, at, mask)
     torch.testing.assert_close(attend_with_positions(q, k, v, scheme, at, at, mask), every, rtol=1e-5, atol=1e-5)
-
-
-def test_around_it() -> None:
-    options = {"scheme": "pope", "form": "constant", "factor": 0.5}
-    scheme = build_scheme("temperature", AttentionShape(24, 3, causal=True), options)
-    q, k, at = some(1, 9), some(2, 9), torch.arange(9)
-    found, expected = scheme.rotate(q, k, at, at), scheme.scheme.rotate(q / 2, k, at, at)
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.positions import AttentionShape, Rotary, XPos, convert_projection, layout_order, rotate_pairs
-from locant.positions.rotary import rotation
 from locant.positions.scaling import DynamicNTK, Linear, YaRN
 
 LAYOUTS = ["half", "interleaved"]
@@ -73,6 +72,9 @@ def test_gradients(layout: Any) -> None:
     x = heads(1, 2, 3, 6).double().requires_grad_()
     sine, cosine = Rotary(4, layout=layout).sine_cosine(torch.arange(3))
     assert torch.autograd.gradcheck(lambda t: rotate_pairs(t, sine, cosine, layout), (x,))
+    rotate_pairs(x, sine, cosine, layout).sum().backward()  # a gradient whose numbers are one in memory
+    back = rotate_pairs(torch.ones_like(x), -sine, cosine, layout)
+    torch.testing.assert_close(x.grad, back)
 
 
 def test_against_hugging_face_in_both_layouts() -> None:
@@ -196,12 +198,3 @@ def test_xpos_in_blocks_and_without_decay() -> None:
     assert k.isfinite().all(), "a key that nobody sees must not overflow"
     with pytest.raises(ConfigError, match=r"gamma and scale_base of xPos must be above 0; got 0 and 512"):
         XPos(8, gamma=0)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_what_a_device_computes_is_what_the_processor_computes(dtype: torch.dtype) -> None:
-    """What a compiler gets for a GPU, here without one."""
-    rope = Rotary(16)
-    x, angles = torch.randn(2, 3, 9, 16, dtype=dtype), rope.sine_cosine(torch.arange(9))
-    sine, cosine = (part.double() if dtype == torch.float64 else part for part in angles)
-    torch.testing.assert_close(rotation._fused_on_device(x, cosine, sine), rotation._halves(x, cosine, sine))

@@ -13,14 +13,12 @@ from locant.positions.scaling import (
     FrequencyScaling,
     Linear,
     Llama3,
-    LongRoPE,
     NTKAware,
     NTKByParts,
     Proportional,
     Unscaled,
     YaRN,
     explain_frequencies,
-    scaling_from_options,
 )
 from locant.positions.scaling.measured import Measured
 
@@ -59,14 +57,6 @@ def test_yarn(dim: int, base: float, factor: float, low: int, high: int) -> None
     assert bands(explanation) == [(0, low, "kept"), (low + 1, high - 1, "blended"), (high, last, "interpolated")]
 
 
-def test_yarn_temperature() -> None:
-    # Section 3.4: sqrt(1/t) = 0.1 ln(s) + 1, 1.3466 for the 128k models.
-    explanation = explain_frequencies(YaRN(original_length=4096, factor=32), 128, 10000.0)
-    assert explanation.attention_scale == pytest.approx(1.34657, abs=1e-5)
-    assert explanation.attention_temperature == pytest.approx(1 / 1.34657**2, abs=1e-5)
-    assert "attention scale 1.34657, so scores are multiplied by 1.81326" in str(explanation)
-
-
 def test_linear_and_unscaled() -> None:
     assert bands(explain_frequencies(Linear(factor=4), 64, 10000.0)) == [(0, 31, "interpolated")]
     explanation = explain_frequencies(Unscaled(), 64, 10000.0, max_length=2048)
@@ -85,28 +75,6 @@ def test_ntk_extrapolates_slow_pairs_as_the_yarn_paper_says() -> None:
         (21, 30, "extrapolated"),
         (31, 31, "interpolated"),
     ]
-
-
-def test_still_pairs() -> None:
-    explanation = explain_frequencies(Proportional(rotary_fraction=0.25), 64, 10000.0, max_length=2048)
-    assert bands(explanation) == [(0, 7, "kept"), (8, 31, "still")]
-    assert explanation.pairs[8].scaled_wavelength == float("inf")
-    assert "no turn" in str(explanation)
-
-
-def test_length_dependent_scalings() -> None:
-    dynamic = DynamicNTK(original_length=2048)
-    assert explain_frequencies(dynamic, 64, 1e4).counts == {"kept": 32}
-    longer = explain_frequencies(dynamic, 64, 1e4, length=8192)
-    assert longer.pairs[31].fate == "interpolated"
-    lists = LongRoPE(short_factors=[1, 1], long_factors=[1, 32], original_length=4096, factor=32)
-    long = explain_frequencies(lists, 4, 1e4)
-    assert [pair.ratio for pair in long.pairs] == pytest.approx([1, 1 / 32])
-    short = explain_frequencies(lists, 4, 1e4, length=4096)
-    assert [pair.ratio for pair in short.pairs] == [1, 1]
-    options = lists.as_options() | {"final_length": 8192}
-    decided = explain_frequencies(scaling_from_options("longrope", options), 4, 1e4, length=100)
-    assert [pair.ratio for pair in decided.pairs] == pytest.approx([1, 1 / 32])
 
 
 def test_notes_on_lengths() -> None:

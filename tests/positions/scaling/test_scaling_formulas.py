@@ -9,9 +9,6 @@ from decimal import Decimal
 
 import mpmath
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from locant.positions.scaling import (
     DynamicNTK,
@@ -186,13 +183,6 @@ def test_attention_scales() -> None:
         assert scaling.attention_scale() == 1
 
 
-@given(a=st.integers(0, 10**6), b=st.integers(0, 10**6), step=st.integers(1, 5000))
-def test_lengths_of_a_class_share_frequencies(a: int, b: int, step: int) -> None:
-    scaling = DynamicNTK(original_length=2048, length_step=step)
-    same = scaling.length_class(a) == scaling.length_class(b)
-    assert same == (scaling.frequencies(6, 1e4, a) == scaling.frequencies(6, 1e4, b))
-
-
 def test_the_callers_decimal_context_has_no_say() -> None:
     scaling = NTKByParts(original_length=4096, factor=3.7)
     with decimal.localcontext(decimal.Context(prec=3, traps=[decimal.Inexact])):
@@ -212,11 +202,3 @@ def test_clipped(dim: int, base: float, pairs: int) -> None:
     found = Clipped(pairs=pairs).frequencies(dim, base)
     assert found[-1] == 0
     assert max(abs(mpmath.mpf(str(ours)) - theirs) for ours, theirs in zip(found, expected, strict=True)) < DIGITS
-
-
-def test_clipped_is_the_code_of_its_authors() -> None:
-    """modeling_cope.py of https://github.com/hrlics/CoPE, in float64."""
-    expected = 10000.0 ** -(torch.arange(0, 128, 2, dtype=torch.float64) / 128)
-    expected[44:] *= 0.5 * (1 + torch.linspace(0, torch.pi, 20, dtype=torch.float64).cos())
-    found = torch.tensor([float(each) for each in Clipped().frequencies(128, 10000.0)], dtype=torch.float64)
-    assert torch.allclose(found, expected, rtol=1e-13, atol=1e-20)

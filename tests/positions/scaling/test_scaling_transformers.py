@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -15,12 +14,11 @@ from locant.positions.scaling import (
     Llama3,
     LongRoPE,
     Proportional,
-    Unscaled,
     YaRN,
 )
 
 pytest.importorskip("transformers")
-from transformers import Gemma3TextConfig, LlamaConfig
+from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 MODELS = [(128, 10000.0), (64, 150000.0), (80, 500000.0), (256, 1000000.0)]
@@ -113,45 +111,3 @@ class TestAgainstTransformers:
 def test_proportional(dim: int, base: float, fraction: float) -> None:
     peer = theirs("proportional", dim, base, 4096, {"partial_rotary_factor": fraction, "factor": 8.0})
     assert_agree(Proportional(rotary_fraction=fraction, factor=8), peer, dim, base)
-
-
-class TestWhereTransformersDeviatesInYaRN:
-    """Each fails when transformers is repaired; docs/results/positions.md and the class's text describe them."""
-
-    def test_a_missing_original_length_is_silently_the_declared_one(self) -> None:
-        peer = theirs("yarn", 128, 1e4, 16384, {"factor": 4.0})
-        assert_agree(YaRN(original_length=16384, factor=4.0), peer, 128, 1e4, blending=4)
-        meant = YaRN(original_length=4096, factor=4.0).frequencies(128, 1e4)
-        assert float((peer[0] / torch.tensor([float(f) for f in meant])).max()) > 1.5
-
-    @pytest.mark.parametrize("lone", ["mscale", "mscale_all_dim"])
-    def test_a_lone_mscale_is_ignored(self, lone: str) -> None:
-        options = {"factor": 40.0, "original_max_position_embeddings": 4096, lone: 0.5}
-        _, scale = theirs("yarn", 64, 1e4, 163840, options)
-        assert scale == pytest.approx(0.1 * math.log(40) + 1, rel=1e-12)
-        # modeling_deepseek.py of DeepSeek-V2: yarn_get_mscale(factor, mscale) over that of mscale_all_dim, each
-        # 0.1 * m * ln(factor) + 1, where mscale is 1 and mscale_all_dim 0 unless they are given
-        numerator, denominator = (0.5, 0.0) if lone == "mscale" else (1.0, 0.5)
-        deepseek = (0.1 * numerator * math.log(40) + 1) / (0.1 * denominator * math.log(40) + 1)
-        assert abs(scale - deepseek) > 0.15
-
-    def test_the_ramp_runs_backwards_for_a_very_short_original_length(self) -> None:
-        # 4 tokens are less than a turn of the fastest pair, 2 pi
-        kept, _ = theirs("yarn", 128, 1e4, 16, {"factor": 4.0, "original_max_position_embeddings": 4})
-        unscaled = torch.tensor([float(f) for f in Unscaled().frequencies(128, 1e4)])
-        torch.testing.assert_close(kept, unscaled, rtol=1e-6, atol=0)
-        # equation 13 of the paper: at most beta_slow = 1 turn, so interpolated; the first pair stands at the corner
-        ours = torch.tensor([float(f) for f in YaRN(original_length=4, factor=4.0).frequencies(128, 1e4)])
-        torch.testing.assert_close(ours[1:], unscaled[1:] / 4, rtol=1e-6, atol=0)
-
-    def test_truncate_is_not_seen_in_parameters_by_layer_type(self) -> None:
-        yarn = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 32.0, "original_max_position_embeddings": 4096}
-        found = []
-        for truncate in (True, False):
-            layers = {"full_attention": yarn | {"truncate": truncate}, "sliding_attention": {"rope_type": "default"}}
-            layers["sliding_attention"]["rope_theta"] = 1e4
-            config = Gemma3TextConfig(head_dim=64, max_position_embeddings=131072, rope_parameters=layers)
-            found.append(ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"), layer_type="full_attention")[0])
-        assert torch.equal(*found)
-        exact = YaRN(original_length=4096, factor=32.0, truncate=False).frequencies(64, 1e6)
-        assert float((found[1] / torch.tensor([float(f) for f in exact]) - 1).abs().max()) > 0.05

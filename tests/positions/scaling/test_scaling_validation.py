@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from locant.errors import ConfigError
 from locant.positions import RotaryConfig
 from locant.positions.scaling import (
-    SCALINGS,
     DynamicNTK,
     FrequencyScaling,
     Linear,
@@ -130,26 +129,11 @@ def test_options_there_and_back(scaling: FrequencyScaling) -> None:
     assert scaling_from_options(scaling.name, options) == scaling
 
 
-def test_options_leave_out_defaults() -> None:
-    options = NTKByParts(original_length=2048, factor=4, beta_slow=1.0, beta_fast=20).as_options()
-    assert options == {"factor": 4, "target_length": 8192, "original_length": 2048, "beta_fast": 20}
-    assert scaling_from_options("none") == Unscaled()
-
-
 def test_unknown_names_are_answered_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="'yarn'"):
         scaling_from_options("yarm", {})
     with pytest.raises(ConfigError, match="'factor'"):
         scaling_from_options("linear", {"factr": 2})
-
-
-@pytest.mark.parametrize("name", SCALINGS)
-def test_every_scaling_is_documented(name: str) -> None:
-    documentation = SCALINGS[name].__doc__ or ""
-    assert "20" in documentation, "a scaling's docstring names its paper and year"
-    for field in fields(SCALINGS[name]):
-        assert f"{field.name}:" in documentation
-    assert {scaling.name for scaling in EXAMPLES} == set(SCALINGS)
 
 
 def test_rotary_config() -> None:
@@ -160,29 +144,3 @@ def test_rotary_config() -> None:
     assert hash(config) == hash(RotaryConfig(head_dim=64, rotary_dim=32, base=500.0, scaling=YARN, max_length=2048))
     dynamic = RotaryConfig(head_dim=8, scaling=DynamicNTK(original_length=10))
     assert dynamic.frequencies(1000) != dynamic.frequencies() == RotaryConfig(head_dim=8).frequencies()
-
-
-def test_extending() -> None:
-    """What a method makes of the scaling that a model has; ``length`` is what it reads now."""
-
-    def extended(method: str, scaling: FrequencyScaling, length: int = 4096) -> FrequencyScaling:
-        return SCALINGS[method].extending(scaling, 8, 10000.0, length, 16384)
-
-    assert extended("linear", Unscaled()) == Linear(original_length=4096, target_length=16384)
-    assert extended("dynamic", Unscaled()) == DynamicNTK(original_length=4096, factor=4.0, length_step=1)
-    assert extended("yarn", YARN) == YaRN(original_length=2048, target_length=16384)
-    usual = YaRN(original_length=2048, factor=4, attention_factor=YARN.attention_scale())
-    assert extended("yarn", usual) == YaRN(original_length=2048, target_length=16384)
-    assert extended("linear", Proportional(rotary_fraction=0.5)) == Proportional(rotary_fraction=0.5, factor=4.0)
-    lists = extended("longrope", Llama3(original_length=2048, factor=2))
-    assert isinstance(lists, LongRoPE)
-    present = Llama3(original_length=2048, factor=2).frequencies(8, 10000.0)
-    assert [float(f) for f in lists.frequencies(8, 10000.0, 4096)] == pytest.approx([float(f) for f in present])
-    assert DynamicNTK(original_length=10).in_training() == Unscaled()
-    for method, scaling in (("yarn", Llama3(original_length=2048, factor=2)), ("linear", Linear(factor=2))):
-        with pytest.raises(ConfigError):
-            extended(method, scaling)
-    with pytest.raises(ConfigError):
-        extended("longrope", Proportional(rotary_fraction=0.5))
-    with pytest.raises(ConfigError):
-        extended("yarn", Unscaled(), 16384)

@@ -7,7 +7,6 @@ from torch import Tensor
 from locant.positions import CoPE
 
 H, D = 2, 4
-FIVE = torch.arange(5)
 
 
 def built(causal: bool = True, positions: int = 4, dtype: torch.dtype = torch.float32) -> CoPE:
@@ -72,23 +71,6 @@ def test_open_gates_count_tokens() -> None:
     positions = torch.arange(4)
     assert torch.equal(scheme.score_bias(q, k, positions, positions)[0, 0], expected.float())
     assert scheme.score_bias(q, -3 * k, positions, positions).abs().max() < 1e-30
-
-
-@pytest.mark.parametrize(
-    ("causal", "positions", "real"),
-    [
-        (True, torch.arange(8), slice(0, 5)),
-        (False, torch.arange(8), slice(0, 5)),
-        (True, torch.arange(-3, 5), slice(3, 8)),
-        (False, torch.arange(-3, 5), slice(3, 8)),
-        (True, torch.arange(-3, 5).clamp(min=0), slice(3, 8)),
-    ],
-    ids=["decoder, right", "encoder, right", "decoder, left", "encoder, left", "decoder, left at 0"],
-)
-def test_padded_keys_do_not_change_real_ones(causal: bool, positions: Tensor, real: slice) -> None:
-    scheme, q, k = built(causal), heads(8), heads(8)
-    bias = scheme.score_bias(q, k, positions, positions)[:, :, real, real]
-    torch.testing.assert_close(bias, scheme.score_bias(q[:, :, real], k[:, :, real], FIVE, FIVE))
 
 
 def test_small_counts_are_exact_after_a_long_text() -> None:

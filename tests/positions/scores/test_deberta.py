@@ -114,14 +114,3 @@ def test_deberta_v2(max_distance: int, buckets: int, length: int) -> None:
     bias = peer.disentangled_attention_bias(q.flatten(0, 1), k.flatten(0, 1), None, scheme.embeddings, 3)
     expected = q @ k.transpose(-1, -2) / math.sqrt(3 * D) + bias.view(2, H, length, length)
     torch.testing.assert_close(scores(scheme, q, k), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(("max_distance", "buckets"), [(512, 256), (128, 32), (40, 8), (64, 4), (10, 16)])
-def test_logarithmic_buckets(max_distance: int, buckets: int) -> None:
-    pytest.importorskip("transformers")
-    from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
-
-    distances = torch.arange(-2 * max_distance, 2 * max_distance + 1)
-    expected = make_log_bucket_position(distances, buckets, max_distance).long() + buckets
-    scheme = built(max_distance=max_distance, buckets=buckets)
-    assert torch.equal(scheme._delta(distances), expected.clamp(0, 2 * buckets - 1))

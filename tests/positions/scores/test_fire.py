@@ -31,17 +31,6 @@ def test_the_formula(threshold: float, places: list[int]) -> None:
         torch.testing.assert_close(bias[head].tolist(), expected, rtol=1e-12, atol=1e-13)
 
 
-def test_the_normalizer_of_a_decoder_is_that_of_the_query() -> None:
-    """Where j <= i, the later position is i; the argument is then between 0 and 1 and 1 at j = 0, i >= L."""
-    torch.manual_seed(0)
-    scheme, q = FIRE(2, threshold=4.0), torch.zeros(1, 2, 30, 2)
-    bias = scheme.score_bias(q, q, torch.arange(30), torch.arange(30))[0]
-    torch.testing.assert_close(bias[:, 5:, 0], bias[:, 5:6, 0].expand(2, 25))
-    torch.testing.assert_close(bias, bias.transpose(1, 2))
-    longer = scheme.score_bias(q, torch.zeros(1, 2, 40, 2), torch.arange(30), torch.arange(40))[0]
-    torch.testing.assert_close(longer[:, :, :30], bias)
-
-
 def test_blocks_of_queries_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     scheme, q = FIRE(2, threshold=3.0), torch.zeros(2, 2, 7, 2)

@@ -84,21 +84,6 @@ def test_every_pair_gets_the_value_of_its_offset(q: list[int], k: list[int]) -> 
             assert expanded[0, :, i, j].tolist() == [key - query, 3 * (key - query) + 0.5]
 
 
-@settings(max_examples=60, deadline=None)
-@given(data=st.data(), batched=st.sampled_from(["q", "k", "both"]))
-def test_every_pair_of_a_batch_too(data: st.DataObject, batched: str) -> None:
-    numbers = st.lists(st.integers(-20, 20), min_size=3, max_size=3)
-    q = data.draw(st.lists(numbers, min_size=2, max_size=2)) if batched != "k" else data.draw(numbers)
-    k = data.draw(st.lists(numbers, min_size=2, max_size=2)) if batched != "q" else data.draw(numbers)
-    expanded = expand_relative(row, torch.tensor(q), torch.tensor(k))
-    assert expanded.shape == (2, 2, 3, 3)
-    for b in range(2):
-        for i in range(3):
-            for j in range(3):
-                offset = (k[b] if batched != "q" else k)[j] - (q[b] if batched != "k" else q)[i]
-                assert expanded[b, 0, i, j] == offset
-
-
 @pytest.mark.parametrize(
     ("q", "k", "seen"),
     [
@@ -137,35 +122,6 @@ def test_positions_must_be_integers(name: str, wrong: Tensor) -> None:
             ask(build(name), queries(2), *pair)
 
 
-@pytest.mark.parametrize("name", SCHEMES)
-def test_no_queries_or_no_keys(name: str) -> None:
-    some, none = torch.arange(3, 6), torch.arange(0)
-    assert ask(build(name), queries(0), none, some).shape == (BATCH, HEADS, 0, 3)
-    assert ask(build(name), queries(3), some, none).shape == (BATCH, HEADS, 3, 0)
-
-
-@pytest.mark.parametrize("name", SCHEMES)
-def test_parts_of_the_queries_get_their_rows_of_the_whole(name: str) -> None:
-    scheme, q, positions = build(name), queries(9), torch.arange(9)
-    whole = ask(scheme, q, positions, positions)
-    for part in (slice(0, 1), slice(5, 6), slice(8, 9), slice(2, 7)):
-        torch.testing.assert_close(ask(scheme, q[:, :, part], positions[part], positions), whole[:, :, part])
-    shuffled = torch.tensor([4, 0, 8, 1])
-    torch.testing.assert_close(ask(scheme, q[:, :, shuffled], shuffled, positions), whole[:, :, shuffled])
-
-
-@pytest.mark.parametrize("name", SCHEMES)
-def test_left_padding_moves_the_values_along(name: str) -> None:
-    scheme, q = build(name), queries(7)
-    padded = torch.tensor([[0, 1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 1, 2, 3]])
-    bias = ask(scheme, q, padded, padded)
-    torch.testing.assert_close(bias[0], ask(scheme, q, padded[0], padded[0])[0])
-    alone = ask(scheme, q[:, :, 3:], torch.arange(4), torch.arange(4))
-    torch.testing.assert_close(bias[1, :, 3:, 3:], alone[1])
-    newest = ask(scheme, q[:, :, -1:], padded[:, -1:], padded)
-    torch.testing.assert_close(newest, bias[:, :, -1:])
-
-
 @pytest.mark.parametrize("shift", [-5, 3, 300])
 @pytest.mark.parametrize("name", [name for name in SCHEMES if name != "fire-beyond"])
 def test_only_relative_positions_matter(name: str, shift: int) -> None:
@@ -186,15 +142,6 @@ def test_half_precision_rounds_once(name: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(rounded.float(), exact, rtol=0.05, atol=0.02)
     else:
         assert torch.equal(rounded, exact.to(dtype))
-
-
-@pytest.mark.parametrize("name", FIXED)
-def test_casting_the_module_keeps_constants_exact(name: str) -> None:
-    positions = torch.arange(0, 4000, 7)
-    exact = ask(build(name), queries(len(positions)), positions, positions)
-    for cast in (build(name).to(torch.bfloat16), build(name).half()):
-        assert torch.equal(ask(cast, queries(len(positions)), positions, positions), exact)
-        assert not cast.state_dict()
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -226,28 +173,6 @@ def test_gradients(name: str, positions: list[int]) -> None:
     scheme.forward = scheme.score_bias  # type: ignore[method-assign]
     values = [parameter.detach().clone().requires_grad_() for parameter in scheme.parameters()]
     assert torch.autograd.gradcheck(bias, (q, *values), fast_mode=True)
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_every_parameter_learns(name: str) -> None:
-    scheme, q, positions = build(name), queries(12), torch.arange(12)
-    (ask(scheme, q, positions, positions) * torch.randn(BATCH, HEADS, 12, 12)).sum().backward()
-    for parameter in scheme.parameters():
-        assert parameter.grad is not None
-        assert parameter.grad.abs().sum() > 0
-
-
-@pytest.mark.parametrize(
-    ("name", "per_layer"), [("shaw", True), ("t5", False), ("alibi", False), ("kerple", False), ("fire", True)]
-)
-def test_what_is_a_layers_own(name: str, per_layer: bool) -> None:
-    assert build(name).per_layer is per_layer
-
-
-@pytest.mark.parametrize("scheme", [ALiBi, KERPLE, Sandwich, FIRE])
-def test_there_must_be_a_head(scheme: Callable[[int], PositionScheme]) -> None:
-    with pytest.raises(ConfigError, match="at least 1 attention head; got 0"):
-        scheme(0)
 
 
 class Allocations(TorchDispatchMode):

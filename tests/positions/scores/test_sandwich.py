@@ -27,15 +27,6 @@ def test_the_inner_products_of_the_papers_listing(heads: int, width: int) -> Non
             torch.testing.assert_close(bias[0, head], exact, rtol=0, atol=1e-8 * width)
 
 
-def test_the_token_itself_gets_the_most() -> None:
-    """At distance 0 all cosines are 1."""
-    q, positions = torch.zeros(1, 8, 4, 2), torch.arange(4)
-    bias = Sandwich(8).score_bias(q, q, positions, positions)[0]
-    itself = bias.diagonal(dim1=1, dim2=2)
-    torch.testing.assert_close(itself, (64 / torch.arange(1, 9)).unsqueeze(1).expand(8, 4))
-    assert torch.equal(bias.amax(-1), itself)
-
-
 def test_rows_longer_than_a_block_of_offsets() -> None:
     q, scheme = torch.zeros(1, 2, 1, 2), Sandwich(2, sinusoid_dim=4)
     keys = torch.arange(40_000)

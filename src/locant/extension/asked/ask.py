@@ -12,17 +12,15 @@ from typing import Any
 
 import torch
 
-from locant.errors import LocantError
 from locant.extension.asked.build import Built, ClassRefusesError, NoClassError, build
 from locant.extension.asked.name import groups_of, layer_types, named, tables_of
 from locant.extension.asked.turn import Turn, origins
 from locant.extension.asked.watch import Call, Watch, heard, is_attention, watched
 from locant.extension.asked.weightless import TooLargeError
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
-from locant.rotary_configs.reading import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, layers_alike
+from locant.rotary_configs.reading import ALL_LAYERS, NoRotaryPositionsError, ParsedConfig, layers_alike
 
 _STEPS = (5, 7, 11, 13)  # by that many tokens a position of each axis is ahead of that of the token before
-_NEIGHBOURS = r"apply_rotary_pos_emb_interleave|rotate_every_two|view_as_complex|\[\.\.\., (0::2|::2)\]"
 _TEXTS = frozenset(("input_ids", "decoder_input_ids", "inputs_embeds"))
 
 __all__ = ["AskedClass", "ClassRefusesError", "NoClassError", "TooLargeError", "ask_class"]
@@ -37,7 +35,7 @@ class AskedClass:
         name: Name of the model's class.
         release: Release of transformers.
         said: What transformers warns of in the rotary entries.
-        notes: Sentences on what of the reading cannot be told, or on how the run failed.
+        notes: Sentences on what of the reading cannot be told.
         config: The configuration that the model reads, with everything that the class fills in.
         has_own_code: Whether the file names code of its own, which may do something else and is never run.
         seconds: Processor time that it took.
@@ -62,10 +60,10 @@ def ask_class(content: Mapping[str, Any]) -> AskedClass:
         content: The object in config.json.
 
     Raises:
-        NoClassError: transformers is not installed, or has no class for the file.
+        NoClassError: transformers is not installed, or has no class for the file that could be watched.
         ClassRefusesError: The class refuses the file.
         TooLargeError: The model is too large to be asked.
-        NoRotaryPositionsError: It reads no texts, or only with sounds and without a rotary module.
+        NoRotaryPositionsError: It reads no texts, or only with sounds.
     """
     begin = time.process_time()
     notes: list[str] = []
@@ -78,17 +76,12 @@ def ask_class(content: Mapping[str, Any]) -> AskedClass:
         except TooLargeError:
             raise
         except Exception as error:  # of the class, or of watching it
-            refused: LocantError = ClassRefusesError("run", built.name, error)
-            try:
-                reading = _static_reading(built)
-                notes.append(str(refused))
-            except Exception:
-                if (reads := getattr(built.model, "main_input_name", "input_ids")) != "input_ids":
-                    refused = NoRotaryPositionsError(f"{built.name} reads {reads}, and has no rotary module.")
-                raise refused from error
+            if (reads := getattr(built.model, "main_input_name", "input_ids")) != "input_ids":
+                raise NoRotaryPositionsError(f"{built.name} reads {reads}, and no text.") from error
+            raise NoClassError(f"The class cannot be watched: {ClassRefusesError('run', built.name, error)}") from error
     import transformers
 
-    source = f"{reading.source}{built.name} of transformers {transformers.__version__}"
+    source = f"{built.name} of transformers {transformers.__version__}"
     return AskedClass(
         replace(reading, source=source),
         built.name,
@@ -216,25 +209,3 @@ def _axes_of(built: Built, calls: Mapping[str, Call], configs: Mapping[str, Rota
         if found:
             break
     return found
-
-
-def _static_reading(built: Built) -> ParsedConfig:
-    """Return what the rotary modules hold, with the pairing that the code of the class shows; or raise LookupError."""
-    config, configs = built.config, dict[str, RotaryConfig]()
-    tables = [each for each in tables_of(built.model) if re.search("Rotary|Rope|RoPE", type(each.module).__name__)]
-    heads = getattr(config, "num_attention_heads", None) or 0
-    head_dim = getattr(config, "head_dim", None) or (heads and config.hidden_size // heads)
-    if not tables or not isinstance(head_dim, int) or not head_dim:
-        raise LookupError(f"{built.name} has no rotary module that could be read alone")
-    head_dim = getattr(config, "qk_rope_head_dim", None) or head_dim
-    layout: RotaryLayout = "interleaved" if re.search(_NEIGHBOURS, built.code) else "half"
-    for table in tables:
-        kind = table.kind or ALL_LAYERS
-        _, configs[kind], _ = named(config, kind, Turn(head_dim, 0, 2 * len(table.frequencies), layout), layout, table)
-    types, layers = layer_types(config), list[LayerType]()
-    for kind in dict.fromkeys(types):
-        attends = kind == ALL_LAYERS or ("attention" in kind and "linear" not in kind)
-        key = next((name for name in (kind, ALL_LAYERS) if name in configs and attends), None)
-        layers.append(LayerType(kind, tuple(n for n, each in enumerate(types) if each == kind), key, None, attends))
-    assumed = (f"pairing of {'neighbours' if layout == 'interleaved' else 'halves'}", "no windows", "all layers rotate")
-    return ParsedConfig(configs, {}, tuple(layers), "rotary module of ", assumed)

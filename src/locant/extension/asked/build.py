@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib.util
-import json
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +79,7 @@ def completed_config(content: Mapping[str, Any]) -> Any:
     if importlib.util.find_spec("transformers") is None:
         raise NoClassError("transformers is not installed, so that no class can be asked.")
     try:
-        from transformers import CONFIG_MAPPING, AutoConfig
+        from transformers import CONFIG_MAPPING
     except Exception as error:  # a package that is broken, or whose own packages are
         raise NoClassError(f"transformers cannot be imported: {type(error).__name__}, {error}.") from error
     if not isinstance(name, str) or name not in CONFIG_MAPPING:
@@ -89,12 +88,10 @@ def completed_config(content: Mapping[str, Any]) -> Any:
     deepest = max((n for key, n in _whole_numbers(content) if re.search(r"layers?$|depth$", key)), default=0)
     if deepest > _MOST_LAYERS:
         raise TooLargeError(f"The file states {deepest} layers; models of more than {_MOST_LAYERS} are not asked.")
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "config.json").write_text(json.dumps(content), encoding="utf-8")
-        try:
-            return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-        except Exception as error:
-            raise ClassRefusesError("config", CONFIG_MAPPING[name].__name__, error) from error
+    try:
+        return CONFIG_MAPPING[name].from_dict(copy.deepcopy(dict(content)))
+    except Exception as error:
+        raise ClassRefusesError("config", CONFIG_MAPPING[name].__name__, error) from error
 
 
 def build(content: Mapping[str, Any]) -> Built:

@@ -23,6 +23,7 @@ from locant.extension.extend.methods import (
     extension_methods,
     main_layer,
     mark_trained,
+    present_length,
     read_by_class,
 )
 from locant.extension.load import load_config, load_model, load_tokenizer, weight_files
@@ -220,7 +221,7 @@ def _choose_method(
 
 
 def _length(extended: Extended) -> int:
-    return extended.before[main_layer(extended.before)].present_length()
+    return present_length(extended.before[main_layer(extended.before)])
 
 
 def _train(
@@ -236,7 +237,7 @@ def _train(
 
     content = mark_trained(extended.content)
     length = settings.length or (report.original_length if report.method == DROPE else report.target_length)
-    settings = replace(settings, length=length)
+    settings = settings.model_copy(update={"length": length})
     if length > report.target_length:
         raise ConfigError(
             f"Pieces of {length} tokens are longer than the {report.target_length} that the model should read."
@@ -246,7 +247,7 @@ def _train(
     how = "LoRA" if settings.kind == "lora" else "all weights"
     training = (
         f"Then it was trained on ({how}, {settings.steps:,} steps of {length:,} tokens, learning rate "
-        f"{settings.learning_rate:g})."
+        f"{settings.rate:g})."
     )
     report = replace(report, training=training)
     # What is trained is float32; LoRA leaves the weights of the model alone, so that they may be coarser.

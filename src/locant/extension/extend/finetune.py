@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-from locant.errors import CheckpointError, ConfigError, DataError, TrainingError
+from locant.errors import CheckpointError, DataError, TrainingError
+from locant.extension.evaluate.documents import read_texts
 from locant.extension.evaluate.perplexity import next_token_loss
 from locant.files import read_json, write_json
 from locant.lazy import require_package
+from locant.settings import Settings
 from locant.training.budget import Budget
 from locant.training.checkpoint import Checkpoint, Progress, checkpoint_folders, find_newest_checkpoint, save_checkpoint
 from locant.training.loop import DivergedError, LoopProgress, TrainingLoop, Update
@@ -32,11 +34,10 @@ _WARM_UP = 20
 _LARGEST_GRADIENT = 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class FineTuning:
+class FineTuning(Settings):
     """How to adapt a model.
 
-    Args:
+    Attributes:
         texts: Files of UTF-8 text.
         steps: Number of updates; each one reads one piece of text.
         length: Tokens of a piece; where it is ``None`` the target length of the extension, of ``drope`` the original.
@@ -47,28 +48,19 @@ class FineTuning:
         seed: Of the choice of pieces, and of LoRA's first matrices.
     """
 
-    texts: tuple[Path, ...]
-    steps: int
-    length: int | None = None
-    kind: str = "lora"
-    rank: int = 16
-    learning_rate: float | None = None
-    save_every: int = 50
+    texts: Annotated[tuple[Path, ...], Field(min_length=1)]
+    steps: PositiveInt
+    length: Annotated[int, Field(ge=2)] | None = None
+    kind: Literal["lora", "full"] = "lora"
+    rank: PositiveInt = 16
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    save_every: PositiveInt = 50
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        """Check the numbers, and fill in the learning rate."""
-        if self.kind not in _RATES:
-            raise ConfigError(f"Fine-tuning is of the kind lora or full; got '{self.kind}'.")
-        for name in ("steps", "rank", "save_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} of fine-tuning must be at least 1; got {getattr(self, name)}.")
-        if self.length is not None and self.length < 2:
-            raise ConfigError(f"A piece of text for fine-tuning must have at least 2 tokens; got {self.length}.")
-        if self.learning_rate is None:
-            object.__setattr__(self, "learning_rate", _RATES[self.kind])
-        elif not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ConfigError(f"The learning rate must be a number above 0; got {self.learning_rate:g}.")
+    @property
+    def rate(self) -> float:
+        """The learning rate after the warm-up."""
+        return self.learning_rate or _RATES[self.kind]
 
 
 @dataclass(frozen=True)
@@ -97,13 +89,7 @@ def read_tokens(texts: Sequence[Path], tokenizer: Any, length: int) -> Tensor:
     Raises:
         DataError: A file cannot be read, or the texts are shorter.
     """
-    found: list[int] = []
-    for path in texts:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path} cannot be read as UTF-8 text: {error}.") from error
-        found += tokenizer(text, verbose=False)["input_ids"]
+    found = [token for text in read_texts(texts) for token in tokenizer(text.text, verbose=False)["input_ids"]]
     if len(found) < length:
         raise DataError(
             f"{', '.join(map(str, texts))} {'has' if len(texts) == 1 else 'have'} {len(found):,} tokens; at least "
@@ -180,7 +166,7 @@ def finetune(
     loop: TrainingLoop[_Piece] = TrainingLoop(
         DistributedModel(_PieceLoss(model), model, "auto", device),
         optimizer,
-        lambda step, _: (settings.learning_rate or 0.0) * min(1.0, step / _WARM_UP),
+        lambda step, _: settings.rate * min(1.0, step / _WARM_UP),
         Budget(steps=settings.steps),
         device=device,
         max_grad_norm=_LARGEST_GRADIENT,
@@ -212,7 +198,7 @@ def finetune(
 
 def _require_same(path: Path, settings: FineTuning, tokens: Tensor, identity: str) -> None:
     """Write what a training is of, or raise CheckpointError where the file tells of another one."""
-    about = {key: value for key, value in asdict(settings).items() if key not in ("texts", "steps", "save_every")}
+    about = settings.model_dump(exclude={"texts", "steps", "save_every"}) | {"learning_rate": settings.rate}
     about |= {"text": hashlib.sha256(tokens.numpy().tobytes()).hexdigest(), "identity": identity}
     if path.exists() and read_json(path) != about and checkpoint_folders(path.parent):
         raise CheckpointError(

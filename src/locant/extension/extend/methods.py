@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from decimal import Decimal, localcontext
 from typing import Any
 
 from locant.errors import ConfigError, nearest
+from locant.positions.exact import EXACT, TWO_PI, geometric_frequencies
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import SCALINGS, FrequencyScaling, Linear
-from locant.positions.scaling.checks import require_longer
-from locant.positions.scaling.frequency import ExtensionMethod
+from locant.positions.scaling import (
+    SCALINGS,
+    DynamicNTK,
+    ExtensionMethod,
+    FrequencyScaling,
+    Linear,
+    LongRoPE,
+    NTKByParts,
+    Proportional,
+    Unscaled,
+    YaRN,
+)
 from locant.rotary_configs.config_json import read_huggingface, write_huggingface
 from locant.rotary_configs.reading import UNREADABLE, NoRotaryPositionsError, ParsedConfig, turn_alike
 from locant.rotary_configs.vocabulary import text_config, text_config_path, with_entry
@@ -83,21 +95,108 @@ def extend_configs(configs: Mapping[str, RotaryConfig], method: str, target_leng
         extended[layer] = config
         if layer == _SLIDING and method != DROPE:
             continue
-        in_training, present = config.scaling.in_training(), config.present_length()
-        if in_training != config.scaling:
-            config = replace(config, scaling=in_training, max_length=present)
-            present = config.present_length()
+        present = present_length(config)
+        if isinstance(config.scaling, DynamicNTK):  # which no model is trained with
+            config = replace(config, scaling=Unscaled(), max_length=present)
         if method == DROPE:
-            require_longer(present, target_length)
+            _require_longer(present, target_length)
             scaling: FrequencyScaling = Linear(factor=_NO_ROTATION)
-            length = target_length
         else:
-            assert config.rotary_dim is not None
-            scaling = SCALINGS[method].extending(config.scaling, config.rotary_dim, config.base, present, target_length)
-            length = scaling.length_to_declare(target_length)
+            scaling = _extended(config, SCALINGS[method], present, target_length)
+        # Dynamic NTK declares the original length, which transformers takes from there.
+        length = present if isinstance(scaling, DynamicNTK) else target_length
         extended[layer] = replace(config, scaling=scaling, max_length=length)
     declared = extended[main_layer(configs)].max_length
     return {layer: replace(config, max_length=declared) for layer, config in extended.items()}
+
+
+def present_length(config: RotaryConfig) -> int:
+    """Return the length in tokens that a model reads as it is configured now.
+
+    Raises:
+        ConfigError: Neither the scaling nor the model states it.
+    """
+    scaling, reach = config.scaling, config.scaling.reach or 0
+    if isinstance(scaling, DynamicNTK) and not reach:
+        return scaling.trained or 0
+    if not (length := max(reach, config.max_length or 0)):
+        raise ConfigError(
+            "The file does not say how long the texts were that the model was trained with (max_position_embeddings, "
+            "context_length). Add it."
+        )
+    return length
+
+
+def _extended(
+    config: RotaryConfig, method: type[FrequencyScaling], present: int, target_length: int
+) -> FrequencyScaling:
+    """Return the scaling by which a model that reads ``present`` tokens by its own reads longer texts."""
+    scaling, rotary_dim = config.scaling, config.rotary_dim or config.head_dim
+    if method is LongRoPE:
+        return _two_lists(config, present, target_length)
+    if isinstance(scaling, Unscaled):
+        _require_longer(present, target_length)
+        if method is DynamicNTK:  # as transformers has it, whose factor is the extension and which counts every token
+            return DynamicNTK(original_length=present, factor=target_length / present, length_step=1)
+        return method(**method.options_for_lengths(rotary_dim=rotary_dim, trained=present, longest=target_length) or {})
+    if isinstance(scaling, Proportional) and method is Linear:
+        _require_longer(present, target_length)
+        return replace(scaling, factor=scaling.factor * target_length / present)
+    if (isinstance(scaling, Linear) and method is Linear) or (
+        isinstance(scaling, NTKByParts) and issubclass(method, NTKByParts)
+    ):
+        if scaling.original_length is None:
+            raise ConfigError(
+                f"The model is scaled by 'linear' with factor {scaling.factor:g}, and the file does not say whether "
+                f"{present} tokens are its length before or after that. Add original_max_position_embeddings, the "
+                "length before, to rope_scaling or rope_parameters."
+            )
+        _require_longer(scaling.original_length, target_length)
+        stated = scaling.attention_factor if isinstance(scaling, YaRN) else None
+        if isinstance(scaling, YaRN) and stated and math.isclose(stated, scaling.paper_attention_scale(), rel_tol=1e-6):
+            scaling = replace(scaling, attention_factor=None)
+        return replace(scaling, factor=None, target_length=target_length)
+    raise ConfigError(
+        f"The model is extended already, by the scaling '{scaling.name}', and {method.name} on top of it cannot be "
+        "expressed. Take the method longrope, which goes on from the present frequencies. Or, if the model was never "
+        "trained with that scaling, remove it from the configuration and restore max_position_embeddings."
+    )
+
+
+def _two_lists(config: RotaryConfig, length: int, target_length: int) -> LongRoPE:
+    """Return two lists of factors: the present frequencies, and NTK-by-parts on top of those of the longest texts.
+
+    NTK-by-parts is that of Peng et al. 2023, "YaRN", section 3.2, with the ramp that all implementations have. It is
+    linear in the index of the pair, which is linear in the logarithm of its turns ``r = length * f / (2 pi)``; in this
+    form it holds for any frequencies::
+
+        f' = (1 - g) * f / factor + g * f,   g = clip(ln r / ln 32, 0, 1)
+    """
+    _require_longer(length, target_length)
+    scaling, present = config.scaling, config.frequencies(length)
+    if min(present) <= 0:
+        raise ConfigError("Some pairs of this model do not turn, which the lists of LongRoPE cannot express.")
+    short_scale, switch = None, length
+    if isinstance(scaling, LongRoPE):
+        short_scale, switch = scaling.short_attention_factor, scaling.trained_length
+    plain, before = geometric_frequencies(len(present), config.base), config.frequencies(switch)
+    with localcontext(EXACT):
+        kept = [min(max((length * f / TWO_PI).ln() / Decimal(32).ln(), Decimal(0)), Decimal(1)) for f in present]
+        slowed = [f * (g + (1 - g) * length / target_length) for f, g in zip(present, kept, strict=True)]
+        short, long = ([float(p / f) for p, f in zip(plain, each, strict=True)] for each in (before, slowed))
+    return LongRoPE(
+        original_length=switch,
+        target_length=target_length,
+        short_factors=short,
+        long_factors=long,
+        attention_factor=scaling.attention_scale(length),
+        short_attention_factor=short_scale,
+    )
+
+
+def _require_longer(length: int, target_length: int) -> None:
+    if target_length <= length:
+        raise ConfigError(f"The model reads {length} tokens already; extending it to {target_length} makes no sense.")
 
 
 def first_possible(

@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from locant.errors import UsageError
+from locant.errors import LocantError, UsageError
 from locant.extension.inspect.result import Inspection
-from locant.extension.inspect.stored_frequencies import stored_frequencies
 from locant.extension.source import LAYOUT_MARK, load_source, resolve_model
 from locant.parsing import parse_json
-from locant.rotary_configs.case import Case, Idle
+from locant.rotary_configs.case import Case
 from locant.rotary_configs.config_json import read_huggingface
 from locant.rotary_configs.fields import Fields
 from locant.rotary_configs.findings import find
@@ -33,7 +32,7 @@ def inspect_model(
     """Read what a model's rotary configuration means, and find what is wrong with it.
 
     The class of the installed transformers is asked, by a model without weights; where there is none, the entries are
-    read. Code of the model's folder is never run, and of its weights only frequencies are read.
+    read. Code of the model's folder is never run, and its weights are not read.
 
     Args:
         model: A folder with config.json, a config.json, a GGUF file, ``smollm2`` or an id on Hugging Face's Hub, of
@@ -66,17 +65,24 @@ def inspect_model(
         raise UsageError("Options of vLLM and flags of llama.cpp are both given; a model is run by one of them.")
     if hf_overrides and source.kind == "gguf":
         raise UsageError(f"{source.path} is a GGUF file; the overrides of vLLM change a config.json.")
+    if llamacpp and source.kind != "gguf":
+        raise UsageError(f"{source.path} is no GGUF file, which the flags of llama.cpp go with.")
     engine = "vLLM" if hf_overrides else "llama.cpp" if llamacpp else None
     not_compared: str | None = None
     case = Case(source.kind, source.content, engine=engine, tensors=tuple(source.tensors), repeated=source.repeated)
     if source.kind == "gguf":
         model_type = source.content.get("general.architecture")
         case = _read(case, lambda: read_gguf(source.content, source.tensors))
+        if llamacpp and case.reading is not None:
+            case = replace(case, reading=read_llamacpp(llamacpp, source.content, source.tensors))
         case = replace(case, declared=_length(lambda: Fields(case.content, "").whole(case.key("context_length"))))
     else:
         mark = source.content.get(LAYOUT_MARK)  # of locant convert-layout, which no class reads
         case = replace(case, content={name: each for name, each in source.content.items() if name != LAYOUT_MARK})
-        case = _with_overrides(case, hf_overrides, ask_class) if hf_overrides else case
+        if hf_overrides:
+            content = _completed(case.content) if ask_class else case.content
+            merged, dropped = merge_hf_overrides(content, hf_overrides)
+            case = replace(case, content=merged, dropped=tuple(dropped.items()))
         case = replace(case, path=text_config_path(case.content))
         model_type = case.part.get("model_type") or case.content.get("model_type")
         case, not_compared = _asked(case) if ask_class else (case, "The class in transformers was not asked.")
@@ -88,13 +94,6 @@ def inspect_model(
             case = replace(case, reading=replace(case.reading, configs=configs, source=source_of))
         case = replace(case, declared=case.declared or _length(lambda: Fields(case.part, "").whole(*LENGTHS)))
         case = replace(case, served=case.served or _length(lambda: served_length(case.part)))
-        if case.reading is not None:
-            stored = stored_frequencies(source.path.parent, case.reading.configs.values())
-            case = replace(case, stored=tuple(stored))
-    if llamacpp and case.reading is not None:
-        metadata = source.content if source.kind == "gguf" else None
-        run = read_llamacpp(llamacpp, case.reading.configs, metadata=metadata, layers=case.reading.layers)
-        case = replace(case, reading=replace(case.reading, configs=run.configs, layers=run.layers, source=run.source))
     return Inspection(
         source.path,
         source.kind,
@@ -131,23 +130,15 @@ def _read(case: Case, read: Callable[[], ParsedConfig]) -> Case:
     return replace(case, reading=reading)
 
 
-def _with_overrides(case: Case, overrides: str, ask_class: bool) -> Case:
-    """Return a case with the options of vLLM merged into what the class makes of the file, as vLLM does."""
-    content: Mapping[str, Any] = case.content
-    if ask_class:
-        from locant.extension.asked.build import completed_config
-        from locant.extension.asked.watch import heard
+def _completed(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the class makes of a file, which vLLM merges its options into."""
+    from locant.extension.asked.build import completed_config
+    from locant.extension.asked.watch import heard
 
-        with heard(), contextlib.suppress(Exception):  # the class refuses the file: what it says of both is reported
-            content = parse_json(completed_config(content).to_json_string(use_diff=False))
-    merged, notes = merge_hf_overrides(content, overrides)
-    return replace(
-        case,
-        content=merged,
-        dropped=tuple(notes["dropped"].items()),
-        beside=tuple(notes["beside"]),
-        idle=tuple(Idle(entry, value, False) for entry, value in notes["ignored"].items()),
-    )
+    with heard(), contextlib.suppress(LocantError):  # which is reported when the class is asked
+        completed: Mapping[str, Any] = parse_json(completed_config(content).to_json_string(use_diff=False))
+        return completed
+    return content
 
 
 def _asked(case: Case) -> tuple[Case, str | None]:
@@ -177,7 +168,7 @@ def _asked(case: Case) -> tuple[Case, str | None]:
     case = replace(case, declared=declared_length(asked.config), served=served)
     if reading is not None:
         case = _read(case, lambda: reading)
-        if not reading.assumed and not case.engine:  # it ran, and the entries are those of the file
+        if not case.engine:  # the entries are those of the file
             idle, untried = idle_entries(case.content, case.path, asked)
             case = replace(case, idle=idle, untried=untried)
     own = "The file names code of its own (auto_map), which is never run and may do something else."

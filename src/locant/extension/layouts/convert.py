@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from locant.errors import LocantError, UsageError
-from locant.extension.asked.build import text_of
 from locant.extension.layouts.proof import prove
 from locant.extension.layouts.report import LayoutReport, write_card
-from locant.extension.layouts.rows import AskedLayout, ask_layout
+from locant.extension.layouts.rows import ask_layout
 from locant.extension.layouts.stored import permute_rows, rows_in_files, stored_tensors
 from locant.extension.load import weight_files
 from locant.extension.passed_on import WEIGHTS, pass_on, passed_on_files
@@ -20,11 +18,9 @@ from locant.extension.source import LAYOUT_MARK, load_source, resolve_model
 from locant.files import replacing_folder, require_new_folder
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scheme import require_choice
-from locant.rotary_configs.vocabulary import text_config_path, with_entry
 
 _CARD, _CONFIG, _ADAPTER = "README.md", "config.json", "adapter_config.json"
 _QUANTIZED = ("quantization_config", "compression_config", "quantization")
-_SWITCH = "interleave"
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,6 @@ def convert_layout(
     output: Path,
     layout: RotaryLayout,
     *,
-    verify: bool = False,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> ConvertedCheckpoint:
     """Write a checkpoint whose rotated features are paired in another layout.
@@ -61,8 +56,6 @@ def convert_layout(
         model: A folder of transformers with safetensors, or an id on Hugging Face's Hub.
         output: A new folder.
         layout: The layout that the weights should have.
-        verify: Whether to compare logits with the checkpoint's own weights as well, in float32, for which the whole
-            model is loaded, twice, one after the other.
         on_progress: Called with the share of the tensors that are permuted.
 
     Raises:
@@ -100,11 +93,10 @@ def convert_layout(
         present = mark or asked.layout
         if present == layout:
             raise UsageError(f"{folder} has the layout '{layout}' already, by {LAYOUT_MARK if mark else asked.name}.")
-        switch, switched = None, None
         if layout != asked.layout:
-            switch, switched, content = _mark_or_switch(asked, content, layout)
+            content[LAYOUT_MARK] = layout
         rows = rows_in_files(asked.model, asked.rows, stored)
-        proof = prove(asked, switched, present, layout)
+        proof = prove(asked, present, layout)
     except LocantError:
         raise
     except Exception as error:  # classes of transformers raise whatever they like
@@ -112,7 +104,6 @@ def convert_layout(
         raise UsageError(f"The model's class in transformers failed while it was asked: {said}.") from error
     import transformers
 
-    kinds = {type(module).__name__ for module in asked.model.modules()}
     report = LayoutReport(
         model=folder.resolve().name if Path(model).exists() else str(model),
         class_name=asked.name,
@@ -122,10 +113,8 @@ def convert_layout(
         tensors=rows,
         total=len(stored),
         layers=len(asked.turns),
-        switch=switch,
         is_native=LAYOUT_MARK not in content,
         proof=proof,
-        indexer=next((each for each in sorted(kinds) if each.endswith("Indexer")), None),
     )
     with replacing_folder(output) as temporary:
         done = 0
@@ -139,23 +128,8 @@ def convert_layout(
         for file in passed_on_files(folder):
             if file.suffix != WEIGHTS and file.name not in (_CONFIG, _CARD):
                 pass_on(file, temporary / file.name)
-        if verify:
-            report = replace(report, verified=prove(asked, switched, present, layout, (folder, temporary)))
         content.pop("auto_map", None)
         (temporary / _CONFIG).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         old = (folder / _CARD).read_text("utf-8", "replace") if (folder / _CARD).is_file() else ""
         (temporary / _CARD).write_text(write_card(old, report), encoding="utf-8")
     return ConvertedCheckpoint(output, report)
-
-
-def _mark_or_switch(
-    asked: AskedLayout, content: Mapping[str, Any], target: RotaryLayout
-) -> tuple[tuple[str, bool] | None, AskedLayout | None, dict[str, Any]]:
-    """Return the entry that lets a class pair features otherwise, the class with it, and the new config.json."""
-    for name, value in text_of(asked.config).to_dict().items():
-        if _SWITCH in name and isinstance(value, bool):
-            changed = with_entry(content, (*text_config_path(content), name), not value)
-            switched = ask_layout(changed)
-            if switched.layout == target:
-                return (name, not value), switched, changed
-    return None, None, {**content, LAYOUT_MARK: target}

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ from locant.errors import LocantError
 from locant.extension.asked.turn import Turn
 from locant.extension.asked.watch import heard
 from locant.extension.layouts.rows import AskedLayout
-from locant.extension.load import explained
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.rotary.rotation import layout_order, rotate_pairs
 
@@ -33,10 +31,9 @@ _ATTENTION = "locant_turned"
 
 @dataclass(frozen=True)
 class LayoutProof:
-    """How far logits are apart before and after a conversion: the largest difference of any logit of random token ids.
+    """How far logits of random tokens and weights are apart before and after a conversion: their largest difference.
 
     Attributes:
-        weights: Whose weights they are: ``random`` ones in the class of the model, or ``its own``.
         tokens: How many tokens were read.
         largest: The largest logit before.
         rotation: Before, with the class's rotation undone and made again by Locant: what rounding makes.
@@ -44,7 +41,6 @@ class LayoutProof:
         unturned: After, but with pairs turned in the old layout, which is wrong.
     """
 
-    weights: str
     tokens: int
     largest: float
     rotation: float
@@ -52,61 +48,36 @@ class LayoutProof:
     unturned: float
 
 
-def prove(
-    asked: AskedLayout,
-    switched: AskedLayout | None,
-    source: RotaryLayout,
-    target: RotaryLayout,
-    folders: tuple[Path, Path] | None = None,
-) -> LayoutProof:
-    """Compare logits before and after a conversion, and make sure that only rounding changes them.
+def prove(asked: AskedLayout, source: RotaryLayout, target: RotaryLayout) -> LayoutProof:
+    """Compare logits before and after a conversion of random weights, and make sure that only rounding changes them.
 
     Args:
-        asked: The class.
-        switched: The same with the entry that lets it pair features as the target, where it has one.
+        asked: The class; its model gets the weights.
         source: Layout of the weights.
         target: Layout that they should have.
-        folders: The checkpoint and the converted one, which are loaded whole, one after the other; ``None`` for random
-            weights in the models of ``asked`` and ``switched``.
 
     Raises:
-        CheckpointError: A checkpoint cannot be loaded.
         LocantError: Logits differ by more, or other pairs cannot be turned in the attention of the class.
     """
-    model, after = _filled(asked.model) if folders is None else _loaded(asked, folders[0]), switched or asked
+    model = _filled(asked.model)
     before, by_locant = _logits(model, asked, source), _logits(model, asked, source, by_class=False)
-    if folders is None:
-        for name, rows in asked.rows.items():
-            owner, _, last = name.rpartition(".")
-            module = model.get_submodule(owner)
-            tensor = module.left if isinstance(module, _ThinLinear) and last == "weight" else getattr(module, last)
-            index = torch.arange(rows.size)
-            for start in rows.starts:
-                index[start : start + rows.count] = start + layout_order(rows.count, source=source, target=target)
-            tensor.copy_(tensor.index_select(rows.axis, index))
-        if switched is not None:
-            _filled(switched.model).load_state_dict(model.state_dict(), assign=True)
-            model = switched.model
-    else:
-        del model
-        model = _loaded(after, folders[1])
-    others = by_locant, _logits(model, after, target), _logits(model, after, source)
+    for name, rows in asked.rows.items():
+        owner, _, last = name.rpartition(".")
+        module = model.get_submodule(owner)
+        tensor = module.left if isinstance(module, _ThinLinear) and last == "weight" else getattr(module, last)
+        index = torch.arange(rows.size)
+        for start in rows.starts:
+            index[start : start + rows.count] = start + layout_order(rows.count, source=source, target=target)
+        tensor.copy_(tensor.index_select(rows.axis, index))
+    others = by_locant, _logits(model, asked, target), _logits(model, asked, source)
     differences = [float((before - each).abs().max()) for each in others]
-    proof = LayoutProof("its own" if folders else "random", len(before), float(before.abs().max()), *differences)
+    proof = LayoutProof(len(before), float(before.abs().max()), *differences)
     if not max(proof.rotation, proof.converted) <= ROUNDING * min(proof.unturned, proof.largest):  # nor NaN
         raise LocantError(
             f"The converted weights of {asked.name} were tried and are not equivalent: logits differ by up to "
             f"{proof.converted:.1e}, with wrong pairs by {proof.unturned:.1e}. Nothing was written."
         )
     return proof
-
-
-def _loaded(asked: AskedLayout, folder: Path) -> nn.Module:
-    loader: Any = type(asked.model)
-    options = {"config": asked.config, "dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
-    with explained(folder):
-        model: nn.Module = loader.from_pretrained(folder, **options).eval()
-    return model
 
 
 class _ThinLinear(nn.Module):

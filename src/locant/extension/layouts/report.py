@@ -15,7 +15,7 @@ from locant.positions.rotary.config import RotaryLayout
 from locant.version import __version__
 
 _PAIRS = {"half": "halves", "interleaved": "neighbours"}
-# Software that can be told to turn weights in a layout for which their class in transformers has no entry.
+# Software that can turn weights in a layout that their class in transformers does not have.
 _READERS = {
     "interleaved": "mlx-lm with rope_traditional: true in config.json, TensorRT-LLM with rope_gptj, CTranslate2 with "
     "rotary_interleave, or Locant's Rotary(layout='interleaved') in code of your own",
@@ -37,11 +37,8 @@ class LayoutReport:
         tensors: The tensors that were converted, and their rows.
         total: Number of all tensors.
         layers: Number of layers that rotate.
-        switch: The entry of config.json that lets the class pair features so, where it has one.
         is_native: Whether the class reads the result.
         proof: Logits before and after, of random weights in the class.
-        verified: Logits before and after, of its own weights, where that was asked for.
-        indexer: The class of the indexer of sparse attention, where there is one, whose weights stay as they are.
     """
 
     model: str
@@ -52,11 +49,8 @@ class LayoutReport:
     tensors: Mapping[str, RotatedRows]
     total: int
     layers: int
-    switch: tuple[str, bool] | None
     is_native: bool
     proof: LayoutProof
-    verified: LayoutProof | None = None
-    indexer: str | None = None
 
     def as_data(self) -> dict[str, Any]:
         """Return all of it as plain data for JSON."""
@@ -72,12 +66,9 @@ class LayoutReport:
                 for name, rows in self.tensors.items()
             },
             "tensors_in_all": self.total,
-            "set_in_config": None if self.switch is None else dict([self.switch]),
             "read_by_transformers": self.is_native,
             "readers": None if self.is_native else _READERS[self.target],
             "proof": asdict(self.proof),
-            "verified": self.verified and asdict(self.verified),
-            "indexer": self.indexer,
         }
 
     def sentences(self) -> list[str]:
@@ -92,24 +83,16 @@ class LayoutReport:
             blocks = f"{len(rows.starts)} block{'s' if len(rows.starts) > 1 else ''} of {rows.count}"
             places = "rows" if rows.axis == 0 else f"places along axis {rows.axis}"
             said.append(f"{name}{f', {count} times' if count > 1 else ''}: {blocks} of {rows.size} {places}.")
-        said += [
-            f"Logits of {proof.tokens} random tokens, {self.class_name} with {proof.weights} weights: before and after "
+        said.append(
+            f"Logits of {self.proof.tokens} random tokens, {self.class_name} with random weights: before and after "
             f"the conversion they differ by less than {ROUNDING:.1%} of the largest, which is rounding; with pairs "
-            f"turned as before, by {proof.unturned / proof.largest:.1%} of it."
-            for proof in (self.proof, self.verified)
-            if proof is not None
-        ]
-        if self.indexer is not None:
-            said.append(f"{self.indexer} rotates queries and keys of its own: its weights stay as they are.")
-        if self.switch is not None:
-            name, value = self.switch
-            said.append(f"config.json has {name} {str(value).lower()}, so {self.class_name} of transformers reads it.")
-        elif self.is_native:
+            f"turned as before, by {self.proof.unturned / self.proof.largest:.1%} of it."
+        )
+        if self.is_native:
             said.append(f"{self.class_name} of transformers reads it: that is its own layout.")
         else:
             said.append(
-                f"{self.class_name} of transformers has no entry for this layout and would read it wrongly, silently. "
-                f"It is for {_READERS[self.target]}."
+                f"{self.class_name} of transformers would read it wrongly, silently. It is for {_READERS[self.target]}."
             )
         return said
 

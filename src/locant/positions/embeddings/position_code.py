@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError, DataError
-from locant.positions.angles import require_integer
-from locant.positions.position_range import position_range
+from locant.positions.angles import extent, require_integer
 from locant.positions.scheme import AttentionShape, PositionScheme, describes, require_choice
 
 Combination = Literal["add", "concatenate"]
@@ -91,7 +90,7 @@ def require_positions(positions: Tensor, limit: int, remedy: str) -> None:
         problem = f"A position is outside the {limit} known positions (0 to {limit - 1}). {remedy}"
         torch._assert_async(known.all(), problem)
     elif positions.numel():
-        extent = position_range(positions)
-        if extent.low < 0 or extent.high >= limit:
-            wrong = extent.high if extent.high >= limit else extent.low
+        low, high = extent(positions)
+        if low < 0 or high >= limit:
+            wrong = high if high >= limit else low
             raise DataError(f"Position {wrong} is outside the {limit} known positions (0 to {limit - 1}). {remedy}")

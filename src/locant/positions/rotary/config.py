@@ -95,14 +95,6 @@ class RotaryConfig:
         """
         return explain_frequencies(self.scaling, self._dim, self.base, max_length=self.max_length, length=length)
 
-    def present_length(self) -> int:
-        """Return the length in tokens that a model reads as it is configured now.
-
-        Raises:
-            ConfigError: Neither the scaling nor ``max_length`` states it.
-        """
-        return self.scaling.present_length(self.max_length)
-
     def describe(self) -> str:
         """Return the scaling, its fields and the attention scale in a few words.
 

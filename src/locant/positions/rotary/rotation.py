@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -15,24 +14,6 @@ from locant.kernels import rotation as kernel
 from locant.kernels.operator import is_transformed
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scheme import require_choice
-
-# Elements that are rotated at a time without a compiler, few enough to stay in the caches between the steps.
-_ELEMENTS_AT_ONCE = 1 << 18
-
-_fuses = False
-
-
-def fuse_rotations(enabled: bool = True) -> None:
-    """Let rotations of the layout ``half`` on CUDA go through ``torch.compile`` from now on, or no longer.
-
-    One pass over the memory instead of several; the first call takes some seconds. A model that is compiled as a whole
-    fuses them automatically. On the CPU this changes nothing.
-
-    Args:
-        enabled: Whether to, in this process.
-    """
-    global _fuses
-    _fuses = enabled
 
 
 @dataclass(frozen=True)
@@ -71,7 +52,7 @@ def apply_rotation(
     constant = not (cosine.requires_grad or sine.requires_grad)
     if constant and torch.is_grad_enabled() and any(x.requires_grad for x in features) and not is_transformed():
         return tuple(_Rotation.apply(x, cosine, sine, interleaved) for x in features)  # type: ignore[no-untyped-call]
-    return tuple(_rotate_one(x, cosine, sine, interleaved) for x in features)
+    return tuple(_rotated(x, cosine, sine, interleaved) for x in features)
 
 
 def rotate_pairs(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) -> Tensor:
@@ -102,7 +83,8 @@ class _Rotation(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tensor:
         ctx.interleaved = interleaved
         ctx.save_for_backward(cosine, sine)
-        return _rotate_one(x, cosine, sine, interleaved)
+        angles = RotaryAngles(cosine, sine, "interleaved" if interleaved else "half")
+        return apply_rotation((x,), angles)[0]  # without gradients, which the kernel serves
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
@@ -111,62 +93,20 @@ class _Rotation(torch.autograd.Function):
         return turned, None, None, None
 
 
-def _rotate_one(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tensor:
+def _rotated(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tensor:
     pairs = cosine.shape[-1]
     if 2 * pairs < x.shape[-1]:
-        rotated = _rotate_one(x[..., : 2 * pairs], cosine, sine, interleaved)
-        return torch.cat((rotated, x[..., 2 * pairs :]), dim=-1)
+        return torch.cat((_rotated(x[..., : 2 * pairs], cosine, sine, interleaved), x[..., 2 * pairs :]), dim=-1)
     if x.dtype == torch.float64:
         cosine, sine = cosine.double(), sine.double()
+    wide = x.to(cosine.dtype)
     if interleaved:
-        numbers = torch.view_as_complex(x.to(cosine.dtype).reshape(*x.shape[:-1], pairs, 2))
+        wide = wide if wide.stride(-1) == 1 else wide.contiguous()  # of gradients, numbers may be one in memory
+        numbers = torch.view_as_complex(wide.reshape(*x.shape[:-1], pairs, 2))
         return torch.view_as_real(numbers * torch.complex(cosine, sine)).flatten(-2).to(x.dtype)
-    if is_transformed() or cosine.requires_grad or sine.requires_grad:
-        return _fused(x, cosine, sine)
-    if _fuses and x.device.type != "cpu":
-        return _compiled_fused()(x, cosine, sine)
-    return _halves(x, cosine, sine)
-
-
-@cache
-def _compiled_fused() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    return torch.compile(_fused)
-
-
-def _fused(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotate halves in a form that a compiler turns into one pass, which is another for each kind of device."""
-    return (_fused_on_processor if x.is_cpu else _fused_on_device)(x, cosine, sine)
-
-
-def _fused_on_processor(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotate halves as one axis of size two, which makes the pass a vectorised one."""
-    halves = x.to(cosine.dtype).reshape(*x.shape[:-1], 2, -1)
-    return (
-        (halves * cosine.unsqueeze(-2) + halves.flip(-2) * torch.stack((-sine, sine), dim=-2)).flatten(-2).to(x.dtype)
-    )
-
-
-def _fused_on_device(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotate halves as one axis, which a GPU reads in half the time of two."""
-    wide, pairs = x.to(cosine.dtype), cosine.shape[-1]
-    turned = torch.cat((-wide[..., pairs:], wide[..., :pairs]), dim=-1)
-    return (wide * torch.cat((cosine, cosine), dim=-1) + turned * torch.cat((sine, sine), dim=-1)).to(x.dtype)
-
-
-def _halves(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotate halves in as few passes as PyTorch allows; on the CPU as many heads at a time as its caches hold."""
-    pairs, heads, result = cosine.shape[-1], x.shape[1], torch.empty_like(x)
-    step = max(1, _ELEMENTS_AT_ONCE // max(1, x[:, :1].numel()) if x.is_cpu else heads)
-    for block in (slice(start, start + step) for start in range(0, heads, step)):
-        part, turned = x[:, block].to(cosine.dtype) if x.is_cpu else x[:, block], result[:, block]
-        cos, sin = (t[..., block, :, :] if t.dim() > 2 and t.shape[-3] > 1 else t for t in (cosine, sine))
-        wide = turned if x.dtype == cosine.dtype else torch.empty_like(part, dtype=cosine.dtype)
-        a, b = part[..., :pairs], part[..., pairs:]
-        torch.mul(a, cos, out=wide[..., :pairs]).addcmul_(b, sin, value=-1)
-        torch.mul(b, cos, out=wide[..., pairs:]).addcmul_(a, sin)
-        if wide is not turned:
-            turned.copy_(wide)
-    return result
+    a, b = wide.chunk(2, dim=-1)
+    cosine, sine = torch.cat((cosine, cosine), dim=-1), torch.cat((-sine, sine), dim=-1)
+    return torch.addcmul(wide * cosine, torch.cat((b, a), dim=-1), sine).to(x.dtype)
 
 
 def layout_order(head_dim: int, *, rotary_dim: int | None = None, source: RotaryLayout, target: RotaryLayout) -> Tensor:

@@ -67,9 +67,3 @@ def check_original(scaling: str, original_length: int | None, target_length: int
             f"The scaling '{scaling}' has target_length {target_length}, which is below original_length "
             f"{original_length}: a scaling extends the trained length."
         )
-
-
-def require_longer(length: int, target_length: int) -> None:
-    """Raise ConfigError where a model is to be extended to what it reads or was trained for already."""
-    if target_length <= length:
-        raise ConfigError(f"The model reads {length} tokens already; extending it to {target_length} makes no sense.")

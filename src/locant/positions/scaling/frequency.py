@@ -151,27 +151,6 @@ class FrequencyScaling(ABC):
         del max_length
         return self.trained
 
-    def present_length(self, max_length: int | None) -> int:
-        """Return the length in tokens that a model with this scaling reads.
-
-        Args:
-            max_length: Length in tokens that the model is declared for.
-
-        Raises:
-            ConfigError: Neither the scaling nor the model states one.
-        """
-        length = max(self.reach or 0, max_length or 0)
-        if not length:
-            raise ConfigError(
-                "The file does not say how long the texts were that the model was trained with "
-                "(max_position_embeddings, context_length). Add it."
-            )
-        return length
-
-    def length_to_declare(self, target_length: int) -> int:
-        """Return the length in tokens to declare for a model that should read ``target_length`` by this scaling."""
-        return target_length
-
     # Extending a model.
 
     @classmethod
@@ -189,64 +168,6 @@ class FrequencyScaling(ABC):
         """
         del rotary_dim, trained, longest
         return None
-
-    def in_training(self) -> FrequencyScaling:
-        """Return the scaling that the model had in training."""
-        return self
-
-    @classmethod
-    def first_extension(cls, rotary_dim: int, trained: int, target_length: int) -> FrequencyScaling:
-        """Return the scaling by which a model without one reads longer texts.
-
-        Args:
-            rotary_dim: Number of rotated features.
-            trained: Length in tokens that the model was trained for.
-            target_length: Length in tokens that it should read.
-        """
-        options = cls.options_for_lengths(rotary_dim=rotary_dim, trained=trained, longest=target_length)
-        return cls(**(options or {}))
-
-    @classmethod
-    def extending(
-        cls, scaling: FrequencyScaling, rotary_dim: int, base: float, length: int, target_length: int
-    ) -> FrequencyScaling:
-        """Return the scaling by which a model reads longer texts, with this class as the method.
-
-        By default the scaling that the model has decides, see :meth:`extended_by`.
-
-        Args:
-            scaling: The model's scaling in training.
-            rotary_dim: Number of rotated features.
-            base: Base of the unscaled frequencies.
-            length: Length in tokens that it reads now.
-            target_length: Length in tokens that it should read.
-
-        Raises:
-            ConfigError: The method does not go with the scaling that the model has, or the model reads that far.
-        """
-        del base
-        return scaling.extended_by(cls, rotary_dim, length, target_length)
-
-    def extended_by(
-        self, method: type[FrequencyScaling], rotary_dim: int, length: int, target_length: int
-    ) -> FrequencyScaling:
-        """Return the scaling by which a model that has this one in training reads longer texts.
-
-        Args:
-            method: The scaling that is asked for.
-            rotary_dim: Number of rotated features.
-            length: Length in tokens that the model reads now.
-            target_length: Length in tokens that it should read.
-
-        Raises:
-            ConfigError: The two cannot be combined, or the model reads that far already.
-        """
-        del rotary_dim, length, target_length
-        raise ConfigError(
-            f"The model is extended already, by the scaling '{self.name}', and {method.name} on top of it cannot be "
-            "expressed. Take the method longrope, which goes on from the present frequencies. Or, if the model was "
-            "never trained with that scaling, remove it from the configuration and restore max_position_embeddings."
-        )
 
     # Telling about it.
 

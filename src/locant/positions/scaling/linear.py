@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling.checks import require_longer
 from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
 
 
@@ -39,13 +37,6 @@ class Unscaled(FrequencyScaling):
     def trained_by(self, max_length: int | None) -> int | None:
         """Return the declared length: nothing extends it."""
         return max_length
-
-    def extended_by(
-        self, method: type[FrequencyScaling], rotary_dim: int, length: int, target_length: int
-    ) -> FrequencyScaling:
-        """Return the method's scaling from the present length to the target."""
-        require_longer(length, target_length)
-        return method.first_extension(rotary_dim, length, target_length)
 
 
 @register_scaling("linear")
@@ -82,18 +73,3 @@ class Linear(Extension):
         """Return the frequencies of the formula above."""
         del length_class
         return tuple(frequency / self.exact_factor for frequency in geometric_frequencies(dim // 2, base))
-
-    def extended_by(
-        self, method: type[FrequencyScaling], rotary_dim: int, length: int, target_length: int
-    ) -> FrequencyScaling:
-        """Return the same scaling, recomputed from its original length; refuse other methods."""
-        if method is not Linear:
-            return super().extended_by(method, rotary_dim, length, target_length)
-        if self.original_length is None:
-            raise ConfigError(
-                f"The model is scaled by 'linear' with factor {self.factor:g}, and the file does not say whether "
-                f"{length} tokens are its length before or after that. Add original_max_position_embeddings, the "
-                "length before, to rope_scaling or rope_parameters."
-            )
-        require_longer(self.original_length, target_length)
-        return Linear(original_length=self.original_length, target_length=target_length)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from locant.errors import ConfigError
-from locant.positions.exact import EXACT, TWO_PI, geometric_frequencies
-from locant.positions.scaling.checks import check_length, check_positive, is_number, require_longer
+from locant.positions.exact import geometric_frequencies
+from locant.positions.scaling.checks import check_length, check_positive, is_number
 from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
 
 # Of Phi-3-mini (Abdin et al. 2024), the model whose factors are the best known: trained for 4,096 tokens and extended
@@ -192,47 +192,3 @@ class LongRoPE(Extension):
                 else f"Shown for {length} tokens, which take {which}; the lists change beyond {self.original_length} "
                 "tokens."
             )
-
-    @classmethod
-    def extending(
-        cls, scaling: FrequencyScaling, rotary_dim: int, base: float, length: int, target_length: int
-    ) -> FrequencyScaling:
-        """Return two lists: the present frequencies, and NTK-by-parts on top of those of the longest texts."""
-        require_longer(length, target_length)
-        plain = geometric_frequencies(rotary_dim // 2, Decimal(base))
-        present = scaling.frequencies(rotary_dim, base, length)
-        if min(present) <= 0:
-            raise ConfigError("Some pairs of this model do not turn, which the lists of LongRoPE cannot express.")
-        switch = scaling.trained_length if isinstance(scaling, LongRoPE) else length
-        with localcontext(EXACT):
-            slowed = [slow_by_parts(frequency, length, Decimal(target_length) / length) for frequency in present]
-            before = scaling.frequencies(rotary_dim, base, switch)
-            short = [float(p / f) for p, f in zip(plain, before, strict=True)]
-            long = [float(p / f) for p, f in zip(plain, slowed, strict=True)]
-        return cls(
-            original_length=switch,
-            target_length=target_length,
-            short_factors=short,
-            long_factors=long,
-            attention_factor=scaling.attention_scale(length),
-            short_attention_factor=scaling.short_attention_factor if isinstance(scaling, LongRoPE) else None,
-        )
-
-
-def slow_by_parts(frequency: Decimal, length: int, factor: Decimal) -> Decimal:
-    """Return a frequency slowed by NTK-by-parts.
-
-    Source: Peng et al. 2023, "YaRN", section 3.2, with the ramp that all implementations have. It is linear in the
-    index of the pair, which is linear in the logarithm of its turns ``r = length * f / (2 pi)``; in this form it holds
-    for any frequencies::
-
-        f' = (1 - g) * f / factor + g * f,   g = clip(ln r / ln 32, 0, 1)
-
-    Args:
-        frequency: In radians a token.
-        length: Length in tokens that the model was trained for.
-        factor: How much further it should read.
-    """
-    turns = length * frequency / TWO_PI
-    kept = min(max(turns.ln() / Decimal(32).ln(), Decimal(0)), Decimal(1))
-    return (1 - kept) * frequency / factor + kept * frequency

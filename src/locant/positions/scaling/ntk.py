@@ -11,7 +11,6 @@ from locant.errors import ConfigError
 from locant.positions.exact import EXACT, geometric_frequencies
 from locant.positions.scaling.checks import check_factor, check_length, check_original
 from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
-from locant.positions.scaling.linear import Unscaled
 
 
 def _with_larger_base(name: str, dim: int, base: Decimal, scale: Decimal) -> tuple[Decimal, ...]:
@@ -141,28 +140,6 @@ class DynamicNTK(FrequencyScaling):
         # The same as factor * l / L - (factor - 1), without its cancellation for huge factors.
         beyond = Decimal(length - self.original_length) / self.original_length
         return _with_larger_base(self.name, dim, base, 1 + Decimal(self.factor) * beyond)
-
-    @classmethod
-    def first_extension(cls, rotary_dim: int, trained: int, target_length: int) -> FrequencyScaling:
-        """Return the scaling as transformers has it, whose factor is the extension and which counts every token."""
-        del rotary_dim
-        return cls(original_length=trained, factor=target_length / trained, length_step=1)
-
-    def in_training(self) -> FrequencyScaling:
-        """Return no scaling: no model is trained with this one, and below the original length it changes nothing."""
-        return Unscaled()
-
-    def present_length(self, max_length: int | None) -> int:
-        """Return the original length, unless a final one is fixed."""
-        if self.target_length is None:
-            assert self.original_length is not None
-            return self.original_length
-        return super().present_length(max_length)
-
-    def length_to_declare(self, target_length: int) -> int:
-        """Return the original length, which transformers takes from there."""
-        assert self.original_length is not None
-        return self.original_length if self.target_length is None else target_length
 
     def equivalent_base(self, dim: int, base: float) -> float | None:
         """Return ``base'`` where a final length fixes it."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling.checks import check_factor, is_number, require_longer
+from locant.positions.scaling.checks import check_factor, is_number
 from locant.positions.scaling.frequency import FrequencyScaling, register_scaling
-from locant.positions.scaling.linear import Linear
 
 
 @register_scaling("proportional")
@@ -70,15 +69,3 @@ class Proportional(FrequencyScaling):
     def trained_by(self, max_length: int | None) -> int | None:
         """Return the declared length where the factor extends nothing."""
         return max_length if self.factor == 1 else None
-
-    def extended_by(
-        self, method: type[FrequencyScaling], rotary_dim: int, length: int, target_length: int
-    ) -> FrequencyScaling:
-        """Return the turning pairs slowed further by position interpolation; refuse other methods."""
-        del rotary_dim
-        if method is not Linear:
-            raise ConfigError(
-                f"The scaling 'proportional' of this model can be combined with linear alone, not {method.name}."
-            )
-        require_longer(length, target_length)
-        return replace(self, factor=self.factor * target_length / length)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import ClassVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import TWO_PI, geometric_frequencies
-from locant.positions.scaling.checks import check_positive, require_longer
-from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
+from locant.positions.scaling.checks import check_positive
+from locant.positions.scaling.frequency import Extension, ExtensionMethod, register_scaling
 
 
 @register_scaling("ntk-by-parts")
@@ -90,15 +90,6 @@ class NTKByParts(Extension):
             frequency * (1 - share + share * slowest)
             for frequency, share in zip(geometric_frequencies(dim // 2, base), ramp, strict=True)
         )
-
-    def extended_by(
-        self, method: type[FrequencyScaling], rotary_dim: int, length: int, target_length: int
-    ) -> FrequencyScaling:
-        """Return the same scaling for YaRN, recomputed from its original length; refuse other methods."""
-        if not issubclass(method, NTKByParts):
-            return super().extended_by(method, rotary_dim, length, target_length)
-        require_longer(self.trained_length, target_length)
-        return replace(self, factor=None, target_length=target_length)
 
 
 @register_scaling("yarn")
@@ -181,13 +172,3 @@ class YaRN(NTKByParts):
     def paper_attention_scale(self) -> float:
         """Return the attention scale that the paper's formula gives for the factor."""
         return 0.1 * math.log(self.factor or 1) + 1
-
-    def extended_by(
-        self, method: type[FrequencyScaling], rotary_dim: int, length: int, target_length: int
-    ) -> FrequencyScaling:
-        """Return the same scaling for YaRN, with the paper's attention scale of the new factor where it has that."""
-        extended = super().extended_by(method, rotary_dim, length, target_length)
-        stated = self.attention_factor
-        if stated is not None and math.isclose(stated, self.paper_attention_scale(), rel_tol=1e-6):
-            return replace(extended, attention_factor=None)  # type: ignore[call-arg]
-        return extended

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from locant.errors import ConfigError
-from locant.positions.position_range import position_range
+from locant.positions.angles import extent
 from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias, at_least_float32, relative_positions
 from locant.positions.scheme import describes
@@ -100,7 +100,7 @@ class FIRE(RelativeBias):
         """Return whether no position is beyond ``L``; a compiler cannot know."""
         if torch.compiler.is_compiling():
             return False
-        farthest = [position_range(positions).high for positions in (q_positions, k_positions) if positions.numel()]
+        farthest = [extent(positions)[1] for positions in (q_positions, k_positions) if positions.numel()]
         return bool(max(farthest, default=0) <= self.threshold)
 
     @describes("bias")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import ConfigError
-from locant.positions.position_range import position_range
+from locant.positions.angles import extent
 from locant.positions.registry import register_scheme
 from locant.positions.relative import place, relative_positions
 from locant.positions.scheme import AttentionShape, PositionScheme, Prepared
@@ -137,7 +137,7 @@ class RelativeProfiles(PositionScheme):
         size = self.reach
         if not torch.compiler.is_compiling() and distance.numel():
             # No more products than there are distances.
-            size = min(size, max(0, position_range(q_positions).high - position_range(k_positions).low + 1))
+            size = min(size, max(0, extent(q_positions)[1] - extent(k_positions)[0] + 1))
         profiles = nn.functional.pad(self.profiles[:, :size].to(state.queries.dtype), (0, 1))
         with torch.autocast(q.device.type, enabled=False):
             products = state.queries @ profiles

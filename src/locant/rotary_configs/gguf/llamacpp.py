@@ -16,22 +16,12 @@ from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import LongRoPE, Unscaled, YaRN
 from locant.positions.scaling.checks import is_number
-from locant.positions.scaling.measured import Measured
 from locant.rotary_configs.config_json import length_within
-from locant.rotary_configs.fields import Fields
-from locant.rotary_configs.gguf.architectures import Architecture, Sliding, keys_of
-from locant.rotary_configs.gguf.layers import COMPRESSED, MAIN
-from locant.rotary_configs.gguf.scaling import SCALING, as_yarn, entries_of, scaling_of, written
-from locant.rotary_configs.layers import CHUNKED, FULL, SLIDING
-from locant.rotary_configs.reading import (
-    ALL_LAYERS,
-    LayerType,
-    ParsedConfig,
-    by_layer,
-    cannot_express,
-    only_config,
-    with_equivalent_base,
-)
+from locant.rotary_configs.gguf.architectures import keys_of
+from locant.rotary_configs.gguf.layers import sliding_type
+from locant.rotary_configs.gguf.reading import USUAL_BASE, read_gguf
+from locant.rotary_configs.gguf.scaling import SCALING, as_yarn, entries_of
+from locant.rotary_configs.reading import ParsedConfig, cannot_express, only_config, with_equivalent_base
 from locant.rotary_configs.scaling import form_of, scaling_types
 
 _FORMAT = "llama.cpp's command line"
@@ -74,65 +64,50 @@ def write_llamacpp(configs: RotaryConfig | Mapping[str, RotaryConfig]) -> list[s
 
 
 def read_llamacpp(
-    arguments: str | Sequence[str],
-    configs: RotaryConfig | Mapping[str, RotaryConfig],
-    *,
-    metadata: Mapping[str, Any] | None = None,
-    layers: Sequence[LayerType] = (),
+    arguments: str | Sequence[str], metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]] | None = None
 ) -> ParsedConfig:
-    """Read the rotary positions with which llama.cpp runs a model under some flags.
+    """Read the rotary positions with which llama.cpp runs a GGUF file under some flags.
 
     Args:
         arguments: The command line, or its words; flags about other things are ignored.
-        configs: The configuration of the file alone, as :func:`locant.rotary_configs.read_gguf` reads it, or those of
-            its layer types.
-        metadata: The metadata of the file, where they are at hand: what they state counts where flags leave it out.
-        layers: The file's layers.
+        metadata: The file's keys and values.
+        tensors: Its tensors of factors, as for :func:`locant.rotary_configs.read_gguf`.
 
     Raises:
-        ConfigError: A flag about rotary positions is not one of :data:`FLAGS`, its value is wrong, or the file has
-            factors that no flag removes.
+        ConfigError: The file cannot be read, a flag about rotary positions is not one of :data:`FLAGS`, its value is
+            wrong, or the file has factors that no flag removes.
 
     Example:
-        >>> model = RotaryConfig(head_dim=128, max_length=4096)
-        >>> read_llamacpp("llama-cli -m x.gguf -c 16384 --rope-scaling linear --rope-scale 4", model).config.scaling
+        >>> file = {"general.architecture": "llama", "llama.context_length": 4096, "llama.attention.key_length": 128}
+        >>> read_llamacpp("llama-cli -m x.gguf -c 16384 --rope-scaling linear --rope-scale 4", file).config.scaling
         Linear(factor=4.0, target_length=16384, original_length=4096)
     """
-    flags = _flags(arguments)
+    flags, file, (facts, keys) = _flags(arguments), read_gguf(metadata, tensors), keys_of(metadata)
     stated = {_KEYS[flag]: value for flag, value in flags.items() if flag in _KEYS}
-    facts, file = keys_of(metadata) if metadata else (Architecture("any"), Fields({}, ""))
-    facts = replace(facts, factors="freqs")
-    found, kinds = by_layer(configs), tuple(layers)
-    sliding = next((kind.name for kind in kinds if kind.config and kind.name in (SLIDING, CHUNKED)), None)
-    if facts.sliding is not None and sliding is not None and {*found} == {ALL_LAYERS}:
-        # Flags change those of layers without a window alone, which are told apart here.
-        names = {kind.name: sliding if kind.name == sliding else FULL for kind in kinds if kind.config}
-        kinds = tuple(replace(kind, config=names[kind.name]) if kind.config else kind for kind in kinds)
-        found = {name: found[ALL_LAYERS] for name in (FULL, sliding) if name in names.values()}
-    context = flags.get("--ctx-size")
-    for layer, config in found.items():
-        scaling, base = config.scaling, config.base
-        windowed = len(found) > 1 and layer in (SLIDING, CHUNKED)
-        if facts.base is None and layer != COMPRESSED and not (windowed and (facts.sliding or Sliding()).reads_base):
-            base = flags.get("--rope-freq-base", base)
-        is_fixed = base != config.base and form_of("gguf", scaling.name) is None  # by tensors, whatever the base is
-        if (stated or is_fixed) and not windowed and layer != MAIN:
-            if isinstance(scaling, LongRoPE | Measured):
-                raise ConfigError(f"No flag removes '{scaling.name}' of the file. Leave out {', '.join(flags)}.")
-            keys, tensors = written(config, facts)
-            own = {f"{SCALING}{key}": value for key, value in keys.items() if (key, value) != ("type", "none")}
-            own = dict(file.values) or {"context_length": config.max_length, **own}
-            if scaling == Unscaled():  # of a file that is extended by nothing but the flags
-                own = {_KEYS["--yarn-orig-ctx"]: config.max_length, **own}
-            read = Fields({**own, **stated}, "the file with the flags of llama.cpp")
-            scaling = scaling_of(read, facts, tensors, config.rotary_dim or config.head_dim, base)
-        longest, declared, is_other = context or config.max_length, config.max_length, scaling != config.scaling
+    changed = dict(keys.values)
+    if stated:
+        if any(isinstance(each.scaling, LongRoPE) for each in file.configs.values()):
+            raise ConfigError(f"No flag removes 'longrope' of the file. Leave out {', '.join(flags)}.")
+        if all(each.scaling == Unscaled() for each in file.configs.values()):  # extended by nothing but the flags
+            changed.setdefault(_KEYS["--yarn-orig-ctx"], keys.whole("context_length"))
+        changed |= stated
+    if (base := flags.get("--rope-freq-base")) is not None:
+        changed["rope.freq_base"] = base
+        if facts.sliding is not None and facts.sliding.reads_base and facts.sliding.base is None:
+            changed.setdefault("rope.freq_base_swa", keys.number("rope.freq_base") or USUAL_BASE)
+    changed = {f"{facts.name}.{key}": value for key, value in changed.items()}
+    parsed, context = read_gguf({**metadata, **changed}, tensors), flags.get("--ctx-size")
+    found = {}
+    for layer, config in parsed.configs.items():
+        before = file.configs.get(layer, next(iter(file.configs.values())))
+        has_own = facts.sliding is not None and layer == sliding_type(facts)  # whose scaling no flag changes
+        scaling, longest = before.scaling if has_own else config.scaling, context or before.max_length
+        is_other = scaling != before.scaling
         if isinstance(scaling, LongRoPE) and longest:
             scaling = scaling.fixed_for(longest)
-        length = length_within(scaling, longest if is_other else declared or context)
-        config = replace(config, base=base, scaling=Unscaled(), max_length=None)
+        length = length_within(scaling, longest if is_other else before.max_length or context)
         found[layer] = replace(config, scaling=scaling, max_length=length)
-    return ParsedConfig(found, layers=kinds, source="GGUF metadata and flags of llama.cpp")
+    return replace(parsed, configs=found, source="GGUF metadata and flags of llama.cpp")
 
 
 _KEYS = {
