@@ -71,10 +71,9 @@ def length_figures(table: ResultTable) -> Iterator[tuple[str, FigureData]]:
         (metric, condition, lines)
         for key, metric in table.task.metrics.items()
         for condition in dict.fromkeys(row.condition for row in table.rows)
-        if (lines := [_line(row, key) for row in table.rows if row.condition == condition and key in row.curves])
+        if (lines := dict(_line(row, key) for row in table.rows if row.condition == condition and key in row.curves))
     ]
-    for number, (metric, condition, each) in enumerate(figures):
-        lines = dict(each)
+    for number, (metric, condition, lines) in enumerate(figures):
         values = [value for line in lines.values() for of_length in line.values() for value in of_length]
         if values:
             yield (
