@@ -8,7 +8,6 @@ from locant.translation.continuous import continuous_search as continuous_search
 from locant.translation.ctranslate2 import CTranslate2Engine as CTranslate2Engine
 from locant.translation.engines import ENGINES as ENGINES
 from locant.translation.engines import Engine as Engine
-from locant.translation.engines import LoadedEngine as LoadedEngine
 from locant.translation.engines import PyTorchEngine as PyTorchEngine
 from locant.translation.engines import fastest_engine as fastest_engine
 from locant.translation.engines import load_engine as load_engine

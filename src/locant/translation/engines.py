@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -105,27 +104,6 @@ def fastest_engine(model: EncoderDecoder[Any]) -> Engine:
         return PyTorchEngine(model)
 
 
-@dataclass(frozen=True)
-class LoadedEngine:
-    """An engine with the model folder that it was loaded from.
-
-    Attributes:
-        engine: The engine.
-        folder: The model folder; where the engine keeps the weights in its own format, the model has shapes alone
-            (device ``meta``).
-        reasons: Why faster engines were passed over, in sentences.
-    """
-
-    engine: Engine
-    folder: ModelFolder
-    reasons: tuple[str, ...] = ()
-
-    @property
-    def explanation(self) -> str:
-        """The engine's name, and why it is not a faster one."""
-        return f"{self.engine.name}, because: {' '.join(self.reasons)}" if self.reasons else self.engine.name
-
-
 def load_engine(
     folder: Path | str,
     *,
@@ -133,7 +111,7 @@ def load_engine(
     device: str | torch.device = "auto",
     dtype: torch.dtype = torch.float32,
     compute_type: str | None = None,
-) -> LoadedEngine:
+) -> tuple[ModelFolder, Engine, str]:
     """Load a model folder with the engine that is asked for.
 
     Args:
@@ -143,6 +121,10 @@ def load_engine(
         device: ``auto``, ``cpu`` or ``cuda``.
         dtype: Type of the weights, of PyTorch alone.
         compute_type: For the compiled kernels ``float32``, ``bfloat16`` or ``int8``; for CTranslate2 any of its own.
+
+    Returns:
+        The model folder, whose model has shapes alone (device ``meta``) where the engine keeps the weights in its own
+        format; the engine; its name, and why it is not a faster one.
 
     Raises:
         UsageError: The engine is unknown, or a compute type is given for PyTorch, or a dtype for another engine.
@@ -160,18 +142,18 @@ def load_engine(
     chosen = choose_device(str(device))
     place = chosen if str(device) == "auto" else device
 
-    def load(engine: str) -> LoadedEngine:
+    def load(engine: str, reasons: Sequence[str] = ()) -> tuple[ModelFolder, Engine, str]:
+        made: Engine
         if engine == "ctranslate2":
             from locant.translation.ctranslate2 import CTranslate2Engine  # the last resort: not worth its import
 
             found = load_model_folder(folder, device="meta")
-            made: Engine = CTranslate2Engine(found, device=str(place), compute_type=compute_type or "default")
-            return LoadedEngine(made, found)
-        found = load_model_folder(folder, device=place, dtype=dtype)
-        compiled = engine == "compiled"
-        return LoadedEngine(
-            CompiledEngine(found.model, compute_type or "float32") if compiled else PyTorchEngine(found.model), found
-        )
+            made = CTranslate2Engine(found, device=str(place), compute_type=compute_type or "default")
+        else:
+            found = load_model_folder(folder, device=place, dtype=dtype)
+            compiled = engine == "compiled"
+            made = CompiledEngine(found.model, compute_type or "float32") if compiled else PyTorchEngine(found.model)
+        return found, made, f"{made.name}, because: {' '.join(reasons)}" if reasons else made.name
 
     if engine != "auto":
         return load(engine)
@@ -181,9 +163,9 @@ def load_engine(
     else:
         for fast in ("compiled", "ctranslate2") if compute_type in (None, *PRECISIONS) else ("ctranslate2",):
             try:
-                return replace(load(fast), reasons=tuple(reasons))
+                return load(fast, reasons)
             except (ConfigError, MissingExtraError) as error:
                 reasons.append(str(error))
     if compute_type:
         raise ConfigError(f"No engine can translate this model in {compute_type}. {' '.join(reasons)}")
-    return replace(load("pytorch"), reasons=tuple(reasons))
+    return load("pytorch", reasons)

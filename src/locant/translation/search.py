@@ -122,21 +122,13 @@ def ancestral_sampling(
     reaches its greatest length without EOS is closed as it is.
 
     Args:
-        model: The model, in evaluation mode.
-        source: Source ids ``[B, S]``, padded on the right, on the model's device.
-        source_lengths: Number of real tokens of each row, ``[B]``.
-        max_lengths: Most target tokens of each row, EOS included, ``[B]``, at least 1.
+        model: The model, like all that is not named here, as for :func:`greedy_search`.
         draws: Random numbers, even over [0, 1), float64 ``[B, >= max_lengths.max()]``: one for each token.
         temperature: What logits are divided by: below 1 the probable tokens become more probable.
         top_k: How many tokens may be drawn at each step; ``None`` for all.
-        alpha: Exponent of the length penalty, for the score only.
-        prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypothesis.
 
     Returns:
         A hypothesis for each row, with the log-probability that the model itself gives it, without temperature.
-
-    Raises:
-        LocantError: The model's output is not a number.
     """
 
     def choose(state: SearchState, last: Tensor, rows: Array, step: int) -> tuple[Tensor, Tensor]:
@@ -215,20 +207,13 @@ def beam_search(
     greatest length.
 
     Args:
-        model: The model, in evaluation mode.
-        source: Source ids ``[B, S]``, padded on the right, on the model's device.
-        source_lengths: Number of real tokens of each row, ``[B]``.
-        max_lengths: Most target tokens of each row, EOS included, ``[B]``, at least 1.
+        model: The model, like all that is not named here, as for :func:`greedy_search`.
         beam: Hypotheses kept, at least 1.
         alpha: Exponent of the length penalty, not negative.
         n_best: Hypotheses returned for each row, at most ``beam``.
-        prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypotheses.
 
     Returns:
         For each row its hypotheses, best score first; fewer than ``n_best`` only when no more exist.
-
-    Raises:
-        LocantError: The model's output is not a number.
     """
     device = source.device
     sentences = np.arange(len(source))

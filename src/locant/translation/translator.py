@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import Any, overload
 
 import torch
 
@@ -21,7 +21,7 @@ from locant.models.model_card import write_card
 from locant.models.model_folder import check_vocabularies, load_model_folder, save_model_folder
 from locant.text.tokenizer_pair import Prefixes, TokenizerPair
 from locant.translation.alignment import Alignment, align
-from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
+from locant.translation.engines import Engine, PyTorchEngine, load_engine
 from locant.translation.glossary import Glossary
 from locant.translation.hypotheses import Translation, joined
 from locant.translation.lines import OnLong, parts_of
@@ -112,36 +112,20 @@ class Translator:
         """
         return self.tokenizers.prefixes(self.source_language, self.target_language)
 
-    @classmethod
+    @staticmethod
     def from_pretrained(
-        cls,
         folder: Path | str,
         *,
         engine: str = "pytorch",
         device: str | torch.device = "auto",
         dtype: torch.dtype = torch.float32,
         compute_type: str | None = None,
-    ) -> Self:
+    ) -> Translator:
         """Load a model folder, a finished run, or a model on the Hub as ``hf://user/model``.
 
         Arguments and errors are those of :func:`~locant.translation.load_engine`.
         """
-        loaded = load_engine(folder, engine=engine, device=device, dtype=dtype, compute_type=compute_type)
-        return cls.with_engine(loaded)
-
-    @classmethod
-    def with_engine(cls, loaded: LoadedEngine) -> Self:
-        """Return the translator of a model folder that was loaded with its engine."""
-        found = loaded.folder
-        return cls(
-            found.model,
-            found.tokenizers,
-            found.decoding,
-            engine=loaded.engine,
-            source_language=found.source_language,
-            target_language=found.target_language,
-            origin=found.folder,
-        )
+        return load_translator(folder, engine=engine, device=device, dtype=dtype, compute_type=compute_type)[0]
 
     def save_pretrained(self, folder: Path | str) -> None:
         """Write a model folder with its card (see :mod:`locant.models.model_card`).
@@ -468,7 +452,12 @@ class Translator:
 
 
 def load_translator(
-    folder: Path | str, *, engine: str = "pytorch", device: str | torch.device = "auto", compute_type: str | None = None
+    folder: Path | str,
+    *,
+    engine: str = "pytorch",
+    device: str | torch.device = "auto",
+    dtype: torch.dtype = torch.float32,
+    compute_type: str | None = None,
 ) -> tuple[Translator, str]:
     """Load a translator and say which engine it has and why.
 
@@ -477,5 +466,14 @@ def load_translator(
     Returns:
         The translator, and the name of its engine; where that was not the first choice, with the reasons.
     """
-    loaded = load_engine(folder, engine=engine, device=device, compute_type=compute_type)
-    return Translator.with_engine(loaded), loaded.explanation
+    found, made, explanation = load_engine(folder, engine=engine, device=device, dtype=dtype, compute_type=compute_type)
+    translator = Translator(
+        found.model,
+        found.tokenizers,
+        found.decoding,
+        engine=made,
+        source_language=found.source_language,
+        target_language=found.target_language,
+        origin=found.folder,
+    )
+    return translator, explanation
