@@ -17,7 +17,6 @@ from locant.translation.hypotheses import Translation as Translation
 from locant.translation.hypotheses import length_penalty as length_penalty
 from locant.translation.search import ancestral_sampling as ancestral_sampling
 from locant.translation.search import beam_search as beam_search
-from locant.translation.search import greedy_search as greedy_search
 from locant.translation.search import search as search
 from locant.translation.translator import Translator as Translator
 from locant.translation.translator import load_translator as load_translator

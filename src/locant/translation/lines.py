@@ -202,6 +202,17 @@ def split_to_fit(text: str, fits: Callable[[str], bool], whole: WholeSpans | Non
     return split_to_fit(text[:place], fits, whole) + split_to_fit(text[place:], fits, whole)
 
 
+def require_text(texts: Iterable[str], what: str, first: int = 1) -> None:
+    """Raise DataError where a text has half of a character in it; the message has its number and ``what`` it is."""
+    for number, text in enumerate(texts, start=first):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise DataError(
+                f"{what} {number} has half of a character (a lone surrogate), which is no text. Remove it."
+            ) from None
+
+
 Part = tuple[str, list[int]]
 """A text and its token ids, at least one."""
 
@@ -232,13 +243,7 @@ def parts_of(
     Raises:
         DataError: A sentence is too long, or has half of a character in it.
     """
-    for number, sentence in enumerate(sentences, start=first):
-        try:
-            sentence.encode("utf-8")
-        except UnicodeEncodeError:
-            raise DataError(
-                f"Sentence {number} has half of a character (a lone surrogate), which is no text. Remove it."
-            ) from None
+    require_text(sentences, "Sentence", first)
     parts: list[list[Part]] = []
     for number, (sentence, source) in enumerate(zip(sentences, encode(sentences), strict=True), start=first):
         parts.append([(sentence, source)] if source else [])
