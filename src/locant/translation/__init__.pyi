@@ -2,7 +2,6 @@ from locant.kernels.translation import PRECISIONS as PRECISIONS
 from locant.kernels.translation import supports as supports
 from locant.translation.alignment import Alignment as Alignment
 from locant.translation.compiled import CompiledEngine as CompiledEngine
-from locant.translation.compiled import CompiledTransformer as CompiledTransformer
 from locant.translation.continuous import ContinuousSearch as ContinuousSearch
 from locant.translation.continuous import continuous_search as continuous_search
 from locant.translation.ctranslate2 import CTranslate2Engine as CTranslate2Engine
@@ -10,7 +9,6 @@ from locant.translation.engines import ENGINES as ENGINES
 from locant.translation.engines import Engine as Engine
 from locant.translation.engines import PyTorchEngine as PyTorchEngine
 from locant.translation.engines import fastest_engine as fastest_engine
-from locant.translation.engines import load_engine as load_engine
 from locant.translation.glossary import Glossary as Glossary
 from locant.translation.hypotheses import Hypothesis as Hypothesis
 from locant.translation.hypotheses import Translation as Translation
