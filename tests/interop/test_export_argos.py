@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import random
-import subprocess
-import sys
 import unicodedata
 import zipfile
 from pathlib import Path
@@ -208,37 +204,3 @@ def test_what_a_package_cannot_express_is_refused(joint, run, tmp_path):
     package.touch()
     with pytest.raises(CheckpointError, match="already exists"):
         export_argos(run, package)
-
-
-# Version 1.11.0 would compute in the fastest type of the machine, int8.
-ARGOS_SETTINGS = {"ARGOS_COMPUTE_TYPE": "float32", "ARGOS_INTRA_THREADS": "1"}
-ARGOS = """
-import json, sys
-from argostranslate import package, translate
-
-package.install_from_path(sys.argv[1])
-# Its model for cutting text would be fetched; the sentences here are single ones.
-translate.MiniSBDSentencizer.split_sentences = lambda self, text: [text]
-pair = translate.get_translation_from_codes("en", "de")
-print(json.dumps([pair.translate(text) for text in json.load(sys.stdin)]))
-"""
-
-
-@pytest.mark.skipif(not importlib.util.find_spec("argostranslate"), reason="argostranslate is not installed")
-@pytest.mark.parametrize("beam", [1, 4])
-def test_argos_translate_itself_gives_the_same_translations(beam, run, pairs, tmp_path):
-    export_argos(run, tmp_path / "en-de.argosmodel")
-    texts = [source for source, _ in pairs[:40]] + [text for text in SENTENCES if "☃" not in text]
-    folders = {name: str(tmp_path / name) for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")}
-    found = subprocess.run(
-        [sys.executable, "-c", ARGOS, str(tmp_path / "en-de.argosmodel")],
-        input=json.dumps(texts),
-        env={**os.environ, **folders, **ARGOS_SETTINGS, "ARGOS_BEAM_SIZE": str(beam)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    written = json.loads(found.stdout.splitlines()[-1])
-    assert written == Installed(tmp_path / "en-de.argosmodel", tmp_path / "packages").translate(texts, beam)
-    if beam == 1:
-        assert written == Translator.from_pretrained(run, device="cpu").translate(texts)

@@ -5,7 +5,6 @@ import json
 import pickle
 import random
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 import sentencepiece
@@ -13,7 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
-from small_models import build
 from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
 from locant.cli import main
@@ -23,8 +21,8 @@ from locant.interop.assembling import fold_bias
 from locant.interop.huggingface import MarianConfig as OwnConfig
 from locant.interop.huggingface import read_config
 from locant.interop.marian import read_sides
-from locant.models import DecodingSettings, load_model_folder
-from locant.text import BOS, EOS, LanguageTokens, TokenizerPair
+from locant.models import load_model_folder
+from locant.text import BOS, EOS
 from locant.translation import Translator, load_translator
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -222,13 +220,6 @@ def test_a_model_for_several_target_languages(engine, several, tmp_path, monkeyp
     assert found["fra"] != found["cmn_Hans"]
 
 
-def test_the_token_of_a_language_is_no_text(several, tmp_path):
-    import_model(tmp_path / "marian", tmp_path / "run")
-    tokenizers = Translator.from_pretrained(tmp_path / "run", device="cpu").tokenizers
-    assert tokenizers.source.token(tokenizers.languages.ids["fra"]) == ">>fra<<"
-    assert tokenizers.languages.ids["fra"] not in tokenizers.source.encode([">>fra<< kalo"])[0]
-
-
 def test_the_source_language_is_the_model_s_own_and_not_told(several, tmp_path, capsys):
     import_model(tmp_path / "marian", tmp_path / "run")
     assert load_model_folder(tmp_path / "run", device="cpu").source_language == "eng"
@@ -241,16 +232,6 @@ def test_the_source_language_is_the_model_s_own_and_not_told(several, tmp_path, 
     for source, target, named in (("fra", "fra", "'eng'"), ("eng", "french", "'fr'")):
         assert main([*translate, "--source-language", source, "--target-language", target]) == 2
         assert named in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("layout", [None, "marian"])
-def test_a_language_of_a_group_may_be_named(layout, joint):
-    languages = LanguageTokens(layout="marian", ids={"fra": 5}) if layout else None
-    tokenizers = TokenizerPair(joint.source, joint.source, languages)
-    model = build(tokenizers, encoder_layers=1, decoder_layers=1)
-    translator = Translator(model, tokenizers, DecodingSettings(), source_language="ROMANCE", target_language="fra")
-    translator.choose_languages("pt-BR", None)
-    assert (translator.source_language, translator.target_language) == ("pt-BR", "fra")
 
 
 def test_a_group_leaves_as_marian_again(several, tmp_path):
@@ -287,47 +268,9 @@ def test_code_in_a_pickle_is_not_run(tokenizer_files, tmp_path):
     code = Code()
     code.path = str(tmp_path / "executed")
     (tmp_path / "marian" / "pytorch_model.bin").write_bytes(pickle.dumps(code, protocol=2))
-    with pytest.raises(CheckpointError, match="damaged, or hold more than tensors"):
+    with pytest.raises(CheckpointError, match="damaged, or more than tensors"):
         import_model(tmp_path / "marian", tmp_path / "run")
     assert not (tmp_path / "executed").exists()
-
-
-def test_numbers_that_a_pickle_does_not_hold_are_refused(tmp_path, tokenizer_files):
-    folder = tmp_path / "marian"
-    marian_folder(folder, tokenizer_files)
-    weights = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    path = folder / "pytorch_model.bin"
-    name = "model.encoder.layers.0.fc1.bias"
-    for wrong in (torch.zeros(1).expand(10**11), torch.zeros(10**4).as_strided((10**4, 10**4), (0, 1))):
-        torch.save(weights | {name: wrong}, path)
-        with pytest.raises(CheckpointError, match="which the file does not hold"):
-            import_model(folder, tmp_path / "run")
-    shared = torch.zeros(10**4)
-    torch.save(weights | {f"tensor{number}": shared for number in range(9000)}, path)
-    with pytest.raises(CheckpointError, match="which the file does not hold"):
-        import_model(folder, tmp_path / "run")
-    torch.save(weights | {name: torch.eye(4).to_sparse()}, path)
-    with pytest.raises(CheckpointError, match=r"not tensors by name|damaged"):
-        import_model(folder, tmp_path / "run")
-    torch.save(weights, path)
-    with ZipFile(path) as archive, ZipFile(tmp_path / "packed", "w", ZIP_DEFLATED) as packed:
-        for part in archive.infolist():
-            packed.writestr(part.filename, archive.read(part))
-    path.write_bytes((tmp_path / "packed").read_bytes())
-    with pytest.raises(CheckpointError, match="are compressed"):
-        import_model(folder, tmp_path / "run")
-
-
-def test_search_settings_of_a_model_have_limits(tmp_path, tokenizer_files):
-    folder = tmp_path / "marian"
-    marian_folder(folder, tokenizer_files)
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": 10**12}))
-    (folder / "generation_config.json").write_text('{"num_beams": 1000000000}')
-    import_model(folder, tmp_path / "run")
-    decoding = load_model_folder(tmp_path / "run", device="cpu").decoding
-    assert (decoding.beam, decoding.max_source_length) == (1000, 100_000)
 
 
 def test_a_pickle_is_read_by_a_torch_that_reads_it_safely_alone(tmp_path, tokenizer_files, monkeypatch):

@@ -165,23 +165,6 @@ def test_the_command_line_takes_languages(imported, capsys):
     assert found == translator.translate(["kalo mir", "ka"])
 
 
-@pytest.mark.parametrize(
-    ("engine", "named"), [("compiled", "compiled kernels, float32"), ("ctranslate2", "CTranslate2, float32")]
-)
-def test_evaluation_takes_engines_and_languages(engine, named, imported, tmp_path, capsys, monkeypatch):
-    if engine == "ctranslate2":
-        monkeypatch.setattr("locant.translation.ctranslate2.cache_folder", lambda: tmp_path / "cache")
-    (tmp_path / "en").write_text("kalo mir\nka\n")
-    (tmp_path / "fr").write_text("rim olak\nak\n")
-    languages = ["--source-language", "en", "--target-language", "fr", "--engine", engine, "--beam", "1"]
-    files = ["--source", str(tmp_path / "en"), "--target", str(tmp_path / "fr"), "--save", str(tmp_path / "out")]
-    assert main(["evaluate", str(imported), *languages, *files]) == 0
-    assert f"beam 1, {named}" in capsys.readouterr().out
-    translator = Translator.from_pretrained(imported, device="cpu")
-    translator.choose_languages("en", "fr")
-    assert (tmp_path / "out").read_text().splitlines() == translator.translate(["kalo mir", "ka"], beam=1)
-
-
 def test_a_model_for_one_pair_takes_no_languages_but_its_own(joint, trained, tmp_path, capsys):
     known = Translator(trained, joint, source_language="en", target_language="de")
     known.choose_languages("eng_Latn", "DE")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,50 +12,11 @@ from tiny_models import tiny_model, tiny_tokenizers
 from with_kernels import needs_compiler
 
 from locant.errors import CheckpointError, ConfigError
-from locant.kernels.library import Library
-from locant.models import DecodingSettings, SamplingSettings
-from locant.text import BOS, EOS, LanguageTokens, TokenizerPair
-from locant.translation import CompiledEngine, CompiledTransformer, Translator
+from locant.models import DecodingSettings
+from locant.text import LanguageTokens, TokenizerPair
+from locant.translation import CompiledEngine, Translator
 
 VOCABULARY = 40
-
-
-@needs_compiler
-@pytest.mark.parametrize("token", [-1, VOCABULARY, 2**40, 2**63, -(2**63) - 1, 10**30])
-@pytest.mark.parametrize("settings", [DecodingSettings(beam=2), DecodingSettings(sampling=SamplingSettings())])
-def test_tokens_of_a_translation_outside_the_vocabulary(settings: DecodingSettings, token: int) -> None:
-    engine = CompiledEngine(tiny_model(VOCABULARY, seed=1))
-    with pytest.raises(ConfigError, match=rf"Token {token} is outside the source vocabulary of 40 tokens"):
-        list(engine.translate([[5, 6, EOS], [5, token, EOS]], [3, 3], [BOS], settings))
-    with pytest.raises(ConfigError, match=rf"Token {token} is outside the target vocabulary of 40 tokens"):
-        list(engine.translate([[5, 6, EOS]], [3], [BOS, token], settings))
-
-
-@needs_compiler
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_child_of_fork_waits_for_none_of_its_parent_s_threads() -> None:
-    """A table of positions is growing, and the library is loading, in another thread when the process is forked."""
-    model, library = CompiledTransformer(tiny_model(VOCABULARY, seed=1)), Library()
-    held, done = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with model._growing, library._lock:
-            held.set()
-            done.wait()
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    held.wait()
-    child = os.fork()
-    if not child:
-        free = [lock.acquire(timeout=5) for lock in (model._growing, library._lock)]
-        os._exit(0 if all(free) else 1)
-    _, status = os.waitpid(child, 0)
-    assert model._growing.locked(), "the parent's thread has it still"
-    done.set()
-    holder.join()
-    assert os.waitstatus_to_exitcode(status) == 0
 
 
 @needs_compiler
@@ -65,7 +24,7 @@ def test_weights_of_other_shapes() -> None:
     model = tiny_model(VOCABULARY, seed=1)
     model.output.weight = torch.nn.Parameter(model.output.weight[:-1])
     with pytest.raises(ConfigError, match="weights of the shapes that the model's configuration says"):
-        CompiledTransformer(model)
+        CompiledEngine(model)
 
 
 @pytest.mark.parametrize("index", [VOCABULARY, 8003, 2**40, -1])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from locant.models import Transformer
 from locant.text import BOS, EOS, PAD, UNK
-from locant.translation import Hypothesis, beam_search, greedy_search, length_penalty
+from locant.translation import Hypothesis, beam_search
 
 VOCABULARY = 6
 WORDS = [UNK, 4, 5]
@@ -66,10 +66,10 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(seed: int, alpha: float)
 
 
 @pytest.mark.parametrize("sharpness", [1.0, 6.0])
-def test_greedy_takes_the_argmax_of_full_forward_passes(sharpness: float) -> None:
+def test_a_beam_of_one_takes_the_argmax_of_full_forward_passes(sharpness: float) -> None:
     model = tiny_model(11, seed=5, sharpness=sharpness)
     source, lengths, limits = random_batch(12, 11, seed=1)
-    for row, found in enumerate(greedy_search(model, source, lengths, limits)):
+    for row, (found,) in enumerate(beam_search(model, source, lengths, limits, beam=1)):
         tokens: list[int] = []
         total = 0.0
         while len(tokens) < limits[row] and EOS not in tokens:
@@ -85,16 +85,6 @@ def test_greedy_takes_the_argmax_of_full_forward_passes(sharpness: float) -> Non
         assert found.score == pytest.approx(total / ((5 + len(tokens)) / 6) ** 0.6, rel=1e-5, abs=1e-5)
 
 
-@settings(max_examples=12, deadline=None)
-@given(seed=st.integers(0, 10_000), rows=st.integers(1, 9), sharpness=st.sampled_from([0.5, 3.0, 8.0]))
-def test_beam_of_one_is_greedy(seed: int, rows: int, sharpness: float) -> None:
-    model = tiny_model(30, seed, sharpness)
-    source, lengths, limits = random_batch(rows, 30, seed)
-    greedy = greedy_search(model, source, lengths, limits, alpha=0.9)
-    beam = beam_search(model, source, lengths, limits, beam=1, alpha=0.9)
-    assert [[hypothesis] for hypothesis in greedy] == beam
-
-
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10_000), beam=st.integers(1, 5), sharpness=st.sampled_from([1.0, 5.0]))
 def test_a_sentence_is_translated_the_same_alone_and_in_any_batch(seed: int, beam: int, sharpness: float) -> None:
@@ -104,7 +94,6 @@ def test_a_sentence_is_translated_the_same_alone_and_in_any_batch(seed: int, bea
     together = beam_search(model, source, lengths, limits, beam=beam, n_best=beam)
     order = torch.randperm(8, generator=torch.Generator().manual_seed(seed))
     shuffled = beam_search(model, source[order], lengths[order], limits[order], beam=beam, n_best=beam)
-    greedy = greedy_search(model, source, lengths, limits)
     for place, row in enumerate(order[:4].tolist()):
         part = slice(row, row + 1)
         own = source[part, : lengths[row]], lengths[part], limits[part]
@@ -112,7 +101,6 @@ def test_a_sentence_is_translated_the_same_alone_and_in_any_batch(seed: int, bea
         assert len(alone) == len(together[row]) == len(shuffled[place])
         assert all(map(same, alone, together[row]))
         assert all(map(same, alone, shuffled[place]))
-        assert same(greedy_search(model, *own)[0], greedy[row])
 
 
 def test_scores_are_what_the_model_says_of_the_tokens() -> None:
@@ -138,10 +126,10 @@ def test_outputs_hold_no_marks_and_respect_the_limits() -> None:
         model.output.weight[[PAD, BOS]] = 10 * model.output.weight[4]
     source, lengths, limits = random_batch(10, 9, seed=4)
     beams = beam_search(model, source, lengths, limits, beam=3, n_best=3)
-    for row, found in enumerate([*zip(greedy_search(model, source, lengths, limits)), *beams]):
+    for limit, found in zip(limits, beams, strict=True):
         for hypothesis in found:
             assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
-            assert len(hypothesis.tokens) <= limits[row % 10]
+            assert len(hypothesis.tokens) <= limit
 
 
 class Scripted:
@@ -167,16 +155,6 @@ class ScriptedState:
         """All rows are alike."""
 
 
-@pytest.mark.parametrize(("limit", "tokens"), [(2, []), (9, [4] * 9)])
-def test_a_sentence_goes_on_while_a_longer_hypothesis_may_still_win(limit: int, tokens: list[int]) -> None:
-    """Ending at once is the more probable (0.6 to 0.4), but with alpha 1 nine tokens divide by 14/6."""
-    model = Scripted([0.6] + [1e-9] * 8)
-    batch = torch.tensor([[4]]), torch.tensor([1]), torch.tensor([limit])
-    ((found,),) = beam_search(model, *batch, beam=2, alpha=1.0)
-    assert found.tokens == tokens
-    assert found.score == pytest.approx(math.log(0.4) / (14 / 6) if tokens else math.log(0.6))
-
-
 def test_a_sentence_stops_when_nothing_can_win_any_more() -> None:
     """The script has two entries: a third step would fail."""
     model = Scripted([0.1, 0.9])
@@ -184,10 +162,3 @@ def test_a_sentence_stops_when_nothing_can_win_any_more() -> None:
     ((found,),) = beam_search(model, *batch, beam=4, alpha=0.6)
     assert found.tokens == [4]
     assert found.log_probability == pytest.approx(2 * math.log(0.9))
-
-
-def test_length_penalty_of_the_paper() -> None:
-    assert length_penalty(1, 0.6) == 1
-    assert length_penalty(7, 1.0) == 2
-    assert length_penalty(19, 0.5) == pytest.approx(2)
-    assert length_penalty(100, 0.0) == 1

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +9,8 @@ from safetensors.torch import load_file
 from small_models import build
 from tiny_models import tiny_model
 
-from locant.errors import CheckpointError, ConfigError, DataError
-from locant.models import DecodingSettings, count_parameters, load_model_folder
+from locant.errors import ConfigError, DataError
+from locant.models import DecodingSettings, count_parameters
 from locant.positions import SCHEMES
 from locant.text import EOS, TokenizerPair
 from locant.translation import Translator
@@ -141,25 +140,3 @@ def test_tied_weights_are_stored_once(tokenizers: TokenizerPair, tmp_path: Path)
     stored = load_file(tmp_path / "model.safetensors")
     assert sum(tensor.numel() for tensor in stored.values()) == count_parameters(model)
     assert len(model.state_dict()) == len(stored) + 2  # The embedding has three names.
-
-
-@pytest.fixture
-def saved(translator: Translator, tmp_path: Path) -> Path:
-    translator.save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"d_ff": 48}, r"feed_forward.inner.bias' should be 48 but is 32"),
-        ({"decoder_layers": 3}, r"should be 48 but is absent|should be .* but is absent"),
-        ({"decoder_layers": 1}, r"should be absent but is"),
-    ],
-)
-def test_weights_that_do_not_fit(saved: Path, change: dict[str, int], message: str) -> None:
-    config = json.loads((saved / "config.json").read_text())
-    config["model"].update(change)
-    (saved / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=message):
-        load_model_folder(saved)

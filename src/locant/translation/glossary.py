@@ -122,9 +122,10 @@ class Glossary:
                 if end > len(text) or goes_on(text, end):
                     continue
                 term = found = text[start:end]
-                if found not in self.terms and first.isupper() and begins_sentence(text, start):
+                if found not in self.terms and first.isupper():
                     lower = first.lower() + found[1:]
-                    term = lower if _has_lower_first(lower) else found
+                    if lower in self.terms and _has_lower_first(lower) and begins_sentence(text, start):
+                        term = lower
                 if term in self.terms:
                     words = self.terms[term]
                     if words in (None, term):
