@@ -8,11 +8,12 @@ import pytest
 import torch
 from small_models import build, sentence_pairs
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers_peer import require_same
 
 from locant.errors import ConfigError
 from locant.interop import export_huggingface, import_model
 from locant.models import DecodingSettings
-from locant.text import EOS, TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.text import TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.translation import Translator
 
 SENTENCES = ["kalo mir", "Tenbu shi gra no", "üm", "ka ka ka ka ka ka ka ka", "☃ zap"]
@@ -56,29 +57,9 @@ def test_logits_ids_and_greedy_translations_are_equal(languages, tokenizer, chan
     other = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "m2m").eval()
     theirs = AutoTokenizer.from_pretrained(tmp_path / "m2m", src_lang=source)
     assert (type(other).__name__, type(theirs).__name__) == ("M2M100ForConditionalGeneration", "M2M100Tokenizer")
-    batch = theirs(SENTENCES, return_tensors="pt", padding=True)
     vocab = theirs.get_vocab() | {f"__{code}__": theirs.get_lang_id(code) for code in languages}
     rows = torch.tensor([vocab[tokenizers.source.token(index)] for index in range(tokenizers.source.vocab_size)])
-    prefix = tokenizers.prefixes(source, target)
-    own = [[*prefix.source, *ids, EOS] for ids in tokenizers.source.encode(SENTENCES)]
-    assert [rows[ids].tolist() for ids in own] == theirs(SENTENCES)["input_ids"]
-
-    lengths = batch["attention_mask"].sum(1)
-    written = torch.randint(4, len(rows), (len(SENTENCES), 9))
-    written[:, :2] = torch.tensor(prefix.target)
-    padded = torch.zeros_like(batch["input_ids"])
-    for row, ids in zip(padded, own, strict=True):
-        row[: len(ids)] = torch.tensor(ids)
-    with torch.no_grad():
-        expected = other(**batch, decoder_input_ids=rows[written]).logits[..., rows]
-        found = translator.model(padded, lengths, written)
-    assert (found - expected).abs().max() < 1e-4
-    assert expected.std() > 0.1
-
-    language = theirs.get_lang_id(target)
-    generated = other.generate(**batch, forced_bos_token_id=language, max_length=None, max_new_tokens=21)
-    translations = theirs.batch_decode(generated, skip_special_tokens=True)
-    assert [text.strip() for text in translator.translate(SENTENCES)] == [text.strip() for text in translations]
+    require_same(translator, other, theirs, rows, SENTENCES, forced_bos_token_id=theirs.get_lang_id(target))
 
 
 def test_it_can_be_imported_again(tmp_path):

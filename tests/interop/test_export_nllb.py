@@ -13,16 +13,16 @@ from test_finetuned_export import fine_tuned
 from test_import_m2m100 import m2m100_folder
 from test_multilingual import nllb_files
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers_peer import STEPS, require_same
 
 from locant.errors import ConfigError
 from locant.interop import export_huggingface, import_model
 from locant.models import DecodingSettings
-from locant.text import EOS, TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.text import TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.translation import Translator
 
 PAIR = ("eng_Latn", "fra_Latn")
 SENTENCES = ["kalo mir", "ka", "tenbu shi grano üm", "lo lo lo quidy", "zap mir kalo ☃"]
-STEPS = 9
 
 
 def nllb_folder(folder: Path, pairs: list[tuple[str, str]]) -> None:
@@ -61,33 +61,10 @@ def random_texts(tokenizers: TokenizerPair, count: int) -> list[str]:
 def require_equal(translator: Translator, folder: Path) -> None:
     """The exported model has Locant's ids, logits, and greedy translations."""
     other, theirs = loaded(folder)
-    ours = translator.tokenizers
-    rows = rows_of(ours, theirs)
-    prefix = ours.prefixes(*PAIR)
-    texts = [*SENTENCES, *random_texts(ours, 300)]
-    own = [[*prefix.source, *ids, EOS] for ids in ours.source.encode(texts)]
-    assert [rows[ids].tolist() for ids in own] == theirs(texts)["input_ids"]
-
-    few = [index for index, ids in enumerate(own) if len(ids) > 2][:12]
-    batch = theirs([texts[index] for index in few], return_tensors="pt", padding=True)
-    padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(own[index]) for index in few], batch_first=True)
-    written = torch.randint(4, len(rows), (len(few), STEPS))
-    written[:, :2] = torch.tensor(prefix.target)
-    with torch.no_grad():
-        expected = other(**batch, decoder_input_ids=rows[written]).logits[..., rows]
-        found = translator.model(padded, batch["attention_mask"].sum(1), written)
-    assert (found - expected).abs().max() < 1e-4
-    assert expected.std() > 0.1
-
-    language = theirs.convert_tokens_to_ids(PAIR[1])
     translator.choose_languages(*PAIR)
-    search = {"beam": 1, "max_length_ratio": 1e-9, "max_length_extra": STEPS}
-    generated = other.generate(
-        **batch, forced_bos_token_id=language, num_beams=1, max_length=None, max_new_tokens=STEPS + 2
-    )
-    translations = [text.strip() for text in theirs.batch_decode(generated, skip_special_tokens=True)]
-    sources = [texts[index] for index in few]
-    assert [text.strip() for text in translator.translate(sources, **search)] == translations
+    texts = [text for text in [*SENTENCES, *random_texts(translator.tokenizers, 100)] if text]
+    rows = rows_of(translator.tokenizers, theirs)
+    require_same(translator, other, theirs, rows, texts, forced_bos_token_id=theirs.convert_tokens_to_ids(PAIR[1]))
 
 
 def test_an_imported_model_leaves_as_it_came(pairs, tmp_path):

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from transformers import MarianConfig, MarianMTModel, MarianTokenizer
+from transformers_peer import require_same
 
 from locant.cli import main
 from locant.errors import CheckpointError, ConfigError
@@ -22,7 +23,6 @@ from locant.interop.huggingface import MarianConfig as OwnConfig
 from locant.interop.huggingface import read_config
 from locant.interop.marian import read_sides
 from locant.models import load_model_folder
-from locant.text import BOS, EOS
 from locant.translation import Translator, load_translator
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -119,35 +119,12 @@ def test_logits_ids_and_translations_are_equal(changes, tokenizer_files, tmp_pat
     import_model(tmp_path / "marian", tmp_path / "run")
     translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
 
-    own_config = read_config(tmp_path / "marian", OwnConfig)
-    source, target, languages = read_sides(tmp_path / "marian", own_config)
+    config = read_config(tmp_path / "marian", OwnConfig)
+    source, target, languages = read_sides(tmp_path / "marian", config)
     assert languages is None
-    ids = [[*found, EOS] for found in translator.tokenizers.source.encode(SENTENCES)]
-    batch = tokenizer(SENTENCES, return_tensors="pt", padding=True)
-    assert [[source.rows[index] for index in row] for row in ids] == tokenizer(SENTENCES)["input_ids"]
-
-    lengths = batch["attention_mask"].sum(1)
-    rows = torch.zeros_like(batch["input_ids"])
-    for row, found in zip(rows, ids, strict=True):
-        row[: len(found)] = torch.tensor(found)
-    written = torch.randint(4, len(target.rows), (len(SENTENCES), 9))
-    written[:, 0] = BOS
-    marian_rows = torch.tensor(target.rows)
-    with torch.no_grad():
-        expected = other(**batch, decoder_input_ids=marian_rows[written]).logits[..., marian_rows]
-        found = translator.model(rows, lengths, written)
-    assert (found - expected).abs().max() < 1e-4
-    assert expected.std() > 0.1
-
-    search = {
-        "num_beams": 1,
-        "max_new_tokens": 20,
-        "bad_words_ids": [[own_config.pad_token_id]],
-        "forced_eos_token_id": None,
-    }
-    translations = tokenizer.batch_decode(other.generate(**batch, **search)[:, 1:], skip_special_tokens=True)
-    own = translator.translate(SENTENCES, beam=1, max_length_ratio=1e-9, max_length_extra=19)
-    assert [text.strip() for text in own] == translations  # MarianTokenizer strips.
+    rows = [torch.tensor(side.rows) for side in (source, target)]
+    search = {"bad_words_ids": [[config.pad_token_id]], "forced_eos_token_id": None}
+    require_same(translator, other, tokenizer, rows[0], SENTENCES, rows[1], **search)
 
 
 @settings(max_examples=50, deadline=None)
