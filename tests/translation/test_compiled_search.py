@@ -183,29 +183,6 @@ def test_sentences_that_come_and_go(seed: int) -> None:
     assert found == {number: in_python(engine, sentences[number]) for number in found}
 
 
-def test_what_cannot_join_leaves_the_search_as_it_was() -> None:
-    engine = int8_engine(tiny_model(VOCABULARY, 5, sharpness=2.0))
-    right = Searched([5, 6, EOS], 6, (BOS,), DecodingSettings(beam=2))
-    running = joined(CompiledSearch(engine, 2), {4: right})
-    found = running.step()
-    for wrong, message in (
-        (Searched([5, VOCABULARY], 6, (BOS,), right.settings), "outside the source vocabulary"),
-        (Searched([5], 6, (BOS, VOCABULARY), right.settings), "outside the target vocabulary"),
-        (Searched([5], 0, (BOS,), right.settings), "no translation of 0 tokens"),
-        (Searched([5], 6, (), right.settings), "prefix"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            running.begin({5: right, 6: wrong})
-        assert len(running) == 1
-    with pytest.raises(ConfigError, match="a sentence 4 already"):
-        running.begin({4: right})
-    running.remove(5)
-    while len(running):
-        found += running.step()
-    assert found == [(4, in_python(engine, right))]
-    assert running.step() == []
-
-
 def test_steps_until_a_sentence_is_finished() -> None:
     engine = int8_engine(tiny_model(VOCABULARY, 5, sharpness=2.0))
     settings = DecodingSettings(beam=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -72,20 +72,17 @@ def translate(
     seed: int,
     *,
     rows: int = 32,
-    removed: Iterable[int] = (),
 ) -> Outcomes:
-    """Add sentences at random steps, and remove some of them at random ones."""
+    """Add sentences at random steps."""
     draw = random.Random(seed)
     search = continuous_search(engine, rows=rows)
-    coming, going = list(sentences), list(removed)
+    coming = list(sentences)
     outcomes: Outcomes = {}
     while coming or search.active:
         for key in coming[: draw.choice([0, 0, 1, 2, 6])]:
             coming.remove(key)
             one = sentences[key]
             search.add(key, one.source, one.max_length, one.prefix, one.settings)
-        if going and going[0] not in coming and draw.random() < 0.3:
-            search.remove(going.pop(0))
         for key, outcome in search.step():
             assert key not in outcomes
             outcomes[key] = outcome
@@ -116,23 +113,6 @@ def test_hypotheses_are_those_of_each_sentence_alone(engine: str, seed: int) -> 
     assert outcomes.keys() == sentences.keys()
     for key, outcome in outcomes.items():
         assert_same(outcome, alone(computes, sentences[key]))
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_removing_sentences_changes_nothing_for_others(engine: str) -> None:
-    computes = engine_of(engine, tiny_model(VOCABULARY, 5, sharpness=2.0))
-    sentences = random_sentences(40, 1, max_length_extra=30)
-    outcomes = translate(computes, sentences, 1)
-    removed = list(sentences)[::3]
-    remaining = translate(computes, sentences, 1, removed=removed)
-    assert len(remaining) < 40 or engine == "pytorch"
-    assert set(sentences) - set(remaining) <= set(removed)
-    if engine != "bfloat16":
-        for key, outcome in remaining.items():
-            expected = outcomes[key]
-            assert isinstance(expected, list)
-            assert_same(outcome, expected)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -276,30 +256,6 @@ def bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine that encodes in nineteen steps."""
     monkeypatch.setattr(continuous, "INTERVAL", 0)
     return engine_of("int8", tiny_model(VOCABULARY, 5, encoder_layers=8, sharpness=2.0))
-
-
-@needs_compiler
-def test_while_a_long_sentence_is_encoded_others_go_on(bit_by_bit: Engine) -> None:
-    running, found, steps = continuous_search(bit_by_bit, rows=40), {}, 0
-    short, long, last = range(3)
-    sentences = {
-        short: Searched([5, 6, EOS], 4, (BOS, *[7] * 8), DecodingSettings(beam=2)),  # at least nine steps
-        long: Searched([*[7] * 1023, EOS], 4, (BOS,), DecodingSettings(beam=2)),
-        last: Searched([8, EOS], 4, (BOS,), DecodingSettings(beam=2)),
-    }
-    for key, sentence in sentences.items():
-        running.add(key, sentence.source, sentence.max_length, sentence.prefix, sentence.settings)
-        found |= dict(running.step())
-        if key == short:
-            for _ in range(18):
-                running.step()
-    while not found:
-        found, steps = dict(running.step()), steps + 1
-    assert list(found) == [short]
-    assert steps < 16, "the long one is not encoded yet"
-    while running.active:
-        found |= dict(running.step())
-    assert found == {key: alone(bit_by_bit, sentence) for key, sentence in sentences.items()}
 
 
 @needs_compiler

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -103,22 +102,6 @@ def test_a_sentence_is_translated_the_same_alone_and_in_any_batch(seed: int, bea
         assert all(map(same, alone, shuffled[place]))
 
 
-def test_scores_are_what_the_model_says_of_the_tokens() -> None:
-    """Caches follow the beams: each hypothesis is scored again by a full forward pass."""
-    model = tiny_model(40, seed=7, sharpness=2.0)
-    source, lengths, limits = random_batch(6, 40, seed=2)
-    for row, found in enumerate(beam_search(model, source, lengths, limits, beam=4, alpha=0.6, n_best=4)):
-        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
-        for hypothesis in found:
-            written = hypothesis.tokens if len(hypothesis.tokens) == limits[row] else [*hypothesis.tokens, EOS]
-            with torch.inference_mode():
-                target = torch.tensor([[BOS, *written[:-1]]])
-                own = source[row : row + 1, : lengths[row]]
-                table = model(own, lengths[row : row + 1], target)[0].double().log_softmax(-1)
-            total = float(table.gather(1, torch.tensor(written).unsqueeze(1)).sum())
-            assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
-
-
 def test_outputs_hold_no_marks_and_respect_the_limits() -> None:
     model = tiny_model(9, seed=1)
     with torch.no_grad():  # A model that would love to write padding and begin marks.
@@ -130,35 +113,3 @@ def test_outputs_hold_no_marks_and_respect_the_limits() -> None:
         for hypothesis in found:
             assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
             assert len(hypothesis.tokens) <= limit
-
-
-class Scripted:
-    """A model that gives EOS, after each step, a probability of the script, and token 4 the rest."""
-
-    def __init__(self, end_probabilities: list[float]) -> None:
-        self.end_probabilities = end_probabilities
-
-    def start_search(self, source: Tensor, source_lengths: Tensor) -> ScriptedState:
-        return ScriptedState(iter(self.end_probabilities))
-
-
-class ScriptedState:
-    def __init__(self, end_probabilities: Iterator[float]) -> None:
-        self.end_probabilities = end_probabilities
-
-    def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        end = next(self.end_probabilities)
-        values, columns = torch.tensor([0, 0, 0, end, 1 - end]).log().expand(len(last), 5).topk(k)
-        return values, columns
-
-    def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
-        """All rows are alike."""
-
-
-def test_a_sentence_stops_when_nothing_can_win_any_more() -> None:
-    """The script has two entries: a third step would fail."""
-    model = Scripted([0.1, 0.9])
-    batch = torch.tensor([[4]]), torch.tensor([1]), torch.tensor([9])
-    ((found,),) = beam_search(model, *batch, beam=4, alpha=0.6)
-    assert found.tokens == [4]
-    assert found.log_probability == pytest.approx(2 * math.log(0.9))

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import functools
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -39,29 +35,6 @@ def test_threads_follow_what_the_system_grants(monkeypatch: pytest.MonkeyPatch) 
     assert useful_threads(8) == 1
     monkeypatch.setattr("locant.runtime._FIXED", True)
     assert useful_threads(8) == 8, "the user has said how many there are"
-
-
-@needs_compiler
-@pytest.mark.skipif(len(getattr(os, "sched_getaffinity", lambda _: [0])(0)) < 2, reason="needs two cores")
-def test_an_engine_follows_its_cores() -> None:
-    code = (
-        "import os, time, torch\n"
-        "from tiny_models import tiny_model\n"
-        "from locant.translation import CompiledEngine\n"
-        "cores = os.sched_getaffinity(0)\n"
-        "torch.set_num_threads(len(cores))\n"
-        "model = CompiledEngine(tiny_model(40))\n"
-        "found = [model.threads]\n"
-        "for given in ({min(cores)}, cores):\n"
-        "    os.sched_setaffinity(0, given)\n"
-        "    time.sleep(2.1)\n"
-        "    found.append(model.threads)\n"
-        "assert found == [len(cores), 1, len(cores)], found\n"
-    )
-    support = str(Path(__file__).parents[1] / "support")
-    inherited = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    path = os.pathsep.join([support, *filter(None, [inherited.get("PYTHONPATH")])])
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env={**inherited, "PYTHONPATH": path})
 
 
 def test_results_come_while_an_earlier_piece_still_runs() -> None:

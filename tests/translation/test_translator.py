@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from small_models import build
 from tiny_models import tiny_model
 
 from locant.errors import ConfigError, DataError
-from locant.models import DecodingSettings, count_parameters
+from locant.models import DecodingSettings
 from locant.positions import SCHEMES
 from locant.text import EOS, TokenizerPair
 from locant.translation import Translator
@@ -132,11 +131,3 @@ def test_round_trip_through_a_folder(tokenizers: TokenizerPair, tmp_path: Path, 
     assert state.keys() == expected.keys()
     assert all(torch.equal(state[name], expected[name]) for name in state)
     assert (loaded.model.output.weight is loaded.model.target_embedding.weight) == tie
-
-
-def test_tied_weights_are_stored_once(tokenizers: TokenizerPair, tmp_path: Path) -> None:
-    model = tiny_model(tokenizers.source.vocab_size, tie_output=True)
-    Translator(model, tokenizers).save_pretrained(tmp_path)
-    stored = load_file(tmp_path / "model.safetensors")
-    assert sum(tensor.numel() for tensor in stored.values()) == count_parameters(model)
-    assert len(model.state_dict()) == len(stored) + 2  # The embedding has three names.
