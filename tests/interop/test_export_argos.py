@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -15,9 +13,8 @@ from small_models import build
 
 from locant.errors import CheckpointError, ConfigError
 from locant.interop import export_argos, export_ctranslate2
-from locant.interop.sentencepiece_models import normalizing_model
 from locant.models import DecodingSettings
-from locant.text import LanguageTokens, TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.text import LanguageTokens, TokenizerPair
 from locant.translation import Translator
 
 SENTENCES = ["kalo mir", "tenbu shi gra no", "  zap\t\u00a0ka ", "u\u0308m ☃ ka", "ka ka ka ka ka ka ka ka"]
@@ -119,42 +116,6 @@ def test_separate_vocabularies(separate, tmp_path):
     known = [row for row, result in enumerate(written) if unknown not in result.hypotheses[0]]
     assert known
     assert [found[row] for row in known] == [expected[row] for row in known]
-
-
-@pytest.mark.slow
-def test_text_comes_to_lower_case_inside(pairs, tmp_path):
-    tokenizers = train_tokenizers(pairs, TokenizerSettings(vocab_size=80, lowercase=True))
-    Translator(build(tokenizers), tokenizers, **LANGUAGES).save_pretrained(tmp_path / "run")
-    notes = export_argos(tmp_path / "run", tmp_path / "en-de.argosmodel", quantization="int8")
-    package = Installed(tmp_path / "en-de.argosmodel", tmp_path / "packages")
-    assert package.pieces.encode("KALO U\u0308M Mir", out_type=str) == tokenizers.source.tokens("KALO U\u0308M Mir")
-    assert any("lower case" in note for note in notes)
-    assert any("int8" in note for note in notes)
-
-
-COMPOSED = [
-    chr(code) for code in range(0xC0, 0xD7A4, 7) if unicodedata.normalize("NFC", c := chr(code)) == c and c.isalpha()
-]
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["cased", "lower case"])
-def normalizing(request):
-    """A tokenizer that shows other characters byte by byte, and its model with rules."""
-    pairs = [("ka åö ▁ a", "ka lo")] * 9
-    settings = TokenizerSettings(vocab_size=268, lowercase=request.param, byte_fallback=True, algorithm="bpe")
-    tokenizer = train_tokenizers(pairs, settings).source
-    return tokenizer, sentencepiece.SentencePieceProcessor(model_proto=normalizing_model(tokenizer))
-
-
-@pytest.mark.sampled(1)
-def test_rules_in_the_model_give_the_tokens_of_locant(normalizing):
-    tokenizer, pieces = normalizing
-    draw = random.Random(1)
-    spellings = [*COMPOSED, *(unicodedata.normalize("NFD", letter) for letter in COMPOSED)]
-    others = ["a", "ka", " ", "\t", "\u3000", "\u212b", "▁"]
-    for _ in range(300):
-        text = "".join(draw.choice(draw.choice([spellings, others])) for _ in range(draw.randint(0, 12)))
-        assert pieces.encode(text, out_type=str) == tokenizer.tokens(text), repr(text)
 
 
 def test_what_cuts_sentences_is_put_into_the_package(run, tmp_path):

@@ -1,6 +1,7 @@
 """Exported folders, loaded by plain ``transformers``."""
 
 import functools
+import unicodedata
 
 import pytest
 import torch
@@ -75,17 +76,24 @@ def test_a_model_that_is_told_its_target_language(tmp_path):
     assert tokenizers.target.decode(written) == translator.translate(SENTENCES)
 
 
+COMPOSED = [
+    chr(code) for code in range(0xC0, 0xD7A4, 7) if unicodedata.normalize("NFC", c := chr(code)) == c and c.isalpha()
+]
+PARTS = [*COMPOSED, *(unicodedata.normalize("NFD", letter) for letter in COMPOSED)]
+OTHERS = ["a", "ka", " ", "\t", "\u3000", "\u212b", "▁", "☃", "</s>", "<unk>", "<0x41>"]
+
+
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(text=st.lists(st.sampled_from([*"abkalo ▁é\u0301Å☃你\u3000\t", "</s>", "<unk>"]), max_size=20).map("".join))
-def test_ids_of_any_text(algorithm, lowercase, text, pairs, tmp_path_factory):
-    own, other = _tokenizers(algorithm, lowercase, tmp_path_factory)
+@given(text=st.lists(st.sampled_from(PARTS) | st.sampled_from(OTHERS), max_size=12).map("".join))
+def test_ids_of_any_text(algorithm, lowercase, text, tmp_path_factory):
+    own, other = exported_tokenizer(algorithm, lowercase, tmp_path_factory)
     assert other(text)["input_ids"] == [*own.encode([text])[0], EOS]
 
 
 @functools.cache
-def _tokenizers(algorithm, lowercase, tmp_path_factory):
+def exported_tokenizer(algorithm, lowercase, tmp_path_factory):
     """A tokenizer that shows other characters byte by byte, and the one that is exported."""
     pairs, root = [("ka åö ▁ a", "ka lo")] * 9, tmp_path_factory.mktemp("ids")
     options = TokenizerSettings(vocab_size=280, lowercase=lowercase, byte_fallback=True, algorithm=algorithm)

@@ -3,12 +3,11 @@
 import json
 
 import pytest
-import sentencepiece
 import torch
 from small_models import hypotheses, padded
 from test_export_onnx import check_logits, run_example
 from test_import_marian import files_of, group_folder
-from test_multilingual import SENTENCES, m2m100_files, nllb_files, seldom_ending
+from test_multilingual import SENTENCES, m2m100_files, seldom_ending
 
 from locant.interop import export_onnx, import_model
 from locant.interop.onnx_example import OnnxTranslator
@@ -18,18 +17,12 @@ from locant.translation import Translator
 
 pytestmark = pytest.mark.slow
 
-M2M100_ROWS, NLLB_ROWS = 169, 80  # more than their tokenizers have
-NLLB_LANGUAGES = ("eng_Latn", "fra_Latn"), ("fra_Latn", "zho_Hans")
+M2M100_ROWS = 169  # more than its tokenizer has
 
 
 def m2m100(folder, pairs) -> None:
     m2m100_files(folder, pairs, joint=False)
     seldom_ending(folder, M2M100_ROWS, end=2.2, encoder_layers=1, decoder_layers=1)
-
-
-def nllb(folder, pairs) -> None:
-    nllb_files(folder, pairs)
-    seldom_ending(folder, NLLB_ROWS, end=2.2, encoder_layers=1, decoder_layers=1)
 
 
 def marian_with_a_bias(folder, pairs) -> None:
@@ -92,7 +85,8 @@ def test_ids_and_texts_are_those_of_locant(exported):
     assert len({len(text) for text in texts[0]}) > 1
 
 
-def check_config(folder, translator, choices) -> None:
+def test_config_says_where_the_languages_stand(exported):
+    translator, folder, choices = exported
     config = json.loads((folder / "config.json").read_text())
     ids = config["language_ids"]
     assert ids == translator.tokenizers.languages.ids
@@ -102,28 +96,6 @@ def check_config(folder, translator, choices) -> None:
         named = {"source": source, "target": target}
         before, after = ([ids[named[side]] for side in config[f"{side}_prefix"]] for side in ("source", "target"))
         assert translator.prefixes == (before, [config["decoder_start_token_id"], *after])
-
-
-def test_config_says_where_the_languages_stand(exported):
-    translator, folder, choices = exported
-    check_config(folder, translator, choices)
-
-
-def test_the_tokenizer_and_the_languages_of_nllb(pairs, tmp_path, monkeypatch):
-    """The graphs are those of M2M-100; they are not written again."""
-    nllb(tmp_path / "other", pairs)
-    import_model(tmp_path / "other", tmp_path / "run")
-    monkeypatch.setattr("locant.interop.onnx_export._write", lambda *_: None)
-    notes = export_onnx(tmp_path / "run", tmp_path / "onnx")
-    assert "--source-language CODE --target-language CODE" in notes[0]
-    translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
-    check_config(tmp_path / "onnx", translator, NLLB_LANGUAGES)
-    for side in ("source", "target"):
-        own = getattr(translator.tokenizers, side)
-        other = sentencepiece.SentencePieceProcessor(model_proto=(tmp_path / "onnx" / f"{side}.spm").read_bytes())
-        ids = own.encode(SENTENCES)
-        assert [other.encode(own.normalize(text)) for text in SENTENCES] == ids
-        assert [other.decode(row) for row in ids] == own.decode(ids)
 
 
 def test_codes_are_known_in_any_form(exported):

@@ -57,16 +57,11 @@ def import_model(folder: Path | str, run: Path | str) -> list[str]:
     if not folder.is_dir():
         raise CheckpointError(f"There is no folder {folder}.")
     path = folder / "config.json"
-    kind, known = _Named.read(path).model_type, ", ".join(_KINDS)
-    if kind is None:
-        raise ConfigError(
-            f"{path} names no model_type, as Hugging Face's format does; an export for CTranslate2 is no model to "
-            f"start from. Known: {known}."
-        )
+    kind = _Named.read(path).model_type
     if kind not in _KINDS:
         raise ConfigError(
-            f"{path} describes a model of type {kind!r}, which cannot be imported.{nearest(kind, _KINDS)} Known: "
-            f"{known}."
+            f"{path} describes a model of type {kind!r}, which cannot be imported.{nearest(kind or '', _KINDS)} Known: "
+            f"{', '.join(_KINDS)}."
         )
     config = read_config(folder, _KINDS[kind])
     parts = read_parts(folder, config)

@@ -176,12 +176,6 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
     assert languages is not None
     model = require_transformer(found.model, "Export to Hugging Face's M2M-100")
     config, tokenizer = model.config, found.tokenizers.source
-    if languages.layout != "fairseq":
-        raise ConfigError(
-            "A model for several languages whose layout of language tokens is 'marian' cannot be exported to Hugging "
-            "Face: M2M-100 has the layout 'fairseq'. Train with corpus.layout=fairseq, or export it to ctranslate2 or "
-            "onnx."
-        )
     sinusoids = [{"dialect": "tensor2tensor", "start": 2}]  # after the row of padding, which is 1
     require_same(M2M100Config, model, sinusoids, "'model.position_options={dialect: tensor2tensor, start: 2}'")
     if not found.tokenizers.joint:
@@ -203,8 +197,7 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
     order = [BOS, PAD, EOS, UNK, *(index for index in range(tokenizer.vocab_size) if index not in behind)]
     rows = [*order, *map(languages.ids.get, listed)]
     unused = [row for row, index in enumerate(rows) if index is None]
-    special = {name: order.index(index) for name, index in (("pad", PAD), ("bos", BOS), ("eos", EOS))}
-    special["decoder_start"] = special["eos"]
+    special = {"bos": 0, "pad": 1, "eos": 2, "decoder_start": 2}
     about = {
         "architectures": ["M2M100ForConditionalGeneration"],
         "vocab_size": len(rows),

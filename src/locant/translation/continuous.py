@@ -186,7 +186,6 @@ class _StepByStep(ContinuousSearch):
         self._search = CompiledSearch(engine, self._threads)
         self._beside = _Room(rows)  # with those that run
         self._joining: list[int] = []  # the keys of those of them that are not encoded yet
-        self._alone = 0  # how many of those that wait longest are to be encoded alone
 
     def remove(self, key: int) -> None:
         """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
@@ -216,17 +215,10 @@ class _StepByStep(ContinuousSearch):
         except (LocantError, MemoryError) as error:
             if not self._running:
                 raise
-            # The search is as it was. Sentences that could not join together are tried again one by one; of others the
-            # one that came last makes room.
-            if len(self._joining) > 1:
-                self._alone = len(self._joining)
-                for key in reversed(self._joining[:]):
-                    self._search.remove(key)
-                    self._waiting = {key: self._end(key), **self._waiting}
-            else:
-                key = next(reversed(self._running))
-                self.remove(key)
-                outcomes.append((key, _failure(error)))
+            # The search is as it was. The sentence that came last makes room.
+            key = next(reversed(self._running))
+            self.remove(key)
+            outcomes.append((key, _failure(error)))
         return outcomes
 
     def _end(self, key: int) -> Searched:
@@ -239,10 +231,8 @@ class _StepByStep(ContinuousSearch):
 
     def _begin(self, outcomes: list[tuple[int, Outcome]]) -> None:
         """Let sentences that wait join, as many as fit, and add to what is known of those that cannot."""
-        most = 1 if self._alone else self._rows
-        self._alone = max(0, self._alone - 1)
         for key, sentence in list(self._waiting.items()):
-            if len(self._joining) == most or not self._beside.fits(len(sentence.source), sentence.settings):
+            if not self._beside.fits(len(sentence.source), sentence.settings):
                 break
             if sentence.settings.sampling:  # which the kernels' search does not do
                 super().remove(key)
@@ -263,7 +253,16 @@ class _StepByStep(ContinuousSearch):
             self._joining.append(key)
             self._running[key] = self._waiting.pop(key)
             self._beside.put(sentence)
-        if self._joining:
+        if not self._joining:
+            return
+        try:
+            self._search.begin({key: self._running[key] for key in self._joining})
+        except (LocantError, MemoryError):
+            if len(self._joining) == 1:
+                raise
+            # One by one then: the others wait for the next steps.
+            for key in reversed(self._joining[1:]):
+                self._waiting = {key: self._end(key), **self._waiting}
             self._search.begin({key: self._running[key] for key in self._joining})
 
 
