@@ -251,3 +251,7 @@ def test_what_cannot_be_compiled_is_said() -> None:
         CompiledEngine(model_of(position="alibi", d_model=24, heads=3))
     with pytest.raises(ConfigError, match=r"Unknown precision 'int9'\. Did you mean 'int8'"):
         CompiledEngine(model_of(), "int9")
+    model = model_of()
+    model.target_embedding.weight = nn.Parameter(model.target_embedding.weight[:-1])
+    with pytest.raises(ConfigError, match="weights of the shapes that the model's configuration says"):
+        CompiledEngine(model)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -15,8 +17,8 @@ from tiny_models import tiny_model
 from with_kernels import needs_compiler
 
 from locant.models import DecodingSettings
-from locant.text import BOS, EOS
-from locant.translation import CompiledEngine, threads
+from locant.text import BOS, EOS, TokenizerPair
+from locant.translation import CompiledEngine, Translator, threads
 from locant.translation.threads import side_by_side, useful_threads
 
 
@@ -120,6 +122,24 @@ def test_sentences_of_many_groups_are_found_as_alone() -> None:
     for number in (0, 13, 69):
         (alone,) = engine.translate([sources[number]], [limits[number]], (BOS,), DecodingSettings(beam=1))
         assert [one.tokens for one in alone[1]] == [one.tokens for one in found[number]]
+
+
+@needs_compiler
+def test_sixteen_threads_on_one_translator(tokenizers: TokenizerPair) -> None:
+    """Sentences of other lengths need position tables of other lengths, none of which may take another's place."""
+    model = tiny_model(tokenizers.source.vocab_size, seed=3, sharpness=3.0, tie_output=True)
+    settings = DecodingSettings(beam=2, max_length_extra=6)
+    texts = [("ab" * 200)[: 1 + 11 * index] for index in range(16)]
+    expected = Translator(model, tokenizers, settings, engine=CompiledEngine(model)).translate(texts)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns as often as they can
+    try:
+        for _ in range(4):
+            one = Translator(model, tokenizers, settings, engine=CompiledEngine(model))
+            with ThreadPoolExecutor(16) as pool:
+                assert list(pool.map(one.translate, texts)) == expected
+    finally:
+        sys.setswitchinterval(before)
 
 
 @functools.cache

@@ -8,10 +8,10 @@ import torch
 from small_models import build
 from tiny_models import tiny_model
 
-from locant.errors import ConfigError, DataError
+from locant.errors import CheckpointError, ConfigError, DataError
 from locant.models import DecodingSettings
 from locant.positions import SCHEMES
-from locant.text import EOS, TokenizerPair
+from locant.text import EOS, LanguageTokens, TokenizerPair
 from locant.translation import Translator
 
 SENTENCES = ["alpha beta", "mu nu xi omicron kappa", "", "gamma", "zeta eta theta iota", "  ", "beta alpha", "delta mu"]
@@ -131,3 +131,11 @@ def test_round_trip_through_a_folder(tokenizers: TokenizerPair, tmp_path: Path, 
     assert state.keys() == expected.keys()
     assert all(torch.equal(state[name], expected[name]) for name in state)
     assert (loaded.model.output.weight is loaded.model.target_embedding.weight) == tie
+
+
+@pytest.mark.parametrize("index", [36, 2**40, -1])
+@pytest.mark.parametrize("layout", ["fairseq", "marian"])
+def test_language_tokens_outside_the_vocabulary(tokenizers: TokenizerPair, index: int, layout: str) -> None:
+    several = TokenizerPair(tokenizers.source, tokenizers.target, LanguageTokens(layout=layout, ids={"en": index}))
+    with pytest.raises(CheckpointError, match=f"language 'en' has the token {index}, but the model's source vocab"):
+        Translator(tiny_model(36), several)
