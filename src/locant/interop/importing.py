@@ -26,7 +26,7 @@ _KINDS: dict[str, type[MarianConfig]] = {kind.kind: kind for kind in (MarianConf
 
 
 class _Named(Foreign):
-    model_type: str | None = None
+    model_type: str = ""
 
 
 def import_model(folder: Path | str, run: Path | str) -> list[str]:
@@ -60,7 +60,7 @@ def import_model(folder: Path | str, run: Path | str) -> list[str]:
     kind = _Named.read(path).model_type
     if kind not in _KINDS:
         raise ConfigError(
-            f"{path} describes a model of type {kind!r}, which cannot be imported.{nearest(kind or '', _KINDS)} Known: "
+            f"{path} describes a model of type {kind!r}, which cannot be imported.{nearest(kind, _KINDS)} Known: "
             f"{', '.join(_KINDS)}."
         )
     config = read_config(folder, _KINDS[kind])

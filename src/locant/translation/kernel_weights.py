@@ -62,16 +62,6 @@ class PositionRotations:
     config: RotaryConfig
     most: int | None
 
-    @property
-    def rotated(self) -> int:
-        """Features of each head that are rotated."""
-        return self.table(1).shape[1]
-
-    @property
-    def interleaved(self) -> bool:
-        """Whether a pair are neighbours, and not features half of them apart."""
-        return self.config.layout == "interleaved"
-
     def table(self, count: int) -> Tensor:
         """Return the sines of the pairs at the first positions and then their cosines ``[count, rotated]``, float32."""
         return _plain(torch.cat(Rotary.from_config(self.config).sine_cosine(torch.arange(count, device="cpu")), dim=-1))
@@ -137,8 +127,8 @@ def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights
         int(gated),
         PAD,
         BOS,
-        rotation.rotated if rotation else 0,
-        int(rotation is not None and rotation.interleaved),
+        rotation.table(1).shape[1] if rotation else 0,
+        int(rotation is not None and rotation.config.layout == "interleaved"),
     )
     parts: list[tuple[bool, Any]] = [
         (module.is_norm, model.get_submodule(module.locant))
