@@ -1,11 +1,10 @@
 """Exported folders, loaded by plain ``transformers``."""
 
-import functools
 import unicodedata
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import build, sentence_pairs
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -15,6 +14,8 @@ from locant.interop import export_huggingface
 from locant.models import DecodingSettings
 from locant.text import BOS, EOS, UNK, TokenizerSettings, train_tokenizers
 from locant.translation import Translator
+
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
 MODELS = {
     "paper": (True, {}),
@@ -83,24 +84,22 @@ PARTS = [*COMPOSED, *(unicodedata.normalize("NFD", letter) for letter in COMPOSE
 OTHERS = ["a", "ka", " ", "\t", "\u3000", "\u212b", "▁", "☃", "</s>", "<unk>", "<0x41>"]
 
 
-@pytest.mark.parametrize("lowercase", [False, True])
-@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(text=st.lists(st.sampled_from(PARTS) | st.sampled_from(OTHERS), max_size=12).map("".join))
-def test_ids_of_any_text(algorithm, lowercase, text, tmp_path_factory):
-    own, other = exported_tokenizer(algorithm, lowercase, tmp_path_factory)
-    assert other(text)["input_ids"] == [*own.encode([text])[0], EOS]
-
-
-@functools.cache
-def exported_tokenizer(algorithm, lowercase, tmp_path_factory):
+@pytest.fixture(scope="module", params=[("unigram", False), ("bpe", True)], ids=str)
+def both(request, tmp_path_factory):
     """A tokenizer that shows other characters byte by byte, and the one that is exported."""
-    pairs, root = [("ka åö ▁ a", "ka lo")] * 9, tmp_path_factory.mktemp("ids")
-    options = TokenizerSettings(vocab_size=280, lowercase=lowercase, byte_fallback=True, algorithm=algorithm)
-    tokenizers = train_tokenizers(pairs, options)
+    (algorithm, lowercase), root = request.param, tmp_path_factory.mktemp("ids")
+    options = TokenizerSettings(vocab_size=268, lowercase=lowercase, byte_fallback=True, algorithm=algorithm)
+    tokenizers = train_tokenizers([("ka åö ▁ a", "ka lo")] * 9, options)
     Translator(build(tokenizers), tokenizers).save_pretrained(root / "run")
     export_huggingface(root / "run", root / "marian")
     return tokenizers.source, AutoTokenizer.from_pretrained(root / "marian")
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.lists(st.sampled_from(PARTS) | st.sampled_from(OTHERS), max_size=12).map("".join))
+def test_ids_of_any_text(both, text):
+    own, other = both
+    assert other(text)["input_ids"] == [*own.encode([text])[0], EOS]
 
 
 @pytest.mark.sampled(1)
