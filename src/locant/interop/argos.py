@@ -408,8 +408,9 @@ def _vocabulary(archive: _Package, name: str, size: int, needed: list[str]) -> d
         tokens = archive.json(f"{path}.json")
     else:
         tokens = archive.read(f"{path}.txt").decode("utf-8", "replace").removesuffix("\n").split("\n")
-    are_texts = isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)
-    rows = {token: row for row, token in enumerate(tokens)} if are_texts else {}
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        tokens = []
+    rows = {token: row for row, token in enumerate(tokens)}
     if len(tokens) != size or len(rows) != size or not rows.keys() >= {*needed}:
         raise CheckpointError(
             f"{archive.path}: {path} does not name each of the {size} rows of the embeddings once, "
