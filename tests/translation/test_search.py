@@ -12,7 +12,7 @@ from torch import Tensor
 
 from locant.models import Transformer
 from locant.text import BOS, EOS, PAD, UNK
-from locant.translation import Hypothesis, beam_search
+from locant.translation import Hypothesis, ancestral_sampling, beam_search
 
 VOCABULARY = 6
 WORDS = [UNK, 4, 5]
@@ -68,7 +68,9 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(seed: int, alpha: float)
 def test_a_beam_of_one_takes_the_argmax_of_full_forward_passes(sharpness: float) -> None:
     model = tiny_model(11, seed=5, sharpness=sharpness)
     source, lengths, limits = random_batch(12, 11, seed=1)
+    one_token = ancestral_sampling(model, source, lengths, limits, None, top_k=1)
     for row, (found,) in enumerate(beam_search(model, source, lengths, limits, beam=1)):
+        assert found == one_token[row]
         tokens: list[int] = []
         total = 0.0
         while len(tokens) < limits[row] and EOS not in tokens:

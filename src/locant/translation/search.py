@@ -70,7 +70,7 @@ def ancestral_sampling(
     source: Tensor,
     source_lengths: Tensor,
     max_lengths: Tensor,
-    draws: Array,
+    draws: Array | None,
     *,
     temperature: float = 1.0,
     top_k: int | None = None,
@@ -89,7 +89,8 @@ def ancestral_sampling(
         source: Source ids ``[B, S]``, padded on the right, on the model's device.
         source_lengths: Number of real tokens of each row, ``[B]``.
         max_lengths: Most target tokens of each row, EOS included, ``[B]``, at least 1.
-        draws: Random numbers, even over [0, 1), float64 ``[B, >= max_lengths.max()]``: one for each token.
+        draws: Random numbers, even over [0, 1), float64 ``[B, >= max_lengths.max()]``: one for each token; ``None`` if
+            ``top_k`` is 1, which is greedy search.
         temperature: What logits are divided by: below 1 the probable tokens become more probable.
         top_k: How many tokens may be drawn at each step; ``None`` for all.
         alpha: Exponent of the length penalty, for the score only.
@@ -112,18 +113,21 @@ def ancestral_sampling(
     last = np.full(len(source), prefix[-1])
     for step in range(steps):
         read = torch.from_numpy(last).to(device).unsqueeze(1)
-        gains, candidates = (state.log_probabilities(read), None) if top_k is None else state.best(read, top_k)
-        numbers = torch.from_numpy(draws[sentences, step]).to(device).unsqueeze(1)
-        reached = (gains / temperature).softmax(-1, dtype=torch.float64).cumsum(-1)
-        whole = reached[:, -1:]
-        # Below the last sum whatever the rounding, so that a token with a probability is met; tokens without one have
-        # the sum of those before them and are passed over.
-        wanted = torch.minimum(numbers * whole, whole.nextafter(torch.zeros_like(whole)))
-        picks = torch.searchsorted(reached, wanted, right=True).clamp_(max=gains.shape[1] - 1)
-        tokens = picks if candidates is None else candidates.gather(1, picks)
+        if draws is None:
+            gained, tokens = state.best(read, 1)
+        else:
+            gains, candidates = (state.log_probabilities(read), None) if top_k is None else state.best(read, top_k)
+            numbers = torch.from_numpy(draws[sentences, step]).to(device).unsqueeze(1)
+            reached = (gains / temperature).softmax(-1, dtype=torch.float64).cumsum(-1)
+            whole = reached[:, -1:]
+            # Below the last sum whatever the rounding, so that a token with a probability is met; tokens without one
+            # have the sum of those before them and are passed over.
+            wanted = torch.minimum(numbers * whole, whole.nextafter(torch.zeros_like(whole)))
+            picks = torch.searchsorted(reached, wanted, right=True).clamp_(max=gains.shape[1] - 1)
+            gained, tokens = gains.gather(1, picks), picks if candidates is None else candidates.gather(1, picks)
         last = tokens.squeeze(1).cpu().numpy()
         written[sentences, step] = np.where(done, EOS, last)
-        totals[sentences] += np.where(done, np.float32(0), gains.gather(1, picks).squeeze(1).cpu().numpy())
+        totals[sentences] += np.where(done, np.float32(0), gained.squeeze(1).cpu().numpy())
         done = done | (last == EOS) | (limits[sentences] <= step + 1)
         going = len(done) - np.count_nonzero(done)
         if not going:
@@ -178,8 +182,7 @@ def beam_search(
     device = source.device
     sentences = np.arange(len(source))
     state = _start(model, source, source_lengths, prefix)
-    if beam > 1:
-        state.select(torch.from_numpy(sentences.repeat(beam)).to(device))
+    state.select(torch.from_numpy(sentences.repeat(beam)).to(device))
     beams = _Beams(beam, n_best, alpha, max_lengths.cpu().numpy(), prefix[-1])
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     while True:
@@ -196,8 +199,7 @@ def beam_search(
                 return results
             beams.keep(~done)
             rows, sentences = rows[~done], sentences[~done]
-        if sparse or beam > 1:  # else every row stays where it is
-            state.select(torch.from_numpy(rows.ravel()).to(device), same_sources=not sparse)
+        state.select(torch.from_numpy(rows.ravel()).to(device), same_sources=not sparse)
 
 
 class _Beams:
@@ -328,6 +330,9 @@ def search(
                 prefix=prefix,
             )
             found = [samples[first : first + n_best] for first in range(0, len(samples), n_best)]
+        elif settings.beam == 1:
+            greedy = ancestral_sampling(model, source, lengths, limits, None, top_k=1, alpha=alpha, prefix=prefix)
+            found = [[hypothesis] for hypothesis in greedy]
         else:
             beam = settings.beam
             found = beam_search(model, source, lengths, limits, beam=beam, alpha=alpha, n_best=n_best, prefix=prefix)
