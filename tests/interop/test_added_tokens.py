@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from test_import_m2m100 import m2m100_folder
-from test_import_marian import files_of, marian_folder
 from test_multilingual import m2m100_files, nllb_files
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, M2M100ForConditionalGeneration, MarianTokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, M2M100ForConditionalGeneration
 
 from locant.errors import LocantError
 from locant.interop import export_huggingface, import_model
@@ -65,7 +64,6 @@ def test_words_and_languages_of_nllb_are_read(pairs, tmp_path, caplog):
     model, tokenizer = with_words(tmp_path / "nllb", pairs)
     assert model.config.vocab_size % 64 == 0
     notes = import_model(tmp_path / "nllb", tmp_path / "run")
-    assert any("ab cd" in note for note in notes)
     open_parent(FineTuningSettings(parent=str(tmp_path / "nllb")))
     assert set(notes) <= set(caplog.messages), "who starts a training from it is told the same"
     translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
@@ -88,30 +86,13 @@ def test_words_and_languages_of_nllb_are_read(pairs, tmp_path, caplog):
     assert again.translate(TEXTS, beam=1) == translator.translate(TEXTS, beam=1)
 
 
-@pytest.mark.parametrize("word", [" ы", "▁ы", "ы ", "e\u0301"])
+@pytest.mark.parametrize("word", ["▁ы", "ы "])
 def test_words_that_no_text_would_have_are_refused(word, pairs, tmp_path):
     tokenizer = nllb_files(tmp_path / "nllb", pairs)
     tokenizer.add_tokens([word])
     tokenizer.save_pretrained(tmp_path / "nllb")
     m2m100_folder(tmp_path / "nllb", vocab_size=len(tokenizer))
     with pytest.raises(LocantError, match="added"):
-        import_model(tmp_path / "nllb", tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    ("part", "rule"),
-    [
-        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]}),
-        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
-        ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}]}),
-    ],
-)
-def test_other_rules_for_text_are_refused(part, rule, pairs, tmp_path):
-    nllb_files(tmp_path / "nllb", pairs)
-    path = tmp_path / "nllb" / "tokenizer.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {part: rule}))
-    m2m100_folder(tmp_path / "nllb", vocab_size=80)
-    with pytest.raises(LocantError, match=r"tokenizer\.json"):
         import_model(tmp_path / "nllb", tmp_path / "run")
 
 
@@ -142,16 +123,3 @@ def test_tokens_that_cannot_be_told_apart_are_refused(token, pairs, tmp_path):
     m2m100_folder(tmp_path / "m2m", vocab_size=tokenizer.get_lang_id("zu") + 9)
     with pytest.raises(LocantError, match=token):
         import_model(tmp_path / "m2m", tmp_path / "run")
-
-
-def test_words_of_marian_are_refused(pairs, tmp_path):
-    files = files_of(pairs, "unigram")
-    marian_folder(tmp_path / "marian", files)
-    tokenizer = MarianTokenizer(
-        *(str(tmp_path / "marian" / name) for name in ("source.spm", "target.spm", "vocab.json"))
-    )
-    tokenizer.add_tokens(["ы"])
-    tokenizer.save_pretrained(tmp_path / "marian")
-    marian_folder(tmp_path / "marian", {"vocab.json": files["vocab.json"]}, vocab_size=len(tokenizer))
-    with pytest.raises(LocantError, match="ы"):
-        import_model(tmp_path / "marian", tmp_path / "run")

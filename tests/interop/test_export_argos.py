@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-import random
-import subprocess
-import sys
-import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -19,9 +13,8 @@ from small_models import build
 
 from locant.errors import CheckpointError, ConfigError
 from locant.interop import export_argos, export_ctranslate2
-from locant.interop.sentencepiece_models import normalizing_model
 from locant.models import DecodingSettings
-from locant.text import LanguageTokens, TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.text import LanguageTokens, TokenizerPair
 from locant.translation import Translator
 
 SENTENCES = ["kalo mir", "tenbu shi gra no", "  zap\t\u00a0ka ", "u\u0308m ☃ ka", "ka ka ka ka ka ka ka ka"]
@@ -125,42 +118,6 @@ def test_separate_vocabularies(separate, tmp_path):
     assert [found[row] for row in known] == [expected[row] for row in known]
 
 
-@pytest.mark.slow
-def test_text_comes_to_lower_case_inside(pairs, tmp_path):
-    tokenizers = train_tokenizers(pairs, TokenizerSettings(vocab_size=80, lowercase=True))
-    Translator(build(tokenizers), tokenizers, **LANGUAGES).save_pretrained(tmp_path / "run")
-    notes = export_argos(tmp_path / "run", tmp_path / "en-de.argosmodel", quantization="int8")
-    package = Installed(tmp_path / "en-de.argosmodel", tmp_path / "packages")
-    assert package.pieces.encode("KALO U\u0308M Mir", out_type=str) == tokenizers.source.tokens("KALO U\u0308M Mir")
-    assert any("lower case" in note for note in notes)
-    assert any("int8" in note for note in notes)
-
-
-COMPOSED = [
-    chr(code) for code in range(0xC0, 0xD7A4, 7) if unicodedata.normalize("NFC", c := chr(code)) == c and c.isalpha()
-]
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["cased", "lower case"])
-def normalizing(request):
-    """A tokenizer that shows other characters byte by byte, and its model with rules."""
-    pairs = [("ka åö ▁ a", "ka lo")] * 9
-    settings = TokenizerSettings(vocab_size=268, lowercase=request.param, byte_fallback=True, algorithm="bpe")
-    tokenizer = train_tokenizers(pairs, settings).source
-    return tokenizer, sentencepiece.SentencePieceProcessor(model_proto=normalizing_model(tokenizer))
-
-
-@pytest.mark.sampled(1)
-def test_rules_in_the_model_give_the_tokens_of_locant(normalizing):
-    tokenizer, pieces = normalizing
-    draw = random.Random(1)
-    spellings = [*COMPOSED, *(unicodedata.normalize("NFD", letter) for letter in COMPOSED)]
-    others = ["a", "ka", " ", "\t", "\u3000", "\u212b", "▁"]
-    for _ in range(300):
-        text = "".join(draw.choice(draw.choice([spellings, others])) for _ in range(draw.randint(0, 12)))
-        assert pieces.encode(text, out_type=str) == tokenizer.tokens(text), repr(text)
-
-
 def test_what_cuts_sentences_is_put_into_the_package(run, tmp_path):
     stanza = tmp_path / "stanza_resources"
     (stanza / "en" / "tokenize").mkdir(parents=True)
@@ -208,37 +165,3 @@ def test_what_a_package_cannot_express_is_refused(joint, run, tmp_path):
     package.touch()
     with pytest.raises(CheckpointError, match="already exists"):
         export_argos(run, package)
-
-
-# Version 1.11.0 would compute in the fastest type of the machine, int8.
-ARGOS_SETTINGS = {"ARGOS_COMPUTE_TYPE": "float32", "ARGOS_INTRA_THREADS": "1"}
-ARGOS = """
-import json, sys
-from argostranslate import package, translate
-
-package.install_from_path(sys.argv[1])
-# Its model for cutting text would be fetched; the sentences here are single ones.
-translate.MiniSBDSentencizer.split_sentences = lambda self, text: [text]
-pair = translate.get_translation_from_codes("en", "de")
-print(json.dumps([pair.translate(text) for text in json.load(sys.stdin)]))
-"""
-
-
-@pytest.mark.skipif(not importlib.util.find_spec("argostranslate"), reason="argostranslate is not installed")
-@pytest.mark.parametrize("beam", [1, 4])
-def test_argos_translate_itself_gives_the_same_translations(beam, run, pairs, tmp_path):
-    export_argos(run, tmp_path / "en-de.argosmodel")
-    texts = [source for source, _ in pairs[:40]] + [text for text in SENTENCES if "☃" not in text]
-    folders = {name: str(tmp_path / name) for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")}
-    found = subprocess.run(
-        [sys.executable, "-c", ARGOS, str(tmp_path / "en-de.argosmodel")],
-        input=json.dumps(texts),
-        env={**os.environ, **folders, **ARGOS_SETTINGS, "ARGOS_BEAM_SIZE": str(beam)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    written = json.loads(found.stdout.splitlines()[-1])
-    assert written == Installed(tmp_path / "en-de.argosmodel", tmp_path / "packages").translate(texts, beam)
-    if beam == 1:
-        assert written == Translator.from_pretrained(run, device="cpu").translate(texts)

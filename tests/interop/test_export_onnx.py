@@ -153,17 +153,6 @@ def test_the_example_translates_greedily_with_onnxruntime_alone(exported):
     assert done.stdout.splitlines() == [*translator.translate(SENTENCES), ""], done.stderr
 
 
-@pytest.mark.slow
-def test_mistakes_with_the_example_are_plain_messages(exported):
-    _, folder = exported
-    done = run_example(folder, "--target-language", "de", "kalo")
-    assert done.returncode == 2
-    assert "error: The model cannot be told its target language." in done.stderr
-    done = run_example(folder, "ka", "zap " * 1100)
-    assert (done.returncode, done.stdout.count("\n")) == (1, 1)
-    assert "error: At most 1024 tokens can be translated; got " in done.stderr
-
-
 @pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", [name for name, scheme in SCHEMES.items() if scheme.prepare is PositionScheme.prepare])
 @pytest.mark.parametrize("norm", ["post", "pre"])

@@ -3,35 +3,26 @@
 import json
 
 import pytest
-import sentencepiece
 import torch
-from small_models import build, hypotheses, padded
-from test_export_onnx import batch, check_logits, run_example
+from small_models import hypotheses, padded
+from test_export_onnx import check_logits, run_example
 from test_import_marian import files_of, group_folder
-from test_multilingual import SENTENCES, m2m100_files, nllb_files, seldom_ending
+from test_multilingual import SENTENCES, m2m100_files, seldom_ending
 
-from locant.errors import DataError
 from locant.interop import export_onnx, import_model
 from locant.interop.onnx_example import OnnxTranslator
 from locant.languages import parse_language
-from locant.models import DecodingSettings
-from locant.text import EOS, LanguageTokens, TokenizerPair
+from locant.text import EOS
 from locant.translation import Translator
 
 pytestmark = pytest.mark.slow
 
-M2M100_ROWS, NLLB_ROWS = 169, 80  # more than their tokenizers have
-NLLB_LANGUAGES = ("eng_Latn", "fra_Latn"), ("fra_Latn", "zho_Hans")
+M2M100_ROWS = 169  # more than its tokenizer has
 
 
 def m2m100(folder, pairs) -> None:
     m2m100_files(folder, pairs, joint=False)
     seldom_ending(folder, M2M100_ROWS, end=2.2, encoder_layers=1, decoder_layers=1)
-
-
-def nllb(folder, pairs) -> None:
-    nllb_files(folder, pairs)
-    seldom_ending(folder, NLLB_ROWS, end=2.2, encoder_layers=1, decoder_layers=1)
 
 
 def marian_with_a_bias(folder, pairs) -> None:
@@ -94,7 +85,8 @@ def test_ids_and_texts_are_those_of_locant(exported):
     assert len({len(text) for text in texts[0]}) > 1
 
 
-def check_config(folder, translator, choices) -> None:
+def test_config_says_where_the_languages_stand(exported):
+    translator, folder, choices = exported
     config = json.loads((folder / "config.json").read_text())
     ids = config["language_ids"]
     assert ids == translator.tokenizers.languages.ids
@@ -106,82 +98,24 @@ def check_config(folder, translator, choices) -> None:
         assert translator.prefixes == (before, [config["decoder_start_token_id"], *after])
 
 
-def test_config_says_where_the_languages_stand(exported):
-    translator, folder, choices = exported
-    check_config(folder, translator, choices)
-
-
-def test_the_tokenizer_and_the_languages_of_nllb(pairs, tmp_path, monkeypatch):
-    """The graphs are those of M2M-100; they are not written again."""
-    nllb(tmp_path / "other", pairs)
-    import_model(tmp_path / "other", tmp_path / "run")
-    monkeypatch.setattr("locant.interop.onnx_export._write", lambda *_: None)
-    notes = export_onnx(tmp_path / "run", tmp_path / "onnx")
-    assert "--source-language CODE --target-language CODE" in notes[0]
-    translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
-    check_config(tmp_path / "onnx", translator, NLLB_LANGUAGES)
-    for side in ("source", "target"):
-        own = getattr(translator.tokenizers, side)
-        other = sentencepiece.SentencePieceProcessor(model_proto=(tmp_path / "onnx" / f"{side}.spm").read_bytes())
-        ids = own.encode(SENTENCES)
-        assert [other.encode(own.normalize(text)) for text in SENTENCES] == ids
-        assert [other.decode(row) for row in ids] == own.decode(ids)
-
-
 def test_codes_are_known_in_any_form(exported):
-    translator, folder, choices = exported
+    _, folder, choices = exported
     onnx = OnnxTranslator(folder, *choices[0])
     for source, target in choices:
         onnx.choose_languages(source, target)
         expected = onnx.before_source, onnx.before_target
-        tag, own = parse_language(target).tag, source or translator.source_language
+        tag = parse_language(target).tag
         for form in (tag, tag.upper(), f"{tag}_{parse_language(target).script}"):
-            onnx.choose_languages(f"{parse_language(own).code}-Latn", form)
+            onnx.choose_languages(f"{parse_language(source).code}-Latn" if source else None, form)
             assert (onnx.before_source, onnx.before_target) == expected
 
 
 def test_wrong_languages_are_plain_messages(exported):
     _, folder, choices = exported
     (source, target), _ = choices
-    attempts = [
-        ((source, None), "must be told the target language (--target-language, target_language). Known: "),
-        ((source, f"{target}x"), f"no language '{target}x'. Known, nearest first: {target}, "),
-    ]
-    if source:
-        attempts.append(((None, target), "must be told the source language (--source-language, source_language)"))
-    else:
-        attempts.append((("deu", target), "cannot be told its source language. Leave the source language out."))
-    for languages, message in attempts:
+    attempts = [(source, None), (source, f"{target}x"), (None, target) if source else ("deu", target)]
+    for languages in attempts:
         done = run_example(folder, *options(languages), "kalo")
         assert (done.returncode, done.stdout) == (2, "")
-        assert message in done.stderr
+        assert "error: The model " in done.stderr
         assert "Traceback" not in done.stderr
-
-
-def test_known_positions_are_the_limit_and_large_weights_lie_beside_the_graphs(joint, tmp_path, monkeypatch):
-    monkeypatch.setattr("locant.interop.onnx_export._LARGEST", 20_000)
-    languages = LanguageTokens(layout="fairseq", ids={"a": 5, "b": 6})
-    tokenizers = TokenizerPair(joint.source, joint.source, languages)
-    model = build(
-        tokenizers, encoder_layers=1, decoder_layers=1, position="learned", position_options={"max_positions": 12}
-    )
-    translator = Translator(model, tokenizers, DecodingSettings(beam=1), source_language="a", target_language="b")
-    translator.save_pretrained(tmp_path / "run")
-    notes = export_onnx(tmp_path / "run", tmp_path / "onnx")
-    assert "files that end in .onnx.data" in notes[-1]
-    assert len(list(tmp_path.glob("onnx/*.onnx.data"))) == 3
-
-    source, lengths, _, target = batch(model)
-    check_logits(tmp_path / "onnx", model, source, lengths, target, (1, 2, 3))
-    onnx = OnnxTranslator(tmp_path / "onnx")  # The languages are those of the saved model.
-    ids = [joint.source.encode([" ".join(["ka"] * count)])[0][:10] for count in range(1, 11)]
-    expected = hypotheses(translator, ids, translator.settings)
-    found = [onnx.search(row) for row in ids]
-    assert found == [expected[index][0].tokens for index in range(len(ids))]
-    assert max(map(len, [*ids, *found])) == 11
-    assert len(ids[-1]) == 10
-    longer = joint.source.decode([[*ids[-1], *ids[0]]])[0]
-    with pytest.raises(DataError, match="has 11 tokens, but at most 10"):
-        translator.translate(longer)
-    with pytest.raises(ValueError, match="At most 10 tokens can be translated; got 11"):
-        onnx.translate(longer)

@@ -281,12 +281,10 @@ def in_weights(old: bytes, new: bytes) -> Any:
         (with_metadata(to_code=None), "to_code"),
         (renamed("sentencepiece.model", "bpe.model"), r"bpe\.model"),
         (with_config(add_source_bos=True), "before each source"),
-        (with_config(decoder_start_token=None), "decoder"),
         (with_config(decoder_start_token="<t>"), "<t>"),
         (with_config(layer_norm_epsilon=1e-6), "1e-06"),
         (renamed("model/model.bin", "model/weights.bin"), r"model/model\.bin"),
         (lambda e: e.update({"model/model.bin": e["model/model.bin"][:-9]}), r"model\.bin"),
-        (lambda e: e.update({"model/model.bin": e["model/model.bin"] + b"x"}), r"model\.bin"),
         (in_weights(b"TransformerSpec", b"TransformerXpec"), "TransformerXpec"),
         (in_weights(b"decoder/scale_alibi", b"decoder/scale_alixx"), "decoder/scale_alixx"),
         (in_weights(b"encoder/layer_norm/gamma", b"encoder/layer_norm/gummi"), "encoder/layer_norm/gamma"),
@@ -327,20 +325,10 @@ def test_vocabularies_of_older_packages_are_lines(opennmt, tmp_path):
     assert translators[0].translate(SENTENCES, **LIMIT) == translators[1].translate(SENTENCES, **LIMIT)
 
 
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        ([("top/metadata.json", bytes(70_000_000))], "would grow from"),
-        ([("a/metadata.json", b"{}"), ("b/metadata.json", b"{}")], "holds 2 folders"),
-        ([("readme", b"x"), ("a/b/metadata.json", b"{}")], r"holds no folders with metadata\.json"),
-    ],
-    ids=["bomb", "two folders", "no folder"],
-)
-def test_archives_of_another_kind_are_refused(entries, message, tmp_path):
+def test_a_file_that_would_grow_beyond_all_use_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.argosmodel", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in entries:
-            archive.writestr(name, content)
-    with pytest.raises(CheckpointError, match=message):
+        archive.writestr("top/metadata.json", bytes(70_000_000))
+    with pytest.raises(CheckpointError, match="would grow from"):
         import_argos(tmp_path / "x.argosmodel", tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["x.argosmodel"]
 
@@ -358,13 +346,6 @@ def test_names_and_links_that_lead_out_of_an_archive_lead_nowhere(opennmt, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["inner"]
     assert sorted(path.name for path in folder.iterdir()) == ["run", "x.argosmodel"]
     assert "link" not in [path.name for path in (folder / "run").rglob("*")]
-
-
-def test_unusual_compression_is_refused(tmp_path):
-    with zipfile.ZipFile(tmp_path / "x.argosmodel", "w", zipfile.ZIP_LZMA) as archive:
-        archive.writestr("top/metadata.json", b"{}")
-    with pytest.raises(CheckpointError, match=r"metadata\.json"):
-        import_argos(tmp_path / "x.argosmodel", tmp_path / "run")
 
 
 def test_files_that_are_no_archives_are_named(tmp_path, opennmt):

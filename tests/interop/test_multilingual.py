@@ -12,7 +12,6 @@ from small_models import hypotheses
 from test_import_m2m100 import m2m100_folder
 from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer, NllbTokenizer
 
-from locant.analysis import introspect, token_pair
 from locant.cli import main
 from locant.errors import ConfigError
 from locant.interop import import_model
@@ -156,32 +155,6 @@ def imported(pairs, tmp_path_factory) -> Path:
     return folder / "run"
 
 
-def test_the_command_line_takes_languages(imported, capsys):
-    languages = ["--source-language", "en", "--target-language", "fr"]
-    assert main(["translate", str(imported), *languages, "kalo mir", "ka"]) == 0
-    found = capsys.readouterr().out.splitlines()
-    translator = Translator.from_pretrained(imported, device="cpu")
-    translator.choose_languages("en", "fr")
-    assert found == translator.translate(["kalo mir", "ka"])
-
-
-@pytest.mark.parametrize(
-    ("engine", "named"), [("compiled", "compiled kernels, float32"), ("ctranslate2", "CTranslate2, float32")]
-)
-def test_evaluation_takes_engines_and_languages(engine, named, imported, tmp_path, capsys, monkeypatch):
-    if engine == "ctranslate2":
-        monkeypatch.setattr("locant.translation.ctranslate2.cache_folder", lambda: tmp_path / "cache")
-    (tmp_path / "en").write_text("kalo mir\nka\n")
-    (tmp_path / "fr").write_text("rim olak\nak\n")
-    languages = ["--source-language", "en", "--target-language", "fr", "--engine", engine, "--beam", "1"]
-    files = ["--source", str(tmp_path / "en"), "--target", str(tmp_path / "fr"), "--save", str(tmp_path / "out")]
-    assert main(["evaluate", str(imported), *languages, *files]) == 0
-    assert f"beam 1, {named}" in capsys.readouterr().out
-    translator = Translator.from_pretrained(imported, device="cpu")
-    translator.choose_languages("en", "fr")
-    assert (tmp_path / "out").read_text().splitlines() == translator.translate(["kalo mir", "ka"], beam=1)
-
-
 def test_a_model_for_one_pair_takes_no_languages_but_its_own(joint, trained, tmp_path, capsys):
     known = Translator(trained, joint, source_language="en", target_language="de")
     known.choose_languages("eng_Latn", "DE")
@@ -217,16 +190,6 @@ def test_the_longest_source_has_room_for_its_language(imported, tmp_path, monkey
     text = " ".join(["ka"] * 5)
     assert len(found.tokenizers.source.encode([text])[0]) == 10
     assert other.translate(text) == translator.translate(text)
-
-
-def test_attention_is_that_of_the_tokens_the_model_reads(imported):
-    translator = Translator.from_pretrained(imported, device="cpu")
-    translator.choose_languages("en", "fr")
-    pair = token_pair(translator.tokenizers, "kalo mir", "rim", translator.prefixes)
-    assert (pair.source_tokens[0], pair.source_tokens[-1]) == ("__en__", "</s>")
-    assert pair.target_tokens[:2] == ["</s>", "__fr__"]
-    weights = introspect(translator.model, pair.source, pair.target).cross_attention[0]
-    assert weights.shape[1:] == (len(pair.target), len(pair.source))
 
 
 @pytest.mark.parametrize("languages", [{}, {"source": "en"}, {"source": "english", "target": "fr"}], ids=str)

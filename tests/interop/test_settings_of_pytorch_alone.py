@@ -18,7 +18,7 @@ from locant.models import DecodingSettings, TransformerConfig, load_model_folder
 from locant.models.config import BlockOptions, LayerPattern
 from locant.text import TokenizerPair
 from locant.training.evaluation import fastest_engine
-from locant.translation import load_engine
+from locant.translation import load_translator
 
 CHANGES: dict[str, Any] = {
     "kv_heads": {"kv_heads": 1},
@@ -52,8 +52,8 @@ def test_a_setting_is_refused_by_name(changes: dict[str, Any], joint: TokenizerP
             export(folder, tmp_path / f"exported-{number}.argosmodel")
     for engine in ("compiled", "ctranslate2"):
         with pytest.raises(ConfigError, match=named):
-            load_engine(folder, engine=engine)
-    assert named in load_engine(folder, engine="auto").explanation
+            load_translator(folder, engine=engine)
+    assert named in load_translator(folder, engine="auto")[1]
     assert "PyTorch" in fastest_engine(model).name
     with pytest.raises(ConfigError, match=named):
         page_model(found)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from locant.kernels.library import LIBRARY, require_done
-from locant.translation.compiled import CompiledTransformer
+from locant.translation.compiled import CompiledEngine
 
 _ADDRESS, _COUNT, _ERROR = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
 LIBRARY.declare(
@@ -27,7 +27,7 @@ LIBRARY.declare(
 class CompiledSteps:
     """A compiled model as :func:`locant.translation.search.search` takes one."""
 
-    def __init__(self, model: CompiledTransformer) -> None:
+    def __init__(self, model: CompiledEngine) -> None:
         self.model = model
 
     def start_search(self, source: Tensor, source_lengths: Tensor) -> _State:
@@ -35,7 +35,7 @@ class CompiledSteps:
 
 
 class _State:
-    def __init__(self, model: CompiledTransformer, source: Tensor, lengths: Tensor) -> None:
+    def __init__(self, model: CompiledEngine, source: Tensor, lengths: Tensor) -> None:
         self._model, self._library = model, LIBRARY.require()
         self._batch = ctypes.c_void_p()
         require_done(self._library.locant_batch(model.handle, model.threads, ctypes.byref(self._batch)))

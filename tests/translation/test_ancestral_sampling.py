@@ -76,18 +76,6 @@ def test_the_smallest_and_the_largest_random_number_draw_a_token_that_may_be_wri
         assert all({*each.tokens} <= {*WORDS} and math.isfinite(each.log_probability) for each in found)
 
 
-def test_one_candidate_is_greedy_search() -> None:
-    model = tiny_model(12, seed=2, sharpness=3.0)
-    sources = [[4, 5, EOS], [6, 7, 8, 9, EOS], [11, EOS]]
-    limits = [6, 9, 3]
-    engine = PyTorchEngine(model)
-    greedy = dict(engine.translate(sources, limits, [BOS], DecodingSettings(beam=1)))
-    sampled = dict(engine.translate(sources, limits, [BOS], DecodingSettings(sampling=SamplingSettings(top_k=1))))
-    for index in range(3):
-        assert sampled[index][0].tokens == greedy[index][0].tokens
-        assert sampled[index][0].log_probability == pytest.approx(greedy[index][0].log_probability, abs=1e-4)
-
-
 def test_log_probabilities_are_the_model_s_own_whatever_the_temperature() -> None:
     model = tiny_model(VOCABULARY, seed=1, sharpness=2.0)
     for each in draw(model, 20, 3, temperature=0.3):

@@ -47,7 +47,7 @@ def random_sources(draw: random.Random, count: int) -> list[list[int]]:
 
 def in_python(engine: CompiledEngine, sentence: Searched) -> list[Hypothesis]:
     found = search(
-        CompiledSteps(engine.model), [sentence.source], [sentence.max_length], sentence.settings, prefix=sentence.prefix
+        CompiledSteps(engine), [sentence.source], [sentence.max_length], sentence.settings, prefix=sentence.prefix
     )
     return dict(found)[0]
 
@@ -71,7 +71,7 @@ def test_a_search_that_is_no_longer_wanted_ends(length: int, most: int, monkeypa
     """While its prefix is read, and while a long sentence is encoded."""
     monkeypatch.setattr(compiled, "INTERVAL", 0)
     engine, asked = CompiledEngine(model_with_ties(0), "float32"), []
-    running = CompiledSearch(engine.model, 1)
+    running = CompiledSearch(engine, 1)
     sentence = Searched([*[5] * length, EOS], 10_000, (BOS, *[7] * 400), DecodingSettings(beam=2))
     assert running.run({0: sentence}, lambda: not asked.append(None) and len(asked) < most) == []
     assert (len(running), len(asked)) == (1, most)
@@ -87,17 +87,17 @@ def test_encoding_that_pauses_finds_the_same(lengths: list[int], threads: int, m
     engine, draw = CompiledEngine(model, "float32"), random.Random(1)
     sources = [[*(draw.randrange(4, VOCABULARY) for _ in range(length - 1)), EOS] for length in lengths]
     sentences = {number: Searched(source, 3, (BOS,), DecodingSettings()) for number, source in enumerate(sources)}
-    at_once = rest(joined(CompiledSearch(engine.model, threads), sentences))
+    at_once = rest(joined(CompiledSearch(engine, threads), sentences))
     asked: list[None] = []
     monkeypatch.setattr(compiled, "INTERVAL", 0)
-    bit_by_bit = CompiledSearch(engine.model, threads)
+    bit_by_bit = CompiledSearch(engine, threads)
     assert dict(bit_by_bit.run(sentences, lambda: not asked.append(None))) == at_once
     assert len(asked) >= 2 * 3 + 2, "a pause after each sub-layer, and before the keys and values of each layer"
 
 
 def test_sentences_that_are_not_encoded_yet_hold_up_no_others_and_can_be_removed() -> None:
     engine = int8_engine(model_with_ties(1))
-    running = CompiledSearch(engine.model, 2)
+    running = CompiledSearch(engine, 2)
     short, long = (Searched([*[5] * length, EOS], 9, (BOS,), DecodingSettings()) for length in (3, 400))
     running.begin({0: short})
     with pytest.raises(ConfigError, match="The sentences that came before are not encoded yet"):
@@ -154,7 +154,7 @@ def test_batches(seed: int) -> None:
         limits = [draw.choice([1, 2, 7, 30]) for _ in sources]
         prefix = (BOS, 7)[: draw.randint(1, 2)]
         found = dict(engine.translate(sources, limits, prefix, settings))
-        assert found == dict(search(CompiledSteps(engine.model), sources, limits, settings, prefix=prefix))
+        assert found == dict(search(CompiledSteps(engine), sources, limits, settings, prefix=prefix))
         assert len(found) == 12
 
 
@@ -183,29 +183,6 @@ def test_sentences_that_come_and_go(seed: int) -> None:
     assert found == {number: in_python(engine, sentences[number]) for number in found}
 
 
-def test_what_cannot_join_leaves_the_search_as_it_was() -> None:
-    engine = int8_engine(tiny_model(VOCABULARY, 5, sharpness=2.0))
-    right = Searched([5, 6, EOS], 6, (BOS,), DecodingSettings(beam=2))
-    running = joined(CompiledSearch(engine.model, 2), {4: right})
-    found = running.step()
-    for wrong, message in (
-        (Searched([5, VOCABULARY], 6, (BOS,), right.settings), "outside the source vocabulary"),
-        (Searched([5], 6, (BOS, VOCABULARY), right.settings), "outside the target vocabulary"),
-        (Searched([5], 0, (BOS,), right.settings), "no translation of 0 tokens"),
-        (Searched([5], 6, (), right.settings), "prefix"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            running.begin({5: right, 6: wrong})
-        assert len(running) == 1
-    with pytest.raises(ConfigError, match="a sentence 4 already"):
-        running.begin({4: right})
-    running.remove(5)
-    while len(running):
-        found += running.step()
-    assert found == [(4, in_python(engine, right))]
-    assert running.step() == []
-
-
 def test_steps_until_a_sentence_is_finished() -> None:
     engine = int8_engine(tiny_model(VOCABULARY, 5, sharpness=2.0))
     settings = DecodingSettings(beam=2)
@@ -213,7 +190,7 @@ def test_steps_until_a_sentence_is_finished() -> None:
     sentences = {number: Searched([5, 5 + number, EOS], limit, (BOS,), settings) for number, limit in limits.items()}
 
     def searching() -> CompiledSearch:
-        return joined(CompiledSearch(engine.model, 1), sentences)
+        return joined(CompiledSearch(engine, 1), sentences)
 
     alone = {number: in_python(engine, sentence) for number, sentence in sentences.items()}
     one_by_one, found = searching(), []
@@ -235,4 +212,4 @@ def test_steps_until_a_sentence_is_finished() -> None:
     assert len(pairs) < len(ended)
     assert [outcome for outcomes in pairs for outcome in outcomes] == [one for outcomes in ended for one in outcomes]
     assert by_two.step(1000, 2) == []
-    assert dict(CompiledSearch(engine.model, 1).run(sentences)) == alone
+    assert dict(CompiledSearch(engine, 1).run(sentences)) == alone

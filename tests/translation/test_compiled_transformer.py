@@ -16,7 +16,7 @@ from locant.errors import ConfigError, LocantError
 from locant.models import DecodingSettings, SamplingSettings, Transformer, TransformerConfig
 from locant.positions import SCHEMES
 from locant.text import BOS, PAD
-from locant.translation import PRECISIONS, CompiledEngine, CompiledTransformer, supports
+from locant.translation import PRECISIONS, CompiledEngine, supports
 
 pytestmark = needs_compiler
 
@@ -59,7 +59,7 @@ def test_float32_steps_are_the_models(norm: str, feed_forward: str, rows: int) -
     position = {"relu": "learned", "silu": "none", "geglu": "rotary"}.get(feed_forward, "sinusoidal")
     model = model_of(norm=norm, feed_forward=feed_forward, position=position)
     source, lengths = random_batch(rows, 37, seed=rows)
-    steps = CompiledSteps(CompiledTransformer(model)).start_search(source, lengths)
+    steps = CompiledSteps(CompiledEngine(model)).start_search(source, lengths)
     target = torch.full((rows, 1), BOS)
     for _ in range(5):
         expected = all_log_probabilities(model, source, lengths, target)
@@ -85,7 +85,7 @@ def test_float32_steps_are_the_models(norm: str, feed_forward: str, rows: int) -
 def test_rotations_are_the_models(options: dict[str, Any], norm: str) -> None:
     model = model_of(norm=norm, position="rotary", position_options=options, d_model=48, heads=6)
     source, lengths = random_batch(7, 37, seed=3)
-    steps = CompiledSteps(CompiledTransformer(model)).start_search(source, lengths)
+    steps = CompiledSteps(CompiledEngine(model)).start_search(source, lengths)
     target = torch.full((7, 1), BOS)
     for step in range(4):
         expected = all_log_probabilities(model, source, lengths, target)
@@ -99,7 +99,7 @@ def test_rotations_are_the_models(options: dict[str, Any], norm: str) -> None:
 
 def compilable(model: Transformer) -> bool:
     try:
-        CompiledTransformer(model)
+        CompiledEngine(model)
     except ConfigError:
         return False
     return True
@@ -115,7 +115,7 @@ def test_every_scheme_that_is_compiled_is_computed_as_the_model_does() -> None:
         if not compilable(model):
             continue
         compiled.add(name)
-        values = CompiledSteps(CompiledTransformer(model)).start_search(source, lengths).log_probabilities(target)
+        values = CompiledSteps(CompiledEngine(model)).start_search(source, lengths).log_probabilities(target)
         expected = all_log_probabilities(model, source, lengths, target)
         torch.testing.assert_close(values.double(), expected, rtol=1e-4, atol=1e-4, msg=name)
     assert {"none", "sinusoidal", "learned", "rotary"} <= compiled
@@ -141,7 +141,7 @@ def test_rows_that_move_keep_their_past(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        steps = CompiledSteps(CompiledTransformer(model)).start_search(source, lengths)
+        steps = CompiledSteps(CompiledEngine(model)).start_search(source, lengths)
         generator = torch.Generator().manual_seed(seed)
         target = torch.full((rows, 1), BOS)
         for _ in range(4):
@@ -176,7 +176,7 @@ def test_narrow_weights_are_near(precision: str, error: float) -> None:
     need(precision)
     model = model_of(d_model=64, d_ff=130, heads=4)
     source, lengths = random_batch(21, 37, seed=1)
-    steps = CompiledSteps(CompiledTransformer(model, precision)).start_search(source, lengths)
+    steps = CompiledSteps(CompiledEngine(model, precision)).start_search(source, lengths)
     target = torch.full((21, 1), BOS)
     for _ in range(3):
         table = all_log_probabilities(model, source, lengths, target)
@@ -217,7 +217,7 @@ def test_bfloat16_steps_are_those_of_rounded_factors(
     vocabularies = {"source_vocab_size": vocabulary, "target_vocab_size": vocabulary}
     model = model_of(rows, **sizes, **vocabularies, feed_forward=feed_forward, position="none")
     source, lengths = random_batch(rows, vocabulary, seed=rows + 100)
-    steps = CompiledSteps(CompiledTransformer(model, "bfloat16")).start_search(source, lengths)
+    steps = CompiledSteps(CompiledEngine(model, "bfloat16")).start_search(source, lengths)
     reference = rounds_to_bfloat16(model)
     target = torch.full((rows, 1), BOS)
     errors = []
@@ -248,6 +248,10 @@ def test_weights_that_are_not_numbers_are_reported(precision: str, damaged: str)
 
 def test_what_cannot_be_compiled_is_said() -> None:
     with pytest.raises(ConfigError, match=r"added to all features of the embeddings .* but this model's are ALiBi"):
-        CompiledTransformer(model_of(position="alibi", d_model=24, heads=3))
+        CompiledEngine(model_of(position="alibi", d_model=24, heads=3))
     with pytest.raises(ConfigError, match=r"Unknown precision 'int9'\. Did you mean 'int8'"):
-        CompiledTransformer(model_of(), "int9")
+        CompiledEngine(model_of(), "int9")
+    model = model_of()
+    model.target_embedding.weight = nn.Parameter(model.target_embedding.weight[:-1])
+    with pytest.raises(ConfigError, match="weights of the shapes that the model's configuration says"):
+        CompiledEngine(model)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import random
 import sys
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -27,20 +26,12 @@ from locant.translation import (
     continuous_search,
     supports,
 )
-from locant.translation.compiled import CompiledSearch
+from locant.translation.compiled import CompiledSearch, Searched
 from locant.translation.search import search
 
 VOCABULARY = 30
 ENGINES = ["pytorch", *(pytest.param(name, marks=needs_compiler) for name in ("float32", "bfloat16", "int8"))]
-Outcomes = dict[Hashable, list[Hypothesis] | LocantError]
-
-
-@dataclass(frozen=True)
-class Sentence:
-    source: list[int]
-    limit: int
-    prefix: tuple[int, ...]
-    settings: DecodingSettings
+Outcomes = dict[int, list[Hypothesis] | LocantError]
 
 
 def engine_of(name: str, model: Transformer) -> Engine:
@@ -51,25 +42,25 @@ def engine_of(name: str, model: Transformer) -> Engine:
     return CompiledEngine(model, name)
 
 
-def random_sentences(count: int, seed: int, **changes: Any) -> dict[Hashable, Sentence]:
+def random_sentences(count: int, seed: int, **changes: Any) -> dict[int, Searched]:
     """Sentences of any length, with any beam, length penalty, number of hypotheses, greatest length and prefix."""
     draw = random.Random(seed)
 
-    def sentence() -> Sentence:
+    def sentence() -> Searched:
         beam = draw.choice([1, 1, 2, 4, 5])
         options = {"beam": beam, "n_best": draw.randint(1, beam), "length_penalty": draw.choice([0, 0.6, 1, 2])}
         source = [draw.randrange(4, VOCABULARY) for _ in range(draw.randint(0, 12))]
         prefix = BOS, *(draw.randrange(4, VOCABULARY) for _ in range(draw.choice([0, 0, 1, 3])))
         limit = draw.choice([1, 2, 5, 9, 14, 40])
-        return Sentence([*source, EOS], limit, prefix, DecodingSettings.parse({**options, **changes}))
+        return Searched([*source, EOS], limit, prefix, DecodingSettings.parse({**options, **changes}))
 
-    return {f"sentence {number}": sentence() for number in range(count)}
+    return {number: sentence() for number in range(count)}
 
 
-def alone(engine: Engine, sentence: Sentence) -> list[Hypothesis]:
-    arguments = [sentence.source], [sentence.limit]
+def alone(engine: Engine, sentence: Searched) -> list[Hypothesis]:
+    arguments = [sentence.source], [sentence.max_length]
     if isinstance(engine, CompiledEngine):  # by the search in Python
-        found = search(CompiledSteps(engine.model), *arguments, sentence.settings, prefix=sentence.prefix)
+        found = search(CompiledSteps(engine), *arguments, sentence.settings, prefix=sentence.prefix)
     else:
         found = engine.translate(*arguments, sentence.prefix, sentence.settings)
     return dict(found)[0]
@@ -77,24 +68,21 @@ def alone(engine: Engine, sentence: Sentence) -> list[Hypothesis]:
 
 def translate(
     engine: Engine,
-    sentences: Mapping[Hashable, Sentence],
+    sentences: Mapping[int, Searched],
     seed: int,
     *,
     rows: int = 32,
-    removed: Iterable[Hashable] = (),
 ) -> Outcomes:
-    """Add sentences at random steps, and remove some of them at random ones."""
+    """Add sentences at random steps."""
     draw = random.Random(seed)
     search = continuous_search(engine, rows=rows)
-    coming, going = list(sentences), list(removed)
+    coming = list(sentences)
     outcomes: Outcomes = {}
     while coming or search.active:
         for key in coming[: draw.choice([0, 0, 1, 2, 6])]:
             coming.remove(key)
             one = sentences[key]
-            search.add(key, one.source, one.limit, one.prefix, one.settings)
-        if going and going[0] not in coming and draw.random() < 0.3:
-            search.remove(going.pop(0))
+            search.add(key, one.source, one.max_length, one.prefix, one.settings)
         for key, outcome in search.step():
             assert key not in outcomes
             outcomes[key] = outcome
@@ -127,64 +115,27 @@ def test_hypotheses_are_those_of_each_sentence_alone(engine: str, seed: int) -> 
         assert_same(outcome, alone(computes, sentences[key]))
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_removing_sentences_changes_nothing_for_others(engine: str) -> None:
-    computes = engine_of(engine, tiny_model(VOCABULARY, 5, sharpness=2.0))
-    sentences = random_sentences(40, 1, max_length_extra=30)
-    outcomes = translate(computes, sentences, 1)
-    removed = list(sentences)[::3]
-    remaining = translate(computes, sentences, 1, removed=removed)
-    assert len(remaining) < 40 or engine == "pytorch"
-    assert set(sentences) - set(remaining) <= set(removed)
-    if engine != "bfloat16":
-        for key, outcome in remaining.items():
-            expected = outcomes[key]
-            assert isinstance(expected, list)
-            assert_same(outcome, expected)
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_keys_and_what_is_active(engine: str) -> None:
     computes = engine_of(engine, tiny_model(VOCABULARY, 5))
     search = continuous_search(computes, rows=8)
     settings = DecodingSettings(beam=2)
-    search.remove("nobody")
+    search.remove(9)
     assert (search.active, search.step()) == (0, [])
-    search.add("a", [5, EOS], 3, (BOS,), settings)
-    search.add(("b", 1), [6, EOS], 3, (BOS,), settings)
+    search.add(1, [5, EOS], 3, (BOS,), settings)
+    search.add(2, [6, EOS], 3, (BOS,), settings)
     assert search.active == 2
-    with pytest.raises(ConfigError, match="key 'a' already"):
-        search.add("a", [7, EOS], 3, (BOS,), settings)
-    search.remove("a")
+    with pytest.raises(ConfigError, match="key 1 already"):
+        search.add(1, [7, EOS], 3, (BOS,), settings)
+    search.remove(1)
     assert search.active == 1
-    search.add("a", [7, EOS], 3, (BOS,), settings)
+    search.add(1, [7, EOS], 3, (BOS,), settings)
     outcomes: Outcomes = {}
     for _ in range(5):
         outcomes.update(search.step())
-    assert set(outcomes) == {"a", ("b", 1)}
+    assert set(outcomes) == {1, 2}
     assert search.active == 0
-    assert_same(outcomes["a"], alone(computes, Sentence([7, EOS], 3, (BOS,), settings)))
-
-
-@needs_compiler
-def test_where_others_wait_sentences_that_are_finished_make_room_for_several() -> None:
-    computes = engine_of("float32", tiny_model(VOCABULARY, 5))
-    # Of these four, of which there may be no more at once, the first is finished at its second token.
-    sentences = {limit: Sentence([5, limit, EOS], limit, (BOS,), DecodingSettings(beam=2)) for limit in (2, 5, 9, 14)}
-
-    def first_ends(waiting: int) -> Outcomes:
-        search = continuous_search(computes, rows=8)
-        for key, one in sentences.items():
-            search.add(key, one.source, one.limit, one.prefix, one.settings)
-        outcomes: Outcomes = {}
-        while not outcomes:
-            outcomes.update(search.step(1, waiting))
-        return outcomes
-
-    assert [len(first_ends(waiting)) for waiting in (0, 1, 2, 100)] == [1, 1, 2, 2]
-    for key, outcome in first_ends(100).items():
-        assert_same(outcome, alone(computes, sentences[key]))
+    assert_same(outcomes[1], alone(computes, Searched([7, EOS], 3, (BOS,), settings)))
 
 
 WRONG = [
@@ -192,7 +143,7 @@ WRONG = [
     ({"source": [5, -1, EOS]}, "Token -1 is outside the source"),
     ({"source": []}, "no tokens"),
     ({"source": [5] * 41}, "positions"),
-    ({"limit": 0}, "at least 1 token; got 0"),
+    ({"max_length": 0}, "at least 1 token; got 0"),
     ({"prefix": ()}, "prefix"),
     ({"prefix": (BOS, 2**40)}, "Token 1099511627776 is outside the target vocabulary of 30 tokens"),
 ]
@@ -205,12 +156,12 @@ def test_a_wrong_sentence_fails_alone(engine: str, change: dict[str, Any], messa
     model = tiny_model(VOCABULARY, 5, position="learned", position_options={"max_positions": 40})
     computes = engine_of(engine, model)
     settings = DecodingSettings(beam=2)
-    right = Sentence([5, 6, EOS], 6, (BOS,), settings)
-    wrong = Sentence(**{"source": [5, EOS], "limit": 6, "prefix": (BOS,), "settings": settings, **change})
-    outcomes = translate(computes, {"first": right, "wrong": wrong, "second": right}, 0)
-    for key in ("first", "second"):
+    right = Searched([5, 6, EOS], 6, (BOS,), settings)
+    wrong = Searched(**{"source": [5, EOS], "max_length": 6, "prefix": (BOS,), "settings": settings, **change})
+    outcomes = translate(computes, {0: right, 1: wrong, 2: right}, 0)
+    for key in (0, 2):
         assert_same(outcomes[key], alone(computes, right))
-    failure = outcomes["wrong"]
+    failure = outcomes[1]
     assert isinstance(failure, LocantError)
     assert message in str(failure)
 
@@ -220,8 +171,8 @@ def test_samples_do_not_depend_on_what_else_runs(engine: str) -> None:
     computes = engine_of(engine, tiny_model(VOCABULARY, 5))
     sampling = DecodingSettings(n_best=3, sampling=SamplingSettings(seed=4))
     sentences = random_sentences(6, 2)
-    for number in range(4):
-        sentences[number] = Sentence([5, 6, EOS], 8, (BOS,), sampling)
+    for number in range(6, 10):
+        sentences[number] = Searched([5, 6, EOS], 8, (BOS,), sampling)
     outcomes = translate(computes, sentences, 0)
     for key, outcome in outcomes.items():
         assert_same(outcome, alone(computes, sentences[key]))
@@ -288,7 +239,7 @@ def test_memory_does_not_grow() -> None:
     before, most = 0, 0
     for number in range(2300):
         one = sentences[number % 100]
-        search.add(number, one.source, one.limit, one.prefix, one.settings)
+        search.add(number, one.source, one.max_length, one.prefix, one.settings)
         if number % 17 == 16:
             search.remove(number - 5)
         while search.active > 12:
@@ -308,44 +259,13 @@ def bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 
 @needs_compiler
-def test_while_a_long_sentence_is_encoded_others_go_on(bit_by_bit: Engine) -> None:
-    running, found, steps = continuous_search(bit_by_bit, rows=40), {}, 0
-    sentences = {
-        "short": Sentence([5, 6, EOS], 4, (BOS, *[7] * 8), DecodingSettings(beam=2)),  # at least nine steps
-        "long": Sentence([*[7] * 1023, EOS], 4, (BOS,), DecodingSettings(beam=2)),
-        "last": Sentence([8, EOS], 4, (BOS,), DecodingSettings(beam=2)),
-    }
-    for key, sentence in sentences.items():
-        running.add(key, sentence.source, sentence.limit, sentence.prefix, sentence.settings)
-        found |= dict(running.step())
-        if key == "short":
-            for _ in range(18):
-                running.step()
-    while not found:
-        found, steps = dict(running.step()), steps + 1
-    assert list(found) == ["short"]
-    assert steps < 16, "the long one is not encoded yet"
-    while running.active:
-        found |= dict(running.step())
-    assert found == {key: alone(bit_by_bit, sentence) for key, sentence in sentences.items()}
-
-
-@needs_compiler
 def test_a_sentence_that_is_being_encoded_can_be_removed(bit_by_bit: Engine) -> None:
     running, found = continuous_search(bit_by_bit, rows=40), {}
-    running.add("long", [*[7] * 1023, EOS], 4, (BOS,), DecodingSettings(beam=2))
-    running.add("other", [8, EOS], 4, (BOS,), DecodingSettings(beam=2))
+    running.add(1, [*[7] * 1023, EOS], 4, (BOS,), DecodingSettings(beam=2))
+    running.add(2, [8, EOS], 4, (BOS,), DecodingSettings(beam=2))
     running.step()
-    running.remove("long")
+    running.remove(1)
     assert running.active == 1
     while running.active:
         found |= dict(running.step())
-    assert found == {"other": alone(bit_by_bit, Sentence([8, EOS], 4, (BOS,), DecodingSettings(beam=2)))}
-    running.add("long", [*[7] * 1023, EOS], 4, (BOS,), DecodingSettings(beam=2))
-    running.step()
-    running.remove("long")
-    assert running.active == 0
-    running.add("long", [8, EOS], 4, (BOS,), DecodingSettings(beam=2))
-    while running.active:
-        found |= dict(running.step())
-    assert found["long"] == found["other"]
+    assert found == {2: alone(bit_by_bit, Searched([8, EOS], 4, (BOS,), DecodingSettings(beam=2)))}

@@ -44,14 +44,9 @@ def test_a_csv_file_has_quotation_marks(tmp_path: Path) -> None:
     ("lines", "sentence"),
     [
         ("dog\tHund\ncat\tKatze\tfem.", "line 2: a line has a term and its translation; this one has 3 columns"),
-        ("\n# a\n\tHund", "line 3: the term is empty"),
-        ("dog\t ", "line 1: the translation is empty. A line with the term alone says that it stays"),
         ("dog\tHund\n# b\ndog\tK\u00f6ter", r"line 3: 'dog' has another translation already \(.*line 1\)"),
-        ("dog\tHund\ndog", "line 2: 'dog' has another translation already"),
         ("--\tx", "line 1: the term '--' has no letter or digit"),
         ("dog\t" + "x" * 201, "line 1: the translation has 201 characters; at most 200 are possible"),
-        ("a\u0007b", "line 1: the term has a control character"),
-        ("# nothing\n", "has no term"),
         ("", "has no term"),
     ],
 )
@@ -63,27 +58,20 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(tmp_path: Path, lines: 
     assert str(path) in str(error.value)
 
 
-def test_files_that_cannot_be_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("caf\u00e9".encode("latin-1"), "it is not UTF-8"),
+        (b'dog,"Hund\n', "line 1: this is no line of a table"),
+        (b"# terms\ndog;Hund\n", "line 2: there is a semicolon and no comma"),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path, content: bytes, sentence: str) -> None:
     with pytest.raises(DataError, match="does not exist"):
         Glossary.read(tmp_path / "none.tsv")
-    with pytest.raises(DataError, match="cannot be read"):
-        Glossary.read(tmp_path)
     path = tmp_path / "terms.csv"
-    path.write_bytes("caf\u00e9".encode("latin-1"))
-    with pytest.raises(DataError, match="it is not UTF-8"):
-        Glossary.read(path)
-    path.write_text('dog,"Hund\n', encoding="utf-8")
-    with pytest.raises(DataError, match="line 1: this is no line of a table"):
-        Glossary.read(path)
-    path.write_text("# terms\ndog;Hund\n", encoding="utf-8")
-    with pytest.raises(DataError, match="line 2: there is a semicolon and no comma"):
-        Glossary.read(path)
-    monkeypatch.setattr("locant.translation.glossary.MOST_TERMS", 2)
-    path.write_text("a\nb\na\nc\n", encoding="utf-8")
-    with pytest.raises(DataError, match="line 4: a glossary has at most 2 terms"):
-        Glossary.read(path)
-    monkeypatch.setattr("locant.translation.glossary._LARGEST_FILE", 7)
-    with pytest.raises(DataError, match="larger than"):
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=sentence):
         Glossary.read(path)
 
 

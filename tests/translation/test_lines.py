@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import io
 import os
-import time
-from threading import Thread
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,22 +24,6 @@ def test_lines_are_there_as_soon_as_they_have_arrived() -> None:
     os.write(writing, b"four")
     os.close(writing)
     assert list(windows) == [[Line("four")]]
-
-
-def test_many_lines_come_together_while_nobody_asks() -> None:
-    reading, writing = os.pipe()
-    windows = arriving_windows(os.fdopen(reading, "rb", buffering=0), "pipe")
-
-    def write() -> None:
-        os.write(writing, b"first\n")
-        os.write(writing, b"line\n" * 5000)
-        os.close(writing)
-
-    Thread(target=write).start()
-    assert next(windows)[0] == Line("first")
-    time.sleep(0.2)  # in which a translator would work
-    found = list(windows)
-    assert max(map(len, found)) == 1000
 
 
 def test_what_is_wrong_comes_after_the_lines_before_it() -> None:

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from small_models import build
 from tiny_models import tiny_model
 
 from locant.errors import CheckpointError, ConfigError, DataError
-from locant.models import DecodingSettings, count_parameters, load_model_folder
+from locant.models import DecodingSettings
 from locant.positions import SCHEMES
-from locant.text import EOS, TokenizerPair
+from locant.text import EOS, LanguageTokens, TokenizerPair
 from locant.translation import Translator
 
 SENTENCES = ["alpha beta", "mu nu xi omicron kappa", "", "gamma", "zeta eta theta iota", "  ", "beta alpha", "delta mu"]
@@ -135,31 +133,9 @@ def test_round_trip_through_a_folder(tokenizers: TokenizerPair, tmp_path: Path, 
     assert (loaded.model.output.weight is loaded.model.target_embedding.weight) == tie
 
 
-def test_tied_weights_are_stored_once(tokenizers: TokenizerPair, tmp_path: Path) -> None:
-    model = tiny_model(tokenizers.source.vocab_size, tie_output=True)
-    Translator(model, tokenizers).save_pretrained(tmp_path)
-    stored = load_file(tmp_path / "model.safetensors")
-    assert sum(tensor.numel() for tensor in stored.values()) == count_parameters(model)
-    assert len(model.state_dict()) == len(stored) + 2  # The embedding has three names.
-
-
-@pytest.fixture
-def saved(translator: Translator, tmp_path: Path) -> Path:
-    translator.save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"d_ff": 48}, r"feed_forward.inner.bias' should be 48 but is 32"),
-        ({"decoder_layers": 3}, r"should be 48 but is absent|should be .* but is absent"),
-        ({"decoder_layers": 1}, r"should be absent but is"),
-    ],
-)
-def test_weights_that_do_not_fit(saved: Path, change: dict[str, int], message: str) -> None:
-    config = json.loads((saved / "config.json").read_text())
-    config["model"].update(change)
-    (saved / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=message):
-        load_model_folder(saved)
+@pytest.mark.parametrize("index", [36, 2**40, -1])
+@pytest.mark.parametrize("layout", ["fairseq", "marian"])
+def test_language_tokens_outside_the_vocabulary(tokenizers: TokenizerPair, index: int, layout: str) -> None:
+    several = TokenizerPair(tokenizers.source, tokenizers.target, LanguageTokens(layout=layout, ids={"en": index}))
+    with pytest.raises(CheckpointError, match=f"language 'en' has the token {index}, but the model's source vocab"):
+        Translator(tiny_model(36), several)

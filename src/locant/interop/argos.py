@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from pydantic import Field
 
 from locant.errors import CheckpointError, ConfigError
 from locant.files import replacing_file, replacing_folder, require_new_folder, write_json, write_text
-from locant.interop.argos_package import ArgosPackage
 from locant.interop.assembling import FOLDED, Parts, assemble
 from locant.interop.ctranslate2 import require_ctranslate2
 from locant.interop.ctranslate2_import import CTranslate2Weights, read_transformer, read_weights
@@ -34,6 +34,7 @@ from locant.models.architectures import require_transformer
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import load_model_folder, save_model_folder
+from locant.parsing import parse_json
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.translation.ctranslate2 import write_model
 
@@ -52,6 +53,12 @@ _EPSILON = 1e-5  # of layer norms, in Locant and where CTranslate2 is told nothi
 _PADDING = ("<blank>", "<pad>")
 _NEVER = -50.0
 """Bias of a token that the package does not have and Locant has to."""
+
+_METADATA = "/metadata.json"
+_SMALL = 64 << 20
+"""Bytes of the largest file that may have been compressed to any size."""
+_MOST_EXPANSION = 20
+"""Times that larger ones may be larger than what the archive holds of them; weights hardly shrink at all."""
 
 _USE = """pip install argostranslate
 python -c "from argostranslate import package; package.install_from_path('PACKAGE')"
@@ -189,6 +196,69 @@ def _cutting_files(path: Path) -> dict[str, Path]:
     )
 
 
+class _Package:
+    """An archive with one folder.
+
+    Nothing is unpacked, so names and links that lead out of the folder lead nowhere.
+
+    Args:
+        path: The file.
+
+    Raises:
+        CheckpointError: It is no zip archive, or there is not one folder with ``metadata.json``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._archive = zipfile.ZipFile(path)
+        except FileNotFoundError:
+            raise CheckpointError(f"There is no file {path}.") from None
+        except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
+            raise CheckpointError(f"{path} is no zip archive, or a damaged one: {error}") from None
+        tops = {name.removesuffix(_METADATA) for name in self._archive.namelist() if name.endswith(_METADATA)}
+        tops = {top for top in tops if "/" not in top}
+        if len(tops) != 1:
+            raise CheckpointError(
+                f"{path} holds {len(tops) or 'no'} folders with metadata.json; a package of Argos Translate holds one."
+            )
+        (self._top,) = tops
+
+    def has(self, name: str) -> bool:
+        """Return whether the package has a file."""
+        return f"{self._top}/{name}" in self._archive.NameToInfo
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file, by its path in the package's folder.
+
+        Raises:
+            CheckpointError: It is missing or damaged, or would become much larger than it is in the archive.
+        """
+        if not self.has(name):
+            raise CheckpointError(f"{self.path} lacks {name}.")
+        entry = self._archive.getinfo(f"{self._top}/{name}")
+        if entry.file_size > max(_SMALL, _MOST_EXPANSION * entry.compress_size):
+            raise CheckpointError(
+                f"{self.path} is refused: its {name} would grow from {entry.compress_size:,} bytes to "
+                f"{entry.file_size:,}. Argos Translate makes no such package."
+            )
+        try:
+            return self._archive.read(entry)
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+            raise CheckpointError(f"{self.path}: {name} is damaged: {error}") from None
+
+    def json(self, name: str) -> Any:
+        """Return the content of a JSON file.
+
+        Raises:
+            CheckpointError: As for :meth:`read`, or it is not JSON.
+        """
+        try:
+            return parse_json(self.read(name))
+        except ValueError as error:
+            raise CheckpointError(f"{self.path}: {name} is not JSON: {error}") from None
+
+
 def import_argos(package: Path | str, run: Path | str) -> list[str]:
     """Write a package of Argos Translate as a Locant model folder with the same logits.
 
@@ -207,7 +277,7 @@ def import_argos(package: Path | str, run: Path | str) -> list[str]:
     """
     package, run = Path(package), Path(run)
     require_new_folder(run)
-    archive = ArgosPackage(package)
+    archive = _Package(package)
     about = _Metadata.of(archive.json("metadata.json"), f"{package}: metadata.json")
     if about.type != "translate":
         raise ConfigError(f"{package} is a package of the type {about.type!r}, not one that translates.")
@@ -220,7 +290,7 @@ def import_argos(package: Path | str, run: Path | str) -> list[str]:
         other = " It has bpe.model, a tokenizer of another kind." if archive.has("bpe.model") else ""
         raise ConfigError(f"{package} has no sentencepiece.model, which Locant's tokenizer is.{other}")
     model_file = f"{package}: model/model.bin"
-    weights = read_weights(archive.read("model/model.bin", large=True), model_file)
+    weights = read_weights(archive.read("model/model.bin"), model_file)
     parts, zero_start, positions = read_transformer(weights, model_file)
     config = _config(archive, weights)
     source, target, parts = _sides(archive, config, parts, zero_start=zero_start)
@@ -240,7 +310,7 @@ def import_argos(package: Path | str, run: Path | str) -> list[str]:
             temporary, model, tokenizers, decoding, source_language=about.from_code, target_language=about.to_code
         )
         if archive.has(CARD):
-            write_text(temporary / CARD, archive.text(CARD))
+            (temporary / CARD).write_bytes(archive.read(CARD))
     notes = [
         f"Translations are searched with beam {decoding.beam} and Locant's length penalty "
         f"({decoding.length_penalty:g}); Argos Translate divides by length^0.2.",
@@ -254,56 +324,42 @@ def import_argos(package: Path | str, run: Path | str) -> list[str]:
     return [*notes, FOLDED] if folded else notes
 
 
-def _config(archive: ArgosPackage, weights: CTranslate2Weights) -> _ModelConfig:
+def _config(archive: _Package, weights: CTranslate2Weights) -> _ModelConfig:
     """Return what the model is told beside its weights: special tokens, and what is added to a source."""
-    given: Any = {}
     if weights.version >= 6:
         given = archive.json("model/config.json")
     else:
         # As SequenceToSequenceModel::initialize reads older models (src/models/sequence_to_sequence.cc).
         values = {name: value.flatten().tolist() for name, value in weights.variables.items() if value.ndim < 2}
-        for name in ("unk_token", "bos_token", "eos_token"):
-            if name in values:
-                given[name] = bytes(int(one) & 255 for one in values[name]).decode("utf-8", "replace")
-
-        def flag(name: str, *, default: bool) -> bool:
-            return bool(values[name][0]) if len(values.get(name, ())) == 1 else default
-
-        given["add_source_bos"] = flag("with_source_bos", default=False)
-        given["add_source_eos"] = flag("with_source_eos", default=False)
-        start = "bos_token" if flag("with_target_bos", default=True) else "eos_token"
-        if not flag("user_decoder_start_tokens", default=False):
-            given["decoder_start_token"] = given.get(start, "<s>" if start == "bos_token" else "</s>")
+        names = [name for name in ("unk_token", "bos_token", "eos_token") if name in values]
+        given = {name: bytes(int(one) & 255 for one in values[name]).decode("utf-8", "replace") for name in names}
+        flags = {name: bool(value[0]) for name, value in values.items() if len(value) == 1}
+        given |= {f"add_{side}": flags.get(f"with_{side}", False) for side in ("source_bos", "source_eos")}
+        if not flags.get("user_decoder_start_tokens"):
+            start, usual = ("bos_token", "<s>") if flags.get("with_target_bos", True) else ("eos_token", "</s>")
+            given["decoder_start_token"] = given.get(start, usual)
     config = _ModelConfig.of(given, f"{archive.path}: model/config.json")
-    if config.add_source_bos:
-        raise ConfigError(f"The model in {archive.path} reads a token before each source, which Locant does not write.")
-    if config.decoder_start_token is None:
-        raise ConfigError(
-            f"The model in {archive.path} must be told what its decoder reads first; it has no such token."
-        )
-    if config.layer_norm_epsilon != _EPSILON:
-        raise ConfigError(
-            f"The layer norms of {archive.path} add {config.layer_norm_epsilon} to the variance; Locant's add "
-            f"{_EPSILON}."
-        )
+    for wrong, why in (
+        (config.add_source_bos, "reads a token before each source, which Locant does not write"),
+        (config.decoder_start_token is None, "must be told what its decoder reads first; it has no such token"),
+        (
+            config.layer_norm_epsilon != _EPSILON,
+            f"adds {config.layer_norm_epsilon} to the variance in layer norms, and Locant {_EPSILON}",
+        ),
+    ):
+        if wrong:
+            raise ConfigError(f"The model in {archive.path} {why}.")
     return config
 
 
-def _sides(archive: ArgosPackage, config: _ModelConfig, parts: Parts, *, zero_start: bool) -> tuple[Side, Side, Parts]:
+def _sides(archive: _Package, config: _ModelConfig, parts: Parts, *, zero_start: bool) -> tuple[Side, Side, Parts]:
     """Return both tokenizers, and the model with a row for each special token."""
     kinds = [f"model/{name}_vocabulary.{kind}" for name in ("source", "target") for kind in ("json", "txt")]
     two = sum(map(archive.has, kinds)) >= 2
-    source_rows, target_rows = (_vocabulary(archive, name if two else "shared") for name in ("source", "target"))
-    for vocabulary, matrix in ((source_rows, parts.source), (target_rows, parts.target)):
-        if len(vocabulary) != len(matrix):
-            raise CheckpointError(
-                f"{archive.path}: the vocabulary has {len(vocabulary)} tokens, but the embeddings have {len(matrix)} "
-                "rows."
-            )
-    wanted = [(name, token) for name in ("source", "target") for token in (config.unk_token, config.eos_token)]
-    for name, token in [*wanted, ("target", str(config.decoder_start_token))]:
-        if token not in (source_rows if name == "source" else target_rows):
-            raise CheckpointError(f"{archive.path}: the {name} vocabulary lacks the token {token}.")
+    read = [config.unk_token, config.eos_token]
+    source_rows = _vocabulary(archive, "source" if two else "shared", len(parts.source), read)
+    read.append(str(config.decoder_start_token))
+    target_rows = _vocabulary(archive, "target" if two else "shared", len(parts.target), read)
     start = target_rows[str(config.decoder_start_token)]
     padding = next((target_rows[name] for name in _PADDING if name in target_rows), None)
     eos, unknown = target_rows[config.eos_token], target_rows[config.unk_token]
@@ -345,19 +401,19 @@ def _with_row(parts: Parts, like: int | None) -> tuple[Parts, int]:
     return changed, len(parts.target)
 
 
-def _vocabulary(archive: ArgosPackage, name: str) -> dict[str, int]:
+def _vocabulary(archive: _Package, name: str, size: int, needed: list[str]) -> dict[str, int]:
     """Return the row of each token."""
     path = f"model/{name}_vocabulary"
     if archive.has(f"{path}.json"):
         tokens = archive.json(f"{path}.json")
-        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-            raise CheckpointError(f"{archive.path}: {path}.json is not a list of tokens.")
     else:
-        lines = archive.text(f"{path}.txt").split("\n")
-        tokens = lines[:-1] if lines[-1] == "" else lines
-        if tokens and all(token.endswith("\r") for token in tokens):
-            tokens = [token[:-1] for token in tokens]
+        tokens = archive.read(f"{path}.txt").decode("utf-8", "replace").removesuffix("\n").split("\n")
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        tokens = []
     rows = {token: row for row, token in enumerate(tokens)}
-    if len(rows) != len(tokens):
-        raise CheckpointError(f"{archive.path}: {path} names a token twice.")
+    if len(tokens) != size or len(rows) != size or not rows.keys() >= {*needed}:
+        raise CheckpointError(
+            f"{archive.path}: {path} does not name each of the {size} rows of the embeddings once, "
+            f"{', '.join(needed)} among them."
+        )
     return rows

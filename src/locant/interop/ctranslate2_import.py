@@ -30,7 +30,6 @@ _VERSIONS = range(4, 7)
 _HEADS = {"TransformerSpec": 8, "TransformerBase": 8, "TransformerBig": 16}
 """Kinds of models, and their heads where the weights do not say how many."""
 _REVISIONS = range(2, 8)
-_ACTIVATION_NAMES = ("ReLU", "GELU by tanh", "SiLU", "GELU", "GELU by sigmoid", "tanh", "sigmoid")
 _SINUSOIDS: tuple[dict[str, Any], ...] = (
     {"dialect": "paper"},
     {"dialect": "concatenated"},
@@ -41,23 +40,13 @@ _SINUSOIDS: tuple[dict[str, Any], ...] = (
 _OWN_SINUSOID = _SINUSOIDS[2]
 """What CTranslate2 computes where the weights hold no positions."""
 
-# What says nothing about a translation, by the last part of its name, and what it may be otherwise.
 _HARMLESS = {
-    "alignment_layer": None,
-    "alignment_heads": None,
-    "embeddings_merge": None,
-    "alibi_use_positive_positions": None,
-    "scale_alibi": None,
-    "alibi": 0,
-    "multi_query_attention": 0,
-    "unk_token": None,
-    "bos_token": None,
-    "eos_token": None,
-    "with_source_bos": None,
-    "with_source_eos": None,
-    "with_target_bos": None,
-    "user_decoder_start_tokens": None,
+    *("alignment_layer", "alignment_heads", "embeddings_merge", "alibi_use_positive_positions", "scale_alibi"),
+    *("unk_token", "bos_token", "eos_token", "with_source_bos", "with_source_eos", "with_target_bos"),
+    "user_decoder_start_tokens",
 }
+"""What says nothing about a translation, by the last part of its name."""
+_ABSENT = ("alibi", "multi_query_attention")  # and where these are 0
 
 
 @dataclass
@@ -119,17 +108,13 @@ def read_weights(content: bytes, what: str) -> CTranslate2Weights:
         if file.read(1):
             raise ValueError("more follows its end")
         for name, tensor in stored.items():
-            if name.endswith(("_scale", "_zero")) and name.rpartition("_")[0] in stored:
+            if name.endswith("_scale") and name.removesuffix("_scale") in stored:
                 continue
             if name.endswith("weight") and tensor.dtype != torch.float32:
                 found.quantized.add(str(tensor.dtype).removeprefix("torch."))
-            if f"{name}_zero" in stored:
-                raise CheckpointError(f"{what} holds '{name}' with a shift of its zero (AWQ), which is not read.")
             tensor = tensor.float() if tensor.is_floating_point() else tensor
             if (scale := stored.get(f"{name}_scale")) is not None:
                 # Integers are the weights times a scale for each row, or for all.
-                if tensor.ndim != 2 or scale.shape not in ((), (len(tensor),)) or not (scale != 0).all():
-                    raise ValueError(f"the scales of '{name}' do not fit it")
                 tensor = tensor / (scale[:, None] if scale.ndim else scale).float()
             found.variables[name] = tensor
         found.variables |= {alias: found.variables[name] for alias, name in aliases.items()}
@@ -149,29 +134,19 @@ class _Variables:
     def optional(self, name: str) -> Tensor | None:
         return self._left.pop(name, None)
 
-    def take(self, name: str) -> Tensor:
-        found = self.optional(name)
-        if found is None:
-            raise CheckpointError(f"{self._what} lacks the variable '{name}'.")
-        return found.float()
-
-    def matrix(self, *names: str) -> Tensor:
-        """Take a matrix by the first of its names that is there."""
+    def take(self, *names: str) -> Tensor:
+        """Take a variable by the first of its names that is there."""
         name = next((name for name in names if name in self._left), names[-1])
-        found = self.take(name)
-        if found.ndim != 2:
-            raise CheckpointError(f"{self._what} is damaged: '{name}' is no matrix.")
-        return found
+        if name not in self._left:
+            raise CheckpointError(f"{self._what} lacks the variable '{name}'.")
+        return self._left.pop(name).float()
 
     def number(self, name: str, default: float) -> float:
         """Return an attribute of a stack; older models have one for both, without the stack's name."""
         shared = name.partition("/")[2]
         self._shared.add(shared)
         values = [one for one in (self.optional(name), self._left.get(shared)) if one is not None and one.numel() == 1]
-        value = float(values[0]) if values else default
-        if not math.isfinite(value):
-            raise CheckpointError(f"{self._what} is damaged: '{name}' is {value}.")
-        return value
+        return float(values[0]) if values else default
 
     def attributes(self, prefix: str) -> dict[str, Any]:
         """Take the attributes whose names begin so, as plain values, by the last part of their names."""
@@ -184,13 +159,11 @@ class _Variables:
     def end(self) -> None:
         for name, value in sorted(self._left.items()):
             last = name.rpartition("/")[2]
-            allowed = _HARMLESS.get(last, math.nan)
-            if name in self._shared or allowed is None or (value.numel() == 1 and float(value) == allowed):
-                continue
-            raise ConfigError(
-                f"{self._what} holds '{name}', which Locant's Transformer does not have, so the model cannot be "
-                "imported."
-            )
+            if not (name in self._shared or last in _HARMLESS or (last in _ABSENT and not value.any())):
+                raise ConfigError(
+                    f"{self._what} holds '{name}', which Locant's Transformer does not have, so the model cannot be "
+                    "imported."
+                )
 
 
 def read_transformer(weights: CTranslate2Weights, what: str) -> tuple[Parts, bool, int | None]:
@@ -214,10 +187,10 @@ def read_transformer(weights: CTranslate2Weights, what: str) -> tuple[Parts, boo
             f"revisions {_REVISIONS[0]} to {_REVISIONS[-1]} can be imported."
         )
     left = _Variables(weights, what)
-    source = left.matrix("encoder/embeddings_0/weight", "encoder/embeddings/weight")
+    source = left.take("encoder/embeddings_0/weight", "encoder/embeddings/weight")
     if left.has("encoder/embeddings_1/"):
         raise ConfigError(f"{what} reads several features of each source token; Locant reads the tokens alone.")
-    target, output = left.matrix("decoder/embeddings/weight"), left.matrix("decoder/projection/weight")
+    target, output = left.take("decoder/embeddings/weight"), left.take("decoder/projection/weight")
     width = source.shape[1]
     state: dict[str, Tensor] = {}
     options: dict[str, Any] = {"d_model": width}
@@ -272,10 +245,9 @@ def _stack_options(
     gated = left.has(f"{stack}/layer_0/ffn/linear_0_noact/")
     kind = next((name for name, each in ACTIVATIONS.items() if each == (activation, gated)), None)
     if kind is None:
-        named = dict(enumerate(_ACTIVATION_NAMES)).get(activation, str(activation))
         raise ConfigError(
-            f"The activation of the model in {what} is {named}, which Locant's feed-forward does not have"
-            f"{' with gates' if gated else ''}."
+            f"The activation of the model in {what} has CTranslate2's number {activation}, which Locant's feed-forward "
+            f"does not have{' with gates' if gated else ''}."
         )
     scale = left.optional(f"{stack}/scale_embeddings")
     older = left.optional(f"{stack}/embeddings/multiply_by_sqrt_depth")
@@ -284,9 +256,7 @@ def _stack_options(
     if scale is not None and scale.numel() == 1 and not (scale.dtype == torch.int8 and bool(scale)):
         factor = 1.0 if scale.dtype == torch.int8 else float(scale)
     heads = int(left.number(f"{stack}/num_heads", _HEADS[weights.kind]))
-    if not 1 <= heads <= width:
-        raise CheckpointError(f"{what} is damaged: the {stack} has {heads} heads and a width of {width}.")
-    rotation = _rotation(left, stack, layers, width // heads, what)
+    rotation = _rotation(left, stack, layers, width // max(1, heads), what)
     table = left.optional(f"{stack}/position_encodings/encodings")
     plain = _OWN_SINUSOID if table is None or rotation else sinusoid_of(table.float(), _SINUSOIDS)
     if plain is None:

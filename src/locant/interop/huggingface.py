@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
-from locant.files import read_json, replacing_folder, write_json, write_tensors, write_text
+from locant.files import replacing_folder, write_json, write_tensors, write_text
 from locant.interop.assembling import Parts, sinusoid_of, stacked
 from locant.interop.huggingface_files import Foreign, Row, read_rows, read_weights
 from locant.models.architectures import require_transformer
@@ -46,13 +46,6 @@ _SETTINGS = {
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 _SOURCE, _TARGET = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 _SHARED, _OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
-
-_SEARCH = (
-    "bad_words_ids suppress_tokens begin_suppress_tokens force_words_ids forced_bos_token_id forced_eos_token_id "
-    "sequence_bias min_length min_new_tokens no_repeat_ngram_size encoder_no_repeat_ngram_size repetition_penalty "
-    "encoder_repetition_penalty exponential_decay_length_penalty diversity_penalty do_sample"
-)
-"""What generation_config.json may say that Locant's search does not do."""
 
 
 class MarianConfig(Foreign):
@@ -151,43 +144,7 @@ class AddedToken(Foreign):
     rstrip: bool = False
 
 
-_Names = list[str | AddedToken] | dict[str, str | AddedToken | list[str | AddedToken]]
-
-
-class SpecialNames(Foreign):
-    """The names of special tokens, in ``special_tokens_map.json`` and ``tokenizer_config.json``."""
-
-    eos_token: str | AddedToken | None = None
-    unk_token: str | AddedToken | None = None
-    additional_special_tokens: _Names = Field(default_factory=list)
-    extra_special_tokens: _Names = Field(default_factory=list)
-
-    def require(self, vocab: Mapping[str, int], path: Path, eos: int) -> None:
-        """Check that every token has a row, and that sentences end and unknown words are as the model has them.
-
-        Args:
-            vocab: The row of each token.
-            path: The file, for messages.
-            eos: The row of EOS.
-
-        Raises:
-            ConfigError: A token has no row, or another one.
-        """
-        names = []
-        for given in (self.additional_special_tokens, self.extra_special_tokens):
-            for one in given.values() if isinstance(given, dict) else given:
-                names += one if isinstance(one, list) else [one]
-        unknown = [name for name in map(_content, names) if name not in vocab]
-        if unknown:
-            raise ConfigError(
-                f"{path} names the token {unknown[0]!r}, which has no row in the tokenizer's other files."
-            )
-        for key, token, row in (("eos_token", self.eos_token, eos), ("unk_token", self.unk_token, vocab["<unk>"])):
-            if token is not None and vocab.get(_content(token)) != row:
-                raise ConfigError(f"{path} says {key} {_content(token)!r}, which is not the model's own (row {row}).")
-
-
-class TokenizerConfig(SpecialNames):
+class TokenizerConfig(Foreign):
     """What matters of ``tokenizer_config.json``."""
 
     tokenizer_class: str | None = None
@@ -196,7 +153,6 @@ class TokenizerConfig(SpecialNames):
     legacy_behaviour: bool = False
     source_lang: str | None = None
     target_lang: str | None = None
-    sp_model_kwargs: dict[str, Any] = Field(default_factory=dict)
     added_tokens_decoder: dict[Annotated[int, Field(ge=0)], AddedToken] = Field(default_factory=dict)
 
     @classmethod
@@ -209,7 +165,7 @@ class TokenizerConfig(SpecialNames):
             classes: Those that prepare text as Locant does.
 
         Raises:
-            ConfigError: The tokenizer is of another class, samples, or is code of the folder's own.
+            ConfigError: The tokenizer is of another class, or is code of the folder's own.
         """
         found = cls.read(folder / "tokenizer_config.json", optional=True)
         named = found.tokenizer_class or config.tokenizer_class
@@ -218,43 +174,19 @@ class TokenizerConfig(SpecialNames):
                 f"The tokenizer of {folder} is of the class {named!r}, which prepares text in a way of its own; models "
                 f"with {' or '.join(classes)} can be imported."
             )
-        if found.sp_model_kwargs:
-            raise ConfigError(
-                f"The tokenizer of {folder} sets sp_model_kwargs ({', '.join(found.sp_model_kwargs)}), which are not "
-                "imported. Take them out of tokenizer_config.json."
-            )
         return found
 
-    def require_tokens(self, folder: Path, vocab: Mapping[str, int], eos: int) -> None:
-        """Check this file and ``special_tokens_map.json`` as :meth:`SpecialNames.require` does."""
-        self.require(vocab, folder / "tokenizer_config.json", eos)
-        path = folder / "special_tokens_map.json"
-        SpecialNames.read(path, optional=True).require(vocab, path, eos)
-
-    def added(self, folder: Path, more: list[AddedToken]) -> dict[str, AddedToken]:
+    def added(self, folder: Path, more: Sequence[AddedToken] = ()) -> dict[str, AddedToken]:
         """Return the tokens that were added, by name, of all files that list them.
 
         Args:
             folder: May hold ``added_tokens.json``.
-            more: Those of ``tokenizer.json``.
-
-        Raises:
-            CheckpointError: The files give a token different rows.
+            more: Those of ``tokenizer.json``, which count where the files differ.
         """
         path = folder / "added_tokens.json"
         listed = [AddedToken(content=name, id=row) for name, row in (read_rows(path) if path.is_file() else {}).items()]
         named = [one.model_copy(update={"id": row}) for row, one in self.added_tokens_decoder.items()]
-        found: dict[str, AddedToken] = {}
-        for token in (*listed, *named, *more):
-            known = found.setdefault(token.content, token)
-            if known.id != token.id or token.id is None:
-                raise CheckpointError(f"The files of {folder} give the added token {token.content!r} different rows.")
-            found[token.content] = token
-        return found
-
-
-def _content(token: str | AddedToken) -> str:
-    return token if isinstance(token, str) else token.content
+        return {token.content: token for token in (*listed, *named, *more)}
 
 
 def modules(config: MarianConfig | TransformerConfig) -> Iterator[ModuleNames]:
@@ -274,27 +206,19 @@ def read_config(folder: Path, kind: type[MarianConfig]) -> MarianConfig:
     config = kind.read(path)
     special = (config.pad_token_id, config.decoder_start_token_id, config.eos_token_id)
     size = min(config.vocab_size, config.target_size)
-    if not all(index < size for index in special):
-        raise ConfigError(
-            f"{path}: pad_token_id, decoder_start_token_id and eos_token_id must be ids of the vocabulary of "
-            f"{size} tokens; got {special}."
-        )
-    if config.several and config.decoder_start_token_id != config.eos_token_id:
-        raise ConfigError(
-            f"{path}: the decoder starts with id {config.decoder_start_token_id}; {config.title} starts with EOS "
-            f"({config.eos_token_id})."
-        )
-    if config.activation_function not in _ACTIVATIONS:
-        raise ConfigError(
-            f"{path}: activation_function is '{config.activation_function}', which Locant's feed-forward does not "
-            f"have. Models with {', '.join(_ACTIVATIONS)} can be imported."
-        )
-    for theirs in ("attention_heads", "ffn_dim"):
-        encoder, decoder = (getattr(config, f"{stack}_{theirs}") for stack in ("encoder", "decoder"))
-        if encoder != decoder:
-            raise ConfigError(
-                f"{path}: encoder_{theirs} is {encoder} but decoder_{theirs} {decoder}; Locant has one number for both."
-            )
+    why = ""
+    if max(special) >= size:
+        why = f"pad_token_id, decoder_start_token_id and eos_token_id are {special}, but there are {size} tokens"
+    elif config.several and config.decoder_start_token_id != config.eos_token_id:
+        why = f"decoder_start_token_id is not eos_token_id, as {config.title} has it"
+    elif config.activation_function not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        why = f"activation_function is '{config.activation_function}'; Locant's feed-forward has {known}"
+    for name in ("attention_heads", "ffn_dim"):
+        if getattr(config, f"encoder_{name}") != getattr(config, f"decoder_{name}"):
+            why = f"encoder_{name} is not decoder_{name}; Locant has one number for both"
+    if why:
+        raise ConfigError(f"{path}: {why}.")
     return config
 
 
@@ -366,6 +290,10 @@ def read_parts(folder: Path, config: MarianConfig) -> Parts:
     return Parts(settings, scaled[source], scaled[target], matrices[output], bias, weight)
 
 
+class _Search(Foreign):
+    num_beams: Annotated[int, Field(ge=1)] | None = None
+
+
 def read_search(folder: Path, config: MarianConfig, special_tokens: int) -> tuple[DecodingSettings, list[str]]:
     """Return how to translate by default, and what was not taken over.
 
@@ -374,36 +302,18 @@ def read_search(folder: Path, config: MarianConfig, special_tokens: int) -> tupl
         config: The model's configuration.
         special_tokens: Tokens of every source beside those of its text.
     """
-    path = folder / "generation_config.json"
-    found: dict[str, Any] = {}
-    for file in (folder / "config.json", path):
-        data = read_json(file) if file.is_file() else None
-        found |= data if isinstance(data, dict) else {}
-    beams = found.get("num_beams")
-    beam = min(beams, MOST_HYPOTHESES) if isinstance(beams, int) and beams > 0 else DecodingSettings().beam
+    files = [folder / "generation_config.json", folder / "config.json"]
+    named = [_Search.read(path, optional=True).num_beams for path in files]
+    beam = min(next(filter(None, named), DecodingSettings().beam), MOST_HYPOTHESES)
     limits = {
         "max_source_length": min(config.max_position_embeddings - special_tokens, LONGEST_SOURCE),
         "usual_source_length": config.locant.get("usual_source_length"),
     }
     settings = DecodingSettings.parse({"beam": beam, **limits}, str(folder / "config.json"))
-    notes = [
+    return settings, [
         f"Translations are searched with beam {beam} and Locant's length penalty ({settings.length_penalty:g}); that "
-        "of transformers is another formula."
+        "of transformers is another formula. Other entries of generation_config.json count for nothing."
     ]
-    never = [config.pad_token_id, config.bos_token_id, config.decoder_start_token_id]  # nor does Locant write these
-    left = []
-    for key in _SEARCH.split():
-        value = found.get(key)
-        if key == "forced_bos_token_id" and config.several:
-            continue
-        if key in ("bad_words_ids", "suppress_tokens") and isinstance(value, list):
-            value = [one for one in value if one not in never and one not in [[row] for row in never]] or None
-        neutral = (config.eos_token_id,) if key.startswith("forced") else (0, 1)
-        if value is True or (value is not None and value not in neutral):
-            left.append(key)
-    if left:
-        notes.append(f"What transformers does by {', '.join(left)} of {path.name} is not done here.")
-    return settings, notes
 
 
 @contextmanager
@@ -428,7 +338,7 @@ def writing_model(
         kind: As what.
         weights: Tensors by their names.
         special: The rows of ``pad``, ``bos``, ``eos`` and ``decoder_start``.
-        about: Further entries of ``config.json``; those of ``locant`` are beside Locant's own.
+        about: Further entries of ``config.json``.
         never: Rows that are not written, beside padding and the beginning of a sentence.
         use: How the folder is used, for its card.
 
@@ -438,7 +348,6 @@ def writing_model(
     model, decoding = require_transformer(found.model, "Export to Hugging Face"), found.decoding
     longest = decoding.longest_sequence(found.tokenizers.languages)
     rows = {f"{name}_token_id": row for name, row in special.items()}
-    own = {"version": __version__, "usual_source_length": decoding.usual_source_length}
     config = {
         "model_type": kind.kind,
         **{theirs: getattr(model.config, ours) for theirs, ours in _SETTINGS.items()},
@@ -448,7 +357,7 @@ def writing_model(
         "is_encoder_decoder": True,
         "dtype": "float32",
         **about,
-        "locant": own | about["locant"],
+        "locant": {"version": __version__, "usual_source_length": decoding.usual_source_length},
     }
     search = {
         **rows,
@@ -525,30 +434,22 @@ def require_same(
         settings: With which a model has one of them.
 
     Raises:
-        ConfigError: It differs; all differences are named, and the settings without them.
+        ConfigError: It differs; the message names the settings without any difference.
     """
     config, scheme = model.config, model.encoder.scheme(0)
     codes = scheme.code(torch.arange(64)) if scheme.acts_on == {"embedding"} else None
     found = None if codes is None else sinusoid_of(codes, sinusoids, atol=1e-6)
-    differences = [
-        (f"{name} {known}", f"has {getattr(config, name)}", f"model.{name}={known}")
-        for name, known in unserved(config).items()
-        if name not in ("norm", "feed_forward", "kinds")
-    ]
+    others = {name: known for name, known in unserved(config).items() if name not in ("norm", "feed_forward", "kinds")}
+    wanted = [f"model.{name}={known}" for name, known in others.items()]
     if config.norm != kind.norm:
-        differences.append((f"{kind.norm}-norm layers", f"is {config.norm}-norm", f"model.norm={kind.norm}"))
+        wanted.append(f"model.norm={kind.norm}")
     if config.feed_forward not in _ACTIVATIONS:
-        wanted = "model.feed_forward=relu (or gelu, silu)"
-        differences.append(("no gated feed-forward", f"has {config.feed_forward}", wanted))
+        wanted.append("model.feed_forward=relu (or gelu, silu)")
     if found is None:
-        given = " and ".join(f"{option}={value}" for option, value in config.position_options.items()) or "no options"
-        wanted = f"model.position=sinusoidal {settings}" if config.position != "sinusoidal" else settings
-        theirs = f"sinusoids of base 10000 in the dialect {' or '.join(one['dialect'] for one in sinusoids)}"
-        differences.append((theirs, f"has '{config.position}' with {given}", wanted))
-    if differences or found is None:
-        said = "; ".join(f"has {theirs}, and this one {ours}" for theirs, ours, _ in differences)
+        wanted.append(settings if config.position == "sinusoidal" else f"model.position=sinusoidal {settings}")
+    if wanted or found is None:
         raise ConfigError(
-            f"A model for {kind.title} in Hugging Face {said}. Train one with "
-            f"{' '.join(wanted for *_, wanted in differences)}, or export this one to ctranslate2 or onnx."
+            f"{kind.title} in Hugging Face has other layers or positions than this model. Train one with "
+            f"{' '.join(wanted)}, or export this one to ctranslate2 or onnx."
         )
     return found

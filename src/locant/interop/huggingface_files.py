@@ -1,15 +1,13 @@
 """The files of a model folder that strangers wrote: JSON whose types are checked before use, and weights.
 
-No code of a folder is run, and nothing is taken on before its size is known.
+No code of a folder is run.
 """
 
 from __future__ import annotations
 
 import pickle
-import re
 from pathlib import Path
 from typing import Annotated, Any, Self
-from zipfile import ZIP_STORED, BadZipFile, ZipFile, is_zipfile
 
 import torch
 from pydantic import ConfigDict, Field
@@ -23,9 +21,6 @@ from locant.settings import Settings
 
 Row = Annotated[int, Field(strict=True, ge=0)]
 """A row of the embeddings."""
-
-_MOST_NAMES = 4
-_SHARD = re.compile(r"\w[\w.-]*\.(safetensors|bin)", re.ASCII)
 
 
 class Foreign(Settings):
@@ -84,8 +79,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         Tensors by name, of the types that they are stored in.
 
     Raises:
-        CheckpointError: None is there, a shard is missing or not in the folder, or a file is damaged or holds more
-            than tensors.
+        CheckpointError: None is there, or a file is missing or damaged, or holds more than tensors.
         ConfigError: An index does not say which file has which tensor.
     """
     for name in ("model.safetensors", "pytorch_model.bin"):
@@ -93,69 +87,26 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             return _read_file(folder / name)
         path = folder / f"{name}.index.json"
         if path.is_file():
-            return _read_shards(path, _Index.read(path).weight_map)
+            shards = sorted(set(_Index.read(path).weight_map.values()))
+            return {key: tensor for shard in shards for key, tensor in _read_file(folder / shard).items()}
     raise CheckpointError(
         f"{folder} holds neither model.safetensors nor pytorch_model.bin, nor an index of shards (.index.json)."
     )
 
 
-def _read_shards(index: Path, places: dict[str, str]) -> dict[str, Tensor]:
-    weights: dict[str, Tensor] = {}
-    for name in sorted(set(places.values())):
-        path = index.parent / name
-        if not _SHARD.fullmatch(name):
-            raise CheckpointError(f"{index} names {name!r}, which is no file of weights in its folder.")
-        if not path.is_file():
-            raise CheckpointError(f"{index} names {name}, which is not there. Copy all shards of the model.")
-        weights |= {key: tensor for key, tensor in _read_file(path).items() if places.get(key) == name}
-    missing = sorted(places.keys() - weights.keys())
-    if missing:
-        raise CheckpointError(f"{places[missing[0]]} lacks '{missing[0]}', which {index} says it holds.")
-    return weights
-
-
 def _read_file(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
-            weights = load_file(path)
-        else:
-            _require_safe(path, torch.__version__)
-            weights = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, BadZipFile) as error:
+            return load_file(path)
+        if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 10):  # CVE-2026-24747: weights_only is not enough
+            raise CheckpointError(
+                f"A pickle such as {path} is read safely from torch 2.10 on, and this is torch {torch.__version__}. "
+                "Convert the weights to model.safetensors, or install a newer torch."
+            )
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"The weights {path} are damaged, or hold more than tensors: {first}") from None
-    if not isinstance(weights, dict) or not all(map(_is_plain, weights.items())):
+        raise CheckpointError(f"The weights {path} are missing, damaged, or more than tensors: {first}") from None
+    if not isinstance(weights, dict) or not all(isinstance(one, Tensor) for one in weights.values()):
         raise CheckpointError(f"The weights {path} are not tensors by name.")
-    numbers = sum(tensor.numel() * tensor.element_size() for tensor in weights.values())
-    expanded = any(
-        tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes() for tensor in weights.values()
-    )
-    # Tied matrices are under up to four names; more is made of nothing, by strides of zero or storages shared.
-    if numbers > _MOST_NAMES * path.stat().st_size or expanded:
-        raise CheckpointError(
-            f"The weights {path} claim {numbers / 1e6:,.0f} MB of numbers, which the file does not hold. Copy it again."
-        )
     return weights
-
-
-def _require_safe(path: Path, version: str) -> None:
-    """Check that this torch reads a pickle safely, and that it is no archive that unpacks to more than it is."""
-    major, minor = (int(number) for number in version.split(".")[:2])
-    if (major, minor) < (2, 10):  # CVE-2026-24747: weights_only can be made to corrupt memory
-        raise CheckpointError(
-            f"A pickle such as {path} is read safely from torch 2.10 on, and this is torch {version}. Convert the "
-            "weights to model.safetensors, or install a newer torch."
-        )
-    if is_zipfile(path):
-        with ZipFile(path) as archive:
-            if any(part.compress_type != ZIP_STORED for part in archive.infolist()):
-                raise CheckpointError(
-                    f"The weights {path} are compressed, as torch.save never writes them. Get them again."
-                )
-
-
-def _is_plain(item: tuple[Any, Any]) -> bool:
-    name, tensor = item
-    return (
-        isinstance(name, str) and isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_meta
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from locant.errors import CheckpointError, ConfigError, LocantError, nearest
+from locant.errors import CheckpointError, ConfigError, nearest
 from locant.files import replacing_folder, require_new_folder
 from locant.interop.argos import SUFFIX, import_argos
 from locant.interop.assembling import FOLDED, assemble
@@ -20,15 +20,13 @@ from locant.interop.huggingface_files import Foreign
 from locant.interop.m2m100 import read_multilingual
 from locant.interop.marian import read_sides
 from locant.models.model_folder import save_model_folder
-from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer_pair import LanguageTokens, TokenizerPair
 
 _KINDS: dict[str, type[MarianConfig]] = {kind.kind: kind for kind in (MarianConfig, M2M100Config)}
-_LONGEST_MESSAGE = 1000
 
 
 class _Named(Foreign):
-    model_type: str | None = None
+    model_type: str = ""
 
 
 def import_model(folder: Path | str, run: Path | str) -> list[str]:
@@ -53,33 +51,17 @@ def import_model(folder: Path | str, run: Path | str) -> list[str]:
         MissingExtraError: The package ``protobuf`` is not installed.
     """
     folder, run = Path(folder), Path(run)
-    try:
-        if folder.suffix == SUFFIX or folder.is_file():
-            return import_argos(folder, run)
-        return _import_huggingface(folder, run)
-    except LocantError as error:
-        # A message may name something of a stranger at any length.
-        half = _LONGEST_MESSAGE // 2
-        if len(text := str(error)) > _LONGEST_MESSAGE:
-            error.args = (f"{text[:half]} ... {text[-half:]}",)
-        raise
-
-
-def _import_huggingface(folder: Path, run: Path) -> list[str]:
+    if folder.suffix == SUFFIX or folder.is_file():
+        return import_argos(folder, run)
     require_new_folder(run)
     if not folder.is_dir():
         raise CheckpointError(f"There is no folder {folder}.")
     path = folder / "config.json"
-    kind, known = _Named.read(path).model_type, ", ".join(_KINDS)
-    if kind is None:
-        raise ConfigError(
-            f"{path} names no model_type, as Hugging Face's format does; an export for CTranslate2 is no model to "
-            f"start from. Known: {known}."
-        )
+    kind = _Named.read(path).model_type
     if kind not in _KINDS:
         raise ConfigError(
             f"{path} describes a model of type {kind!r}, which cannot be imported.{nearest(kind, _KINDS)} Known: "
-            f"{known}."
+            f"{', '.join(_KINDS)}."
         )
     config = read_config(folder, _KINDS[kind])
     parts = read_parts(folder, config)
@@ -102,14 +84,6 @@ def _import_huggingface(folder: Path, run: Path) -> list[str]:
         notes.append(
             f"The model knows {len(codes)} languages ({', '.join(codes[:8])}{' ...' if codes[8:] else ''}): name them "
             f"with {side}--target-language."
-        )
-    proto = model_proto(source.tokenizer.model)
-    words = [piece.piece.replace("▁", " ") for piece in proto.pieces if piece.type == piece.USER_DEFINED]
-    if config.several and words:
-        notes.append(
-            f"Words that were added to the tokenizer ({', '.join(words[:8])}{' ...' if words[8:] else ''}) are read as "
-            "such wherever a text has them; at its beginning and inside of words transformers puts other spaces around "
-            "them."
         )
     if not config.several and config.pad_token_id == config.decoder_start_token_id:
         notes.append(

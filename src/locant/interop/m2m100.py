@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from pydantic import Field
 
 from locant.errors import CheckpointError, ConfigError
 from locant.files import write_json
@@ -29,16 +27,7 @@ from locant.interop.huggingface import (
     writing_model,
 )
 from locant.interop.huggingface_files import Foreign, Row, read_rows
-from locant.interop.sentencepiece_models import (
-    SPECIAL,
-    Side,
-    Special,
-    build_side,
-    fairseq_model,
-    normalizing_model,
-    read_model,
-)
-from locant.interop.tokenizer_json import MASK, nllb_tokenizer
+from locant.interop.sentencepiece_models import SPECIAL, Side, Special, build_side, normalizing_model
 from locant.models.architectures import require_transformer
 from locant.models.model_folder import ModelFolder
 from locant.text.sentencepiece_model import model_proto
@@ -46,6 +35,7 @@ from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, normalize
 from locant.text.tokenizer_pair import LanguageTokens, language_token
 
 _MODEL_FILE = "sentencepiece.bpe.model"
+_MASK = "<mask>"  # a special token of NLLB's that no text becomes
 _M2M100, _NLLB = "M2M100Tokenizer", "NllbTokenizer"
 
 # transformers/models/m2m_100/tokenization_m2m_100.py: FAIRSEQ_LANGUAGE_CODES, whose order is that of the rows.
@@ -58,15 +48,6 @@ _LANGUAGE_CODES = {
 """The languages that the tokenizer knows, by the name of the list in its configuration."""
 _M2M100_LANGUAGE = re.compile(r"__(\w+)__")
 _NLLB_LANGUAGE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
-
-# What tokenizer.json may do to a text that a SentencePiece model does too, beside that model's own rules.
-_USUAL_RULES = (
-    {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
-    {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"},
-    {"type": "Strip", "strip_left": False, "strip_right": True},
-    {"type": "Strip", "strip_left": True, "strip_right": True},
-)
-_USUAL_CUTS = ("Metaspace", "WhitespaceSplit")
 
 _USE = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -84,8 +65,6 @@ class _BytePairs(Foreign):
 class _TokenizerJson(Foreign):
     model: _BytePairs
     added_tokens: list[AddedToken]
-    normalizer: dict[str, Any] = Field(default_factory=dict)
-    pre_tokenizer: dict[str, Any] = Field(default_factory=dict)
 
 
 def read_multilingual(folder: Path, config: M2M100Config) -> tuple[Side, Side, LanguageTokens]:
@@ -113,19 +92,15 @@ def read_multilingual(folder: Path, config: M2M100Config) -> tuple[Side, Side, L
         vocab, languages = _read_m2m100(folder, about)
         always: list[str] = []
     elif (folder / "tokenizer.json").is_file():
-        vocab, languages, always = _read_nllb(folder, about, model)
+        vocab, languages, always = _read_nllb(folder, about)
     else:
         raise CheckpointError(f"{folder} lacks vocab.json (M2M-100) or tokenizer.json (NLLB).")
     rows, size = set(vocab.values()), config.vocab_size
-    if len(rows) != len(vocab) or max(rows, default=size) >= size:
+    if len(rows) != len(vocab) or max(rows, default=size) >= size or not {"<s>", "<unk>"} <= vocab.keys():
         raise CheckpointError(
-            f"The tokenizer of {folder} has {len(vocab)} tokens, which are not ids of {size} rows, each for one token. "
-            "Tokenizer and weights must come from the same model."
+            f"The tokenizer of {folder} has {len(vocab)} tokens, which are not ids of {size} rows, each for one token, "
+            "<s> and <unk> among them. Tokenizer and weights must come from the same model."
         )
-    missing = [name for name in ("<s>", "<unk>") if name not in vocab]
-    if missing:
-        raise CheckpointError(f"The tokenizer of {folder} has no token {' and no token '.join(missing)}.")
-    about.require_tokens(folder, vocab, config.eos_token_id)
     vocab |= {f"<row {row}>": row for row in range(size) if row not in rows}
     special = Special(config.pad_token_id, vocab["<s>"], config.eos_token_id)
     source, target = (
@@ -146,46 +121,32 @@ def _read_m2m100(folder: Path, about: TokenizerConfig) -> tuple[dict[str, int], 
         raise ConfigError(f"{folder} names the language codes {about.language_codes!r}, which are unknown.")
     codes = _LANGUAGE_CODES[about.language_codes].split()
     listed = {language_token("fairseq", code): len(vocab) + place for place, code in enumerate(codes)}
-    added = {name: token.id for name, token in about.added(folder, []).items()}
-    new = {name: row for name, row in added.items() if row is not None and (vocab | listed).get(name) != row}
-    words = [name for name in new if not _M2M100_LANGUAGE.fullmatch(name)]
-    taken = [name for name, row in new.items() if row < len(vocab) + len(codes)]
-    for names, why in (
-        (words, "which M2M-100's cuts out of a text before SentencePiece reads it, unlike Locant's"),
-        (taken, "whose rows are those of other tokens"),
-    ):
-        if names:
-            raise ConfigError(
-                f"Tokens were added to the tokenizer of {folder} ({', '.join(names[:8])}), {why}. Import the model "
-                "without them."
-            )
+    added = {name: token.id for name, token in about.added(folder).items() if token.id is not None}
+    new = {name: row for name, row in added.items() if (vocab | listed).get(name) != row}
+    first = len(vocab) + len(codes)
+    wrong = [name for name, row in new.items() if row < first or not _M2M100_LANGUAGE.fullmatch(name)]
+    if wrong:
+        raise ConfigError(
+            f"Tokens were added to the tokenizer of {folder} ({', '.join(wrong[:8])}) that are no languages in rows of "
+            "their own, as __tyv__ is; Locant's tokenizer lacks them. Import the model without them."
+        )
     vocab |= listed | new
     languages = {found[1]: row for name, row in (listed | new).items() if (found := _M2M100_LANGUAGE.fullmatch(name))}
     return vocab, languages
 
 
-def _read_nllb(folder: Path, about: TokenizerConfig, model: bytes) -> tuple[dict[str, int], dict[str, int], list[str]]:
+def _read_nllb(folder: Path, about: TokenizerConfig) -> tuple[dict[str, int], dict[str, int], list[str]]:
     """Return the row of every token, and of every language, and the words that were added."""
     path = folder / "tokenizer.json"
     if about.legacy_behaviour:
         raise ConfigError(f"{folder} puts the language behind the source (legacy_behaviour), which Locant does not.")
     found = _TokenizerJson.read(path)
-    pieces = read_model(model, str(folder / _MODEL_FILE))
-    own = base64.b64encode(pieces.normalizer_spec.precompiled_charsmap).decode()
-    usual = [*_USUAL_RULES, {"type": "Precompiled", "precompiled_charsmap": own}]
-    unusual = [rule for rule in _leaves(found.normalizer, "normalizers") if rule not in usual]
-    unusual += [cut for cut in _leaves(found.pre_tokenizer, "pretokenizers") if cut.get("type") not in _USUAL_CUTS]
-    if unusual:
-        raise ConfigError(
-            f"{path} prepares text by rules that {_MODEL_FILE} does not have ({unusual[0].get('type')!r}), so text "
-            "would become other tokens here."
-        )
     added = about.added(folder, found.added_tokens)
     rows = {name: token.id for name, token in added.items() if token.id is not None}
     languages = {name: row for name, row in rows.items() if _NLLB_LANGUAGE.fullmatch(name)}
     if not languages:
         raise ConfigError(f"{path} has no language tokens like eng_Latn among its added tokens.")
-    words = [name for name in rows if name not in languages and name not in (*SPECIAL.values(), MASK)]
+    words = [name for name in rows if name not in languages and name not in (*SPECIAL.values(), _MASK)]
     for token in map(added.__getitem__, words):
         plain = token.content and token.content == normalize(token.content, lowercase=False)
         if not plain or "▁" in token.content or token.single_word or token.lstrip or token.rstrip:
@@ -193,20 +154,7 @@ def _read_nllb(folder: Path, about: TokenizerConfig, model: bytes) -> tuple[dict
                 f"The token {token.content!r} was added to the tokenizer of {folder} in a way that Locant's does not "
                 "have: with spaces at its ends, or for whole words alone. Import the model without it."
             )
-    different = [name for name, row in rows.items() if found.model.vocab.get(name, row) != row]
-    if different:
-        raise CheckpointError(f"{path} gives {different[0]!r} two rows.")
     return found.model.vocab | rows, languages, words
-
-
-def _leaves(rule: Any, parts: str) -> Iterator[dict[str, Any]]:
-    """Yield the rules of a sequence of them, as ``tokenizer.json`` nests them."""
-    inner = rule.get(parts) if isinstance(rule, dict) else None
-    if isinstance(inner, list):
-        for one in inner:
-            yield from _leaves(one, parts)
-    elif rule:
-        yield rule if isinstance(rule, dict) else {"type": rule}
 
 
 def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
@@ -228,14 +176,7 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
     assert languages is not None
     model = require_transformer(found.model, "Export to Hugging Face's M2M-100")
     config, tokenizer = model.config, found.tokenizers.source
-    if languages.layout != "fairseq":
-        raise ConfigError(
-            "A model for several languages whose layout of language tokens is 'marian' cannot be exported to Hugging "
-            "Face: M2M-100 has the layout 'fairseq'. Train with corpus.layout=fairseq, or export it to ctranslate2 or "
-            "onnx."
-        )
-    start = int(config.position_options.get("start", 0)) if config.position == "sinusoidal" else 0
-    sinusoids = [{"dialect": "tensor2tensor", "start": max(1, start)}]
+    sinusoids = [{"dialect": "tensor2tensor", "start": 2}]  # after the row of padding, which is 1
     require_same(M2M100Config, model, sinusoids, "'model.position_options={dialect: tensor2tensor, start: 2}'")
     if not found.tokenizers.joint:
         raise ConfigError(
@@ -243,54 +184,48 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
             "tokenizer.joint=true, or export it to ctranslate2 or onnx."
         )
     nllb = all(map(_NLLB_LANGUAGE.fullmatch, languages.ids))
-    kind = None if nllb else _language_codes(languages)
+    listed = [] if nllb else _LANGUAGE_CODES["m2m100"].split()
     if nllb:
         _require_nllb(tokenizer)
-    order = [BOS, EOS, UNK, *_ordinary(tokenizer, languages, nllb=nllb)]
-    if start - 1 > len(order):
+    elif unknown := [code for code in languages.ids if code not in listed]:
         raise ConfigError(
-            f"M2M-100 in Hugging Face counts positions from the id of padding plus one, and this model's begin at "
-            f"{start}, beyond its vocabulary of {len(order) + 1}. Train a model with "
-            "model.position_options={dialect: tensor2tensor, start: 2}."
+            "M2M-100's tokenizer in Hugging Face knows a hundred languages by codes such as en and de, but not "
+            f"{', '.join(unknown)}. Train a model whose corpus names its languages so, or all of them as NLLB does "
+            "(eng_Latn, deu_Latn), or export it to ctranslate2 or onnx."
         )
-    order.insert(start - 1, PAD)
-    rows = [*order, *(languages.ids.get(code) for code in (_LANGUAGE_CODES[kind].split() if kind else []))]
+    behind = {*SPECIAL, *(() if nllb else languages.ids.values())}  # M2M-100's languages follow the vocabulary
+    order = [BOS, PAD, EOS, UNK, *(index for index in range(tokenizer.vocab_size) if index not in behind)]
+    rows = [*order, *map(languages.ids.get, listed)]
     unused = [row for row, index in enumerate(rows) if index is None]
-    special = {name: order.index(index) for name, index in (("pad", PAD), ("bos", BOS), ("eos", EOS))}
-    special["decoder_start"] = special["eos"]
+    special = {"bos": 0, "pad": 1, "eos": 2, "decoder_start": 2}
     about = {
         "architectures": ["M2M100ForConditionalGeneration"],
         "vocab_size": len(rows),
         "tie_word_embeddings": config.share_embeddings and config.tie_output,
         "encoder_layerdrop": 0.0,
         "decoder_layerdrop": 0.0,
-        "locant": {"languages": list(languages.ids)},
     }
     settings = {
         "tokenizer_class": _NLLB if nllb else _M2M100,
         "src_lang": next(iter(languages.ids)),
         "model_max_length": found.decoding.max_source_length + 2,
     }
-    names = [tokenizer.token(index) for index in order]
     source, *_, target = [*languages.ids, next(iter(languages.ids))][: max(2, len(languages.ids))]
     use = _USE.format(source=source, target=target, method="convert_tokens_to_ids" if nllb else "get_lang_id")
-    weights = write_weights(model, rows=rows)
+    weights, prepared = write_weights(model, rows=rows), normalizing_model(tokenizer)
     with writing_model(folder, run, found, M2M100Config, weights, special, about, never=unused, use=use) as temporary:
         if nllb:
-            write_json(temporary / "tokenizer.json", nllb_tokenizer(tokenizer, languages, order))
+            write_json(temporary / "tokenizer.json", _nllb_tokenizer(model_proto(prepared), languages, order))
             settings |= {"extra_special_tokens": list(languages.ids), "legacy_behaviour": False}
-            settings |= {"mask_token": MASK if MASK in names else None}
-            proto = model_proto(normalizing_model(tokenizer))
-            (temporary / _MODEL_FILE).write_bytes(fairseq_model(proto, order))
+            settings |= {"mask_token": _MASK if tokenizer.id(_MASK) != UNK else None}
         else:
-            write_json(temporary / "vocab.json", {name: row for row, name in enumerate(names)})
-            settings["language_codes"] = kind
-            (temporary / _MODEL_FILE).write_bytes(tokenizer.model)
+            write_json(temporary / "vocab.json", {tokenizer.token(index): row for row, index in enumerate(order)})
+            settings["language_codes"] = "m2m100"
+        (temporary / _MODEL_FILE).write_bytes(prepared)
         write_json(temporary / "tokenizer_config.json", settings)
-    prepare = "Unicode NFC and to lower case" if tokenizer.lowercase else "Unicode NFC"
     notes = [
-        f"Bring text to {prepare}{', without white space at its ends,' if nllb else ''} before it is tokenised; a text "
-        f"that spells a language's token, such as {'eng_Latn' if nllb else '__en__'}, is tokenised in another way.",
+        f"A text that spells a language's token, such as {'eng_Latn' if nllb else '__en__'}, is tokenised in another "
+        f"way{', and so is one with white space at its ends' if nllb else ''}.",
         SEARCH_DIFFERS,
     ]
     if unused:
@@ -301,56 +236,82 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
     return notes
 
 
-def _language_codes(languages: LanguageTokens) -> str:
-    """Return the shortest of the tokenizer's lists of languages that has all of the model's."""
-    fitting = [kind for kind, codes in _LANGUAGE_CODES.items() if set(languages.ids) <= set(codes.split())]
-    if fitting:
-        return min(fitting, key=lambda kind: len(_LANGUAGE_CODES[kind]))
-    unknown = ", ".join(code for code in languages.ids if code not in _LANGUAGE_CODES["m2m100"].split())
-    raise ConfigError(
-        f"M2M-100's tokenizer in Hugging Face knows a hundred languages by codes such as en and de, but not {unknown}. "
-        "Train a model whose corpus names its languages so, or all of them as NLLB does (eng_Latn, deu_Latn), or "
-        "export it to ctranslate2 or onnx."
-    )
-
-
-def _ordinary(tokenizer: Tokenizer, languages: LanguageTokens, *, nllb: bool) -> list[int]:
-    """Return Locant's ids but those of special tokens.
-
-    M2M-100's languages are not among them. NLLB counts the subwords of the SentencePiece model where ``tokenizer.json``
-    is missing, so they come first there, and what no text becomes behind them.
-    """
-    if not nllb:
-        others = {*SPECIAL, *languages.ids.values()}
-        return [index for index in range(tokenizer.vocab_size) if index not in others]
-    pieces = model_proto(tokenizer.model).pieces
-    return sorted(
-        (index for index in range(len(pieces)) if index not in SPECIAL),
-        key=lambda index: bool(pieces[index].type != pieces[index].NORMAL),
-    )
-
-
 def _require_nllb(tokenizer: Tokenizer) -> None:
     """Raise ConfigError unless NLLB's tokenizer in Hugging Face can cut text as this one does."""
     proto = model_proto(tokenizer.model)
     settings, usual = proto.trainer_spec, {piece.piece for piece in proto.pieces if piece.type == piece.NORMAL}
-    for found, why in (
-        (
-            settings.model_type != settings.BPE,
-            "is byte-pair encoding, which this model's is not. Train with tokenizer.algorithm=bpe",
-        ),
-        (
-            settings.byte_fallback,
-            "cannot spell characters in bytes, as this model's does. Train with tokenizer.byte_fallback=false",
-        ),
-        (
-            {character for piece in usual for character in piece} - usual,
-            "joins known characters alone, unlike this model's. Leave that tokenizer",
-        ),
-        (
-            not proto.normalizer_spec.add_dummy_prefix,
-            "puts a space before every text, unlike this model's. Leave that tokenizer",
-        ),
-    ):
-        if found:
-            raise ConfigError(f"NLLB's tokenizer in Hugging Face {why}, or export the model to ctranslate2 or onnx.")
+    joins_unknown = bool({character for piece in usual for character in piece} - usual)
+    plain = proto.normalizer_spec.add_dummy_prefix and not settings.byte_fallback
+    if settings.model_type != settings.BPE or joins_unknown or not plain:
+        raise ConfigError(
+            "NLLB's tokenizer in Hugging Face is byte-pair encoding of known characters, with a space before every "
+            "text and no bytes, which this model's is not. Train with tokenizer.algorithm=bpe "
+            "tokenizer.byte_fallback=false, or export the model to ctranslate2 or onnx."
+        )
+
+
+def _nllb_tokenizer(proto: Any, languages: LanguageTokens, order: Sequence[int]) -> dict[str, Any]:
+    """Return the content of ``tokenizer.json`` for ``NllbTokenizer``: byte-pair encoding with SentencePiece's rules.
+
+    Args:
+        proto: The SentencePiece model of both sides, with its rules; its user-defined tokens become added ones.
+        languages: The language tokens.
+        order: Locant's id of each row.
+    """
+    codes = SPECIAL | {index: code for code, index in languages.ids.items()}
+    always = {
+        index: piece.piece.replace("▁", " ")
+        for index, piece in enumerate(proto.pieces)
+        if piece.type == piece.USER_DEFINED
+    }
+    vocab = {(codes | always).get(index, proto.pieces[index].piece): row for row, index in enumerate(order)}
+    special = {*SPECIAL.values(), *languages.ids, _MASK}
+    added = [
+        {
+            "id": row,
+            "content": name,
+            "single_word": False,
+            "lstrip": name == _MASK,
+            "rstrip": False,
+            "normalized": name == _MASK or name not in special,
+            "special": name in special,
+        }
+        for name, row in vocab.items()
+        if name in {*special, *always.values()}
+    ]
+    rules = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode("ascii")
+    normalizers = [
+        {"type": "Precompiled", "precompiled_charsmap": rules},
+        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+    ]
+    spaces = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    # SentencePiece joins the two neighbours whose union has the best score.
+    scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == piece.NORMAL}
+    merges = [
+        [piece[:cut], piece[cut:]]
+        for piece in sorted(scores, key=lambda piece: -scores[piece])
+        for cut in range(1, len(piece))
+        if piece[:cut] in scores and piece[cut:] in scores
+    ]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": spaces,
+        "post_processor": None,  # the tokenizer's class puts language and end around a text
+        "decoder": spaces,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": SPECIAL[UNK],
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": True,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": vocab,
+            "merges": merges,
+        },
+    }

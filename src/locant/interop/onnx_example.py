@@ -14,7 +14,6 @@ import json
 import math
 import sys
 import unicodedata
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ class OnnxTranslator:
 
     def __init__(self, folder: Path, source_language: str | None = None, target_language: str | None = None) -> None:
         self.config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        self.languages = {side: self.config[f"{side}_language"] for side in ("source", "target")}
         # Before the graphs, which take long to load.
         self.choose_languages(source_language, target_language)
         self.source, self.target = (
@@ -53,40 +51,33 @@ class OnnxTranslator:
         """Tell a model for several languages between which ones it translates from now on.
 
         Args:
-            source: Code of the source language; ``None`` leaves it as it is.
-            target: Code of the target language; ``None`` leaves it as it is.
+            source: Code of the source language; ``None`` for that of ``config.json``.
+            target: Code of the target language; likewise.
 
         Raises:
             ValueError: A language is missing or unknown, or the model cannot be told it.
         """
         before, after = self.config["source_prefix"], self.config["target_prefix"]
-        chosen = dict(self.languages)
-        for side, language in (("source", source), ("target", target)):
-            code = self._code(language) if language else chosen[side]
-            if language and side not in before + after and code != self.config[f"{side}_language"]:
+        given = {"source": source, "target": target}
+        for side, language in given.items():
+            if language and side not in before + after:
                 raise ValueError(f"The model cannot be told its {side} language. Leave the {side} language out.")
-            chosen[side] = code
         # What the encoder reads before the tokens of a source, and the decoder before it writes.
-        self.before_source = [self._language_id(side, chosen[side]) for side in before]
-        language_ids = [self._language_id(side, chosen[side]) for side in after]
+        self.before_source = [self._language_id(side, given[side]) for side in before]
+        language_ids = [self._language_id(side, given[side]) for side in after]
         self.before_target = [self.config["decoder_start_token_id"], *language_ids]
-        self.languages = chosen
-
-    def _code(self, language: str) -> str:
-        """Return the model's own code of a language, whatever form was given, or what was given."""
-        return str(self.config["language_codes"].get(language.lower().replace("_", "-"), language))
 
     def _language_id(self, side: str, language: str | None) -> int:
+        """Return the id of a language, of which any form of its code may be given."""
         ids: dict[str, int] = self.config["language_ids"]
-        if language is None:
+        name = str(language or self.config[f"{side}_language"])
+        code = self.config["language_codes"].get(name.lower().replace("_", "-"), name)
+        if code not in ids:
             raise ValueError(
-                f"The model translates between several languages and must be told the {side} language "
-                f"(--{side}-language, {side}_language). Known: {', '.join(ids)}."
+                f"The model translates between several languages, and '{name}' is none of them. Name the {side} "
+                f"language (--{side}-language, {side}_language). Known: {', '.join(ids)}."
             )
-        if language not in ids:
-            nearest = sorted(ids, key=lambda code: -SequenceMatcher(None, language, code).ratio())
-            raise ValueError(f"The model has no language '{language}'. Known, nearest first: {', '.join(nearest)}.")
-        return ids[language]
+        return ids[code]
 
     def translate(self, text: str) -> str:
         """Translate a sentence by taking the most probable token at every step.

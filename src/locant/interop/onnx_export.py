@@ -30,16 +30,12 @@ from locant.languages import other_codes
 from locant.lazy import require_package
 from locant.models.architectures import require_transformer
 from locant.models.attention import KeyValueCache, StackCache
-from locant.models.config import TransformerConfig
 from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer
 from locant.positions import Mask
 from locant.text.tokenizer import BOS, EOS, PAD
 from locant.version import __version__
-
-_LARGEST = 2_000_000_000
-"""Bytes of a graph that holds its own weights: protocol buffers end at 2 GiB. Larger weights are in a second file."""
 
 _USE = """pip install onnxruntime sentencepiece numpy
 python translate.py {options}"..."
@@ -83,24 +79,24 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
     rows = found.decoding.longest_sequence(found.tokenizers.languages)
     rows = min(rows, model.max_positions or rows)
     graphs = _graphs(model)
-    config = _config(found, model.config, rows)
+    config = _config(found, rows)
     told = sorted({*config["source_prefix"], *config["target_prefix"]})
     options = "".join(f"--{side}-language CODE " for side in told)
     arguments = "".join(f', {side}_language="CODE"' for side in told)
     with replacing_folder(folder) as temporary:
-        for name, (graph, inputs, axes, input_names, output_names) in graphs.items():
-            path = temporary / f"{name}_model.onnx"
-            _write(path, graph, inputs, axes, input_names, output_names)
+        for name, graph in graphs.items():
+            _write(temporary / f"{name}_model.onnx", *graph)
         found.tokenizers.save_sentencepiece(temporary)
         write_json(temporary / "config.json", config)
         example = resources.files("locant.interop").joinpath("onnx_example.py").read_bytes()
         (temporary / "translate.py").write_bytes(example)
         write_text(temporary / CARD, model_card(run, _USE.format(options=options, arguments=arguments)))
+        large = any(temporary.glob("*.onnx.data"))
     notes = [
         f'Try it with onnxruntime alone: python {folder / "translate.py"} {options}"..."',
         "Padding and BOS have logits but are never to be written: config.json lists them as suppress_tokens.",
     ]
-    if any(_size(graph) > _LARGEST for graph, *_ in graphs.values()):
+    if large:
         notes.append("An ONNX file holds 2 GB: larger weights are in files that end in .onnx.data. Keep them together.")
     return notes
 
@@ -271,12 +267,7 @@ def _write(
                 "its positions. Train one with model.position=rotary, sinusoidal or alibi, for instance."
             ) from error
         assert program is not None
-        program.save(str(path), external_data=_size(graph) > _LARGEST)
-
-
-def _size(graph: nn.Module) -> int:
-    """Return the bytes of a graph's weights and tables."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in (*graph.parameters(), *graph.buffers()))
+        program.save(str(path))  # and large weights beside it
 
 
 @contextmanager
@@ -293,7 +284,7 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _config(found: ModelFolder, config: TransformerConfig, rows: int) -> dict[str, Any]:
+def _config(found: ModelFolder, rows: int) -> dict[str, Any]:
     decoding, languages = found.decoding, found.tokenizers.languages
     before, after = languages.places if languages else ((), ())
     own = found.source_language, found.target_language
@@ -318,12 +309,4 @@ def _config(found: ModelFolder, config: TransformerConfig, rows: int) -> dict[st
         "max_source_length": min(decoding.max_source_length, rows - len(before) - 1),
         "max_length_ratio": decoding.max_length_ratio,
         "max_length_extra": decoding.max_length_extra,
-        "source_vocab_size": config.source_vocab_size,
-        "target_vocab_size": config.target_vocab_size,
-        "d_model": config.d_model,
-        "encoder_layers": config.encoder_layers,
-        "decoder_layers": config.decoder_layers,
-        "heads": config.heads,
-        "position": config.positions,
-        "norm": config.norm,
     }

@@ -12,11 +12,10 @@ import re
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
-from typing import Any
 
 from locant.errors import CheckpointError, ConfigError
 from locant.lazy import optional_package
@@ -57,19 +56,6 @@ class Side:
     rows: list[int]
 
 
-def read_model(model: bytes, what: str) -> Any:
-    """Return a SentencePiece model of another program as its protocol buffer.
-
-    Raises:
-        CheckpointError: It is damaged.
-        MissingExtraError: The package ``protobuf`` is not installed.
-    """
-    proto = model_proto(model, f"The tokenizer model {what}")
-    if not proto.pieces:
-        raise CheckpointError(f"The tokenizer model {what} is damaged: it has no subwords.")
-    return proto
-
-
 def build_side(
     model: bytes,
     what: str,
@@ -97,7 +83,9 @@ def build_side(
         ConfigError: An ordinary token has a name that Locant has for its own use.
         MissingExtraError: The package ``protobuf`` is not installed.
     """
-    proto = read_model(model, what)
+    proto = model_proto(model, f"The tokenizer model {what}")
+    if not proto.pieces:
+        raise CheckpointError(f"The tokenizer model {what} is damaged: it has no subwords.")
     kind = type(proto).SentencePiece
     usual = {
         piece.piece: (piece.score, piece.type)
@@ -129,35 +117,14 @@ def build_side(
         else:
             score, use = usual.get(name, (0.0, kind.CONTROL if GROUP_LANGUAGE.fullmatch(name) else other))
             pieces.append(kind(piece=name, score=score, type=use))
-    _replace_pieces(proto, pieces)
+    del proto.pieces[:]
+    proto.pieces.extend(pieces)
+    proto.trainer_spec.vocab_size = len(pieces)
     proto.DiscardUnknownFields()  # Samples for a self-test, which show the old ids.
     for index, key in _SETTINGS.items():
         setattr(proto.trainer_spec, f"{key}_id", index)
         setattr(proto.trainer_spec, f"{key}_piece", SPECIAL[index])
     return Side(Tokenizer(proto.SerializeToString()), rows)
-
-
-def fairseq_model(proto: Any, order: Sequence[int]) -> bytes:
-    """Return a model with the ids of fairseq's: special tokens, then the subwords in the order of their ids."""
-    kind = type(proto).SentencePiece
-    changed = type(proto)()
-    changed.CopyFrom(proto)
-    pieces = [
-        kind(piece=SPECIAL[UNK], type=kind.UNKNOWN),
-        kind(piece=SPECIAL[BOS], type=kind.CONTROL),
-        kind(piece=SPECIAL[EOS], type=kind.CONTROL),
-        *(proto.pieces[index] for index in order if proto.pieces[index].type == kind.NORMAL),
-    ]
-    _replace_pieces(changed, pieces)
-    for key, index in {"unk": 0, "bos": 1, "eos": 2, "pad": -1}.items():
-        setattr(changed.trainer_spec, f"{key}_id", index)
-    return bytes(changed.SerializeToString())
-
-
-def _replace_pieces(proto: Any, pieces: list[Any]) -> None:
-    del proto.pieces[:]
-    proto.pieces.extend(pieces)
-    proto.trainer_spec.vocab_size = len(pieces)
 
 
 def normalizing_model(tokenizer: Tokenizer) -> bytes:

@@ -431,7 +431,7 @@ class Scheduler:
         with self._lock:
             self._queue.note_speed(len(found), seconds / sharing)
             for key, result in found:
-                ticket, place = lane.active.pop(key)  # type: ignore[call-overload]
+                ticket, place = lane.active.pop(key)
                 source_tokens += len(ticket.sentences[place].source)
                 if not isinstance(result, LocantError):
                     target_tokens += len(result[0].tokens) + 1

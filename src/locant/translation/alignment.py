@@ -18,6 +18,7 @@ from locant.models.transformer import Transformer
 from locant.runtime import explaining_memory
 from locant.text.spans import Span, encode_with_spans, word_spans
 from locant.text.tokenizer_pair import Prefixes, TokenizerPair
+from locant.translation.lines import require_text
 from locant.translation.search import evaluated, padded
 
 # Weights of a head that are in memory at once, unless one pair alone has more.
@@ -85,13 +86,7 @@ def align(
         raise DataError("Sources and translations are lists of sentences; put one sentence into a list.")
     if len(sources) != len(translations):
         raise DataError(f"There are {len(sources)} sources and {len(translations)} translations; give one for each.")
-    for number, pair in enumerate(zip(sources, translations, strict=True), start=1):
-        try:
-            "".join(pair).encode("utf-8")
-        except UnicodeEncodeError:
-            raise DataError(
-                f"Pair {number} has half of a character (a lone surrogate), which is no text. Remove it."
-            ) from None
+    require_text(map("".join, zip(sources, translations, strict=True)), "Pair")
     if step not in (None, *get_args(AlignmentStep)):
         raise ConfigError(f"The step whose attention is taken is 'predicts' or 'reads', not {step!r}.")
     layers = model.config.decoder_layers if isinstance(model, Transformer) else 1

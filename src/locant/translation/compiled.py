@@ -19,15 +19,13 @@ from torch import Tensor
 from locant.errors import ConfigError, LocantError, nearest
 from locant.kernels.library import LIBRARY, require_done
 from locant.kernels.translation import PRECISIONS, nanoseconds, supports
-from locant.locks import thread_lock
 from locant.models.architectures import require_transformer
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
-from locant.models.transformer import Transformer
 from locant.text.tokenizer import EOS
 from locant.translation.hypotheses import NOT_A_NUMBER, Hypothesis, hypothesis_of
 from locant.translation.kernel_weights import kernel_weights
-from locant.translation.search import batches, require_ids, require_sentences
+from locant.translation.search import batches, require_sentences
 from locant.translation.threads import side_by_side, useful_threads
 
 Outcome: TypeAlias = list[Hypothesis] | LocantError
@@ -55,93 +53,19 @@ _OPTIONS = struct.Struct("=qqqqqddqQQ")
 class CompiledEngine:
     """The engine of Locant's C++ kernels, several times faster than PyTorch on a CPU.
 
-    Args:
-        model: The model, on the CPU.
-        precision: ``float32`` gives the same translations as PyTorch; ``bfloat16`` and ``int8`` are faster and may
-            give others, ``int8`` more often.
-
-    Raises:
-        ConfigError: The kernels cannot express the model or the precision, there is no C++ compiler, or the model is
-            not on the CPU.
-    """
-
-    def __init__(self, model: EncoderDecoder[Any], precision: str = "float32") -> None:
-        device = model.target_embedding.weight.device
-        if device.type != "cpu":
-            raise ConfigError(f"Compiled translation is for the CPU, but the model is on {device}.")
-        self.model = CompiledTransformer(require_transformer(model, "Compiled translation"), precision)
-        self._copied_from = model
-
-    def __reduce__(self) -> tuple[type[CompiledEngine], tuple[EncoderDecoder[Any], str]]:
-        """Return how a copy is made, in this process or in another one: from the model."""
-        return CompiledEngine, (self._copied_from, self.model.precision)
-
-    @property
-    def name(self) -> str:
-        """What computes, and in which type of numbers."""
-        return f"compiled kernels, {self.model.precision}"
-
-    def translate(
-        self,
-        sources: Sequence[list[int]],
-        max_lengths: Sequence[int],
-        prefix: Sequence[int],
-        settings: DecodingSettings,
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Search for translations; see :meth:`locant.translation.Engine.translate`."""
-        require_sentences(sources, max_lengths, prefix)
-
-        def searched(group: list[int], threads: int, wanted: Callable[[], bool]) -> list[tuple[int, Outcome]]:
-            sentences = {index: Searched(sources[index], max_lengths[index], prefix, settings) for index in group}
-            return CompiledSearch(self.model, threads).run(sentences, wanted)
-
-        # One batch after the other: together they may take more memory than there is.
-        for batch in batches([len(source) for source in sources], settings):
-            threads = self.model.threads
-            groups = self._groups(batch, settings.rows, threads)
-            work = [partial(searched, group, threads if len(groups) == 1 else 1) for group in groups]
-            for outcomes in side_by_side(work, threads):
-                for index, outcome in outcomes:
-                    if isinstance(outcome, LocantError):
-                        raise outcome
-                    yield index, outcome
-
-    def _groups(self, batch: list[int], rows: int, threads: int) -> list[list[int]]:
-        """Cut a batch into groups that threads translate side by side, each to its end without waiting for another.
-
-        Returns one group, which all threads share, or at least one for each.
-        """
-        least, best = self.model.rows_of_a_thread
-        total = rows * len(batch)
-        # Two groups for each thread, so that one that loses its core for a while holds up the others for less.
-        count = total // max(least, _LEAST_ROWS, min(best, total // (2 * threads)))
-        if count < threads and total >= least * threads:
-            count = threads
-        elif count < 4 * threads:  # each thread has as many
-            count -= count % threads
-        count = min(count, len(batch))
-        if count < threads:
-            return [batch]
-        cuts = [number * len(batch) // count for number in range(count + 1)]
-        return [batch[begin:end] for begin, end in itertools.pairwise(cuts)]
-
-
-class CompiledTransformer:
-    """A trained Transformer for the search, run by C++ kernels on the CPU.
-
     Sentences are packed without padding, a step of the decoder is one call, beams share the keys and values of their
     sentence, and a beam that changes its place moves an index instead of its cache. In float32 the results are the
     model's up to rounding; bfloat16 rounds weights and the inputs of every product to 8 significant bits, in half the
     memory; int8 quantises weights (a scale for each output) and inputs (a scale for each row), in a quarter.
 
     Args:
-        model: The model; its embeddings and norms stay shared with this object, its matrices are copied.
-        precision: One of :data:`PRECISIONS`.
+        model: The model, on the CPU; its embeddings and norms stay shared with the engine, its matrices are copied.
+        precision: One of :data:`PRECISIONS`. ``float32`` gives the same translations as PyTorch; ``bfloat16`` and
+            ``int8`` are faster and may give others, ``int8`` more often.
 
     Attributes:
         precision: Likewise.
         vocabulary: Number of target tokens.
-        source_vocabulary: Number of source tokens.
         target_positions: The most positions that the decoder knows; ``None`` for any number.
         library: The kernels.
         handle: Of the model in them.
@@ -149,20 +73,24 @@ class CompiledTransformer:
             and the best number.
 
     Raises:
-        ConfigError: The model's positions are neither added to the embeddings nor plain rotations; the processor has
-            no instructions for the precision; kernels are switched off; there is no C++ compiler, or it fails; a weight
-            has not the shape that the configuration says.
+        ConfigError: The model is not on the CPU, or its positions are neither added to the embeddings nor plain
+            rotations; the processor has no instructions for the precision; kernels are switched off; there is no C++
+            compiler, or it fails; a weight has not the shape that the configuration says.
         MemoryError: Memory does not suffice.
     """
 
-    def __init__(self, model: Transformer, precision: str = "float32") -> None:
+    def __init__(self, model: EncoderDecoder[Any], precision: str = "float32") -> None:
+        device = model.target_embedding.weight.device
+        if device.type != "cpu":
+            raise ConfigError(f"Compiled translation is for the CPU, but the model is on {device}.")
         if precision not in PRECISIONS:
             raise ConfigError(
                 f"Unknown precision '{precision}'.{nearest(precision, PRECISIONS)} Known: {', '.join(PRECISIONS)}."
             )
-        self.precision = precision
-        self.vocabulary, self.source_vocabulary = model.config.target_vocab_size, model.config.source_vocab_size
-        weights = kernel_weights(model, "Compiled translation", "Use the engine pytorch.")
+        self.precision, self._copied_from = precision, model
+        transformer = require_transformer(model, "Compiled translation")
+        self.vocabulary = model.config.target_vocab_size
+        weights = kernel_weights(transformer, "Compiled translation", "Use the engine pytorch.")
         self._kinds = weights.positions
         decoder = weights.positions[1]
         self.target_positions: int | None = decoder.most if decoder else None
@@ -194,7 +122,15 @@ class CompiledTransformer:
         # At the end of a process its memory goes back by itself; other threads may still be using it.
         weakref.finalize(self, self.library.locant_engine_free, self.handle).atexit = False
         self._tables: list[Tensor | None] = [None, None]
-        self._growing = thread_lock()
+
+    def __reduce__(self) -> tuple[type[CompiledEngine], tuple[EncoderDecoder[Any], str]]:
+        """Return how a copy is made, in this process or in another one: from the model."""
+        return CompiledEngine, (self._copied_from, self.precision)
+
+    @property
+    def name(self) -> str:
+        """What computes, and in which type of numbers."""
+        return f"compiled kernels, {self.precision}"
 
     @property
     def threads(self) -> int:
@@ -212,13 +148,53 @@ class CompiledTransformer:
         # Other threads may put another table in its place at any moment, so each reads the one that it has seen.
         table = self._tables[stack]
         if table is None or table.shape[0] < count:
-            with self._growing:
-                table = self._tables[stack]
-                if table is None or table.shape[0] < count:
-                    room = max(64, 2 * count)
-                    rows = min(room, kind.most or room)
-                    table = self._tables[stack] = kind.table(max(rows, count))
+            room = max(64, 2 * count)
+            table = self._tables[stack] = kind.table(max(min(room, kind.most or room), count))
         return table
+
+    def translate(
+        self,
+        sources: Sequence[list[int]],
+        max_lengths: Sequence[int],
+        prefix: Sequence[int],
+        settings: DecodingSettings,
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Search for translations; see :meth:`locant.translation.Engine.translate`."""
+        require_sentences(sources, max_lengths, prefix)
+
+        def searched(group: list[int], threads: int, wanted: Callable[[], bool]) -> list[tuple[int, Outcome]]:
+            sentences = {index: Searched(sources[index], max_lengths[index], prefix, settings) for index in group}
+            return CompiledSearch(self, threads).run(sentences, wanted)
+
+        # One batch after the other: together they may take more memory than there is.
+        for batch in batches([len(source) for source in sources], settings):
+            threads = self.threads
+            groups = self._groups(batch, settings.rows, threads)
+            work = [partial(searched, group, threads if len(groups) == 1 else 1) for group in groups]
+            for outcomes in side_by_side(work, threads):
+                for index, outcome in outcomes:
+                    if isinstance(outcome, LocantError):
+                        raise outcome
+                    yield index, outcome
+
+    def _groups(self, batch: list[int], rows: int, threads: int) -> list[list[int]]:
+        """Cut a batch into groups that threads translate side by side, each to its end without waiting for another.
+
+        Returns one group, which all threads share, or at least one for each.
+        """
+        least, best = self.rows_of_a_thread
+        total = rows * len(batch)
+        # Two groups for each thread, so that one that loses its core for a while holds up the others for less.
+        count = total // max(least, _LEAST_ROWS, min(best, total // (2 * threads)))
+        if count < threads and total >= least * threads:
+            count = threads
+        elif count < 4 * threads:  # each thread has as many
+            count -= count % threads
+        count = min(count, len(batch))
+        if count < threads:
+            return [batch]
+        cuts = [number * len(batch) // count for number in range(count + 1)]
+        return [batch[begin:end] for begin, end in itertools.pairwise(cuts)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,10 +219,10 @@ class CompiledSearch:
     raises MemoryError where memory does not suffice.
     """
 
-    def __init__(self, model: CompiledTransformer, threads: int) -> None:
-        self._model, self._library = model, model.library
+    def __init__(self, engine: CompiledEngine, threads: int) -> None:
+        self._engine, self._library = engine, engine.library
         made = ctypes.c_void_p()
-        require_done(self._library.locant_search(model.handle, threads, EOS, ctypes.byref(made)), _TOO_LARGE)
+        require_done(self._library.locant_search(engine.handle, threads, EOS, ctypes.byref(made)), _TOO_LARGE)
         self._search = made.value
         self._sizes, self._unfinished = (ctypes.c_int64 * 2)(), ctypes.c_int64()
         self._limits: dict[int, tuple[int, float]] = {}  # by number: greatest length, and length penalty's exponent
@@ -274,16 +250,11 @@ class CompiledSearch:
         described = [self._options(number, sentence) for number, sentence in sentences.items()]
         options = array("b", b"".join(described))
         lengths, tokens, prefixes = array("q"), array("q"), array("q")
-        try:
-            for sentence in sentences.values():
-                lengths.append(len(sentence.source))
-                tokens.extend(sentence.source)
-                prefixes.extend(sentence.prefix)
-        except OverflowError:  # the kernels, which look at all other ids, cannot be given this one
-            require_ids(sentence.source, self._model.source_vocabulary, "source")
-            require_ids(sentence.prefix, self._model.vocabulary, "target")
-            raise
-        positions = self._model.positions(0, max(lengths))
+        for sentence in sentences.values():
+            lengths.append(len(sentence.source))
+            tokens.extend(sentence.source)
+            prefixes.extend(sentence.prefix)
+        positions = self._engine.positions(0, max(lengths))
         said = self._library.locant_search_join(
             self._search,
             len(lengths),
@@ -306,13 +277,10 @@ class CompiledSearch:
         temperature, top_k, seed, stream = 0.0, 0, 0, 0
         if sampling := settings.sampling:
             temperature, seed, stream = sampling.temperature, sampling.seed, sampling.first + number
-            top_k = min(sampling.top_k or 0, self._model.vocabulary)
+            top_k = min(sampling.top_k or 0, self._engine.vocabulary)
         rows, prefix = settings.rows, len(of.prefix)
         searched = number, rows, limit, settings.n_best, prefix, settings.length_penalty
-        try:
-            return _OPTIONS.pack(*searched, temperature, top_k, seed, stream)
-        except struct.error:  # as the kernels say of fewer that are too many
-            raise ConfigError(f"There is no translation of {limit} tokens.") from None
+        return _OPTIONS.pack(*searched, temperature, top_k, seed, stream)
 
     def encode(self, seconds: float) -> bool:
         """Go on encoding the sentences that join, for that many seconds; returns whether it is done.
@@ -340,7 +308,7 @@ class CompiledSearch:
         knows.
         """
         library = self._library
-        positions = self._model.positions(1, library.locant_search_length(self._search) + 1)
+        positions = self._engine.positions(1, library.locant_search_length(self._search) + 1)
         table, rows = _address(positions), _rows(positions)
         said = library.locant_search_steps(self._search, table, rows, most, enough, nanoseconds(seconds), self._sizes)
         require_done(said, _TOO_LARGE)

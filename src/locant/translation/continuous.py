@@ -8,8 +8,7 @@ iterations).
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -55,7 +54,7 @@ def searches_at_once(engine: Engine) -> int:
     Where there are many sentences, each search has its own ones and a part of the processors, and none waits for the
     others or for what Python does between two steps of theirs.
     """
-    return min(engine.model.threads, _MOST_SEARCHES) if isinstance(engine, CompiledEngine) else 1
+    return min(engine.threads, _MOST_SEARCHES) if isinstance(engine, CompiledEngine) else 1
 
 
 def rows_at_once(engine: Engine, searches: int) -> int | None:
@@ -66,7 +65,7 @@ def rows_at_once(engine: Engine, searches: int) -> int | None:
     """
     if not isinstance(engine, CompiledEngine):
         return None
-    return 3 * engine.model.rows_of_a_thread[1] // 2 * -(-engine.model.threads // searches)
+    return 3 * engine.rows_of_a_thread[1] // 2 * -(-engine.threads // searches)
 
 
 class _Room:
@@ -105,14 +104,14 @@ class ContinuousSearch:
 
     def __init__(self, engine: Engine, rows: int) -> None:
         self._engine, self._rows = engine, rows
-        self._waiting: dict[Hashable, Searched] = {}
-        self._running: dict[Hashable, Searched] = {}
+        self._waiting: dict[int, Searched] = {}
+        self._running: dict[int, Searched] = {}
         self._room = _Room(rows)  # with all that wait or run
         self._latest = DecodingSettings()
 
     def add(
         self,
-        key: Hashable,
+        key: int,
         source: list[int],
         max_length: int,
         prefix: Sequence[int],
@@ -121,7 +120,7 @@ class ContinuousSearch:
         """Add a sentence; what is wrong with it :meth:`step` says.
 
         Args:
-            key: What the caller knows it by.
+            key: What the caller knows it by, a number below 2^63.
             source: Source ids as the encoder reads them, EOS included.
             max_length: Most target tokens, EOS included, at least 1.
             prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypotheses.
@@ -137,7 +136,7 @@ class ContinuousSearch:
         self._waiting[key] = sentence = Searched(source, max_length, tuple(prefix), settings)
         self._room.put(sentence)
 
-    def remove(self, key: Hashable) -> None:
+    def remove(self, key: int) -> None:
         """Drop a sentence, whether it waits or runs; a key that is not known is ignored."""
         sentence = self._waiting.pop(key, None)
         if sentence is not None:
@@ -152,7 +151,7 @@ class ContinuousSearch:
         """Number of sentences that wait or run."""
         return len(self._waiting) + len(self._running)
 
-    def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[Hashable, Outcome]]:
+    def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[int, Outcome]]:
         """Take one decoding step of all sentences that run, or some where there is no room for another before one ends.
 
         Args:
@@ -162,7 +161,7 @@ class ContinuousSearch:
         Returns:
             The sentences that are finished: their keys, and their hypotheses or what went wrong with them alone.
         """
-        batch: dict[Hashable, Searched] = {}
+        batch: dict[int, Searched] = {}
         room = _Room(self._rows)
         for key, sentence in self._waiting.items():
             first = next(iter(batch.values()), sentence)
@@ -183,25 +182,22 @@ class _StepByStep(ContinuousSearch):
 
     def __init__(self, engine: CompiledEngine, rows: int) -> None:
         super().__init__(engine, rows)
-        self._model, self._threads = engine.model, engine.model.threads
-        self._search = CompiledSearch(engine.model, self._threads)
+        self._kernels, self._threads = engine, engine.threads
+        self._search = CompiledSearch(engine, self._threads)
         self._beside = _Room(rows)  # with those that run
-        self._numbers = itertools.count()
-        self._keys: dict[int, Hashable] = {}  # of the sentences that run, by the numbers that the search knows them by
-        self._joining: list[int] = []  # the numbers of those of them that are not encoded yet
-        self._alone = 0  # how many of those that wait longest are to be encoded alone
+        self._joining: list[int] = []  # the keys of those of them that are not encoded yet
 
-    def remove(self, key: Hashable) -> None:
+    def remove(self, key: int) -> None:
         """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
         super().remove(key)
-        for number in [number for number, own in self._keys.items() if own == key]:
-            self._search.remove(number)
-            self._room.put(self._end(number), -1)
+        if key in self._running:
+            self._search.remove(key)
+            self._room.put(self._end(key), -1)
 
-    def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[Hashable, Outcome]]:
+    def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[int, Outcome]]:
         """Take a decoding step of all that run, or some; see :meth:`ContinuousSearch.step`."""
-        outcomes: list[tuple[Hashable, Outcome]] = []
-        threads = max(1, self._model.threads // sharing)
+        outcomes: list[tuple[int, Outcome]] = []
+        threads = max(1, self._kernels.threads // sharing)
         if threads != self._threads:
             self._search.limit_threads(threads)
             self._threads = threads
@@ -213,39 +209,30 @@ class _StepByStep(ContinuousSearch):
             # Where there is no room, nothing can join before a sentence is finished, and Python is not needed.
             most = 1 if self._joining or self.has_room(1) else _STEPS
             enough = max(1, min(waiting, len(self._running) // _TOGETHER))
-            for number, outcome in self._search.step(most, enough, INTERVAL):
-                outcomes.append((self._keys[number], outcome))
-                self._room.put(self._end(number), -1)
+            for key, outcome in self._search.step(most, enough, INTERVAL):
+                outcomes.append((key, outcome))
+                self._room.put(self._end(key), -1)
         except (LocantError, MemoryError) as error:
             if not self._running:
                 raise
-            # The search is as it was. Sentences that could not join together are tried again one by one; of others the
-            # one that came last makes room.
-            if len(self._joining) > 1:
-                self._alone = len(self._joining)
-                for number in reversed(self._joining[:]):
-                    self._search.remove(number)
-                    self._waiting = {self._keys[number]: self._end(number), **self._waiting}
-            else:
-                key = next(reversed(self._running))
-                self.remove(key)
-                outcomes.append((key, _failure(error)))
+            # The search is as it was. The sentence that came last makes room.
+            key = next(reversed(self._running))
+            self.remove(key)
+            outcomes.append((key, _failure(error)))
         return outcomes
 
-    def _end(self, number: int) -> Searched:
+    def _end(self, key: int) -> Searched:
         """Take a sentence out of those that run."""
-        sentence = self._running.pop(self._keys.pop(number))
+        sentence = self._running.pop(key)
         self._beside.put(sentence, -1)
-        if number in self._joining:
-            self._joining.remove(number)
+        if key in self._joining:
+            self._joining.remove(key)
         return sentence
 
-    def _begin(self, outcomes: list[tuple[Hashable, Outcome]]) -> None:
+    def _begin(self, outcomes: list[tuple[int, Outcome]]) -> None:
         """Let sentences that wait join, as many as fit, and add to what is known of those that cannot."""
-        most = 1 if self._alone else self._rows
-        self._alone = max(0, self._alone - 1)
         for key, sentence in list(self._waiting.items()):
-            if len(self._joining) == most or not self._beside.fits(len(sentence.source), sentence.settings):
+            if not self._beside.fits(len(sentence.source), sentence.settings):
                 break
             if sentence.settings.sampling:  # which the kernels' search does not do
                 super().remove(key)
@@ -253,7 +240,7 @@ class _StepByStep(ContinuousSearch):
                 continue
             try:
                 require_sentences([sentence.source], [sentence.max_length], sentence.prefix)
-                known, needed = self._model.target_positions, len(sentence.prefix) - 1 + sentence.max_length
+                known, needed = self._kernels.target_positions, len(sentence.prefix) - 1 + sentence.max_length
                 if known and needed > known:
                     raise DataError(
                         f"The translation needs {needed} positions, but the model knows {known}. Lower its greatest "
@@ -263,15 +250,23 @@ class _StepByStep(ContinuousSearch):
                 super().remove(key)
                 outcomes.append((key, error))
                 continue
-            number = next(self._numbers)
-            self._joining.append(number)
-            self._keys[number], self._running[key] = key, self._waiting.pop(key)
+            self._joining.append(key)
+            self._running[key] = self._waiting.pop(key)
             self._beside.put(sentence)
-        if self._joining:
-            self._search.begin({number: self._running[self._keys[number]] for number in self._joining})
+        if not self._joining:
+            return
+        try:
+            self._search.begin({key: self._running[key] for key in self._joining})
+        except (LocantError, MemoryError):
+            if len(self._joining) == 1:
+                raise
+            # One by one then: the others wait for the next steps.
+            for key in reversed(self._joining[1:]):
+                self._waiting = {key: self._end(key), **self._waiting}
+            self._search.begin({key: self._running[key] for key in self._joining})
 
 
-def _translations(engine: Engine, batch: Mapping[Hashable, Searched]) -> list[tuple[Hashable, Outcome]]:
+def _translations(engine: Engine, batch: Mapping[int, Searched]) -> list[tuple[int, Outcome]]:
     """Translate sentences with the same prefix and settings; where that fails, each alone."""
     if not batch:
         return []

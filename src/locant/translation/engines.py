@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
-from locant.errors import ConfigError, MissingExtraError, UsageError, nearest
-from locant.kernels.translation import PRECISIONS
+from locant.errors import ConfigError
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
-from locant.models.model_folder import ModelFolder, load_model_folder
-from locant.runtime import choose_device, explaining_memory
+from locant.runtime import explaining_memory
 from locant.translation.compiled import CompiledEngine
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.search import SearchState, evaluated, require_ids, search
@@ -103,87 +98,3 @@ def fastest_engine(model: EncoderDecoder[Any]) -> Engine:
         return CompiledEngine(model)
     except ConfigError:
         return PyTorchEngine(model)
-
-
-@dataclass(frozen=True)
-class LoadedEngine:
-    """An engine with the model folder that it was loaded from.
-
-    Attributes:
-        engine: The engine.
-        folder: The model folder; where the engine keeps the weights in its own format, the model has shapes alone
-            (device ``meta``).
-        reasons: Why faster engines were passed over, in sentences.
-    """
-
-    engine: Engine
-    folder: ModelFolder
-    reasons: tuple[str, ...] = ()
-
-    @property
-    def explanation(self) -> str:
-        """The engine's name, and why it is not a faster one."""
-        return f"{self.engine.name}, because: {' '.join(self.reasons)}" if self.reasons else self.engine.name
-
-
-def load_engine(
-    folder: Path | str,
-    *,
-    engine: str = "pytorch",
-    device: str | torch.device = "auto",
-    dtype: torch.dtype = torch.float32,
-    compute_type: str | None = None,
-) -> LoadedEngine:
-    """Load a model folder with the engine that is asked for.
-
-    Args:
-        folder: A model folder, a finished run or a model on the Hub (``hf://user/model``).
-        engine: ``pytorch``, ``compiled``, ``ctranslate2`` or ``auto``, which takes the fastest one that can run the
-            model: on a CPU the compiled kernels, else CTranslate2, else PyTorch; elsewhere PyTorch.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        dtype: Type of the weights, of PyTorch alone.
-        compute_type: For the compiled kernels ``float32``, ``bfloat16`` or ``int8``; for CTranslate2 any of its own.
-
-    Raises:
-        UsageError: The engine is unknown, or a compute type is given for PyTorch, or a dtype for another engine.
-        ConfigError: The engine asked for cannot run the model, or a value is unknown.
-        CheckpointError: The folder cannot be read, or the cache folder not written.
-        MissingExtraError: The package ``ctranslate2`` is not installed.
-        LocantError: The Hub cannot be reached.
-    """
-    if engine not in ENGINES:
-        raise UsageError(f"Unknown engine '{engine}'.{nearest(engine, ENGINES)} Known: {', '.join(ENGINES)}.")
-    if engine == "pytorch" and compute_type:
-        raise UsageError("A compute type goes with the engines compiled, ctranslate2 and auto; PyTorch has float32.")
-    if engine != "pytorch" and dtype != torch.float32:
-        raise UsageError(f"A dtype goes with the engine pytorch; the type of {engine} is said by compute_type.")
-    chosen = choose_device(str(device))
-    place = chosen if str(device) == "auto" else device
-
-    def load(engine: str) -> LoadedEngine:
-        if engine == "ctranslate2":
-            from locant.translation.ctranslate2 import CTranslate2Engine  # the last resort: not worth its import
-
-            found = load_model_folder(folder, device="meta")
-            made: Engine = CTranslate2Engine(found, device=str(place), compute_type=compute_type or "default")
-            return LoadedEngine(made, found)
-        found = load_model_folder(folder, device=place, dtype=dtype)
-        compiled = engine == "compiled"
-        return LoadedEngine(
-            CompiledEngine(found.model, compute_type or "float32") if compiled else PyTorchEngine(found.model), found
-        )
-
-    if engine != "auto":
-        return load(engine)
-    reasons: list[str] = []
-    if chosen.type != "cpu":
-        reasons.append(f"the other engines are for CPUs, and the device is {chosen.type}")
-    else:
-        for fast in ("compiled", "ctranslate2") if compute_type in (None, *PRECISIONS) else ("ctranslate2",):
-            try:
-                return replace(load(fast), reasons=tuple(reasons))
-            except (ConfigError, MissingExtraError) as error:
-                reasons.append(str(error))
-    if compute_type:
-        raise ConfigError(f"No engine can translate this model in {compute_type}. {' '.join(reasons)}")
-    return replace(load("pytorch"), reasons=tuple(reasons))

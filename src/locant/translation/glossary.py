@@ -117,27 +117,21 @@ class Glossary:
             lengths = self._lengths.get(first.lower())
             if not lengths or goes_on(text, start):
                 continue
-            begins: bool | None = None
             for length in lengths:
                 end = start + length
                 if end > len(text) or goes_on(text, end):
                     continue
                 term = found = text[start:end]
                 if found not in self.terms and first.isupper():
-                    term = first.lower() + found[1:]
-                    if term not in self.terms or not _has_lower_first(term):
-                        continue
-                    begins = begins_sentence(text, start) if begins is None else begins
-                    if not begins:
-                        continue
+                    lower = first.lower() + found[1:]
+                    if lower in self.terms and _has_lower_first(lower) and begins_sentence(text, start):
+                        term = lower
                 if term in self.terms:
                     words = self.terms[term]
-                    stays = words is None or words == term
-                    candidates.append(
-                        Match(start, end, found)
-                        if stays
-                        else Match(start, end, str(words), _has_lower_first(str(words)))
-                    )
+                    if words in (None, term):
+                        candidates.append(Match(start, end, found))
+                    else:
+                        candidates.append(Match(start, end, str(words), _has_lower_first(str(words))))
         chosen: list[Match] = []
         taken = bytearray(len(text))
         for match in sorted(candidates, key=lambda match: match.start - match.end):

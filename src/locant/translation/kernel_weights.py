@@ -10,7 +10,8 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.models.blocks import Decoder, Encoder
-from locant.models.config import TransformerConfig, require_served
+from locant.models.config import require_served
+from locant.models.model_folder import skip_init
 from locant.models.transformer import Transformer
 from locant.positions import PositionScheme, Rotary, RotaryConfig
 from locant.text.tokenizer import BOS, PAD
@@ -61,16 +62,6 @@ class PositionRotations:
     config: RotaryConfig
     most: int | None
 
-    @property
-    def rotated(self) -> int:
-        """Features of each head that are rotated."""
-        return self.table(1).shape[1]
-
-    @property
-    def interleaved(self) -> bool:
-        """Whether a pair are neighbours, and not features half of them apart."""
-        return self.config.layout == "interleaved"
-
     def table(self, count: int) -> Tensor:
         """Return the sines of the pairs at the first positions and then their cosines ``[count, rotated]``, float32."""
         return _plain(torch.cat(Rotary.from_config(self.config).sine_cosine(torch.arange(count, device="cpu")), dim=-1))
@@ -87,7 +78,7 @@ class KernelWeights:
         shape: The numbers of ``Shape`` in ``transformer_layers.h``, but for the precision.
         matrices: Of the linear layers ``[outputs, inputs]``, encoder first; after them the projection to the
             vocabulary.
-        biases: Of the linear layers, ``None`` where there is none; the projection has none.
+        biases: Of the linear layers; the projection has none.
         norms: Scale and shift of each norm.
         embeddings: Of source and target ``[vocabulary, E]``; one object where they are the same.
         positions: Of source and target, ``None`` where there are none.
@@ -95,7 +86,7 @@ class KernelWeights:
 
     shape: tuple[int, ...]
     matrices: list[Tensor]
-    biases: list[Tensor | None]
+    biases: list[Tensor]
     norms: list[Tensor]
     embeddings: list[Tensor]
     positions: tuple[Positions, Positions]
@@ -112,6 +103,13 @@ def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights
     """
     config = model.config
     require_served(config, what, instead)
+    with torch.device("meta"), skip_init():
+        expected = {name: tensor.shape for name, tensor in Transformer(config).state_dict().items()}
+    if expected != {name: tensor.shape for name, tensor in model.state_dict().items()}:
+        raise ConfigError(
+            f"{what} needs weights of the shapes that the model's configuration says, but the model has others. "
+            f"{instead}"
+        )
     positions = [stack_positions(stack, config.d_model, what, instead) for stack in (model.encoder, model.decoder)]
     # Both stacks are made from the same settings.
     rotation = positions[1] if isinstance(positions[1], PositionRotations) else None
@@ -129,8 +127,8 @@ def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights
         int(gated),
         PAD,
         BOS,
-        rotation.rotated if rotation else 0,
-        int(rotation is not None and rotation.interleaved),
+        rotation.table(1).shape[1] if rotation else 0,
+        int(rotation is not None and rotation.config.layout == "interleaved"),
     )
     parts: list[tuple[bool, Any]] = [
         (module.is_norm, model.get_submodule(module.locant))
@@ -140,16 +138,14 @@ def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights
     linears, norms = ([part for is_norm, part in parts if is_norm == wanted] for wanted in (False, True))
     source = _plain(model.source_embedding.weight)
     tied = model.target_embedding.weight is model.source_embedding.weight
-    found = KernelWeights(
+    return KernelWeights(
         shape,
         [*(_plain(linear.weight) for linear in linears), _plain(model.output.weight)],
-        [None if linear.bias is None else _plain(linear.bias) for linear in linears],
+        [_plain(linear.bias) for linear in linears],
         [_plain(part) for norm in norms for part in (norm.weight, norm.bias)],
         [source, source if tied else _plain(model.target_embedding.weight)],
         (positions[0], positions[1]),
     )
-    _require_shapes(config, found, what, instead)
-    return found
 
 
 def stack_positions(stack: Encoder | Decoder, width: int, what: str, instead: str) -> Positions:
@@ -169,25 +165,6 @@ def stack_positions(stack: Encoder | Decoder, width: int, what: str, instead: st
         f"{what} knows positions that are added to all features of the embeddings (sinusoidal, learned) and rotations "
         f"that depend on nothing else (rotary), but this model's are {type(scheme).__name__}. {instead}"
     )
-
-
-def _require_shapes(config: TransformerConfig, weights: KernelWeights, what: str, instead: str) -> None:
-    """Raise ConfigError unless every weight has the shape that the kernel reads, in the order in which it does."""
-    e, f = config.d_model, config.d_ff
-    inner = (f * (2 if _ACTIVATIONS[config.feed_forward][1] else 1), e)
-    encoder = [(3 * e, e), (e, e), inner, (e, f)]
-    decoder = [(3 * e, e), (e, e), (e, e), (2 * e, e), (e, e), inner, (e, f)]
-    linears = encoder * config.encoder_layers + decoder * config.decoder_layers
-    vocabularies = [(config.source_vocab_size, e), (config.target_vocab_size, e)]
-    expected: list[tuple[int, ...]] = [*linears, vocabularies[1], *[(e,)] * len(weights.norms), *vocabularies]
-    found = [tuple(tensor.shape) for tensor in (*weights.matrices, *weights.norms, *weights.embeddings)]
-    expected += [shape[:1] for shape, bias in zip(linears, weights.biases, strict=False) if bias is not None]
-    found += [tuple(bias.shape) for bias in weights.biases if bias is not None]
-    if found != expected:
-        raise ConfigError(
-            f"{what} needs weights of the shapes that the model's configuration says, but the model has others. "
-            f"{instead}"
-        )
 
 
 def _plain(tensor: Tensor) -> Tensor:

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, Queue
-from threading import Thread
 from typing import IO, Literal
 
 from locant.errors import DataError
@@ -28,7 +26,6 @@ _MOST_LINES = 10_000
 _MOST_ARRIVING = 1_000  # fewer, because somebody may be waiting for the first of them
 _MOST_CHARACTERS = 5_000_000
 _BLOCK = 65_536
-_MOST_BLOCKS = 64
 _PAUSE = 0.05  # seconds until an input that does not block is asked again
 
 
@@ -73,32 +70,16 @@ def arriving_windows(raw: IO[bytes], name: str) -> Iterator[list[Line]]:
     Raises:
         DataError: It cannot be read, or a line is not UTF-8, after the lines before have been yielded.
     """
-    blocks: Queue[bytes | Exception] = Queue(_MOST_BLOCKS)
-
-    def read() -> None:
-        try:
-            block = b" "
-            while block:
-                while (found := raw.read(_BLOCK)) is None:
-                    time.sleep(_PAUSE)
-                blocks.put(block := found)
-        except (OSError, ValueError) as error:
-            blocks.put(error)
-
-    # A daemon: at the end of the program it may be waiting for input that never comes.
-    Thread(target=read, name="standard input", daemon=True).start()
 
     def arrived() -> Iterator[bytes | None]:
-        while True:
+        block: bytes | None = b" "
+        while block:
+            yield None
             try:
-                block = blocks.get(block=False)
-            except Empty:
-                yield None
-                block = blocks.get()
-            if isinstance(block, Exception):
-                raise DataError(f"{name} cannot be read: {block}")
-            if not block:
-                return
+                while (block := raw.read(_BLOCK)) is None:
+                    time.sleep(_PAUSE)
+            except (OSError, ValueError) as error:
+                raise DataError(f"{name} cannot be read: {error}") from None
             yield block
 
     yield from _windows(_lines(arrived(), name, returns_end_lines=True), _MOST_ARRIVING)
@@ -202,6 +183,17 @@ def split_to_fit(text: str, fits: Callable[[str], bool], whole: WholeSpans | Non
     return split_to_fit(text[:place], fits, whole) + split_to_fit(text[place:], fits, whole)
 
 
+def require_text(texts: Iterable[str], what: str, first: int = 1) -> None:
+    """Raise DataError where a text has half of a character in it; the message has its number and ``what`` it is."""
+    for number, text in enumerate(texts, start=first):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise DataError(
+                f"{what} {number} has half of a character (a lone surrogate), which is no text. Remove it."
+            ) from None
+
+
 Part = tuple[str, list[int]]
 """A text and its token ids, at least one."""
 
@@ -232,13 +224,7 @@ def parts_of(
     Raises:
         DataError: A sentence is too long, or has half of a character in it.
     """
-    for number, sentence in enumerate(sentences, start=first):
-        try:
-            sentence.encode("utf-8")
-        except UnicodeEncodeError:
-            raise DataError(
-                f"Sentence {number} has half of a character (a lone surrogate), which is no text. Remove it."
-            ) from None
+    require_text(sentences, "Sentence", first)
     parts: list[list[Part]] = []
     for number, (sentence, source) in enumerate(zip(sentences, encode(sentences), strict=True), start=first):
         parts.append([(sentence, source)] if source else [])

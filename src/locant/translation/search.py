@@ -1,4 +1,4 @@
-"""The search for translations, in Python: greedy and beam search and sampling, batched, for every model and device.
+"""The search for translations, in Python: beam search and sampling, batched, for every model and device.
 
 This is the reference. :mod:`locant.translation.compiled` has the same in C++.
 
@@ -12,8 +12,8 @@ numbers cost a fraction of PyTorch's.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -63,51 +63,14 @@ class SearchModel(Protocol):
         """Encode source ids ``[B, S]`` with ``[B]`` real tokens each and return the state of their translations."""
 
 
-_Choose: TypeAlias = Callable[[SearchState, Tensor, Array, int], tuple[Tensor, Tensor]]
-"""Chooses the next token of each row: of the state, the last tokens ``[R, 1]``, which rows of the batch these are, and
-the step, from 0, it makes the log-probabilities and ids of the tokens, ``[R, 1]`` each."""
-
-
-def greedy_search(
-    model: SearchModel,
-    source: Tensor,
-    source_lengths: Tensor,
-    max_lengths: Tensor,
-    *,
-    alpha: float = 0.6,
-    prefix: Sequence[int] = (BOS,),
-) -> list[Hypothesis]:
-    """Take the most probable token at every step.
-
-    A hypothesis that reaches its greatest length without EOS is closed as it is.
-
-    Args:
-        model: The model, in evaluation mode.
-        source: Source ids ``[B, S]``, padded on the right, on the model's device.
-        source_lengths: Number of real tokens of each row, ``[B]``.
-        max_lengths: Most target tokens of each row, EOS included, ``[B]``, at least 1.
-        alpha: Exponent of the length penalty, for the score only.
-        prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypothesis.
-
-    Returns:
-        A hypothesis for each row.
-
-    Raises:
-        LocantError: The model's output is not a number.
-    """
-
-    def choose(state: SearchState, last: Tensor, rows: Array, step: int) -> tuple[Tensor, Tensor]:
-        return state.best(last, 1)
-
-    return _token_by_token(model, source, source_lengths, max_lengths, choose, alpha, prefix)
-
-
+@torch.inference_mode()
+@attention_of_any_shape()
 def ancestral_sampling(
     model: SearchModel,
     source: Tensor,
     source_lengths: Tensor,
     max_lengths: Tensor,
-    draws: Array,
+    draws: Array | None,
     *,
     temperature: float = 1.0,
     top_k: int | None = None,
@@ -126,7 +89,8 @@ def ancestral_sampling(
         source: Source ids ``[B, S]``, padded on the right, on the model's device.
         source_lengths: Number of real tokens of each row, ``[B]``.
         max_lengths: Most target tokens of each row, EOS included, ``[B]``, at least 1.
-        draws: Random numbers, even over [0, 1), float64 ``[B, >= max_lengths.max()]``: one for each token.
+        draws: Random numbers, even over [0, 1), float64 ``[B, >= max_lengths.max()]``: one for each token; ``None`` if
+            ``top_k`` is 1, which is greedy search.
         temperature: What logits are divided by: below 1 the probable tokens become more probable.
         top_k: How many tokens may be drawn at each step; ``None`` for all.
         alpha: Exponent of the length penalty, for the score only.
@@ -138,33 +102,6 @@ def ancestral_sampling(
     Raises:
         LocantError: The model's output is not a number.
     """
-
-    def choose(state: SearchState, last: Tensor, rows: Array, step: int) -> tuple[Tensor, Tensor]:
-        gains, candidates = (state.log_probabilities(last), None) if top_k is None else state.best(last, top_k)
-        numbers = torch.from_numpy(draws[rows, step]).to(gains.device).unsqueeze(1)
-        reached = (gains / temperature).softmax(-1, dtype=torch.float64).cumsum(-1)
-        whole = reached[:, -1:]
-        # Below the last sum whatever the rounding, so that a token with a probability is met; tokens without one have
-        # the sum of those before them and are passed over.
-        wanted = torch.minimum(numbers * whole, whole.nextafter(torch.zeros_like(whole)))
-        picks = torch.searchsorted(reached, wanted, right=True).clamp_(max=gains.shape[1] - 1)
-        return gains.gather(1, picks), picks if candidates is None else candidates.gather(1, picks)
-
-    return _token_by_token(model, source, source_lengths, max_lengths, choose, alpha, prefix)
-
-
-@torch.inference_mode()
-@attention_of_any_shape()
-def _token_by_token(
-    model: SearchModel,
-    source: Tensor,
-    source_lengths: Tensor,
-    max_lengths: Tensor,
-    choose: _Choose,
-    alpha: float,
-    prefix: Sequence[int],
-) -> list[Hypothesis]:
-    """Write a hypothesis for each row; what ``choose`` chooses stays."""
     state, device = _start(model, source, source_lengths, prefix), source.device
     limits = max_lengths.cpu().numpy()
     steps = int(limits.max())
@@ -175,10 +112,22 @@ def _token_by_token(
     done = np.zeros(len(source), np.bool_)
     last = np.full(len(source), prefix[-1])
     for step in range(steps):
-        gains, tokens = choose(state, torch.from_numpy(last).to(device).unsqueeze(1), sentences, step)
+        read = torch.from_numpy(last).to(device).unsqueeze(1)
+        if draws is None:
+            gained, tokens = state.best(read, 1)
+        else:
+            gains, candidates = (state.log_probabilities(read), None) if top_k is None else state.best(read, top_k)
+            numbers = torch.from_numpy(draws[sentences, step]).to(device).unsqueeze(1)
+            reached = (gains / temperature).softmax(-1, dtype=torch.float64).cumsum(-1)
+            whole = reached[:, -1:]
+            # Below the last sum whatever the rounding, so that a token with a probability is met; tokens without one
+            # have the sum of those before them and are passed over.
+            wanted = torch.minimum(numbers * whole, whole.nextafter(torch.zeros_like(whole)))
+            picks = torch.searchsorted(reached, wanted, right=True).clamp_(max=gains.shape[1] - 1)
+            gained, tokens = gains.gather(1, picks), picks if candidates is None else candidates.gather(1, picks)
         last = tokens.squeeze(1).cpu().numpy()
         written[sentences, step] = np.where(done, EOS, last)
-        totals[sentences] += np.where(done, np.float32(0), gains.squeeze(1).cpu().numpy())
+        totals[sentences] += np.where(done, np.float32(0), gained.squeeze(1).cpu().numpy())
         done = done | (last == EOS) | (limits[sentences] <= step + 1)
         going = len(done) - np.count_nonzero(done)
         if not going:
@@ -382,7 +331,7 @@ def search(
             )
             found = [samples[first : first + n_best] for first in range(0, len(samples), n_best)]
         elif settings.beam == 1:
-            greedy = greedy_search(model, source, lengths, limits, alpha=alpha, prefix=prefix)
+            greedy = ancestral_sampling(model, source, lengths, limits, None, top_k=1, alpha=alpha, prefix=prefix)
             found = [[hypothesis] for hypothesis in greedy]
         else:
             beam = settings.beam

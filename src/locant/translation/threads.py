@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from contextlib import suppress
 from functools import lru_cache, partial
 from threading import Event
 from typing import TypeAlias, TypeVar
@@ -62,33 +61,18 @@ def side_by_side(work: Sequence[Piece[Result]], threads: int) -> Iterator[Result
         return
     stopped = Event()
 
-    def wanted() -> bool:
-        return not stopped.is_set()
-
     def run(piece: Piece[Result]) -> Result:
         try:
-            return piece(wanted)
+            return piece(lambda: not stopped.is_set())
         except BaseException:
             stopped.set()
             raise
 
     futures: list[Future[Result]] = []
     try:
-        with suppress(RuntimeError):  # where the program ends, or the system gives no thread, the caller does the rest
-            for piece in work:
-                futures.append(_pool(2 * threads, os.getpid()).submit(run, piece))
-        for piece in work[len(futures) :]:
-            yield piece(wanted)
-        left = set(futures)
-        # The caller has a core already, and does what no thread has begun.
-        for piece, future in reversed(list(zip(work, futures, strict=False))):
-            if wanted() and future.cancel():
-                left.remove(future)
-                yield run(piece)
-            for done in [one for one in left if one.done()]:
-                left.remove(done)
-                yield done.result()
-        for done in as_completed(left):
+        for piece in work:
+            futures.append(_pool(2 * threads, os.getpid()).submit(run, piece))
+        for done in as_completed(futures):
             yield done.result()
     finally:
         stopped.set()

@@ -8,20 +8,23 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import Any, overload
 
 import torch
 
-from locant.errors import ConfigError
+from locant.errors import ConfigError, MissingExtraError, UsageError, nearest
+from locant.kernels.translation import PRECISIONS
 from locant.languages import english_name, find_language, require_language
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import AlignmentStep, EncoderDecoder
 from locant.models.hub import upload
 from locant.models.model_card import write_card
 from locant.models.model_folder import check_vocabularies, load_model_folder, save_model_folder
+from locant.runtime import choose_device
 from locant.text.tokenizer_pair import Prefixes, TokenizerPair
 from locant.translation.alignment import Alignment, align
-from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
+from locant.translation.compiled import CompiledEngine
+from locant.translation.engines import ENGINES, Engine, PyTorchEngine
 from locant.translation.glossary import Glossary
 from locant.translation.hypotheses import Translation, joined
 from locant.translation.lines import OnLong, parts_of
@@ -112,36 +115,20 @@ class Translator:
         """
         return self.tokenizers.prefixes(self.source_language, self.target_language)
 
-    @classmethod
+    @staticmethod
     def from_pretrained(
-        cls,
         folder: Path | str,
         *,
         engine: str = "pytorch",
         device: str | torch.device = "auto",
         dtype: torch.dtype = torch.float32,
         compute_type: str | None = None,
-    ) -> Self:
+    ) -> Translator:
         """Load a model folder, a finished run, or a model on the Hub as ``hf://user/model``.
 
-        Arguments and errors are those of :func:`~locant.translation.load_engine`.
+        Arguments and errors are those of :func:`~locant.translation.load_translator`.
         """
-        loaded = load_engine(folder, engine=engine, device=device, dtype=dtype, compute_type=compute_type)
-        return cls.with_engine(loaded)
-
-    @classmethod
-    def with_engine(cls, loaded: LoadedEngine) -> Self:
-        """Return the translator of a model folder that was loaded with its engine."""
-        found = loaded.folder
-        return cls(
-            found.model,
-            found.tokenizers,
-            found.decoding,
-            engine=loaded.engine,
-            source_language=found.source_language,
-            target_language=found.target_language,
-            origin=found.folder,
-        )
+        return load_translator(folder, engine=engine, device=device, dtype=dtype, compute_type=compute_type)[0]
 
     def save_pretrained(self, folder: Path | str) -> None:
         """Write a model folder with its card (see :mod:`locant.models.model_card`).
@@ -468,14 +455,75 @@ class Translator:
 
 
 def load_translator(
-    folder: Path | str, *, engine: str = "pytorch", device: str | torch.device = "auto", compute_type: str | None = None
+    folder: Path | str,
+    *,
+    engine: str = "pytorch",
+    device: str | torch.device = "auto",
+    dtype: torch.dtype = torch.float32,
+    compute_type: str | None = None,
 ) -> tuple[Translator, str]:
-    """Load a translator and say which engine it has and why.
+    """Load a translator with the engine that is asked for.
 
-    Arguments and errors are those of :func:`~locant.translation.load_engine`.
+    Args:
+        folder: A model folder, a finished run or a model on the Hub (``hf://user/model``).
+        engine: ``pytorch``, ``compiled``, ``ctranslate2`` or ``auto``, which takes the fastest one that can run the
+            model: on a CPU the compiled kernels, else CTranslate2, else PyTorch; elsewhere PyTorch.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        dtype: Type of the weights, of PyTorch alone.
+        compute_type: For the compiled kernels ``float32``, ``bfloat16`` or ``int8``; for CTranslate2 any of its own.
 
     Returns:
         The translator, and the name of its engine; where that was not the first choice, with the reasons.
+
+    Raises:
+        UsageError: The engine is unknown, or a compute type is given for PyTorch, or a dtype for another engine.
+        ConfigError: The engine asked for cannot run the model, or a value is unknown.
+        CheckpointError: The folder cannot be read, or the cache folder not written.
+        MissingExtraError: The package ``ctranslate2`` is not installed.
+        LocantError: The Hub cannot be reached.
     """
-    loaded = load_engine(folder, engine=engine, device=device, compute_type=compute_type)
-    return Translator.with_engine(loaded), loaded.explanation
+    if engine not in ENGINES:
+        raise UsageError(f"Unknown engine '{engine}'.{nearest(engine, ENGINES)} Known: {', '.join(ENGINES)}.")
+    if engine == "pytorch" and compute_type:
+        raise UsageError("A compute type goes with the engines compiled, ctranslate2 and auto; PyTorch has float32.")
+    if engine != "pytorch" and dtype != torch.float32:
+        raise UsageError(f"A dtype goes with the engine pytorch; the type of {engine} is said by compute_type.")
+    chosen = choose_device(str(device))
+    place = chosen if str(device) == "auto" else device
+
+    def load(engine: str, reasons: Sequence[str] = ()) -> tuple[Translator, str]:
+        made: Engine
+        if engine == "ctranslate2":
+            from locant.translation.ctranslate2 import CTranslate2Engine  # the last resort: not worth its import
+
+            found = load_model_folder(folder, device="meta")
+            made = CTranslate2Engine(found, device=str(place), compute_type=compute_type or "default")
+        else:
+            found = load_model_folder(folder, device=place, dtype=dtype)
+            compiled = engine == "compiled"
+            made = CompiledEngine(found.model, compute_type or "float32") if compiled else PyTorchEngine(found.model)
+        translator = Translator(
+            found.model,
+            found.tokenizers,
+            found.decoding,
+            engine=made,
+            source_language=found.source_language,
+            target_language=found.target_language,
+            origin=found.folder,
+        )
+        return translator, f"{made.name}, because: {' '.join(reasons)}" if reasons else made.name
+
+    if engine != "auto":
+        return load(engine)
+    reasons: list[str] = []
+    if chosen.type != "cpu":
+        reasons.append(f"the other engines are for CPUs, and the device is {chosen.type}")
+    else:
+        for fast in ("compiled", "ctranslate2") if compute_type in (None, *PRECISIONS) else ("ctranslate2",):
+            try:
+                return load(fast, reasons)
+            except (ConfigError, MissingExtraError) as error:
+                reasons.append(str(error))
+    if compute_type:
+        raise ConfigError(f"No engine can translate this model in {compute_type}. {' '.join(reasons)}")
+    return load("pytorch", reasons)
