@@ -28,8 +28,7 @@ _LIMITS = {
     "characters": "most characters of a request",
     "texts": "most texts of a request",
     "alternatives": "most alternatives to a translation",
-    "file-bytes": "largest file to translate",
-    "file-characters": "most characters of a file to translate",
+    "file-bytes": "largest file to translate, and most characters of its text",
     "body-bytes": "largest body of a request",
     "requests-per-minute": "most requests of a key or address in a minute; any number by default",
     "waiting-requests": "most requests that wait for a model",
@@ -37,9 +36,6 @@ _LIMITS = {
     "connections": "most connections of a worker",
     "request-seconds": "longest time from a request to its translation",
     "waiting-seconds": "longest time until the translation of a request begins",
-    "body-seconds": "longest time in which the body of a request may arrive",
-    "head-seconds": "longest time in which the head of a request may arrive",
-    "begin-seconds": "longest time until a new worker answers",
 }
 
 

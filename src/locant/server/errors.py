@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from locant.errors import LocantError
 
+_RETRY = 2  # seconds after which there may be room in a queue
+
 
 class RequestError(LocantError):
     """A request that cannot be answered as it is asked.
@@ -19,10 +21,10 @@ class RequestError(LocantError):
         self.status, self.reason, self.retry_after = status, reason, retry_after
 
 
-def busy(retry_after: int) -> RequestError:
-    """Return what is said where too much waits already; ``retry_after`` seconds later there may be room."""
+def busy() -> RequestError:
+    """Return what is said where too much waits already."""
     sentence = "The server has more to translate than it can take. Try again later."
-    return RequestError(503, sentence, reason="queue", retry_after=retry_after)
+    return RequestError(503, sentence, reason="queue", retry_after=_RETRY)
 
 
 def closed() -> RequestError:
