@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     from locant.cli.console import WorkBar
     from locant.figures import write_figures
     from locant.positions.registry import scheme_name
-    from locant.runtime import usable_cores
+    from locant.runtime import granted_cores
     from locant.training.recipe import apply_overrides
 
     given = {name: getattr(options, name) for name in _OPTIONS if getattr(options, name) is not None}
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
                 options.output,
                 image_format=image_format,
                 slides=options.slides,
-                processes=min(usable_cores() or 1, _MOST_PROCESSES),
+                processes=min(granted_cores(), _MOST_PROCESSES),
                 wrote=_wrote,
                 left_out=lambda name, reason: print(f"Left out {name}: {reason}"),
                 progress=lambda share, name: bar.show(share, name, lines=False),

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the page."""
     from locant.app import write_run_report
-    from locant.streams import is_stream
+    from locant.files import is_stream
 
     written = write_run_report(options.run, options.output, examples=options.examples)
     # The page itself may go to standard output.

@@ -77,8 +77,7 @@ def run(options: argparse.Namespace) -> int:
         return _translate_document(options, kind)
 
     from locant.cli.console import WorkBar
-    from locant.files import open_output
-    from locant.streams import is_stream
+    from locant.files import is_stream, open_output
     from locant.translation.lines import arriving_windows, read_windows
 
     overrides = search_overrides(options, n_best=options.n_best)
