@@ -12,9 +12,6 @@ from locant.errors import DataError, UsageError
 from locant.parsing import read_bounded, read_bytes
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from locant.analysis.properties import Property
     from locant.figures.errata import NumberFinding
 
 _EPILOG = """examples:
@@ -29,7 +26,6 @@ _LEGEND = """unique: every position has a code of its own. even: a distance is t
 length is declared. extends: defined at any position (not: that a trained model reads longer texts well). bounded:
 values do not grow with the text. fixed: two passes agree."""
 _LARGEST = 16_000_000  # bytes of a text
-_COLOURS = {"yes": "green", "no": "red", "partly": "yellow"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,8 +137,8 @@ def _print_all(described: dict[str, dict[str, Any]]) -> None:
     from locant.cli.console import PlainConsole, print_table
 
     console = PlainConsole()
-    rows: list[list[str | Text]] = [
-        [name, "\n".join(each["places"]) or "nothing", *map(_verdict, each["properties"])]
+    rows = [
+        [name, "\n".join(each["places"]) or "nothing", *(entry.verdict for entry in each["properties"])]
         for name, each in described.items()
     ]
     print_table(console, ("scheme", "acts on", *_HEADINGS), rows)
@@ -166,11 +162,5 @@ def _print_one(name: str, description: dict[str, Any]) -> None:
     rows = []
     for entry in description["properties"]:
         number = f"{entry.measured:{',.0f' if entry.measured == int(entry.measured) else '.3g'}}"
-        rows.append((entry.name, _verdict(entry), entry.reason, f"{number} {entry.unit}"))
+        rows.append((entry.name, entry.verdict, entry.reason, f"{number} {entry.unit}"))
     print_table(console, ("property", "", "reason", "measured"), rows, ruled=False)
-
-
-def _verdict(entry: Property) -> Text:
-    from rich.text import Text
-
-    return Text(entry.verdict, style=_COLOURS[entry.verdict])
