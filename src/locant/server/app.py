@@ -20,11 +20,11 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from locant.errors import LocantError
 from locant.server import metrics
-from locant.server.clients import Gate, Rates, address_of, check_site
+from locant.server.clients import Gate, address_of, check_site
 from locant.server.errors import RequestError
 from locant.server.files import FileStore
 from locant.server.models import Models
-from locant.server.routes import PAGE, ROUTES, page
+from locant.server.routes import OPERATIONS, PAGE, page
 from locant.server.settings import ServerSettings
 from locant.server.translating import TranslationService
 
@@ -40,7 +40,7 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 ]
-_PATHS: dict[object, str] = {page: "/"} | {answer: path for (_, path), answer in ROUTES.items()}
+_PATHS: dict[object, str] = {page: "/"} | {each.answer: each.path for each in OPERATIONS}
 _NAMES = {404: "There is nothing at this address.", 405: "This address does not know this method."}
 
 
@@ -54,22 +54,19 @@ class Application(Starlette):
         files: Translated files.
     """
 
-    def __init__(
-        self, models: Models, settings: ServerSettings, rates: Rates, files: FileStore, *, local: bool
-    ) -> None:
+    def __init__(self, models: Models, settings: ServerSettings, files: FileStore, local: bool) -> None:
         self.settings, self.files = settings, files
         models = models.arranged(pivot=settings.pivot, glossaries=settings.glossaries)
         self.service = TranslationService(models, settings)
-        self.gate = Gate(settings, rates)
+        self.gate = Gate(settings)
 
         @asynccontextmanager
         async def lifespan(app: object) -> AsyncIterator[None]:
             yield
             self.service.end()
             files.close()
-            rates.close()
 
-        routes: list[Route | Mount] = [Route(path, answer, methods=[way]) for (way, path), answer in ROUTES.items()]
+        routes: list[Route | Mount] = [Route(each.path, each.answer, methods=[each.method]) for each in OPERATIONS]
         if settings.page:
             routes += [Route("/", page), Mount("/page", StaticFiles(directory=PAGE))]
         around = [Middleware(_Observed, settings.cors_origins if local else None)]
@@ -83,7 +80,8 @@ class Application(Starlette):
             )
             around.insert(0, cors)
         if settings.trusted_proxies:
-            around.insert(0, Middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies)))  # type: ignore[arg-type]
+            trusted = list(map(str, settings.trusted_proxies))
+            around.insert(0, Middleware(ProxyHeadersMiddleware, trusted_hosts=trusted))  # type: ignore[arg-type]
         handlers = dict.fromkeys((LocantError, HTTPException, Exception), _answer_to)
         super().__init__(routes=routes, middleware=around, exception_handlers=handlers, lifespan=lifespan)
         self.router.redirect_slashes = False
@@ -169,7 +167,6 @@ def build_app(
     models: Models,
     settings: ServerSettings | None = None,
     *,
-    rates: Rates | None = None,
     files: FileStore | None = None,
     local: bool = False,
 ) -> Application:
@@ -180,7 +177,6 @@ def build_app(
     Args:
         models: What translates.
         settings: Of the server; where it listens matters not here.
-        rates: Counts of requests that several processes have in common; by default of this one.
         files: Where translated files are kept; by default in a temporary folder of its own.
         local: Whether it answers under names of this machine alone, and no pages of other sites.
 
@@ -188,4 +184,4 @@ def build_app(
         ConfigError: A glossary is for no direction of the models, or for several.
         DataError: A term of a glossary is wrong.
     """
-    return Application(models, settings or ServerSettings(), rates or Rates(), files or FileStore(), local)
+    return Application(models, settings or ServerSettings(), files or FileStore(), local)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import sqlite3
+import math
 import time
+from collections import deque
 from collections.abc import Collection
 from functools import lru_cache
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.types import Scope
 
 from locant.server.errors import RequestError
-from locant.server.settings import ServerSettings
+from locant.server.settings import ServerSettings, is_this_machine
 
 _IPV6_PREFIX = 64  # whoever has one address of such a network has all of them
 _MINUTE = 60  # seconds
 _MOST_FAILURES = 10  # wrong keys of an address in a minute
-_LOCAL = ("localhost", "localhost.localdomain", "ip6-localhost")
+_MOST_CLIENTS = 10_000  # of which events are counted
 
 
 def address_of(scope: Scope) -> str:
@@ -73,56 +73,39 @@ def check_site(scope: Scope, origins: Collection[str]) -> None:
 @lru_cache(maxsize=256)
 def _is_local(host: str) -> bool:
     try:
-        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-        return name in _LOCAL or ipaddress.ip_address(name).is_loopback
+        return is_this_machine((urlsplit(f"//{host}").hostname or "").rstrip("."))
     except ValueError:
         return False
 
 
 class Rates:
-    """Counts events of clients in the last minute, for all processes of a server together.
+    """Counts events of clients in the last minute, in this process."""
 
-    Args:
-        path: A file that the processes share; by default this process counts alone.
-    """
+    def __init__(self) -> None:
+        self._times: dict[str, deque[float]] = {}
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._database = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
-        self._database.executescript(
-            """PRAGMA synchronous = OFF;
-            CREATE TABLE IF NOT EXISTS events (client, second);
-            CREATE INDEX IF NOT EXISTS by_client ON events (client);
-            CREATE INDEX IF NOT EXISTS by_second ON events (second);"""
-        )
-
-    def count(self, client: str, limit: int, *, add: bool = True, now: float | None = None) -> int:
+    def count(self, client: str, limit: int, *, add: bool = True) -> int:
         """Count an event unless that would exceed the limit.
 
         Args:
             client: Who causes it.
             limit: Most in sixty seconds.
             add: Whether to count, or else only to ask.
-            now: Seconds since the epoch; by default those of the clock.
 
         Returns:
             0 where it was counted, otherwise the seconds after which one more is allowed.
         """
-        second = int(time.time() if now is None else now)
-        earliest = second - _MINUTE
-        with self._database:  # which commits
-            self._database.execute("BEGIN IMMEDIATE")
-            self._database.execute("DELETE FROM events WHERE second <= ?", (earliest,))
-            asked = "SELECT COUNT(*), MIN(second) FROM events WHERE client = ?"
-            count, first = self._database.execute(asked, (client,)).fetchone()
-            if count >= limit:
-                return int(first) - earliest
-            if add:
-                self._database.execute("INSERT INTO events VALUES (?, ?)", (client, second))
+        now = time.monotonic()
+        self._times[client] = times = self._times.pop(client, deque())  # the clients of late are last
+        while times and times[0] <= now - _MINUTE:
+            times.popleft()
+        if len(times) >= limit:
+            return math.ceil(times[0] + _MINUTE - now)
+        if add:
+            times.append(now)
+        if len(self._times) > _MOST_CLIENTS:
+            del self._times[next(iter(self._times))]
         return 0
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
 
 
 class Gate:
@@ -130,12 +113,11 @@ class Gate:
 
     Args:
         settings: Keys and limits.
-        rates: Counts; common to all processes of a server.
     """
 
-    def __init__(self, settings: ServerSettings, rates: Rates) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         # Keys are found by their digests: the time that this takes says nothing about how much of a key is right.
-        self._names, self._rates = {_digest(key): name for name, key in settings.keys.items()}, rates
+        self._names, self._rates = {_digest(key): name for name, key in settings.keys.items()}, Rates()
         self._most = settings.limits.requests_per_minute
         self._let_in: set[tuple[str, str]] = set()  # addresses, and names of keys
         self.asks_for_keys = bool(settings.keys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+import traceback
 from typing import Any
 
 _ENCODE = json.JSONEncoder(ensure_ascii=True, default=str).encode
@@ -15,7 +16,8 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "colo
 class JsonFormatter(logging.Formatter):
     """Formats a record as one line of JSON: time, level, event and whatever was given besides.
 
-    Of what other packages log, their name alone is written: their messages may hold a part of a text.
+    Of what other packages log, their name alone is written, and of an error its kind and where it came from: messages
+    may hold a part of a text.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -27,17 +29,9 @@ class JsonFormatter(logging.Formatter):
             "event": record.getMessage() if record.name.startswith(_WRITTEN) else f"a message of {record.name}",
             "process": record.process,
         }
-        entry.update({name: value for name, value in vars(record).items() if name not in _OWN})
-        if record.exc_info and record.exc_info[1] is not None:
-            entry.update(where_it_failed(record.exc_info[1]))
+        entry |= {name: value for name, value in vars(record).items() if name not in _OWN}
+        if record.exc_info and record.exc_info[1]:
+            frames = traceback.extract_tb(record.exc_info[2])[-12:]
+            entry["error"] = type(record.exc_info[1]).__name__
+            entry["trace"] = [f"{frame.filename}:{frame.lineno}" for frame in frames]
         return _ENCODE(entry)
-
-
-def where_it_failed(error: BaseException) -> dict[str, Any]:
-    """Return the kind of an error and where it came from; not its message, which may hold a part of a text."""
-    places, trace = [], error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        places.append(f"{trace.tb_frame.f_globals.get('__name__', '?')}:{code.co_name}:{trace.tb_lineno}")
-        trace = trace.tb_next
-    return {"error": type(error).__name__, "trace": places[-12:]}

@@ -1,12 +1,13 @@
-"""The description of the server's interface, as OpenAPI and as a page."""
+"""The description of the server's interface, as OpenAPI."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, Field, TypeAdapter
+from starlette.requests import Request
+from starlette.responses import Response
 
 from locant.server.requests import Asked, FileAsked
 from locant.version import __version__
@@ -57,20 +58,21 @@ class Operation(NamedTuple):
     Attributes:
         method: Of HTTP.
         path: As Starlette and OpenAPI write it.
-        summary: What it does, in a sentence.
-        answered: What is answered: a type, as JSON, or else the name of a media type.
+        answer: What answers; its docstring says what it does.
+        answered: What is answered: a type, as JSON, or the name of a media type; ``None`` for what is not described.
         asked: What is asked for.
     """
 
     method: str
     path: str
-    summary: str
-    answered: Any
+    answer: Callable[[Request], Awaitable[Response]]
+    answered: Any = None
     asked: type[Asked] | None = None
 
 
 def describe(operations: Sequence[Operation]) -> dict[str, Any]:
     """Return the description of the interface, OpenAPI 3.1."""
+    operations = [each for each in operations if each.answered]
     kinds = dict.fromkeys([Failure, *(kind for each in operations for kind in (each.asked, each.answered) if kind)])
     adapters = [(str(kind), "validation", TypeAdapter(str if isinstance(kind, str) else kind)) for kind in kinds]
     schemas, shared = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
@@ -85,7 +87,7 @@ def describe(operations: Sequence[Operation]) -> dict[str, Any]:
             "200": {"description": "The answer.", **content(each.answered)},
             "default": {"description": "A failure.", **content(Failure)},
         }
-        operation: dict[str, Any] = {"summary": each.summary, "responses": responses}
+        operation: dict[str, Any] = {"summary": each.answer.__doc__, "responses": responses}
         if each.asked:
             is_file = issubclass(each.asked, FileAsked)
             types = ("multipart/form-data",) if is_file else ("application/json", "application/x-www-form-urlencoded")
@@ -99,17 +101,3 @@ def describe(operations: Sequence[Operation]) -> dict[str, Any]:
         "paths": paths,
         "components": {"schemas": shared["$defs"]},
     }
-
-
-def describe_as_page(operations: Sequence[Operation]) -> str:
-    """Return the description of the interface as a page."""
-    parts = [
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Locant: interface</title>"
-        "<meta name='viewport' content='width=device-width'></head><body><h1>Interface</h1>"
-        f"<pre>{html.escape(_ABOUT)}</pre><p>The same for programs: <a href='openapi.json'>openapi.json</a>.</p>"
-    ]
-    for each in operations:
-        parts.append(f"<h2><code>{each.method} {each.path}</code></h2><p>{html.escape(each.summary)}</p>")
-        fields = each.asked.model_fields.items() if each.asked else ()
-        parts += [f"<p><code>{name}</code> {html.escape(field.description or '')}</p>" for name, field in fields]
-    return "".join([*parts, "</body></html>"])

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path, PurePath
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import to_json
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from locant.documents.formats import SUFFIXES, DocumentOptions, format_of
 from locant.errors import DataError, LocantError
@@ -22,7 +22,7 @@ from locant.languages import find_language, meant_language
 from locant.server.errors import RequestError
 from locant.server.metrics import CHARACTERS, metrics_page
 from locant.server.models import Identified, Way, identify, identify_among, language_name
-from locant.server.openapi import Detected, Language, Operation, Translated, TranslatedFile, describe, describe_as_page
+from locant.server.openapi import Detected, Language, Operation, Translated, TranslatedFile, describe
 from locant.server.requests import DetectionAsked, FileAsked, Parsed, StreamAsked, TranslationAsked, read_request
 from locant.text.tokenizer_pair import Direction
 
@@ -220,12 +220,7 @@ async def metrics(request: Request) -> Response:
 
 async def specification(request: Request) -> Response:
     """Return the description of the interface."""
-    return JSONResponse(describe(_OPERATIONS))
-
-
-async def docs_page(request: Request) -> Response:
-    """Return the description of the interface as a page."""
-    return HTMLResponse(describe_as_page(_OPERATIONS))
+    return JSONResponse(describe(OPERATIONS))
 
 
 async def page(request: Request) -> Response:
@@ -233,42 +228,22 @@ async def page(request: Request) -> Response:
     return FileResponse(PAGE / "index.html", media_type="text/html; charset=utf-8")
 
 
-ROUTES: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
-    ("POST", "/translate"): translate,
-    ("POST", "/translate/stream"): stream,
-    ("POST", "/translate_file"): translate_file,
-    ("GET", "/download_file/{name}"): download_file,
-    ("POST", "/detect"): detect,
-    ("POST", "/suggest"): suggest,
-    ("GET", "/languages"): languages,
-    ("GET", "/frontend/settings"): frontend_settings,
-    ("GET", "/health"): health,
-    ("GET", "/metrics"): metrics,
-    ("GET", "/spec"): specification,
-    ("GET", "/openapi.json"): specification,
-    ("GET", "/docs"): docs_page,
-}
-"""What answers which method at which path."""
-
-
-_OPERATIONS = [
-    Operation("POST", "/translate", "Translate a text, or a list of texts.", Translated, TranslationAsked),
-    Operation(
-        "POST", "/translate/stream",
-        "Translate a text and send the translation as it comes: events start, piece, end or error.",
-        "text/event-stream", StreamAsked,
-    ),
-    Operation(
-        "POST", "/translate_file",
-        "Translate a document: text, Markdown, HTML, subtitles, JSON, PO, XLIFF, .docx or .odt.",
-        TranslatedFile, FileAsked,
-    ),
-    Operation("GET", "/download_file/{name}", "Fetch a translated file.", "*/*"),
-    Operation("POST", "/detect", "Identify the language of a text.", list[Detected], DetectionAsked),
-    Operation("GET", "/languages", "List the languages.", list[Language]),
-    Operation("GET", "/frontend/settings", "Say what a page needs to know.", dict[str, Any]),
-    Operation("GET", "/health", "Say whether the server takes work.", dict[str, Any]),
-]  # fmt: skip
+OPERATIONS = [
+    Operation("POST", "/translate", translate, Translated, TranslationAsked),
+    Operation("POST", "/translate/stream", stream, "text/event-stream", StreamAsked),
+    Operation("POST", "/translate_file", translate_file, TranslatedFile, FileAsked),
+    Operation("GET", "/download_file/{name}", download_file, "*/*"),
+    Operation("POST", "/detect", detect, list[Detected], DetectionAsked),
+    Operation("GET", "/languages", languages, list[Language]),
+    Operation("GET", "/frontend/settings", frontend_settings, dict[str, Any]),
+    Operation("GET", "/health", health, dict[str, Any]),
+    Operation("POST", "/suggest", suggest),
+    Operation("GET", "/metrics", metrics),
+    Operation("GET", "/spec", specification),
+    Operation("GET", "/openapi.json", specification),
+    Operation("GET", "/docs", specification),
+]
+"""What the server does."""
 
 
 async def _asked(kind: type[Parsed], request: Request) -> tuple[Application, Parsed, str]:

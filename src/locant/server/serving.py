@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("locant.server")
 
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"
-_MEMORY = Path("/dev/shm")  # where Linux keeps files in memory
+_MEMORY = "/dev/shm"  # where Linux keeps files in memory
 _KEEP_ALIVE = 5  # seconds for which a connection without a request stays open
 _HEAD_SECONDS = 15  # in which the head of a request must arrive
 _HEAD_BYTES = 65_536  # of a request besides its body, beyond what one packet brings
@@ -85,17 +85,16 @@ def serve(
     chosen = settings()
     with ExitStack() as stack:
         listener = stack.enter_context(listen(chosen.host, chosen.port))
-        # Counts are in memory where the system has a folder for that: files that are mapped, on a disk that is full,
+        # Metrics are in memory where the system has a folder for that: files that are mapped, on a disk that is full,
         # end whoever writes to them.
-        memory = str(_MEMORY) if os.access(_MEMORY, os.W_OK | os.X_OK) else None
+        memory = _MEMORY if os.access(_MEMORY, os.W_OK | os.X_OK) else None
         counts, files = (
-            Path(stack.enter_context(tempfile.TemporaryDirectory("", "locant-serve-", place, True)))
+            stack.enter_context(tempfile.TemporaryDirectory("", "locant-serve-", place, True))
             for place in (memory, None)
         )
-        (counts / "metrics").mkdir()
-        os.environ[_METRICS] = str(counts / "metrics")
+        os.environ[_METRICS] = counts
         config = uvicorn.Config(
-            partial(_application, list(places), settings, counts / "rates", files, engine, device, compute_type),
+            partial(_application, list(places), settings, files, engine, device, compute_type),
             factory=True,
             http=Connection,
             ws="none",
@@ -148,16 +147,14 @@ LOG = {
 def _application(
     places: Sequence[str],
     read_settings: Callable[[], ServerSettings],
-    rates: Path,
-    files: Path,
+    files: str,
     engine: str,
     device: str,
     compute_type: str | None,
 ) -> Application:
     """Make the application in the event loop of a worker.
 
-    The workers count requests in the file ``rates`` and keep translated files in the folder ``files``; the other
-    arguments are those of :func:`serve`.
+    The workers keep translated files in the folder ``files``; the other arguments are those of :func:`serve`.
     """
     from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 
@@ -166,7 +163,6 @@ def _application(
     from locant.languages import language_identifier
     from locant.runtime import choose_device
     from locant.server.app import build_app
-    from locant.server.clients import Rates
     from locant.server.files import FileStore
     from locant.server.models import ModelPlace, load_models
 
@@ -188,7 +184,7 @@ def _application(
         language_identifier()
         # Behind a proxy that is trusted, names are the proxy's matter.
         local = settings.is_local and not settings.trusted_proxies
-        app = build_app(models, settings, rates=Rates(rates), files=FileStore(files), local=local)
+        app = build_app(models, settings, files=FileStore(Path(files)), local=local)
     except LocantError as error:
         _LOG.error("a worker cannot begin", extra={"reason": str(error)})
         sys.exit(STARTUP_FAILURE)

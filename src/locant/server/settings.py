@@ -6,12 +6,13 @@ import ipaddress
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, IPvAnyNetwork, model_validator
 
 from locant.errors import ConfigError
 from locant.settings import Settings
 
 _SHORTEST_KEY = 16
+_LOCAL = ("localhost", "localhost.localdomain", "ip6-localhost")
 
 
 class LimitSettings(Settings):
@@ -82,29 +83,22 @@ class ServerSettings(Settings):
     glossaries: dict[str, dict[str, str | None]] = Field(default_factory=dict, repr=False)
     keys: dict[str, str] = Field(default_factory=dict, repr=False)
     cors_origins: tuple[str, ...] = ()
-    trusted_proxies: tuple[str, ...] = ()
+    trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
     page: bool = True
     limits: LimitSettings = LimitSettings()
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _networks(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
-        for proxy in proxies:
-            try:
-                ipaddress.ip_network(proxy, strict=False)
-            except ValueError:
-                raise ConfigError(f"'{proxy}' is no address or network; write 10.0.0.7 or 10.0.0.0/8") from None
-        return proxies
 
     @property
     def is_local(self) -> bool:
         """Whether nobody but this machine can reach the server."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_this_machine(self.host)
+
+
+def is_this_machine(host: str) -> bool:
+    """Return whether a name or an address of a host is this machine, whichever machine that is."""
+    try:
+        return host in _LOCAL or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def read_keys(path: Path | None, environment: str | None) -> dict[str, str]:

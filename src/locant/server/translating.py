@@ -23,7 +23,6 @@ from locant.documents.steps import Pairs, Sentences, Steps, one_line, sentence_s
 from locant.documents.translate import align_words, fits_model
 from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
-from locant.server.errors import busy
 from locant.server.models import Models, Route, Way
 from locant.server.scheduler import Scheduler, Sentence, Ticket
 from locant.server.settings import ServerSettings
@@ -44,33 +43,19 @@ class TextThreads:
 
     A client has one thread at a time, so that nobody takes them from the others. Work that has begun goes on to its
     end, whoever still waits for it.
-
-    Args:
-        most: Most pieces of work at a time, those that wait included.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="texts")
-        self._present, self._most = 0, most
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, client: str, work: Callable[[], Found]) -> Found:
-        """Return what some work for a client returns, when a thread has done it.
-
-        Raises:
-            RequestError: Too much waits (503).
-        """
-        if self._present >= self._most:
-            raise busy()
-        self._present += 1
-        try:
-            turn = self._turns.setdefault(client, asyncio.Lock())
-            await turn.acquire()
-            doing = asyncio.get_running_loop().run_in_executor(self._pool, work)
-            doing.add_done_callback(lambda done: turn.release())
-            return await asyncio.shield(doing)
-        finally:
-            self._present -= 1
+        """Return what some work for a client returns, when a thread has done it."""
+        turn = self._turns.setdefault(client, asyncio.Lock())
+        await turn.acquire()
+        doing = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        doing.add_done_callback(lambda done: turn.release())
+        return await asyncio.shield(doing)
 
     def end(self) -> None:
         """Let nothing more begin."""
@@ -104,7 +89,7 @@ class TranslationService:
         self.models, self._settings = models, settings
         limits = settings.limits
         self.splitter_of, self.search_of = cache(self._splitter), cache(self._search)
-        self.threads = TextThreads(limits.waiting_requests)
+        self.threads = TextThreads()
         self.schedulers = []
         for translator, name in zip(models.translators, models.names, strict=True):
             lanes = min(searches_at_once(translator.engine), settings.rows)
