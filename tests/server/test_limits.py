@@ -26,7 +26,7 @@ from locant.server import ServerSettings, build_app, clients, routes
 from locant.server.clients import Rates
 from locant.server.errors import busy
 from locant.server.files import FileStore
-from locant.server.logs import JsonFormatter
+from locant.server.serving import JsonFormatter
 from locant.server.settings import read_keys
 
 FIELDS = {"q": "alpha beta", "source": "de", "target": "en"}

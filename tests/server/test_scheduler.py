@@ -16,11 +16,12 @@ from prometheus_client import REGISTRY
 from locant.errors import LocantError
 from locant.models import DecodingSettings
 from locant.server.errors import RequestError
-from locant.server.scheduler import FairQueue, Scheduler, Sentence, Ticket
+from locant.server.scheduler import FairQueue, Scheduler, Ticket
 from locant.translation import Hypothesis
+from locant.translation.compiled import Searched
 
 SETTINGS = DecodingSettings()
-SENTENCE = Sentence([1], 5, [2], SETTINGS)
+SENTENCE = Searched([1], 5, [2], SETTINGS)
 
 
 class Search:
@@ -87,7 +88,7 @@ class Fixture:
 
         def submit():
             ticket = self.scheduler.submit(
-                client, [Sentence([number], 5, [2], SETTINGS) for number in numbers], **options
+                client, [Searched([number], 5, [2], SETTINGS) for number in numbers], **options
             )
             for number, outcome in zip(numbers, ticket.outcomes, strict=True):
                 outcome.add_done_callback(partial(note, number))

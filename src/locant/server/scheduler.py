@@ -19,13 +19,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from locant.errors import LocantError
-from locant.models.decoding_settings import DecodingSettings
 from locant.server import metrics
 from locant.server.errors import RequestError, busy, closed
-from locant.translation.compiled import Outcome
+from locant.translation.compiled import Outcome, Searched
 from locant.translation.continuous import ContinuousSearch
 
 _LOG = logging.getLogger("locant.server")
@@ -33,22 +31,6 @@ _LOG = logging.getLogger("locant.server")
 _TURN = 16  # sentences after which another client comes, and another request of this one
 _LEAST_OF_A_LANE = 8  # sentences; a thread for fewer is not worth it
 _SHARE = 0.75  # of the queue that one client may fill
-
-
-class Sentence(NamedTuple):
-    """A sentence for the search.
-
-    Attributes:
-        source: Ids as the encoder reads them, EOS included.
-        max_length: Most target tokens, EOS included.
-        prefix: Ids that the decoder reads before it writes.
-        settings: How to search.
-    """
-
-    source: list[int]
-    max_length: int
-    prefix: Sequence[int]
-    settings: DecodingSettings
 
 
 @dataclass(eq=False)
@@ -65,7 +47,7 @@ class Ticket:
     """
 
     client: str
-    sentences: Sequence[Sentence]
+    sentences: Sequence[Searched]
     resumed: bool = False
     outcomes: list[asyncio.Future[Outcome]] = field(default_factory=list)
     taken: int = 0
@@ -211,7 +193,7 @@ class Scheduler:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, client: str, sentences: Sequence[Sentence], *, resumed: bool = False) -> Ticket:
+    def submit(self, client: str, sentences: Sequence[Searched], *, resumed: bool = False) -> Ticket:
         """Put the sentences of a request into the queue.
 
         Args:
@@ -333,13 +315,13 @@ class Scheduler:
             while self._may_take(lane):
                 ticket = self._queue.first()
                 assert ticket
-                sentence = ticket.sentences[ticket.taken]
-                if lane.active and not search.has_room(len(sentence.source)):
+                one = ticket.sentences[ticket.taken]
+                if lane.active and not search.has_room(len(one.source)):
                     break
                 key = next(self._keys)
                 lane.active[key] = ticket, ticket.taken
                 self._queue.take()
-                search.add(key, *sentence)
+                search.add(key, one.source, one.max_length, one.prefix, one.settings)
             metrics.WAITING_REQUESTS.labels(self._name).set(self._queue.requests)
             metrics.WAITING_SENTENCES.labels(self._name).set(self._queue.sentences)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import logging.config
 import multiprocessing
@@ -15,6 +16,8 @@ import signal
 import socket
 import sys
 import tempfile
+import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -45,6 +48,9 @@ _HANGS = 120  # seconds without a sign of life after which a worker is replaced,
 _OWN_FILES = 100  # that a worker has open besides connections
 _COLLECTED = 100_000  # objects more than before, at which it is looked for those that nobody needs
 _SWITCH = 0.0005  # seconds for which one Python thread may keep another waiting
+_ENCODE = json.JSONEncoder(ensure_ascii=True, default=str).encode
+_WRITTEN = ("locant", "uvicorn")  # loggers whose messages hold nothing of what is sent
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 _SENTENCE = b'{"error": "The server is being shut down. Try again in a moment."}'
 _REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
@@ -129,10 +135,34 @@ def serve(
         _LOG.info("ended")
 
 
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one line of JSON: time, level, event and whatever was given besides.
+
+    Of what other packages log, their name alone is written, and of an error its kind and where it came from: messages
+    may hold a part of a text.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        entry: dict[str, Any] = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "event": record.getMessage() if record.name.startswith(_WRITTEN) else f"a message of {record.name}",
+            "process": record.process,
+        }
+        entry |= {name: value for name, value in vars(record).items() if name not in _OWN}
+        if record.exc_info and record.exc_info[1]:
+            frames = traceback.extract_tb(record.exc_info[2])[-12:]
+            entry["error"] = type(record.exc_info[1]).__name__
+            entry["trace"] = [f"{frame.filename}:{frame.lineno}" for frame in frames]
+        return _ENCODE(entry)
+
+
 LOG = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"json": {"()": "locant.server.logs.JsonFormatter"}},
+    "formatters": {"json": {"()": "locant.server.serving.JsonFormatter"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
     "loggers": {
         "locant": {"level": "INFO"},

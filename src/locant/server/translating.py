@@ -15,8 +15,7 @@ from weakref import WeakValueDictionary
 from locant.documents import Document
 from locant.documents.formats import TextDocument
 from locant.documents.markup import cut_html
-from locant.documents.passages import Item, Written, cut_passage
-from locant.documents.passages import Sentence as CutSentence
+from locant.documents.passages import Item, Sentence, Written, cut_passage
 from locant.documents.plain import is_plain_sentence, plain_text
 from locant.documents.sentences import Splitter, fitting_splitter, sentence_splitter
 from locant.documents.steps import Pairs, Sentences, Steps, one_line, sentence_steps, translation_steps
@@ -24,9 +23,9 @@ from locant.documents.translate import align_words, fits_model
 from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
 from locant.server.models import Models, Route, Way
-from locant.server.scheduler import Scheduler, Sentence, Ticket
+from locant.server.scheduler import Scheduler, Ticket
 from locant.server.settings import ServerSettings
-from locant.translation.compiled import Outcome
+from locant.translation.compiled import Outcome, Searched
 from locant.translation.continuous import continuous_search, rows_at_once, searches_at_once
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.lines import parts_of
@@ -216,17 +215,17 @@ class TranslationService:
         document = plain_text(text)
         (passage,), (write,) = document.passages, document.writers
 
-        def begin() -> tuple[list[Item | CutSentence], list[str]]:
+        def begin() -> tuple[list[Item | Sentence], list[str]]:
             pieces = cut_passage(passage, self.splitter_of(route))
-            return pieces, [piece.text for piece in pieces if isinstance(piece, CutSentence) and piece.is_manageable]
+            return pieces, [piece.text for piece in pieces if isinstance(piece, Sentence) and piece.is_manageable]
 
         pieces, texts = begin() if short else await self.threads.run(client, begin)
-        yield sum(isinstance(piece, CutSentence) for piece in pieces)
+        yield sum(isinstance(piece, Sentence) for piece in pieces)
         with closing(_Answers(self, route, client, short=short, resumed=bool(before))) as answers:
             await answers.ask(texts)
             known = ""
             for piece in pieces:
-                if isinstance(piece, CutSentence):
+                if isinstance(piece, Sentence):
                     (written,) = await answers.answer(sentence_steps([piece], aligned=route.aligns))
                     yield known + write(written)
                     known = ""
@@ -288,7 +287,7 @@ class _Answers:
         self._asked.update(texts)
         if not texts:
             return
-        sentences: list[Sentence] = await self._aside(self._sentences, texts)
+        sentences: list[Searched] = await self._aside(self._sentences, texts)
         if sentences:
             ticket = self._scheduler.submit(self._client, sentences, resumed=self._resumed)
             self._tickets.append(ticket)
@@ -328,7 +327,7 @@ class _Answers:
         for ticket in self._tickets:
             self._scheduler.release(ticket)
 
-    def _sentences(self, texts: Mapping[str, _Asked]) -> list[Sentence]:
+    def _sentences(self, texts: Mapping[str, _Asked]) -> list[Searched]:
         """Return the sentences of texts for the search; a text that is too long is cut."""
         translator, prefixes, glossary = self._route.translator, self._route.prefixes, self._route.glossary
         settings, most = self._service.search_of(self._route, self._ranks)
@@ -347,7 +346,7 @@ class _Answers:
             asked.parts = [part for part, _ in own]
             for _, ids in own:
                 source, longest = translator.search_input(ids, settings, prefixes)
-                sentences.append(Sentence(source, longest, prefixes.target, settings))
+                sentences.append(Searched(source, longest, prefixes.target, settings))
         return sentences
 
     def _put_together(self, texts: Mapping[str, _Asked]) -> None:
