@@ -104,26 +104,19 @@ def listen(host: str, port: int) -> socket.socket:
         port: Port to listen at; 0 for any that is free.
 
     Raises:
-        UsageError: The port is taken or not allowed.
-        LocantError: The host is not an address of this machine.
+        UsageError: The port is taken or not allowed, or the host is not an address of this machine.
     """
-    import errno
     import socket
 
-    if not 0 <= port <= 65535:
-        raise UsageError(f"--port must be 0 to 65535; got {port}.")
-    wrong_port = {
-        errno.EADDRINUSE: f"Port {port} of {host} is in use. Choose another with --port, or 0 for any.",
-        errno.EACCES: f"Port {port} may not be used by you. Choose one above 1023 with --port.",
-    }
     try:
         # A name may represent several addresses; the first one is meant.
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
-    except OSError as error:
-        if error.errno in wrong_port:
-            raise UsageError(wrong_port[error.errno]) from None
-        raise LocantError(f"No server can listen at {host}, port {port}: {error.strerror or error}.") from None
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"No server can listen at {host}, port {port}: {why}. Choose another --port, or 0 for any that is free."
+        ) from None
 
 
 def choose_device(name: str) -> torch.device:
