@@ -372,20 +372,16 @@ def test_a_full_disk_is_no_failure_of_the_server(monkeypatch, client):
     assert "no room" in error(answer, 503)
 
 
-def test_rates_are_those_of_the_last_minute(monkeypatch):
+def test_rates_are_those_of_a_minute(monkeypatch):
     now, rates = [6000.0], Rates()
-    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    assert [rates.count("a", 2) for _ in range(2)] == [0, 0]
+    monkeypatch.setattr(clients, "time", SimpleNamespace(time=lambda: now[0]))
+    assert [rates.count("a", 2) for _ in range(3)] == [0, 0, 60]
     now[0] += 2
-    wait = rates.count("a", 2)
+    wait = rates.count("a", 2, add=False)
     assert wait == 58
     assert rates.count("b", 2) == 0
     now[0] += wait
-    assert rates.count("a", 2) == 0
-    assert rates.count("a", 1, add=False) > 0
-    for number in range(20_000):
-        rates.count(f"client {number}", 1)
-    assert len(rates._times) <= 10_000
+    assert [rates.count("a", 1) for _ in range(2)] == [0, 60]
 
 
 def test_keys_are_read_from_a_file_and_the_environment(tmp_path):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import math
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
 from urllib.parse import urlsplit
@@ -18,9 +17,7 @@ from locant.server.errors import RequestError
 from locant.server.settings import ServerSettings, is_this_machine
 
 _IPV6_PREFIX = 64  # whoever has one address of such a network has all of them
-_MINUTE = 60  # seconds
 _MOST_FAILURES = 10  # wrong keys of an address in a minute
-_MOST_CLIENTS = 10_000  # of which events are counted
 
 
 def address_of(scope: Scope) -> str:
@@ -79,32 +76,28 @@ def _is_local(host: str) -> bool:
 
 
 class Rates:
-    """Counts events of clients in the last minute, in this process."""
+    """Counts events of clients minute by minute, in this process."""
 
     def __init__(self) -> None:
-        self._times: dict[str, deque[float]] = {}
+        self._minute, self._counts = 0, Counter[str]()
 
     def count(self, client: str, limit: int, *, add: bool = True) -> int:
         """Count an event unless that would exceed the limit.
 
         Args:
             client: Who causes it.
-            limit: Most in sixty seconds.
+            limit: Most in a minute.
             add: Whether to count, or else only to ask.
 
         Returns:
             0 where it was counted, otherwise the seconds after which one more is allowed.
         """
-        now = time.monotonic()
-        self._times[client] = times = self._times.pop(client, deque())  # the clients of late are last
-        while times and times[0] <= now - _MINUTE:
-            times.popleft()
-        if len(times) >= limit:
-            return math.ceil(times[0] + _MINUTE - now)
-        if add:
-            times.append(now)
-        if len(self._times) > _MOST_CLIENTS:
-            del self._times[next(iter(self._times))]
+        minute, second = divmod(int(time.time()), 60)
+        if minute != self._minute:
+            self._minute, self._counts = minute, Counter()
+        if self._counts[client] >= limit:
+            return 60 - second
+        self._counts[client] += add
         return 0
 
 

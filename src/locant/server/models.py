@@ -294,11 +294,11 @@ class Identified(NamedTuple):
     """A language that a text may be in.
 
     Attributes:
-        code: ISO 639-1, or as the server's models call it.
+        language: Its code: ISO 639-1, or as the server's models call it.
         confidence: Percent, 0 to 100.
     """
 
-    code: str
+    language: str
     confidence: float
 
 

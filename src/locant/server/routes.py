@@ -50,7 +50,7 @@ async def translate(request: Request) -> Response:
 
     async def work() -> tuple[list[Identified], list[list[str]]]:
         sources = await _sources(app, client, texts, asked.source, asked.target)
-        ways = [_way(app, source.code, asked.target) for source in sources]
+        ways = [_way(app, source.language, asked.target) for source in sources]
         routed = [(text, way) for text, way in zip(texts, ways, strict=True) if way]
         markup, alternatives = asked.format == "html", asked.alternatives
         found = iter(await app.service.translate(routed, client, markup=markup, alternatives=alternatives))
@@ -64,7 +64,7 @@ async def translate(request: Request) -> Response:
 
     answer: dict[str, Any] = {"translatedText": shaped([best for best, *_ in found])}
     if asked.source == _AUTO:
-        answer["detectedLanguage"] = shaped([_shown_language(source) for source in sources])
+        answer["detectedLanguage"] = shaped([source._asdict() for source in sources])
     if asked.alternatives:
         answer["alternatives"] = shaped([others for _, *others in found])
     return Response(to_json(answer), media_type="application/json")
@@ -81,8 +81,8 @@ async def stream(request: Request) -> Response:
         nonlocal pieces
         (source,) = await _sources(app, client, [asked.q], asked.source, asked.target)
         if asked.source == _AUTO:
-            start["detectedLanguage"] = _shown_language(source)
-        way = _way(app, source.code, asked.target)
+            start["detectedLanguage"] = source._asdict()
+        way = _way(app, source.language, asked.target)
         pieces = app.service.stream(asked.q, way, client) if way else _same(asked.q)
         start["sentences"] = await anext(pieces)
         return await anext(pieces, None)
@@ -125,7 +125,7 @@ async def detect(request: Request) -> Response:
     _check_size(request, [asked.q], app.settings.limits.characters)
     work = partial(identify, asked.q, app.service.models.codes)
     found = await _in_time(request, app.service.threads.run(client, work))
-    return JSONResponse([_shown_language(each) for each in found])
+    return JSONResponse([each._asdict() for each in found])
 
 
 async def translate_file(request: Request) -> Response:
@@ -150,7 +150,7 @@ async def translate_file(request: Request) -> Response:
         text = "\n".join("".join(item.text for item in passage) for passage in document.passages)
         _check_size(request, [text], limits.file_bytes)
         (source,) = await _sources(app, client, [text], asked.source, asked.target)
-        way = _way(app, source.code, asked.target)
+        way = _way(app, source.language, asked.target)
         translated = await app.service.translate_document(document, read, way, client) if way else content
         path = PurePath(name)
         keep = partial(app.files.keep, translated, f"{path.stem}_{asked.target}{path.suffix.lower()}", client)
@@ -302,10 +302,6 @@ def _way(app: Application, source: str, target: str) -> Way | None:
         f"{language_name(source)} ({source})",
         reason="language",
     )
-
-
-def _shown_language(language: Identified) -> dict[str, Any]:
-    return {"confidence": language.confidence, "language": language.code}
 
 
 def _seconds_left(request: Request) -> float:

@@ -99,8 +99,9 @@ def serve(
             for place in (memory, None)
         )
         os.environ[_METRICS] = counts
+        loading = {"engine": engine, "device": device, "compute_type": compute_type}
         config = uvicorn.Config(
-            partial(_application, list(places), settings, files, engine, device, compute_type),
+            partial(_application, list(places), settings, files, loading),
             factory=True,
             http=Connection,
             ws="none",
@@ -178,13 +179,12 @@ def _application(
     places: Sequence[str],
     read_settings: Callable[[], ServerSettings],
     files: str,
-    engine: str,
-    device: str,
-    compute_type: str | None,
+    loading: dict[str, Any],
 ) -> Application:
     """Make the application in the event loop of a worker.
 
-    The workers keep translated files in the folder ``files``; the other arguments are those of :func:`serve`.
+    The workers keep translated files in the folder ``files``; the other arguments are those of :func:`serve`, and of
+    :func:`~locant.server.models.load_models`.
     """
     from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 
@@ -205,12 +205,12 @@ def _application(
         with suppress(OSError, ValueError):  # each connection is an open file
             allowed, most = getrlimit(RLIMIT_NOFILE)
             setrlimit(RLIMIT_NOFILE, (max(allowed, settings.limits.connections + _OWN_FILES), most))
-        if choose_device(device).type == "cpu":
+        if choose_device(loading["device"]).type == "cpu":
             torch.set_num_threads(max(1, torch.get_num_threads() // settings.workers))
         elif settings.workers > 1:
             raise UsageError("Several workers share the CPU alone; on a GPU give --workers 1.")
         found = [ModelPlace.parse(place) for place in places]
-        models, engines = load_models(found, engine=engine, device=device, compute_type=compute_type)
+        models, engines = load_models(found, **loading)
         language_identifier()
         # Behind a proxy that is trusted, names are the proxy's matter.
         local = settings.is_local and not settings.trusted_proxies
