@@ -10,6 +10,7 @@ import gc
 import json
 import logging
 import logging.config
+import math
 import multiprocessing
 import os
 import signal
@@ -302,7 +303,7 @@ class _Supervisor(Multiprocess):
 
     def __init__(self, config: uvicorn.Config, listener: socket.socket, announce: Callable[[], None]) -> None:
         super().__init__(config, [listener])
-        self._listener, self._announce = listener, announce
+        self._announce = announce
 
     def init_processes(self) -> None:
         """Begin with the workers."""
@@ -323,20 +324,19 @@ class _Supervisor(Multiprocess):
     def join_all(self) -> None:
         """Wait until the workers have finished what they have, and refuse what comes meanwhile; a signal ends it."""
         _LOG.info("draining")
+        (listener,) = self.sockets
+        listener.settimeout(0.05)
         self.signal_queue.clear()
-        self._listener.settimeout(0.05)
-        idle = False
-        while not idle:  # at last also those that came when the workers had closed
-            alive = any(process.process.is_alive() for process in self.processes)
-            if alive and self.signal_queue:
+        latest = math.inf
+        while time.monotonic() < latest:
+            if not any(process.process.is_alive() for process in self.processes):
+                latest = min(latest, time.monotonic() + 0.1)  # for those that came when the workers had closed
+                listener.listen(0)
+            elif self.signal_queue:
                 for process in self.processes:
                     process.kill()
-            try:
-                connection, _ = self._listener.accept()
-            except TimeoutError:
-                idle = not alive
-            else:
-                _refuse(connection)
+            with suppress(TimeoutError):
+                _refuse(listener.accept()[0])
         super().join_all()
 
 
