@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser, "the results")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Measure how far a model reads, and write table, pictures and a page."""
     from locant.extension.evaluate.evaluation import evaluate_context
     from locant.runtime import choose_device, keep_freed_memory
@@ -74,7 +74,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         _show_results(results)
     _write_pages(results, folder, quiet=options.json)
-    return 0
 
 
 def _settings(options: argparse.Namespace) -> EvaluationSettings:

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     training.add_argument("--save-every", type=int, metavar="N", help="steps between saved states (default: 50)")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Extend a model and say what was done."""
     finetuning = _finetuning(options)
     if options.text and options.method != "auto":
@@ -85,7 +85,6 @@ def run(options: argparse.Namespace) -> int:
             on_step=trained,
         )
     _print(extended)
-    return 0
 
 
 def _default_output(model: str, length: int) -> Path:

@@ -23,13 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Print versions, machine, kernels and cache."""
     import yaml
 
     found = collect()
     print(json.dumps(found, indent=2) if options.json else yaml.safe_dump(found, sort_keys=False, width=110).rstrip())
-    return 0
 
 
 def collect() -> dict[str, Any]:

@@ -37,13 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """List the positional schemes, describe one, or identify numbers."""
     if options.identify is not None:
         if options.name is not None:
             raise UsageError("--identify is about the numbers in a file; leave out the name of a scheme.")
         _print_finding(_finding(options.identify), as_json=options.json)
-        return 0
+        return
     from locant.cli.console import WorkBar
     from locant.positions import SCHEMES
     from locant.positions.registry import scheme_name
@@ -66,7 +66,6 @@ def run(options: argparse.Namespace) -> int:
         _print_one(names[0], described[names[0]])
     else:
         _print_all(described)
-    return 0
 
 
 def _finding(source: str) -> NumberFinding:

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{name}", type=kind, metavar=unit, help=text)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Serve until a signal ends it."""
     from functools import partial
 
@@ -81,7 +81,6 @@ def run(options: argparse.Namespace) -> int:
         compute_type=options.compute_type,
         ready=lambda address: print(f"The server is at {address} (Ctrl-C ends it).", flush=True),
     )
-    return 0
 
 
 def _settings(options: argparse.Namespace) -> ServerSettings:

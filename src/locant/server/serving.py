@@ -335,7 +335,7 @@ class _Supervisor(Multiprocess):
             elif self.signal_queue:
                 for process in self.processes:
                     process.kill()
-            with suppress(TimeoutError):
+            with suppress(OSError):
                 _refuse(listener.accept()[0])
         super().join_all()
 
