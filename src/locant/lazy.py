@@ -136,7 +136,8 @@ def lazy_exports(package: str) -> list[str]:
     """
     module = sys.modules[package]
     stub = ast.parse(Path(str(module.__file__)).with_name("__init__.pyi").read_text(encoding="utf-8"))
-    homes, public = {}, []
+    homes: dict[str, tuple[str, str]] = {}
+    public: list[str] = []
     for node in stub.body:
         if isinstance(node, ast.ImportFrom) and node.module:
             homes |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}

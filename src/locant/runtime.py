@@ -148,7 +148,7 @@ def attention_of_any_shape() -> AbstractContextManager[None]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     others = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    return sdpa_kernel(others)  # type: ignore[no-any-return]
+    return sdpa_kernel(others)
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:

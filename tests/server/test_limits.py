@@ -123,7 +123,7 @@ def test_a_body_without_length_is_counted_as_it_comes(client):
         (b'{"q": ' + b"9" * 3_900 + b"}", "application/json", 400),
         (b'{"q": NaN}', "application/json", 400),
         (b"&".join([b"a=b"] * 999), "application/x-www-form-urlencoded", 400),
-        (b"&".join([b"a=b"] * 1_001), "application/x-www-form-urlencoded", 400),
+        (b"a&" * 1_001, "application/x-www-form-urlencoded", 400),
         (b"q=a", "text/plain", 415),
         (b"<q>a</q>", "application/xml", 415),
         (b"--x\r\n", "multipart/form-data; boundary=x", 400),
@@ -138,7 +138,7 @@ def test_broken_bodies_are_refused(client, body, kind, status):
 def test_files_that_are_not_what_they_are_called_are_refused(monkeypatch, client):
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as package:
-        package.writestr("[Content_Types].xml", b" " * 400_000)
+        package.writestr("[Content_Types].xml", b" " * 100_000)
     for name, content in [
         ("a.docx", b"PK\x03\x04"),
         ("a.odt", b""),
@@ -153,7 +153,7 @@ def test_files_that_are_not_what_they_are_called_are_refused(monkeypatch, client
         ("a", b"a"),
     ]:
         error(client.post("/translate_file", data=FIELDS, files={"file": (name, content)}), 400)
-    monkeypatch.setattr(routes, "_MOST_UNPACKED", 300_000)
+    monkeypatch.setattr(routes, "_MOST_UNPACKED", 50_000)
     files = {"file": ("a.docx", bomb.getvalue())}
     assert "at most" in error(client.post("/translate_file", data=FIELDS, files=files), 400)
 

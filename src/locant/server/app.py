@@ -81,7 +81,7 @@ class Application(Starlette):
             around.insert(0, cors)
         if settings.trusted_proxies:
             trusted = list(map(str, settings.trusted_proxies))
-            around.insert(0, Middleware(ProxyHeadersMiddleware, trusted_hosts=trusted))  # type: ignore[arg-type]
+            around.insert(0, Middleware(ProxyHeadersMiddleware, trusted_hosts=trusted))
         handlers = dict.fromkeys((LocantError, HTTPException, Exception), _answer_to)
         super().__init__(routes=routes, middleware=around, exception_handlers=handlers, lifespan=lifespan)
         self.router.redirect_slashes = False

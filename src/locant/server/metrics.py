@@ -15,8 +15,6 @@ SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
 _TIMES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-_OF_THE_LIVING = "livesum"  # processes that have ended have nothing that waits
-
 REQUESTS = Counter("locant_requests", "Requests answered.", ["route", "status"])
 REQUEST_SECONDS = Histogram(
     "locant_request_seconds", "Time from a request to the end of its answer.", ["route"], buckets=_TIMES
@@ -28,11 +26,9 @@ SOURCE_TOKENS = Counter("locant_source_tokens", "Source tokens of translated sen
 TARGET_TOKENS = Counter("locant_target_tokens", "Target tokens of translations.", ["model"])
 BATCH = Histogram("locant_batch_sentences", "Sentences in the search at each step.", ["model"], buckets=_SIZES)
 WAITING_REQUESTS = Gauge(
-    "locant_waiting_requests", "Requests with sentences that wait.", ["model"], multiprocess_mode=_OF_THE_LIVING
+    "locant_waiting_requests", "Requests with sentences that wait.", ["model"], multiprocess_mode="livesum"
 )
-WAITING_SENTENCES = Gauge(
-    "locant_waiting_sentences", "Sentences that wait.", ["model"], multiprocess_mode=_OF_THE_LIVING
-)
+WAITING_SENTENCES = Gauge("locant_waiting_sentences", "Sentences that wait.", ["model"], multiprocess_mode="livesum")
 
 
 def metrics_page() -> bytes:

@@ -100,6 +100,7 @@ def serve(
             for place in (memory, None)
         )
         os.environ[_METRICS] = counts
+        sys.stdin = None  # of which workers read nothing, and it may be closed
         loading = {"engine": engine, "device": device, "compute_type": compute_type}
         config = uvicorn.Config(
             partial(_application, list(places), settings, files, loading),
@@ -132,8 +133,8 @@ def serve(
 
         supervisor = _Supervisor(config, listener, announce)
         supervisor.run()
-        if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
-            raise LocantError("The server cannot begin: a worker ended for the reason above.")
+        if not supervisor.has_begun or any(each.exitcode == STARTUP_FAILURE for each in supervisor.processes):
+            raise LocantError("A worker of the server could not begin. The reason is above.")
         _LOG.info("ended")
 
 
@@ -299,17 +300,23 @@ class _Supervisor(Multiprocess):
         config: Of uvicorn.
         listener: The socket at which the workers answer.
         announce: Called once, when the first request can come.
+
+    Attributes:
+        has_begun: Whether the first request can come.
     """
 
     def __init__(self, config: uvicorn.Config, listener: socket.socket, announce: Callable[[], None]) -> None:
         super().__init__(config, [listener])
-        self._announce = announce
+        self._announce, self.has_begun = announce, False
 
     def init_processes(self) -> None:
         """Begin with the workers."""
         super().init_processes()
-        if all(process.wait_until_ready(_HANGS) for process in self.processes):
+        self.has_begun = all(process.wait_until_ready(_HANGS) for process in self.processes)
+        if self.has_begun:
             self._announce()
+        else:
+            self.should_exit.set()
 
     def keep_subprocess_alive(self) -> None:
         """Replace workers that have ended or hang; what waited for them is forgotten."""
@@ -330,19 +337,23 @@ class _Supervisor(Multiprocess):
         latest = math.inf
         while time.monotonic() < latest:
             if not any(process.process.is_alive() for process in self.processes):
-                latest = min(latest, time.monotonic() + 0.1)  # for those that came when the workers had closed
+                latest = min(latest, time.monotonic() + 2)  # for those that came when the workers had closed
                 listener.listen(0)
             elif self.signal_queue:
                 for process in self.processes:
                     process.kill()
-            with suppress(OSError):
+            try:
                 _refuse(listener.accept()[0])
+            except TimeoutError:
+                if latest < math.inf:
+                    break
+        listener.close()
         super().join_all()
 
 
 def _refuse(connection: socket.socket) -> None:
     with connection, suppress(OSError):
-        connection.settimeout(0.2)
+        connection.settimeout(1)
         connection.sendall(_REFUSAL)
         connection.shutdown(socket.SHUT_WR)
         while connection.recv(65_536):  # what is not read would take the answer with it
