@@ -11,7 +11,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,15 +140,16 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def attention_of_any_shape() -> AbstractContextManager[None]:
+@contextmanager
+def attention_of_any_shape() -> Iterator[None]:
     """Keep PyTorch from attending by cuDNN, which plans for a fifth of a second whenever shapes are new.
 
     With batches of all lengths, and with a key more at every step of a search, they always are.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    others = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    return sdpa_kernel(others)
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        yield
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:

@@ -10,7 +10,6 @@ import gc
 import json
 import logging
 import logging.config
-import math
 import multiprocessing
 import os
 import signal
@@ -331,30 +330,29 @@ class _Supervisor(Multiprocess):
     def join_all(self) -> None:
         """Wait until the workers have finished what they have, and refuse what comes meanwhile; a signal ends it."""
         _LOG.info("draining")
-        (listener,) = self.sockets
-        listener.settimeout(0.05)
-        self.signal_queue.clear()
-        latest = math.inf
-        while time.monotonic() < latest:
-            if not any(process.process.is_alive() for process in self.processes):
-                latest = min(latest, time.monotonic() + 2)  # for those that came when the workers had closed
-                listener.listen(0)
-            elif self.signal_queue:
-                for process in self.processes:
-                    process.kill()
-            try:
-                _refuse(listener.accept()[0])
-            except TimeoutError:
-                if latest < math.inf:
-                    break
-        listener.close()
+        asyncio.run(self._refuse())
         super().join_all()
 
+    async def _refuse(self) -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(1):
+                    writer.write(_REFUSAL)
+                    writer.write_eof()
+                    while await reader.read(65_536):  # what is not read would take the answer with it
+                        pass
+            writer.close()
 
-def _refuse(connection: socket.socket) -> None:
-    with connection, suppress(OSError):
-        connection.settimeout(1)
-        connection.sendall(_REFUSAL)
-        connection.shutdown(socket.SHUT_WR)
-        while connection.recv(65_536):  # what is not read would take the answer with it
-            pass
+        (listener,) = self.sockets
+        self.signal_queue.clear()
+        server = await asyncio.start_server(answer, sock=listener)
+        while any(process.process.is_alive() for process in self.processes):
+            if self.signal_queue:
+                for process in self.processes:
+                    process.kill()
+            await asyncio.sleep(0.05)
+        listener.listen(0)  # no more come
+        await asyncio.sleep(0.1)
+        server.close()
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others, timeout=1)
