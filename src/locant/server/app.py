@@ -164,11 +164,7 @@ async def _answer_to(request: Request, error: Exception) -> Response:
 
 
 def build_app(
-    models: Models,
-    settings: ServerSettings | None = None,
-    *,
-    files: FileStore | None = None,
-    local: bool = False,
+    models: Models, settings: ServerSettings | None = None, *, files: FileStore | None = None, local: bool = False
 ) -> Application:
     """Return the server as an ASGI application.
 

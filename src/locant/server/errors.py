@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from locant.errors import LocantError
 
-_RETRY = 2  # seconds after which there may be room in a queue
-
 
 class RequestError(LocantError):
     """A request that cannot be answered as it is asked.
@@ -24,7 +22,7 @@ class RequestError(LocantError):
 def busy() -> RequestError:
     """Return what is said where too much waits already."""
     sentence = "The server has more to translate than it can take. Try again later."
-    return RequestError(503, sentence, reason="queue", retry_after=_RETRY)
+    return RequestError(503, sentence, reason="queue", retry_after=2)
 
 
 def closed() -> RequestError:

@@ -67,16 +67,15 @@ class FairQueue:
     Args:
         most_requests: Most requests that wait; three quarters of them may be one client's.
         most_sentences: Most sentences that wait, likewise.
-        turn: Sentences after which another client comes, and another request of this one.
 
     Attributes:
         requests: Number of requests that wait.
         sentences: Number of sentences that wait.
     """
 
-    def __init__(self, most_requests: int, most_sentences: int, turn: int = _TURN) -> None:
+    def __init__(self, most_requests: int, most_sentences: int) -> None:
         self._most_requests, self._most_sentences = most_requests, most_sentences
-        self._turn, self._taken = turn, 0  # sentences of a turn, and how many of the present one have been taken
+        self._taken = 0  # sentences of the present turn
         self.requests = self.sentences = 0
         # Those whose turn comes next are first; of each client its requests, likewise.
         self._clients: dict[str, deque[Ticket]] = {}
@@ -119,7 +118,7 @@ class FairQueue:
         if not request.left:
             queue.popleft()
             self.requests -= 1
-        if self._taken == self._turn or not queue:
+        if self._taken == _TURN or not queue:
             self._taken = 0
             del self._clients[client]
             if queue:
@@ -180,6 +179,8 @@ class Scheduler:
         name: str,
     ) -> None:
         self._make_search, self._name, self._longest_wait = make_search, name, waiting_seconds
+        self._waiting = metrics.WAITING_REQUESTS.labels(name), metrics.WAITING_SENTENCES.labels(name)
+        self._batch = metrics.BATCH.labels(name)
         self._queue = FairQueue(waiting_requests, waiting_sentences)
         self._changed = threading.Condition()  # also the lock of all that is below
         self._lanes = [_Lane() for _ in range(lanes)]
@@ -219,7 +220,7 @@ class Scheduler:
             if not resumed:
                 ticket.timer = loop.call_later(self._longest_wait, self._refuse_late, ticket)
             self._queue.add(ticket)
-            self._changed.notify_all()
+            self._changed.notify(max(0, self._needed() - self._busy()))
             return ticket
 
     def check_room(self, client: str) -> None:
@@ -243,7 +244,6 @@ class Scheduler:
             self._queue.remove(ticket)
             for lane in self._lanes:
                 lane.removals += [key for key, (own, _) in lane.active.items() if own is ticket]
-            self._changed.notify_all()
 
     def _refuse_late(self, ticket: Ticket) -> None:
         with self._changed:
@@ -274,12 +274,16 @@ class Scheduler:
         """Return how many lanes there is enough to do for."""
         return max(1, min(len(self._lanes), self._present() // _LEAST_OF_A_LANE))
 
+    def _busy(self) -> int:
+        """Return how many lanes have sentences."""
+        return sum([bool(lane.active) for lane in self._lanes])
+
     def _may_take(self, lane: _Lane) -> bool:
         """Return whether a sentence that waits may join a lane's search: each has its part."""
         needed = self._needed()
-        return (
-            bool(self._queue.requests) and lane in self._lanes[:needed] and len(lane.active) * needed < self._present()
-        )
+        if not self._queue.requests or not (lane.active or self._busy() < needed):
+            return False
+        return len(lane.active) * needed < self._present()
 
     def _run(self, lane: _Lane) -> None:
         search: ContinuousSearch | None = None
@@ -322,15 +326,15 @@ class Scheduler:
                 lane.active[key] = ticket, ticket.taken
                 self._queue.take()
                 search.add(key, one.source, one.max_length, one.prefix, one.settings)
-            metrics.WAITING_REQUESTS.labels(self._name).set(self._queue.requests)
-            metrics.WAITING_SENTENCES.labels(self._name).set(self._queue.sentences)
+            self._waiting[0].set(self._queue.requests)
+            self._waiting[1].set(self._queue.sentences)
 
     def _step(self, lane: _Lane, search: ContinuousSearch) -> None:
         with self._changed:
             # Also those that will begin at once.
-            sharing = max(self._needed(), sum(bool(each.active) for each in self._lanes))
+            sharing = max(self._needed(), self._busy())
             waiting = self._queue.sentences
-        metrics.BATCH.labels(self._name).observe(len(lane.active))
+        self._batch.observe(len(lane.active))
         found = search.step(sharing, waiting)
         if not found:
             return

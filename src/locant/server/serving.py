@@ -177,10 +177,7 @@ LOG = {
 
 
 def _application(
-    places: Sequence[str],
-    read_settings: Callable[[], ServerSettings],
-    files: str,
-    loading: dict[str, Any],
+    places: Sequence[str], read_settings: Callable[[], ServerSettings], files: str, loading: dict[str, Any]
 ) -> Application:
     """Make the application in the event loop of a worker.
 
