@@ -108,14 +108,15 @@ def listen(host: str, port: int) -> socket.socket:
     """
     import socket
 
+    if not 0 <= port <= 65535:
+        raise UsageError(f"--port must be 0 to 65535; got {port}.")
     try:
         # A name may represent several addresses; the first one is meant.
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or error
+    except OSError as error:
         raise UsageError(
-            f"No server can listen at {host}, port {port}: {why}. Choose another --port, or 0 for any that is free."
+            f"No server can listen at {host}, port {port}: {error.strerror or error}. Choose another --port, or 0 for any that is free."
         ) from None
 
 
