@@ -115,9 +115,8 @@ def listen(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
-        raise UsageError(
-            f"No server can listen at {host}, port {port}: {error.strerror or error}. Choose another --port, or 0 for any that is free."
-        ) from None
+        why = error.strerror or error
+        raise UsageError(f"No server can listen at {host}, port {port}: {why}. Choose another --port, or 0.") from None
 
 
 def choose_device(name: str) -> torch.device:
