@@ -10,9 +10,6 @@ import os
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
-SHARED = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable that names the folder by which several processes share their numbers."""
-
 _TIMES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 REQUESTS = Counter("locant_requests", "Requests answered.", ["route", "status"])
@@ -33,7 +30,7 @@ WAITING_SENTENCES = Gauge("locant_waiting_sentences", "Sentences that wait.", ["
 
 def metrics_page() -> bytes:
     """Return the numbers of all processes in Prometheus' text format."""
-    if not os.environ.get(SHARED):
+    if not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         return generate_latest(REGISTRY)
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
